@@ -191,7 +191,7 @@ impl TraceReport<'_> {
             out["rationale"] = rationale.into();
         }
         if !m.details.is_empty() {
-            out["details"] = m.details.iter().map(|d| (m.written(d.key), json!(d.value))).collect();
+            out["details"] = m.details.iter().map(|d| (m.with_task(d.key), json!(d.value))).collect();
         }
         out
     }

@@ -323,7 +323,7 @@ impl<'a> TraceView<'a> {
         for detail in &m.details {
             let written = serde_json::to_string(&detail.value).unwrap_or_default();
             if let Some(value) = texts.content(Some(&written), MAX_PASSAGE) {
-                node.details.insert(m.written(detail.key).into_owned(), value);
+                node.details.insert(m.with_task(detail.key).into_owned(), value);
             }
         }
         node

@@ -235,7 +235,7 @@ impl<'a> AttributeWriter<'a> {
                     Scalar::Strs(&texts)
                 }
             };
-            self.append_attribute(out, &[&m.written(key)], scalar);
+            self.append_attribute(out, &[&m.with_task(key)], scalar);
         }
     }
 

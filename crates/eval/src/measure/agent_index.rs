@@ -27,9 +27,9 @@ struct Relations {
     spans: Vec<Vec<Idx>>,
     /// By agent: the agents directly beneath it.
     children: Vec<Vec<usize>>,
-    /// By span: the plans that it wrote, by agent and number.
+    /// By span: the plans that it wrote, as the agent and the position among that agent's plans.
     plans: HashMap<Idx, Vec<(usize, usize)>>,
-    /// By agent: whether it calls no model, and contains several runs of one agent.
+    /// By agent: whether it is a group chat: it calls no model, and contains several runs of one agent.
     is_group_chat: Vec<bool>,
 }
 
@@ -101,7 +101,7 @@ impl Relations {
 pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
     let agents = &context.trace.agents;
     let i = match agents.len() {
-        // Called for every span: of few agents, a scan is cheaper than the map.
+        // This function is called for every span: for few agents, a scan is cheaper than the map.
         ..=FEW_AGENTS => agents.iter().position(|agent| agent.at == context.at)?,
         _ => *Relations::cached(context.trace, context.memo).agent_by_span.get(&context.at)?,
     };
@@ -156,12 +156,12 @@ pub(crate) fn subtree_calls(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<us
     Relations::cached(trace, memo).subtree_calls.get(i).cloned().unwrap_or_default()
 }
 
-/// Deeper nesting of agents does not occur in practice.
+/// Maximum agents above an agent for which its calls count; deeper nesting does not occur in practice.
 const MAX_DEPTH: usize = 16;
 /// Up to this number of agents, the agent of a span is found by a scan.
 const FEW_AGENTS: usize = 8;
 
-/// Why the agent has no task that can be read.
+/// The unmeasured reason for an agent without a task that can be read.
 pub(crate) fn missing_task(agent: &Agent) -> Unmeasured {
     if agent.task_content.is_partial() { agent.task_content.into() } else { Unmeasured::NoContent }
 }
@@ -184,14 +184,14 @@ pub(crate) fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
 }
 
 /// Whether the agent is one turn of a group chat: its parent calls no model, and contains several runs of one agent.
-/// A turn of a group chat is a message to the other agents, and no answer to a user.
+/// A turn of a group chat is a message to the other agents, not an answer to a user.
 pub(crate) fn is_group_chat_turn(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> bool {
     agent.parent.is_some_and(|parent| {
         Relations::cached(trace, memo).is_group_chat.get(parent).copied().unwrap_or(false)
     })
 }
 
-/// The system prompt of agent `i`.
+/// The system prompt of the first model call of agent `i`.
 pub(crate) fn instructions(trace: &AgentTrace, i: usize) -> Option<&Text> {
     let agent = trace.agents.get(i)?;
     let first = trace.views.get(*agent.llms.first()?)?;

@@ -3,11 +3,11 @@
 /// Bytes that are classified at once.
 pub(crate) const BLOCK: usize = 8;
 
-/// The end of the ASCII letters that begin at `at`, eight of which are classified at once.
+/// The end of the run of ASCII letters that begins at `at`. Eight bytes are classified at once.
 #[inline]
 pub(crate) fn end_of_letters(bytes: &[u8], mut at: usize) -> usize {
     while let Some(block) = block_at(bytes, at) {
-        let letter_count = letters_of(block);
+        let letter_count = leading_letters(block);
         at += letter_count;
         if letter_count < BLOCK {
             return at;
@@ -19,7 +19,7 @@ pub(crate) fn end_of_letters(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Eight bytes, the first one lowest.
+/// The eight bytes at `at` as an integer, with the first byte as the lowest; `None` if fewer bytes are left.
 #[inline]
 pub(crate) fn block_at(bytes: &[u8], at: usize) -> Option<u64> {
     let block: [u8; BLOCK] = bytes.get(at..at + BLOCK)?.try_into().ok()?;
@@ -28,16 +28,16 @@ pub(crate) fn block_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 /// The number of ASCII letters at the beginning of a block.
 #[inline]
-pub(crate) fn letters_of(block: u64) -> usize {
+pub(crate) fn leading_letters(block: u64) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x80 * ONES;
+    const HIGH_BITS: u64 = 0x80 * ONES;
     // Without the highest bit of any byte, no sum carries into the next one.
-    let lower = (block | (0x20 * ONES)) & !HIGH;
+    let lower = (block | (0x20 * ONES)) & !HIGH_BITS;
     let from_a = lower + u64::from(0x80 - b'a') * ONES;
     let after_z = lower + u64::from(0x7f - b'z') * ONES;
-    // Bytes above `z` are above `a` too.
-    let others = (!(from_a ^ after_z) | block) & HIGH;
-    others.trailing_zeros() as usize / 8
+    // A byte above `z` has the high bit in both sums, so the exclusive or is set for letters alone.
+    let non_letters = (!(from_a ^ after_z) | block) & HIGH_BITS;
+    non_letters.trailing_zeros() as usize / 8
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! `avoidance` (001, table 1): is the output an answer, or was the question avoided?
+//! `avoidance` (001, table 1): whether the output answers the question or avoids it.
 //!
-//! Principle: a question is answered, or the lookup that shows why it cannot be is made first: a reply of refusal or
-//! inability alone leaves the user with nothing. An inability that a lookup shows, and a refusal that the
-//! instructions demand, are right answers.
+//! Principle: an agent answers a question, or first makes the lookup that shows why it cannot: a refusal or a
+//! statement of inability alone does not help the user. An inability that a lookup shows, and a refusal that the
+//! instructions demand, are correct answers.
 //!
 //! In: the output of a model call without tool calls. Out: `valid`, `missing_knowledge`,
 //! `policy_restriction` or `other`. An answer is avoided only if every sentence in it is a refusal, a
 //! statement of inability, or padding around one: "I could not find the page, but the almanac says 836 m" is
-//! valid. Of a long text the first and the last paragraph decide. A statement of inability after the lookup that shows
-//! the lack keeps its label and passes: the lookup is the cause. A final answer that only reports an error, after no
-//! call succeeded and to a request that is not about errors, is no answer. A turn that the user answers is no answer,
-//! and an inability that was claimed without trying a tool that was offered fails in any turn, unless what it is about
-//! was looked up. Languages: `language/`; in others it is unmeasured.
+//! valid. Of a long text, the first and the last paragraph decide. A statement of inability after a lookup that
+//! returned nothing keeps its label and passes: the lookup is the cause. A final answer that only reports an error
+//! avoids an answer if no call of the run succeeded and the request is not about errors. A turn to which the user
+//! replies is no final answer and is unmeasured. A claimed inability fails in any turn if an offered tool was not
+//! tried, unless its subject was looked up. The metric is unmeasured in languages that `language/` does not contain.
 
 mod excuse;
 mod policy;
@@ -29,18 +29,18 @@ use crate::measure::calls::call_index::CallIndex;
 use crate::recognise::action_text::{may_be_step, without_lead};
 use crate::recognise::{Content, FinishReason, SpanView, Text};
 use excuse::excuse;
-use turn::{UndecidedTurn, is_grounded};
+use turn::{TurnResult, is_grounded};
 
 const VALID: &str = "valid";
 const KNOWLEDGE: &str = "missing_knowledge";
 const POLICY: &str = "policy_restriction";
 const OTHER: &str = "other";
 
-/// Bytes above which only the first and the last paragraph of a text are read.
+/// Maximum bytes of a text that is read whole; of a longer one, the first and the last paragraph are read.
 const MAX_BYTES: usize = 1500;
-/// Sentences at the beginning of a report in which an admission is looked for.
-const ADMITTED_WITHIN: usize = 5;
-/// Maximum sentences of a text without an answer.
+/// Maximum sentences at the beginning of a text in which an admission is searched.
+const MAX_ADMISSION_SENTENCES: usize = 5;
+/// Maximum sentences of a text that avoids an answer; a longer one is taken for an answer.
 const MAX_SENTENCES: usize = 14;
 
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
@@ -64,20 +64,20 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     }
     let analysed = read(context, text);
     match turn::judge(context, view, &analysed) {
-        Some(UndecidedTurn::Untried(finding)) => {
+        Some(TurnResult::Untried(finding)) => {
             let mut findings = Findings::new();
             findings.push(finding);
             return Some(findings.labelled(context, Unmeasured::NotApplicable, KNOWLEDGE));
         }
-        Some(UndecidedTurn::NotFinal) => return Some(context.unmeasured(Unmeasured::NotApplicable)),
+        Some(TurnResult::NotFinal) => return Some(context.unmeasured(Unmeasured::NotApplicable)),
         None => {}
     }
-    let as_answer = match answer.is_some() {
+    let role = match answer.is_some() {
         true if reports_own_errors(context) => TextRole::AnswerAfterErrors,
         true => TextRole::Answer,
         false => TextRole::Step,
     };
-    let AvoidanceCheck { avoidance, compared } = avoided(&analysed, text, as_answer);
+    let AvoidanceCheck { avoidance, examined_sentences } = avoided(&analysed, text, role);
     if context.memo.budget.is_exceeded() {
         return Some(context.unmeasured(Unmeasured::Limit));
     }
@@ -85,8 +85,8 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         return Some(context.unmeasured(Unmeasured::Language));
     }
     let mut findings = Findings::new();
-    // A figure alone is an answer; signs alone are nothing that was examined.
-    findings.examine(compared.max(usize::from(text.contains(char::is_numeric))));
+    // A text of digits alone is an answer; a text of punctuation alone was not examined.
+    findings.examine(examined_sentences.max(usize::from(text.contains(char::is_numeric))));
     let avoidance = avoidance.map(|(label, sentence)| match label {
         KNOWLEDGE if is_grounded(context, &analysed, sentence) => (POLICY, sentence),
         _ => (label, sentence),
@@ -102,11 +102,11 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         };
         findings.push(defect.finding(rationale, sentence));
     }
-    let excused = avoidance.filter(|(label, _)| *label == KNOWLEDGE);
-    let excused = excused.and_then(|(_, sentence)| excuse(context, sentence));
+    let inability = avoidance.filter(|(label, _)| *label == KNOWLEDGE);
+    let excuse = inability.and_then(|(_, sentence)| excuse(context, sentence));
     let mut measurement = findings.labelled(context, Unmeasured::NotApplicable, label);
-    if let (Some((lookup, reason)), Ok(measured)) = (excused, measurement.outcome.as_mut()) {
-        // The statement is correct then; the failure is reported on the calls.
+    if let (Some((lookup, reason)), Ok(measured)) = (excuse, measurement.outcome.as_mut()) {
+        // The statement is correct, and the failure is reported on the calls.
         measured.passed = true;
         for finding in &mut measured.findings {
             finding.rationale.push_str(reason);
@@ -117,7 +117,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     Some(measurement)
 }
 
-/// The text in its language, or in that of the task if it is too short to recognise its own.
+/// Reads the text in its own language, or in that of the task if the text is too short to recognise its language.
 fn read<'t>(context: &Context<'_>, text: &'t str) -> ReadText<'t> {
     context.memo.budget.spend(text.len().min(MAX_BYTES * 2) / 16);
     let agent = context.trace.owner.get(context.at).copied().flatten();
@@ -125,7 +125,7 @@ fn read<'t>(context: &Context<'_>, text: &'t str) -> ReadText<'t> {
     ReadText::new(text, task.map(|task| &**task), context.memo)
 }
 
-/// The role of a text for its reader.
+/// The role of a text in the run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TextRole {
     Step,
@@ -135,17 +135,19 @@ enum TextRole {
     AnswerAfterErrors,
 }
 
+/// Whether an error in the answer must be the run's own: no call of the agent succeeded, and the request is not about
+/// errors.
 fn reports_own_errors(context: &Context<'_>) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let Some((i, agent)) = agent.and_then(|i| Some((i, context.trace.agents.get(i)?))) else { return false };
     let attempts = CallAttempts::get(context.trace, context.memo);
-    let asked = agent_index::task(context.trace, i).filter(|task| task.len() <= MAX_BYTES);
+    let task = agent_index::task(context.trace, i).filter(|task| task.len() <= MAX_BYTES);
     attempts.first_unfailed(agent.at, &agent.calls).is_none()
-        && asked.is_some_and(|task| !ReadText::new_counted(task, None, context.memo).mentions_errors())
+        && task.is_some_and(|task| !ReadText::new_counted(task, None, context.memo).mentions_errors())
 }
 
-/// The final answer of an agent if this model call wrote it: as its text, or as the argument of a
-/// final-answer tool.
+/// The final answer of the agent if this model call wrote it, as its text or as the argument of a final-answer
+/// tool; else `None`.
 fn final_answer(context: &Context<'_>) -> Option<Text> {
     let trace = context.trace;
     let agent = trace.agents.get(trace.owner.get(context.at).copied().flatten()?)?;
@@ -166,19 +168,21 @@ fn is_intermediate_step(view: &SpanView, text: &str) -> bool {
 struct AvoidanceCheck<'t> {
     /// The kind of avoidance, with the sentence that shows it.
     avoidance: Option<(&'static str, &'t str)>,
-    /// The sentences of what was compared: the text, or one or both of its outer paragraphs.
-    compared: usize,
+    /// The number of compared sentences: those of the text, or of its first and last paragraph.
+    examined_sentences: usize,
 }
 
+/// Compares a text with the kinds of avoidance. Of a long text, both the first and the last paragraph must avoid an
+/// answer.
 fn avoided<'t>(analysed: &ReadText<'t>, text: &'t str, role: TextRole) -> AvoidanceCheck<'t> {
     let text = without_lead(text.trim());
     if text.len() <= MAX_BYTES {
         return avoided_throughout(&analysed.part(text), role);
     }
-    // A long text that begins and ends so reports a search without a result.
+    // A long text whose first and last paragraph avoid an answer is the report of a search without a result.
     let is_text = |paragraph: &&str| !paragraph.trim().is_empty();
-    let ends = text.split("\n\n").find(is_text).zip(text.rsplit("\n\n").find(is_text));
-    let Some((first, last)) = ends else { return AvoidanceCheck::default() };
+    let outer_paragraphs = text.split("\n\n").find(is_text).zip(text.rsplit("\n\n").find(is_text));
+    let Some((first, last)) = outer_paragraphs else { return AvoidanceCheck::default() };
     let avoided_in =
         |paragraph: &'t str| avoided_throughout(&analysed.part(clip(paragraph, MAX_BYTES)), TextRole::Step);
     let first = avoided_in(first);
@@ -187,7 +191,7 @@ fn avoided<'t>(analysed: &ReadText<'t>, text: &'t str, role: TextRole) -> Avoida
     }
     let last = avoided_in(last);
     let avoidance = first.avoidance.filter(|_| last.avoidance.is_some());
-    AvoidanceCheck { avoidance, compared: first.compared + last.compared }
+    AvoidanceCheck { avoidance, examined_sentences: first.examined_sentences + last.examined_sentences }
 }
 
 /// As [`avoided`], for a text whose sentences all have to avoid an answer.
@@ -200,13 +204,13 @@ fn avoided_throughout<'t>(analysed: &ReadText<'t>, role: TextRole) -> AvoidanceC
         Statement::Error,
         Statement::Padding,
     ];
-    let mut compared = 0;
+    let mut examined_sentences = 0;
     for language in analysed.languages() {
-        let mut shown: Option<(&'static str, &str)> = None;
+        let mut avoidance: Option<(&'static str, &str)> = None;
         let read = analysed.classified(language, []).filter(|(sentence, _)| !sentence.is_without_words());
-        compared = compared.max(read.take(MAX_SENTENCES).count());
+        examined_sentences = examined_sentences.max(read.take(MAX_SENTENCES).count());
         let mut sentences = analysed.classified(language, KINDS).filter(|(s, _)| !s.is_without_words());
-        let others = sentences.by_ref().take(MAX_SENTENCES).position(|(sentence, kind)| {
+        let answer_position = sentences.by_ref().take(MAX_SENTENCES).position(|(sentence, kind)| {
             let label = match kind {
                 None => return true,
                 Some(Statement::Nothing) if role != TextRole::Step => KNOWLEDGE,
@@ -217,50 +221,53 @@ fn avoided_throughout<'t>(analysed: &ReadText<'t>, role: TextRole) -> AvoidanceC
                 Some(_) => return false,
             };
             // A refusal for reasons of policy takes precedence over other sentences.
-            if shown.is_none_or(|(seen, _)| seen != POLICY && label == POLICY) {
-                shown = Some((label, sentence.text));
+            if avoidance.is_none_or(|(label_so_far, _)| label_so_far != POLICY && label == POLICY) {
+                avoidance = Some((label, sentence.text));
             }
             false
         });
-        if others.is_none() && sentences.next().is_none() && shown.is_some() {
-            return AvoidanceCheck { avoidance: shown, compared };
+        if answer_position.is_none() && sentences.next().is_none() && avoidance.is_some() {
+            return AvoidanceCheck { avoidance, examined_sentences };
         }
     }
-    AvoidanceCheck { avoidance: None, compared }
+    AvoidanceCheck { avoidance: None, examined_sentences }
 }
 
-/// Whether a final answer only states that there is none.
+/// Whether a final answer avoids an answer.
 pub(crate) fn avoids(answer: &str, memo: &Memo) -> bool {
     avoided(&ReadText::new(answer, None, memo), answer, TextRole::Answer).avoidance.is_some()
 }
 
-/// A sentence at the beginning of `text` that states that the searched item was not found. A long report of
-/// the search may follow.
+/// The first sentence at the beginning of `text` that states that nothing was found or that reports an error. A long
+/// report of the search may follow it.
 pub(crate) fn admits<'t>(text: &'t str, memo: &Memo) -> Option<&'t str> {
     let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
     sentences_of_kinds(without_lead(clip(text, MAX_BYTES).trim()), kinds, memo)
-        .take(ADMITTED_WITHIN)
+        .take(MAX_ADMISSION_SENTENCES)
         .flatten()
         .next()
 }
 
-/// The statement that nothing was found, in a result that reports no error of its call: an error in it is what was
-/// looked up, as in a log.
+/// The statement that nothing was found in a result that reports no error of its call. An error in such a result is
+/// the content that was looked up, as in a log.
 pub(crate) fn says_none<'t>(result: &'t str, memo: &Memo) -> Option<&'t str> {
     let kinds = [Statement::Inability, Statement::Nothing];
-    sentences_of_kinds(clip(result, MAX_BYTES).trim(), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
+    sentences_of_kinds(clip(result, MAX_BYTES).trim(), kinds, memo)
+        .take(MAX_ADMISSION_SENTENCES)
+        .flatten()
+        .next()
 }
 
 /// Whether any sentence of `text` states that the searched item was not found.
 pub(crate) fn mentions_lack(text: &str, memo: &Memo) -> bool {
     let (head, tail) = (clip(text, MAX_BYTES), clip_end(text, MAX_BYTES));
     let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
-    let says = |part: &str| sentences_of_kinds(part, kinds, memo).flatten().next().is_some();
-    // Of a long answer the end reports what was not done.
-    says(head) || text.len() > MAX_BYTES && says(tail)
+    let states_lack = |part: &str| sentences_of_kinds(part, kinds, memo).flatten().next().is_some();
+    // The end of a long answer may report the part of the work that was not done.
+    states_lack(head) || text.len() > MAX_BYTES && states_lack(tail)
 }
 
-/// The sentences of `text`, where they are one of `kinds`.
+/// For each sentence of `text`: its text if it is of one of the `kinds`, else `None`.
 fn sentences_of_kinds<'t, const N: usize>(
     text: &'t str,
     kinds: [Statement; N],

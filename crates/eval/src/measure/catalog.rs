@@ -2,23 +2,25 @@
 //!
 //! In: an [`AgentTrace`] and [`Settings`]. Out: [`Measurement`]s, ordered by span, then as the rows of the
 //! [`table`](super::table). Evaluator spans, spans beneath them, and cancelled spans are not measured.
-//! On wrappers (a second span for one model call, the creation of an agent) only rows with `on_wrappers`
-//! are measured, and on a wrapper at the root those about the run.
+//! On wrappers (a second span for one model call, the creation of an agent) only rows with `on_wrappers` are
+//! measured, and on a wrapper at the root also the rows about the run.
 
 use super::ask::JudgedMetric;
 use super::custom_metric::CustomMetric;
 use super::evaluated_spans::evaluated_spans;
 use super::rule::{AgentRule, Rule, SpanRule, count_prompts};
 use super::table::{MetricSpec, TABLE};
-// The modules that the rows name, whatever they are.
+// The rows of the table name modules relative to `measure`.
 use super::*;
 use crate::recognise::AgentTrace;
 
 /// A metric that asks judges, with its row.
 pub(crate) type JudgedRow<'a> = (&'static MetricSpec, Box<dyn Metric + 'a>);
 
+/// The code of a row of the table. The fields have the names that the table uses after `by`.
 struct Implementation {
     rules: Option<&'static dyn Rule>,
+    /// The name under which the rule is timed, if it is not that of the row.
     timed: Option<&'static str>,
     asks: Option<&'static dyn Metric>,
 }
@@ -33,7 +35,7 @@ macro_rules! implementations {
             $(by { $($field:ident: $value:expr),* $(,)? })?
         ),+;
     )*) => {
-        /// In the order of the table.
+        /// The implementations of the rows, in the order of the table.
         static IMPLEMENTATIONS: &[Implementation] = &[$($(
             Implementation { $($($field: Some($value),)*)? ..NO_IMPLEMENTATION },
         )*)*];
@@ -52,23 +54,23 @@ pub(crate) fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str
     })
 }
 
-/// Every metric that asks judges and for which the settings name any.
+/// Every metric that asks judges and for which the settings name at least one.
 pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec<JudgedRow<'a>> {
-    // Rows with their own way of asking follow the others.
-    let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric) as Box<dyn Metric>));
+    // Rows with their own prompts follow those that ask by their rubric.
+    let common = super::table::rows_with_rubric().map(|row| (row, Box::new(JudgedMetric) as Box<dyn Metric>));
     let by_other_prompts = implementations()
         .filter_map(|(row, implementation)| Some((row, Box::new(implementation.asks?) as Box<dyn Metric>)));
     let custom = custom.iter().map(|metric| (metric.row, Box::new(metric) as Box<dyn Metric>));
     common.chain(by_other_prompts).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
 }
 
-/// Whether any metric may apply to any span. If not, spans need not be read.
+/// Whether any metric may apply to any span. If none may, spans need not be read.
 pub(crate) fn measures_anything(settings: &Settings) -> bool {
-    let is_answered = |(row, implementation): &(&MetricSpec, &Implementation)| {
+    let has_evaluator = |(row, implementation): &(&MetricSpec, &Implementation)| {
         implementation.rules.is_some() || !settings.judges(row).is_empty()
     };
-    let wanted = |(row, _): (&MetricSpec, _)| settings.metric_settings(row).anywhere();
-    !settings.custom.is_empty() || implementations().filter(is_answered).any(wanted)
+    let is_enabled = |(row, _): (&MetricSpec, _)| settings.metric_settings(row).may_be_enabled();
+    !settings.custom.is_empty() || implementations().filter(has_evaluator).any(is_enabled)
 }
 
 /// The names under which the rules are timed: those of the rows, except for `path`.
@@ -81,9 +83,8 @@ pub fn run(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
     run_each(trace, settings, &[], &Memo::new(), &mut |_| ())
 }
 
-/// As [`run`], with metrics that are added from outside; `after` is called when a metric has run over the
-/// trace, so that a caller with a clock can measure its duration. `memo` has the work budget; nothing is returned if
-/// it is void.
+/// As [`run`], with custom metrics. `after` is called when a metric has run over the trace, so that a caller with a
+/// clock can measure its duration. `memo` contains the work budget; the result is empty if the budget is void.
 pub(crate) fn run_each(
     trace: &AgentTrace,
     settings: &Settings,
@@ -96,14 +97,15 @@ pub(crate) fn run_each(
     let custom = custom.iter().map(|metric| (metric.row, metric.row.name, metric as &dyn Rule));
     for (row, name, rule) in rules().map(|(row, name, rule)| (row, name, rule as &dyn Rule)).chain(custom) {
         let row_settings = settings.metric_settings(row);
-        let everywhere = row_settings.everywhere();
-        let is_enabled = settings.ruled(row) && everywhere != Some(false) && row.may_be_in(trace);
+        let enabled_on_all = row_settings.is_enabled_on_all();
+        let is_enabled =
+            settings.is_measured_by_rules(row) && enabled_on_all != Some(false) && row.may_be_in(trace);
         let views = if is_enabled { trace.views.as_slice() } else { &[] };
         for (at, view) in views.iter().enumerate() {
             let applies = evaluated.get(at).copied().unwrap_or(false)
                 && row.may_be_on(view.kind)
                 && (!view.wrapper || row.on_wrappers || row.is_on_wrapper(trace, at))
-                && everywhere.unwrap_or_else(|| row_settings.enabled(trace, at));
+                && enabled_on_all.unwrap_or_else(|| row_settings.is_enabled_on(trace, at));
             if !applies {
                 continue;
             }
@@ -121,17 +123,18 @@ pub(crate) fn run_each(
     out
 }
 
-/// Adds the measurements of a rule to `out`; unmeasured if it exceeds the metric's share of the work budget.
+/// Adds the measurements of a rule to `out`. They are unmeasured if the rule exceeds the metric's share of the work
+/// budget.
 fn measure_within_budget(rule: &dyn Rule, context: &Context<'_>, out: &mut Vec<Measurement>) {
     let (budget, first) = (&context.memo.budget, out.len());
     budget.begin();
     rule.measure(context, out);
     if budget.is_exceeded() {
-        limit(context, out, first);
+        mark_over_limit(context, out, first);
     }
 }
 
-/// The step of a metric; unmeasured if it exceeds the metric's share of the work budget.
+/// The step of a metric, or unmeasured measurements if the step exceeds the metric's share of the work budget.
 pub(crate) fn step_within_budget(
     metric: &dyn Metric,
     context: &Context<'_>,
@@ -150,16 +153,16 @@ pub(crate) fn step_within_budget(
         MetricProgress::Done(measurements) => measurements,
         MetricProgress::Ask(_) => Vec::new(),
     };
-    limit(context, &mut measurements, 0);
+    mark_over_limit(context, &mut measurements, 0);
     MetricProgress::Done(measurements)
 }
 
-/// Makes the measurements of a metric that exceeded its share unmeasured: what was found so far may be wrong, and a
-/// metric that ended without a result applies as well.
-fn limit(context: &Context<'_>, measurements: &mut Vec<Measurement>, first: usize) {
+/// Marks the measurements from index `first` on, which are of a metric that exceeded its share, as unmeasured: their
+/// values may be wrong. If there are none, one unmeasured measurement is added.
+fn mark_over_limit(context: &Context<'_>, measurements: &mut Vec<Measurement>, first: usize) {
     match measurements.get_mut(first..) {
-        Some(found) if !found.is_empty() => {
-            found.iter_mut().for_each(|m| m.outcome = Err(Unmeasured::Limit));
+        Some(own_measurements) if !own_measurements.is_empty() => {
+            own_measurements.iter_mut().for_each(|m| m.outcome = Err(Unmeasured::Limit));
         }
         _ => measurements.push(context.unmeasured(Unmeasured::Limit)),
     }
@@ -175,13 +178,13 @@ mod tests {
     use crate::measure::question_rounds::{JudgeInputs, Questions};
     use crate::measure::sections::Scored;
     use crate::measure::settings::CustomSettings;
-    use crate::measure::table::{Scale, asked};
+    use crate::measure::table::{Scale, rows_with_rubric};
     use crate::measure::testing::Script;
     use crate::measure::{AnswerForm, Measured, Need, Prompt, Question, Unmeasured, Value};
 
     #[test]
-    fn every_rubric_says_what_it_is_about_and_anchors_its_scale() {
-        for row in asked() {
+    fn every_rubric_has_its_sections_and_anchors_its_scale() {
+        for row in rows_with_rubric() {
             let text = row.rubric.unwrap().text;
             assert!(text.starts_with("<!-- version "), "{}", row.name);
             for part in ["## What is judged", "## What is not", "## Scale", "## Findings"] {
@@ -226,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn measurement_of_a_custom_metric_under_a_mistyped_name_is_written_under_its_own() {
+    fn measurement_with_a_mistyped_name_gets_the_name_of_its_row() {
         let (settings, custom) = with_brevity(&[]);
         let trace = Script::new("Say hello.").answers("Hello.").build();
         let all = run_each(&trace, &settings, &custom, &Memo::new(), &mut |_| ());
@@ -256,8 +259,8 @@ mod tests {
     fn names_are_distinct() {
         let names: BTreeSet<_> = TABLE.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), TABLE.len());
-        assert!(asked().all(|row| row.form() == row.name.replace('.', "_")));
-        assert_eq!(asked().count(), 16);
+        assert!(rows_with_rubric().all(|row| row.form() == row.name.replace('.', "_")));
+        assert_eq!(rows_with_rubric().count(), 16);
     }
 
     #[test]

@@ -2,19 +2,19 @@
 //!
 //! In: a defect, and the rule where several report it. Out: the precision of the rule, from 0 to 1, by
 //! `confidence.tsv`. `otel-verdict score rules` writes that table from labelled sets. A firing counts once: on a set
-//! labelled by span it is right if the span is labelled as failing, on a set labelled by run if the run failed.
+//! labelled by span, it is right if the span is labelled as failing; on a set labelled by run, if the run failed.
 //!
 //! The share is estimated as (right + 1) / (fired + 2), Laplace's rule of succession, so that a rule that
 //! fired once is not certain, and a rule that never fired has the confidence 0.5. Where several rules report a defect,
-//! the share of all of them takes the place of one half: (right + 2 p) / (fired + 2), so that a rule that fired on few
-//! labelled traces has nearly the precision of its kind, and one that fired often its own.
+//! the share p of all of them replaces the prior 1/2: (right + 2 p) / (fired + 2), so that the estimate of a rule that
+//! fired rarely is near the precision of all rules of the defect, and of one that fired often near its own.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::defect::Defect;
 
-/// Right and fired at spans, then right and fired in runs, by rule.
+/// By rule: right and fired on sets labelled by span, then right and fired on sets labelled by run.
 const TABLE: &str = include_str!("confidence.tsv");
 
 static COUNTS: LazyLock<HashMap<&'static str, [u32; 2]>> = LazyLock::new(|| {
@@ -22,13 +22,13 @@ static COUNTS: LazyLock<HashMap<&'static str, [u32; 2]>> = LazyLock::new(|| {
         let mut fields = line.split('\t');
         let rule = fields.next()?;
         let counts: Option<Vec<u32>> = fields.map(|field| field.parse().ok()).collect();
-        let [at_spans, fired_at_spans, in_runs, fired_in_runs] = counts?.try_into().ok()?;
-        Some((rule, [at_spans + in_runs, fired_at_spans + fired_in_runs]))
+        let [right_at_spans, fired_at_spans, right_in_runs, fired_in_runs] = counts?.try_into().ok()?;
+        Some((rule, [right_at_spans + right_in_runs, fired_at_spans + fired_in_runs]))
     };
     TABLE.lines().filter_map(row).collect()
 });
 
-/// The estimated precision of a rule that was right in `right` of `fired` cases.
+/// The estimated precision of a rule that fired `fired` times and was right `right` times.
 pub fn estimate(right: u32, fired: u32) -> f64 {
     estimate_from(0.5, right, fired)
 }
@@ -52,7 +52,7 @@ impl Defect {
     }
 }
 
-/// How often the rule was right, and how often it fired.
+/// How often the rule was right, and how often it fired; zeros for a rule that is not in the table.
 fn counts(rule: &str) -> [u32; 2] {
     COUNTS.get(rule).copied().unwrap_or_default()
 }

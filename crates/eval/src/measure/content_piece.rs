@@ -1,6 +1,6 @@
 //! The pieces of a span's content before they are cleaned.
 //!
-//! In: a span. Out: its input, output and errors, each text with the kind of its place.
+//! In: a span. Out: the texts of its input, output and errors, each with its role in the span.
 
 use std::borrow::Cow;
 
@@ -13,8 +13,8 @@ use crate::recognise::{Message, Part, Role, SpanView, ToolRequest};
 pub(crate) struct ContentPiece<'a> {
     pub kind: PieceKind,
     pub text: Cow<'a, str>,
-    /// The piece is part of a prompt, and another span may have produced it: it is the message of a model or a tool, or
-    /// one that follows such a message, as a result may that is written as a message of the user.
+    /// Whether the piece is part of a prompt and another span may have produced it: it is the message of a model or a
+    /// tool, or follows such a message, since a result may be recorded as a message of the user.
     pub is_repeated: bool,
 }
 
@@ -50,7 +50,7 @@ verdict_otlp::labelled_enum! {
 
 impl PieceKind {
     /// Whether the piece instructs the agent, so that a finding about an omission may quote it.
-    pub(crate) fn binds(self) -> bool {
+    pub(crate) fn is_instruction(self) -> bool {
         matches!(self, PieceKind::System | PieceKind::User)
     }
 
@@ -60,10 +60,11 @@ impl PieceKind {
     }
 }
 
+/// The pieces of the prompt and the arguments of a span.
 pub(crate) fn input_pieces(view: &SpanView) -> Vec<ContentPiece<'_>> {
     let mut out: Vec<ContentPiece<'_>> = view.input.iter().flat_map(message_pieces).collect();
-    let is_said = |piece: &ContentPiece<'_>| !matches!(piece.kind, PieceKind::System | PieceKind::User);
-    let first = out.iter().position(is_said).unwrap_or(out.len());
+    let is_of_run = |piece: &ContentPiece<'_>| !matches!(piece.kind, PieceKind::System | PieceKind::User);
+    let first = out.iter().position(is_of_run).unwrap_or(out.len());
     out.iter_mut().skip(first).for_each(|piece| piece.is_repeated = true);
     out.extend(arguments_of(view));
     out
@@ -75,11 +76,13 @@ pub(crate) fn arguments_of(view: &SpanView) -> impl Iterator<Item = ContentPiece
     arguments.map(|text| ContentPiece::new(PieceKind::Arguments, &**text))
 }
 
+/// The pieces of the output, the result and the errors of a span.
 pub(crate) fn output_pieces(view: &SpanView) -> Vec<ContentPiece<'_>> {
     output_pieces_of(view, view.output.iter().flat_map(|m| &m.parts)).collect()
 }
 
-/// As [`output_pieces`], of these parts of its messages. Each is rendered when it is reached.
+/// As [`output_pieces`], with `parts` in place of the parts of its output messages. Each piece is rendered when the
+/// iterator reaches it.
 pub(crate) fn output_pieces_of<'v>(
     view: &'v SpanView,
     parts: impl Iterator<Item = &'v Part>,
@@ -96,11 +99,12 @@ pub(crate) fn output_pieces_of<'v>(
     parts.chain(results).chain(errors)
 }
 
+/// The text for an image or a file.
 pub(super) const MEDIA: &str = "(an image or file, not shown)";
-/// An error of which nothing else is recorded.
+/// The text for an error without a type and a message.
 pub(super) const NO_DETAIL: &str = "status: error";
 
-/// A part of a message; the kinds are those of text, reasoning, calls and results.
+/// The piece of a part of a message. The kinds are those for text, reasoning, calls and results.
 fn piece(part: &Part, [text, thinking, call, result]: [PieceKind; 4]) -> ContentPiece<'_> {
     work::count(1);
     let (kind, text) = match part {
@@ -113,6 +117,7 @@ fn piece(part: &Part, [text, thinking, call, result]: [PieceKind; 4]) -> Content
     ContentPiece::new(kind, text)
 }
 
+/// The pieces of a message of a prompt.
 fn message_pieces(message: &Message) -> impl Iterator<Item = ContentPiece<'_>> {
     use PieceKind::{Assistant, System, ToolMessage, User};
     let kind = match message.role {

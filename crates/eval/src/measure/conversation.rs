@@ -1,7 +1,7 @@
 //! The turns of a run: the order of an agent's model calls, and the texts between them.
 //!
-//! In: a trace. Out: [`Turns`], and the texts of a prompt after the last message of the model. Code that a
-//! model writes is often run without a span, so that its output is only in the next prompt.
+//! In: a trace. Out: [`Turns`], and the texts of a prompt after the last message of the model. Frameworks often run
+//! the code that a model writes without a span, so that its output is only in the next prompt.
 
 use std::rc::Rc;
 
@@ -48,12 +48,12 @@ impl Turns {
     }
 }
 
-/// The texts of a prompt after the last message of the model: results and observations. None if there is
-/// no message of the model.
+/// The texts of a prompt after the last message of the model: results and observations. Empty if there is no message
+/// of the model.
 pub(crate) fn new_in_prompt(view: &SpanView) -> impl Iterator<Item = &Text> {
     let last_assistant = view.input.iter().rposition(|m| m.role == Role::Assistant);
-    let newer = last_assistant.and_then(|at| view.input.get(at + 1..)).unwrap_or_default();
-    newer.iter().flat_map(|m| &m.parts).filter_map(readable_text)
+    let newer_messages = last_assistant.and_then(|at| view.input.get(at + 1..)).unwrap_or_default();
+    newer_messages.iter().flat_map(|m| &m.parts).filter_map(readable_text)
 }
 
 /// The text of a part that is plain text.
@@ -80,11 +80,11 @@ pub(crate) fn prompt_texts(view: &SpanView) -> impl Iterator<Item = &Text> {
 
 /// Whether a tool of this name runs code.
 pub(crate) fn runs_code(name: &str) -> bool {
-    /// Letters of "interpreter".
-    const LONGEST: usize = 11;
+    /// The length of "interpreter", the longest of these words.
+    const MAX_WORD_BYTES: usize = 11;
     let (mut runs, mut writes) = (false, false);
     each_word(name, |word| {
-        let mut lower = [0; LONGEST];
+        let mut lower = [0; MAX_WORD_BYTES];
         let Some(lower) = lower.get_mut(..word.len()) else { return };
         lower.copy_from_slice(word.as_bytes());
         lower.make_ascii_lowercase();
@@ -99,23 +99,24 @@ pub(crate) fn runs_code(name: &str) -> bool {
     runs && !writes
 }
 
-/// Bytes of user messages from which on they may contain a page that the model read.
-const PASTED: usize = 2000;
+/// From this number of bytes on, the user's messages may contain a page for the model to read.
+const MIN_PASTED_BYTES: usize = 2000;
 
-/// The number of results in a prompt. If it exceeds the calls of the trace, some are of earlier runs.
+/// The number of results in a prompt. If it exceeds the number of calls of the trace, some are of earlier runs.
 pub(crate) fn results_in_prompt(input: &[Message]) -> usize {
     input.iter().flat_map(|m| &m.parts).filter(|p| matches!(p, Part::Result { .. })).count()
 }
 
-/// Whether the user messages contain a text to read. What another agent of the run `wrote` is none.
-pub(crate) fn has_pasted_text(input: &[Message], wrote: impl Fn(&str) -> bool) -> bool {
+/// Whether the user's messages contain a long text to read. Texts that another agent of the run wrote, for which
+/// `is_written` is true, do not count.
+pub(crate) fn has_pasted_text(input: &[Message], is_written: impl Fn(&str) -> bool) -> bool {
     let users = input.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
     let bytes: usize = users
         .map(|p| match p {
-            Part::Text(t) if t.len() < 40 || !wrote(t) => t.len(),
-            Part::Media => PASTED,
+            Part::Text(t) if t.len() < 40 || !is_written(t) => t.len(),
+            Part::Media => MIN_PASTED_BYTES,
             _ => 0,
         })
         .sum();
-    bytes >= PASTED
+    bytes >= MIN_PASTED_BYTES
 }

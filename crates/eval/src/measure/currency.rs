@@ -1,6 +1,6 @@
 //! Currencies by their codes, signs and names.
 //!
-//! In: a word. Out: the code of the currency that it means.
+//! In: a word. Out: the code of the currency that the word denotes.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -22,17 +22,17 @@ fn names() -> HashMap<&'static str, &'static str> {
     lines.flat_map(names_in_line).collect()
 }
 
-/// The code of the currency that a word in lower case is a code, a sign or a name of.
+/// The code of the currency whose code, sign or name is this word, which is in lower case; else `None`.
 pub(crate) fn code_for_word(word: &str) -> Option<&'static str> {
     NAMES.get(word).copied()
 }
 
-/// Whether a word in lower case is a code.
+/// Whether a word, which is in lower case, is the code of a currency.
 pub(crate) fn is_code(word: &str) -> bool {
     code_for_word(word) == Some(word)
 }
 
-/// Whether a code, a sign or a name of a currency is next to the number at these bytes of a text.
+/// Whether a code, a sign or a name of a currency is next to the number at the byte range `number` of a text.
 pub(crate) fn is_beside(text: &str, number: Range<usize>) -> bool {
     let (before, after) =
         (text.get(..number.start).unwrap_or_default(), text.get(number.end..).unwrap_or_default());
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_signs_are_of_one_currency() {
+    fn each_name_and_sign_denotes_one_currency() {
         let codes = ["€", "euros", "us$", "pounds", "円", "gbp"].map(code_for_word);
         assert_eq!(codes, [Some("eur"), Some("eur"), Some("usd"), Some("gbp"), Some("jpy"), Some("gbp")]);
         assert!(code_for_word("table").is_none() && is_code("chf") && !is_code("francs"));

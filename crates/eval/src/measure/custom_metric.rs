@@ -7,7 +7,7 @@ use super::rule::Rule;
 use super::sections::{RULES_NAME, Scored};
 use super::{Answer, Context, Metric, MetricProgress, MetricSpec};
 
-/// A metric that is added from outside.
+/// A metric that an embedding program or a remote evaluator adds.
 #[derive(Clone)]
 pub struct CustomMetric {
     /// The name and scale of the metric.
@@ -18,8 +18,8 @@ pub struct CustomMetric {
 }
 
 impl CustomMetric {
-    /// If `settings` name judges, its first step may ask. Otherwise it runs with the rules, and its questions
-    /// are not asked.
+    /// A custom metric. If `settings` name judges, its first step may ask questions. Otherwise it runs with the rules,
+    /// and its questions are not asked.
     pub fn new(
         row: &'static MetricSpec,
         mut settings: Scored,
@@ -31,7 +31,7 @@ impl CustomMetric {
         CustomMetric { row, settings, metric: Arc::new(metric) }
     }
 
-    /// The judges that it asks.
+    /// The names of the judges that the metric asks.
     pub fn named_judges(&self) -> impl Iterator<Item = &str> {
         self.settings.judges.iter().map(String::as_str).filter(|judge| *judge != RULES_NAME)
     }
@@ -43,7 +43,7 @@ impl Metric for CustomMetric {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         match self.metric.step(context, answers) {
             MetricProgress::Done(mut measurements) => {
-                // Another name has no scale and no settings, and could be that of another metric.
+                // A measurement with another name would have no scale and no settings, or those of another metric.
                 measurements.iter_mut().for_each(|measurement| measurement.metric = self.row.name);
                 MetricProgress::Done(measurements)
             }

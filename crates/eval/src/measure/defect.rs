@@ -26,25 +26,25 @@ named_enum! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Defect {
     // Errors, by cause.
-    /// 429, quota, throttling.
+    /// A rate limit was reached: HTTP 429, a quota, throttling.
     RateLimited,
-    /// 401, 403, missing or bad key.
+    /// Credentials are missing or refused: HTTP 401 or 403, an invalid key.
     Unauthenticated,
-    /// 5xx, connection lost, overloaded.
+    /// A service failed: HTTP 5xx, a lost connection, an overload.
     ServiceDown,
-    /// 404, no such file or record.
+    /// A resource does not exist: HTTP 404, no such file or record.
     NotFound,
-    /// Memory, context length, disk, budget of steps or tokens.
+    /// A resource is used up: memory, context length, disk, a budget of steps or tokens.
     Exhausted,
-    /// Deadline exceeded.
+    /// A deadline was exceeded.
     TimedOut,
     /// A module, binary or permission is missing where the tool runs.
     EnvironmentBroken,
-    /// There is no such tool, or its schema is invalid.
+    /// The called tool does not exist, or its schema is invalid.
     ToolMisdefined,
-    /// The tool refused its arguments: unexpected keyword, missing or invalid value.
+    /// The tool refused its arguments: an unexpected keyword, a missing or invalid value.
     WrongArguments,
-    /// Code that the agent wrote does not parse, or fails by its own fault.
+    /// Code that the agent wrote does not parse, or raises an error of its own.
     InvalidCode,
     /// Code that the agent wrote uses a name that nothing before it defined.
     UndefinedName,
@@ -64,7 +64,7 @@ pub enum Defect {
     UnknownParameter,
     /// A parameter of the wrong type or outside its allowed values.
     IllTypedParameter,
-    /// Nothing was found: a note.
+    /// A lookup found nothing; reported as a note.
     EmptyResult,
     /// A lookup found nothing for an identifier that the model made up.
     InventedIdentifier,
@@ -86,13 +86,13 @@ pub enum Defect {
     WrongFormat,
     /// Forbidden code fences, or missing required ones.
     CodeBlockRule,
-    /// Too long or too short.
+    /// The output is longer or shorter than required.
     LengthLimit,
     /// A forbidden word or phrase.
     ForbiddenText,
     /// A required tool was not used.
     RequiredToolUnused,
-    /// More tool calls than allowed in one step.
+    /// A step has more tool calls than allowed.
     TooManyCalls,
 
     // Reasoning.
@@ -120,7 +120,7 @@ pub enum Defect {
     CallLoop,
     /// An error is repeated without adaptation.
     NoAdaptation,
-    /// No call at all covers the task.
+    /// No call covers any part of the task.
     NothingCovered,
     /// A part of the task that no call covers.
     PartNotCovered,
@@ -132,7 +132,7 @@ pub enum Defect {
     StepsReordered,
     /// A step was repeated without need.
     StepRepeated,
-    /// Steps of the plan failed, and it was not revised.
+    /// Steps of the plan failed, and the plan was not revised.
     NoReplan,
     /// There is no final answer.
     MissingAnswer,
@@ -158,21 +158,21 @@ pub enum Defect {
     ContradictsRequest,
     /// An amount of a call exceeds a limit of the instructions.
     ExceedsLimit,
-    /// More was read at once than the instructions allow.
+    /// One call read more than the instructions allow.
     ReadTooMuch,
     /// A patch changes lines that are in no earlier text.
     InventedContext,
-    /// Values that the model itself calls simulated, hypothetical or assumed.
+    /// The answer contains values that the model itself calls simulated, hypothetical or assumed.
     InventedData,
-    /// A guess of the run, stated as a fact.
+    /// The answer states a guess of the run as a fact.
     GuessStated,
-    /// A placeholder in arguments that were executed.
+    /// The arguments of an executed call contain a placeholder.
     PlaceholderExecuted,
 }
 }
 
 impl Defect {
-    /// An error that was raised or returned, whose message is the evidence.
+    /// Whether the defect is an error that was raised or returned, whose message is the evidence.
     pub(crate) fn is_error(self) -> bool {
         use Defect::*;
         matches!(

@@ -2,9 +2,9 @@
 //! measurement.
 //!
 //! In: a [`Defect`] with its evidence. Out: a [`Finding`], and from several of them one
-//! [`Measurement`]. Anchors are those of paper 001 (section 4.3, table 3 and appendix C: explicit
-//! traceback or no result 1, fabricated answer 2, wrong arguments or missing tag 3); categories
-//! are the TRAIL taxonomy's. Every rule takes its score from this table, so that scores are comparable.
+//! [`Measurement`]. The anchors of the scores are those of paper 001 (section 4.3, table 3 and appendix C: explicit
+//! traceback or no result 1, fabricated answer 2, wrong arguments or missing tag 3). The categories are those of the
+//! TRAIL taxonomy. Every rule takes its score from this table, so that scores are comparable.
 
 use verdict_otlp::trace::{Idx, SpanId};
 
@@ -28,19 +28,19 @@ impl Defect {
         self.row().0
     }
 
-    /// The category that usually fits; a rule may set another one on its finding.
+    /// The default category; a rule may set another one on its finding.
     pub fn category(self) -> Option<Category> {
         self.row().1
     }
 
-    /// A part of an answer that nothing in the run supports.
+    /// Whether the defect is a part of an answer that nothing in the run supports.
     pub(crate) fn is_unsupported(self) -> bool {
         matches!(self, Defect::UnsupportedFact | Defect::UnsupportedQuote | Defect::UnsupportedUrl)
     }
 
-    /// How general a defect of a statement is; `None` for other defects. The most specific one says what was not done,
-    /// so that the statement cannot be true; then comes which result says otherwise, then the model's own words for
-    /// where it came from, and last that nothing contains it.
+    /// How general a defect of a statement is, 0 for the most specific; `None` for other defects. From specific to
+    /// general: an action that was not carried out, a result that contradicts the statement, values that the model
+    /// itself calls invented or guessed, and a statement that no text supports.
     fn generality(self) -> Option<u8> {
         match self {
             Defect::FalseClaim => Some(0),
@@ -52,7 +52,7 @@ impl Defect {
         }
     }
 
-    /// A finding of this defect. `quote` is verbatim and is clipped.
+    /// A finding of this defect. `quote` is verbatim; it is clipped to [`QUOTE_BYTES`].
     pub fn finding(self, rationale: impl Into<String>, quote: &str) -> Finding {
         let (score, category, fact) = self.row();
         let quote = head(quote, QUOTE_BYTES);
@@ -62,9 +62,9 @@ impl Defect {
         Finding { category, severity, fact, defect: Some(self), confidence, ..finding }
     }
 
-    /// Score, category, and whether the defect is a fact: read off the trace's structure (an error that was
-    /// raised or returned, arguments that violate their schema, a limit), so that no judge overrules it. The
-    /// other rules compare texts.
+    /// Score, category, and whether the defect is a fact: it follows from the structure of the trace (an error that was
+    /// raised or returned, arguments that violate their schema, a limit), so that no judge overrules it. Other defects
+    /// follow from a comparison of texts.
     fn row(self) -> (f64, Option<Category>, bool) {
         use Category::*;
         use Defect::*;
@@ -120,11 +120,11 @@ impl Defect {
     }
 }
 
-/// Maximum number of spans that a finding cites: as many as are written.
+/// Maximum number of spans that a finding cites, which is the number that the output contains.
 const MAX_CITED: usize = 100;
 
 impl Finding {
-    /// Adds a span to those that the finding is based on.
+    /// Adds a span to the spans that the finding is based on.
     #[must_use]
     pub fn citing(mut self, span: SpanId) -> Finding {
         if self.cited.len() < MAX_CITED && !self.cited.contains(&span) {
@@ -142,7 +142,7 @@ impl Finding {
         }
     }
 
-    /// Names the rule, where several report the defect. One that is named keeps its name.
+    /// Sets the name of the rule, where several rules report the defect. A finding with a rule keeps it.
     #[must_use]
     pub(crate) fn by_rule(mut self, name: &'static str) -> Finding {
         self.rule.get_or_insert(name);
@@ -150,7 +150,7 @@ impl Finding {
         Finding { confidence, ..self }
     }
 
-    /// The name of its rule in tables: that of its defect, and of the rule where several report it
+    /// The name of the finding's rule in tables: the name of the defect, and of the rule where several rules report it
     /// (`ContradictsResult.counts`). `None` for a finding of a judge.
     pub fn rule_name(&self) -> Option<String> {
         let defect = self.defect?.name();
@@ -168,19 +168,19 @@ impl Finding {
         calls.fold(self, |finding, call| finding.citing_at(trace, call.at))
     }
 
-    /// Records it as a note: no metric fails because of it under any threshold, and it predicts no category.
+    /// Makes the finding a note: no metric fails because of it under any threshold, and it has no category.
     #[must_use]
     pub fn noted(self) -> Finding {
         Finding { score: BEST_SCORE, severity: Severity::Low, category: None, fact: false, ..self }
     }
 
-    /// How general it is, if it is about a statement and no note.
+    /// The generality of its defect; `None` for a note and for a defect that is not about a statement.
     pub(crate) fn generality(&self) -> Option<u8> {
         self.defect.filter(|_| !self.is_note()).and_then(Defect::generality)
     }
 
-    /// Whether `other`, on the same text, is of a more specific kind and quotes the same passage (the same sentence, or
-    /// one quote is a part of the other): both are one failure.
+    /// Whether `other`, on the same text, has a more specific defect and quotes the same passage (the same sentence, or
+    /// one quote is a part of the other), so that both are one failure.
     pub(crate) fn is_implied_by(&self, other: &Finding) -> bool {
         let (part, whole) = match self.quote.len() <= other.quote.len() {
             true => (&self.quote, &other.quote),
@@ -188,10 +188,10 @@ impl Finding {
         };
         let generality = self.generality().zip(other.generality());
         generality.is_some_and(|(self_generality, other_generality)| self_generality > other_generality)
-            && (part == whole || part.len() >= MIN_PASSAGE && whole.contains(part.as_str()))
+            && (part == whole || part.len() >= MIN_PASSAGE_BYTES && whole.contains(part.as_str()))
     }
 
-    /// Whether it is a note, which is recorded and fails nothing.
+    /// Whether the finding is a note, which is recorded and fails no metric.
     pub fn is_note(&self) -> bool {
         self.score >= BEST_SCORE
     }
@@ -203,7 +203,7 @@ impl Finding {
         self
     }
 
-    /// Marks it as the manifestation of a fault of the span `origin`.
+    /// Marks the finding as the consequence of a fault of the span `origin`.
     #[must_use]
     pub fn from_origin(mut self, origin: Idx) -> Finding {
         self.origin = Some(origin);
@@ -211,12 +211,12 @@ impl Finding {
     }
 }
 
-/// Least bytes of a quote that is a passage within a longer one: a shorter one names a thing or a value, which more
-/// than one statement may be about.
-const MIN_PASSAGE: usize = 16;
+/// Minimum bytes of a quote that is compared with a longer one as a part of it: a shorter quote is a name or a value,
+/// which occurs in several statements.
+const MIN_PASSAGE_BYTES: usize = 16;
 
-/// Findings on one span, to be merged into one measurement, and the number of things that were examined
-/// for them. Without either there is no measurement: a rule that examined nothing does not pass.
+/// Findings on one span, which are merged into one measurement, and the number of examined items. Without either the
+/// metric is unmeasured: a rule that examined nothing does not pass.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     all: Vec<Finding>,
@@ -228,21 +228,21 @@ impl Findings {
         Findings::default()
     }
 
-    /// Counts things that were examined: facts, parts of a request, instructions, calls.
-    pub(crate) fn examine(&mut self, things: usize) {
-        self.examined = self.examined.saturating_add(things);
+    /// Adds to the number of examined items: facts, parts of a request, instructions, calls.
+    pub(crate) fn examine(&mut self, items: usize) {
+        self.examined = self.examined.saturating_add(items);
     }
 
-    /// Adds a finding unless one with the same rationale and quote exists. Of findings of several kinds on one
-    /// statement, which are one failure, the most specific kind is kept. If there are [`MAX_FINDINGS`], it replaces the
-    /// mildest of them, or is dropped if it is not worse.
+    /// Adds a finding unless one with the same rationale and quote exists. Findings with different defects on one
+    /// statement are one failure, of which the most specific finding is kept. If there are [`MAX_FINDINGS`], the new
+    /// finding replaces the mildest one, or is dropped if it is not worse.
     pub(crate) fn push(&mut self, finding: Finding) {
         let is_known = |f: &Finding| f.rationale == finding.rationale && f.quote == finding.quote;
-        let is_of_text = |f: &Finding| (f.seen_in, f.origin) == (finding.seen_in, finding.origin);
-        if self.all.iter().any(|f| is_known(f) || is_of_text(f) && finding.is_implied_by(f)) {
+        let is_on_same_text = |f: &Finding| (f.seen_in, f.origin) == (finding.seen_in, finding.origin);
+        if self.all.iter().any(|f| is_known(f) || is_on_same_text(f) && finding.is_implied_by(f)) {
             return;
         }
-        self.all.retain(|f| !is_of_text(f) || !f.is_implied_by(&finding));
+        self.all.retain(|f| !is_on_same_text(f) || !f.is_implied_by(&finding));
         if self.all.len() >= MAX_FINDINGS {
             let mildest = self.all.iter().enumerate().max_by(|a, b| a.1.score.total_cmp(&b.1.score));
             match mildest.map(|(i, f)| (i, f.score)) {
@@ -264,45 +264,45 @@ impl Findings {
         self.all.iter().map(|f| f.score).fold(BEST_SCORE, f64::min)
     }
 
-    /// Worst first; equal findings keep the order in which they were added.
+    /// The findings, worst first; equally bad ones keep the order in which they were added.
     fn into_sorted(mut self) -> Vec<Finding> {
         self.all.sort_by(|a, b| a.score.total_cmp(&b.score).then(b.severity.cmp(&a.severity)));
         self.all
     }
 
-    /// A measurement on 1-5: the worst score, compared with the metric's threshold. `otherwise` is the reason
-    /// if nothing was examined.
-    pub(crate) fn scored(self, context: &Context<'_>, otherwise: Unmeasured) -> Measurement {
+    /// A measurement on 1-5: the worst score, compared with the metric's threshold. `unmeasured_reason` applies if
+    /// nothing was examined.
+    pub(crate) fn scored(self, context: &Context<'_>, unmeasured_reason: Unmeasured) -> Measurement {
         let score = self.score();
         let passed = score >= context.threshold();
-        self.measurement(context, otherwise, Value::Score(score), passed)
+        self.measurement(context, unmeasured_reason, Value::Score(score), passed)
     }
 
-    /// As [`Findings::scored`], with a label; the metric's settings say which labels fail.
+    /// As [`Findings::scored`], with a label; the metric's settings define which labels fail.
     pub(crate) fn labelled(
         self,
         context: &Context<'_>,
-        otherwise: Unmeasured,
+        unmeasured_reason: Unmeasured,
         label: &'static str,
     ) -> Measurement {
         let passed = !context.fails(label);
-        self.measurement(context, otherwise, Value::Label(label), passed)
+        self.measurement(context, unmeasured_reason, Value::Label(label), passed)
     }
 
     fn measurement(
         self,
         context: &Context<'_>,
-        otherwise: Unmeasured,
+        unmeasured_reason: Unmeasured,
         value: Value,
         passed: bool,
     ) -> Measurement {
-        // Each finding is about something that was examined.
+        // Each finding is about an examined item, even if the rule did not count it.
         let examined = self.examined.max(self.all.len());
         if examined == 0 {
-            return context.unmeasured(otherwise);
+            return context.unmeasured(unmeasured_reason);
         }
-        let found = Measured { value, passed, findings: self.into_sorted() };
-        measured(context.at, context.row.name, found).having_examined(examined)
+        let outcome = Measured { value, passed, findings: self.into_sorted() };
+        measured(context.at, context.row.name, outcome).having_examined(examined)
     }
 }
 
@@ -312,9 +312,14 @@ impl Extend<Finding> for Findings {
     }
 }
 
-/// A quantity in a whole number of `unit`s, compared with the operator's limit.
-pub(crate) fn quantity(context: &Context<'_>, quantity: Option<f64>, limit: f64, unit: &str) -> Measurement {
-    let Some(amount) = quantity else { return context.unmeasured(Unmeasured::NoContent) };
+/// The measurement of a quantity in `unit`s, compared with the configured limit; unmeasured without a quantity.
+pub(crate) fn quantity(
+    context: &Context<'_>,
+    measured_amount: Option<f64>,
+    limit: f64,
+    unit: &str,
+) -> Measurement {
+    let Some(amount) = measured_amount else { return context.unmeasured(Unmeasured::NoContent) };
     let finding = || {
         let quote = format!("{amount:.0} {unit}");
         let rationale = format!("at most {limit:.0} {unit} were expected, by the limit set; it took {quote}");
@@ -322,8 +327,8 @@ pub(crate) fn quantity(context: &Context<'_>, quantity: Option<f64>, limit: f64,
     };
     let findings: Vec<Finding> = (amount > limit).then(finding).into_iter().collect();
     let value = Value::Number(amount);
-    let found = Measured { value, passed: findings.is_empty(), findings };
-    measured(context.at, context.row.name, found).having_examined(1)
+    let outcome = Measured { value, passed: findings.is_empty(), findings };
+    measured(context.at, context.row.name, outcome).having_examined(1)
 }
 
 /// A measurement by the built-in rules.
@@ -362,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn categories_are_those_of_what_happened() {
+    fn categories_are_those_of_the_taxonomy() {
         for (defect, category) in [
             (Defect::NoAdaptation, Category::ResourceAbuse),
             (Defect::CutAnswer, Category::ResourceExhaustion),
@@ -397,8 +402,8 @@ mod tests {
     }
 
     #[test]
-    fn findings_of_several_kinds_on_one_statement_are_one() {
-        const SAID: &str = "I have moved parcel 88-12 to locker 5, and its weight is 3.4 kg.";
+    fn findings_with_several_defects_on_one_statement_are_merged() {
+        const STATEMENT: &str = "I have moved parcel 88-12 to locker 5, and its weight is 3.4 kg.";
         let merged_defects = |found: &[(Defect, &str)]| -> Vec<Defect> {
             let merge = |found: &[(Defect, &str)]| -> Vec<Defect> {
                 let mut findings = Findings::new();
@@ -410,41 +415,52 @@ mod tests {
             merge(found)
         };
         use Defect::*;
-        // The most specific kind, in any order of discovery.
+        // The most specific defect is kept, independent of the order of the findings.
         assert_eq!(
-            merged_defects(&[(UnsupportedFact, SAID), (ContradictsResult, SAID), (FalseClaim, SAID)]),
+            merged_defects(&[
+                (UnsupportedFact, STATEMENT),
+                (ContradictsResult, STATEMENT),
+                (FalseClaim, STATEMENT)
+            ]),
             [FalseClaim]
         );
         assert_eq!(
-            merged_defects(&[(ContradictsResult, SAID), (UnsupportedFact, SAID)]),
+            merged_defects(&[(ContradictsResult, STATEMENT), (UnsupportedFact, STATEMENT)]),
             [ContradictsResult]
         );
-        assert_eq!(merged_defects(&[(InventedData, SAID), (UnsupportedFact, SAID)]), [InventedData]);
-        // A part of the sentence, and the answer around it.
         assert_eq!(
-            merged_defects(&[(FalseClaim, "moved parcel 88-12"), (ContradictsResult, SAID)]),
+            merged_defects(&[(InventedData, STATEMENT), (UnsupportedFact, STATEMENT)]),
+            [InventedData]
+        );
+        // One quote is a part of the sentence, or the answer that contains it.
+        assert_eq!(
+            merged_defects(&[(FalseClaim, "moved parcel 88-12"), (ContradictsResult, STATEMENT)]),
             [FalseClaim]
         );
-        let answer = format!("Good morning. {SAID} Anything else?");
-        assert_eq!(merged_defects(&[(AnswerUnsupported, &answer), (FalseClaim, SAID)]), [FalseClaim]);
-        // Other statements, and a thing that both name.
+        let answer = format!("Good morning. {STATEMENT} Anything else?");
+        assert_eq!(merged_defects(&[(AnswerUnsupported, &answer), (FalseClaim, STATEMENT)]), [FalseClaim]);
+        // Findings on different statements are not merged, nor are those whose shorter quote is only a name.
         let other = "The locker closes at 18:30.";
         assert_eq!(
-            merged_defects(&[(FalseClaim, SAID), (ContradictsResult, other)]),
+            merged_defects(&[(FalseClaim, STATEMENT), (ContradictsResult, other)]),
             [FalseClaim, ContradictsResult]
         );
-        assert_eq!(merged_defects(&[(ContradictsResult, SAID), (FalseClaim, "locker 5")]).len(), 2);
-        // Findings of one kind name a value each, and those on calls or rules are of another behaviour.
-        assert_eq!(merged_defects(&[(UnsupportedFact, SAID), (UnsupportedUrl, SAID)]).len(), 2);
+        assert_eq!(merged_defects(&[(ContradictsResult, STATEMENT), (FalseClaim, "locker 5")]).len(), 2);
+        // Findings of one generality each name a value, and defects of calls or instructions have no generality.
+        assert_eq!(merged_defects(&[(UnsupportedFact, STATEMENT), (UnsupportedUrl, STATEMENT)]).len(), 2);
         assert_eq!(
-            merged_defects(&[(ContradictsResult, SAID), (ContradictsRequest, SAID), (ForbiddenText, SAID)])
-                .len(),
+            merged_defects(&[
+                (ContradictsResult, STATEMENT),
+                (ContradictsRequest, STATEMENT),
+                (ForbiddenText, STATEMENT)
+            ])
+            .len(),
             3
         );
     }
 
     #[test]
-    fn note_and_statement_of_another_span_are_findings_of_their_own() {
+    fn note_and_statement_of_another_span_are_not_merged() {
         let statement = "The kiln reached 1240 degrees at noon.";
         let count_findings = |first: Finding, second: Finding| {
             let mut findings = Findings::new();

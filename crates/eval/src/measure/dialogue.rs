@@ -1,8 +1,8 @@
-//! The turns of a conversation with a user: the texts of a model that the user answered.
+//! The turns of a conversation with a user: the texts of a model to which the user replied.
 //!
-//! In: a trace. Out: for each model call whose text a message of the user follows, that message. Such a text is
-//! no final answer. Observations that a harness hands to a model as messages of the user follow actions, and
-//! are no replies. And for the prompt of a model call, which of the user's requests is still open.
+//! In: a trace. Out: the user's reply to the text of each model call; and, for the prompt of a model call, the request
+//! of the user that is still open. A text with a reply is no final answer. An observation that a framework sends as a
+//! message of the user follows an action, and is no reply.
 
 use std::rc::Rc;
 
@@ -29,7 +29,7 @@ impl Replies {
         })
     }
 
-    /// The user's reply to the text of the model call at `at`.
+    /// The user's reply to the text of the model call at `at`; `None` if the user did not reply.
     pub(crate) fn to(&self, at: Idx) -> Option<&Text> {
         self.0.get(&at)
     }
@@ -48,15 +48,16 @@ pub(crate) fn said_by_user(trace: &AgentTrace, memo: &Memo, agent: usize) -> Vec
     agent_index::task(trace, agent).into_iter().chain(replied).cloned().collect()
 }
 
+/// The last message of the user between the text of the model call at `at` and the next model call of the agent.
 fn reply(trace: &AgentTrace, turns: &Turns, at: Idx) -> Option<Text> {
     if !is_for_reader(trace.views.get(at)?.output.iter()) {
         return None;
     }
     let next = trace.views.get(turns.after(at)?)?;
-    // After the text of the model there are only messages of the user.
-    let newer = next.input.iter().rev().take_while(|message| message.role != Role::Assistant);
+    // Only messages of the user may follow the text of the model: a result of a tool is no reply.
+    let newer_messages = next.input.iter().rev().take_while(|message| message.role != Role::Assistant);
     let mut message_text = None;
-    for message in newer {
+    for message in newer_messages {
         match message.role {
             Role::User => message_text = message.parts.iter().rev().find_map(plain_text).or(message_text),
             Role::System => {}
@@ -66,7 +67,8 @@ fn reply(trace: &AgentTrace, turns: &Turns, at: Idx) -> Option<Text> {
     message_text.filter(|text| !text.trim().is_empty()).cloned()
 }
 
-/// Whether the prompt of a model call has a text of the model that the user answered: the run is a dialogue.
+/// Whether the prompt of a model call contains a text of the model with a reply of the user, so that the run is a
+/// dialogue.
 pub(crate) fn is_in_dialogue(view: &SpanView) -> bool {
     let mut pairs = view.input.iter().zip(view.input.iter().skip(1));
     pairs.any(|(text, reply)| {
@@ -74,18 +76,18 @@ pub(crate) fn is_in_dialogue(view: &SpanView) -> bool {
     })
 }
 
-/// Maximum messages of a prompt, the latest ones, among which the open request is looked for.
-const MAX_BACK: usize = 24;
+/// Maximum messages of a prompt in which the open request is searched; the latest ones are.
+const MAX_MESSAGES: usize = 24;
 
-/// The user's message that the next text of the model has to answer, in a dialogue: the latest one, or if that
-/// one only answers a question of the model, the one before that question. `None` outside of a dialogue.
+/// The user's message that the next text of the model has to answer in a dialogue: the latest one, or, if that one
+/// only answers a question of the model, the one before that question. `None` outside of a dialogue.
 pub(crate) fn open_request<'v>(view: &'v SpanView, memo: &Memo) -> Option<&'v Text> {
     if !is_in_dialogue(view) {
         return None;
     }
     let mut answers_question = false;
     let mut request = None;
-    for message in view.input.iter().rev().take(MAX_BACK) {
+    for message in view.input.iter().rev().take(MAX_MESSAGES) {
         match message.role {
             Role::User => {
                 let Some(text) = message.parts.iter().rev().find_map(plain_text) else { continue };
@@ -101,7 +103,7 @@ pub(crate) fn open_request<'v>(view: &'v SpanView, memo: &Memo) -> Option<&'v Te
                 let text = message.parts.iter().rev().find_map(plain_text);
                 answers_question =
                     text.is_some_and(|text| ReadText::new(text, None, memo).ends_with_question());
-                // A request that was answered is closed.
+                // The text of the model answered the earlier requests.
                 if request.is_some() && !answers_question {
                     return request;
                 }

@@ -1,13 +1,13 @@
-//! `error_detection` (001, table 1): is the output a valid response, or a system, tool or API error?
+//! `error_detection` (001, table 1): whether the output is a valid response, or a system, tool or API error.
 //!
 //! Principle: a step that raised, returned or recorded an error failed, independently of the party that caused the
-//! error; the text names the cause ([`error_kind`](super::error_kind)). An error that was looked up, as in a
-//! log, is data, and whether the run recovered is not decided here.
+//! error; the cause follows from the text of the error ([`error_kind`](super::error_kind)). An error in content that
+//! was looked up, as in a log, is data. The rule does not decide whether the run recovered.
 //!
 //! In: a span's own error signs and its result. Out: one of `valid`, `system_error`, `tool_error`,
 //! `api_error`, with the cause as a TRAIL category. A sign counts on a span of any kind; `recognise` has
-//! removed those that repeat an error of a span beneath. Without content and without error, spans of kind
-//! LLM, TOOL and RETRIEVER are unmeasured, and other kinds have no measurement.
+//! removed signs that repeat an error of a span beneath. Without content and without error, spans of kind `llm`,
+//! `tool` and `retriever` are unmeasured, and spans of other kinds have no measurement.
 
 use crate::measure::calls::call_index::CallIndex;
 use crate::measure::calls::error_signs::{
@@ -38,9 +38,9 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let mut findings = Findings::new();
     let mut label = VALID;
     let call = call_of(context, view);
-    let graded = |found| match call {
-        Some(call) => recovery::graded(context, call, found),
-        None => found,
+    let graded = |finding| match call {
+        Some(call) => recovery::graded(context, call, finding),
+        None => finding,
     };
     let signs = own_signs(view, call);
     let found_nothing = match call {
@@ -48,16 +48,16 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         None => signs.as_ref().is_some_and(|(_, cause)| unexecuted::found_nothing(context, *cause)),
     };
     if found_nothing {
-        // Information, which `tool_completeness` notes.
-    } else if let Some((found, cause)) = signs {
+        // A lookup that found nothing is not an error; `tool_completeness` notes it.
+    } else if let Some((finding, cause)) = signs {
         label = label_of(view.kind, cause);
-        findings.push(graded(with_author_origin(context, view, found, cause)));
-    } else if let Some((found, cause)) = returned(context, view) {
+        findings.push(graded(with_author_origin(context, view, finding, cause)));
+    } else if let Some((finding, cause)) = returned_error(context, view) {
         label = label_of(view.kind, cause);
-        findings.push(graded(found));
-    } else if let Some(found) = cut_answer::find(context, view) {
+        findings.push(graded(finding));
+    } else if let Some(finding) = cut_answer::find(context, view) {
         label = SYSTEM;
-        findings.push(found);
+        findings.push(finding);
     }
     for call in virtual_calls(context).filter(|call| empty_lookup::not_found(context, call).is_none()) {
         if let Some(error) = call_error(context.trace, context.memo, call) {
@@ -83,14 +83,14 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     Some(findings.labelled(context, view.output_content.into(), VALID))
 }
 
-/// Sets the origin of a failure that the output of a model call caused.
-fn with_author_origin(context: &Context<'_>, view: &SpanView, found: Finding, cause: Defect) -> Finding {
+/// The finding, with the model call whose output caused the failure as its origin, if there is one.
+fn with_author_origin(context: &Context<'_>, view: &SpanView, finding: Finding, cause: Defect) -> Finding {
     if let Some(llm) = unexecuted::author_of_step(context).filter(|_| !is_environmental(cause)) {
         let category = unexecuted::category_of_code(cause);
-        return Finding { category, ..found.from_origin(llm) };
+        return Finding { category, ..finding.from_origin(llm) };
     }
     let author = call_of(context, view).and_then(|call| call.llm);
-    Finding { origin: author.filter(|_| is_of_model(cause)), ..found }
+    Finding { origin: author.filter(|_| is_of_model(cause)), ..finding }
 }
 
 /// The call that a tool's span carried out.
@@ -106,6 +106,7 @@ fn is_environmental(cause: Defect) -> bool {
     cause.category().is_some_and(|c| c.is_environment())
 }
 
+/// The label of an error with this cause on a span of this kind.
 fn label_of(kind: Kind, cause: Defect) -> &'static str {
     use Defect::{EnvironmentBroken, InvalidCode, RateLimited, ServiceDown, Unauthenticated, UndefinedName};
     match (kind, cause) {
@@ -118,8 +119,8 @@ fn label_of(kind: Kind, cause: Defect) -> &'static str {
     }
 }
 
-/// An error that the span returned as its result.
-fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)> {
+/// A finding about an error that the span returned as its result, with the cause; else `None`.
+fn returned_error(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)> {
     match view.kind {
         Kind::Tool | Kind::Retriever | Kind::Memory if !view.output_content.is_partial() => {
             let call = call_of(context, view);
@@ -154,7 +155,7 @@ fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
         let rationale = "a completion was expected; the model call finished with reason 'error'";
         return Some((cause.finding(rationale, quote), cause));
     }
-    // The output may explain an error: only an API's error object counts.
+    // The output may explain an error, so that only an API's error object counts.
     let object = text.trim().strip_prefix('{')?.trim_start();
     if !object.starts_with("\"error\"") || view.requests().next().is_some() {
         return None;

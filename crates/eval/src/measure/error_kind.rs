@@ -1,8 +1,8 @@
-//! The cause of an error, derived from its text.
+//! The cause of an error by its text.
 //!
 //! In: the text of an error (a status description, an exception, an error that a tool returned). Out: the
-//! [`Defect`] for its cause, and so its TRAIL category. More specific causes are tried first: "connection
-//! timed out" is a timeout, `ModuleNotFoundError` is not a missing resource.
+//! [`Defect`] for its cause, which has the TRAIL category. More specific causes take precedence: "connection timed
+//! out" is a timeout, and `ModuleNotFoundError` is not a missing resource.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
@@ -21,11 +21,11 @@ const READ_BYTES: usize = 2048;
 
 struct Phrases {
     automaton: AhoCorasick,
-    /// By pattern: its row in [`PHRASES`], and whether its left and right ends may be inside a word.
+    /// By pattern: its row in [`PHRASES`], and whether its left and its right end may be inside a word.
     patterns: Vec<(usize, bool, bool)>,
 }
 
-checked_static!(ALL: Phrases = compile());
+checked_static!(COMPILED: Phrases = compile());
 
 fn compile() -> Result<Phrases, aho_corasick::BuildError> {
     let mut texts = Vec::new();
@@ -52,26 +52,26 @@ fn compile() -> Result<Phrases, aho_corasick::BuildError> {
     Ok(Phrases { automaton, patterns })
 }
 
-/// The cause of an error; [`Defect::Errored`] if its text does not contain one.
+/// The cause of an error; [`Defect::Errored`] if its text does not name one.
 pub(crate) fn cause(text: &str) -> Defect {
     let (error, _) = after_failed_code(text);
-    let read = clip(error, READ_BYTES);
-    // Names of classes without a message are read as words: `UsageLimitExceeded`.
-    let best = best_phrase(read).or_else(|| best_phrase(&words_of_names(read)));
+    let searched = clip(error, READ_BYTES);
+    // A class name without a message is split into words: `UsageLimitExceeded`.
+    let best = best_phrase(searched).or_else(|| best_phrase(&split_camel_case(searched)));
     match best {
         Some((rank, _)) => PHRASES.get(rank).map_or(Defect::Errored, |(defect, _)| *defect),
         None if error.len() < text.len() && reports_failed_code(clip(text, QUOTE_BYTES)) => {
             Defect::InvalidCode
         }
-        None => defect_of_word_pair(clip(text, READ_BYTES)),
+        None => cause_by_word_pair(clip(text, READ_BYTES)),
     }
 }
 
-// An exception: `ZeroDivisionError`, `java.lang.IllegalStateException`.
+// The name of an exception: `ZeroDivisionError`, `java.lang.IllegalStateException`.
 regex!(EXCEPTION, r"\b[A-Z]\w*(?:Error|Exception)\b");
 
-/// The cause of an error of this call. An exception without another cause is the model's where the call passes code to
-/// a tool that runs code; elsewhere it is raised by the code of the tool.
+/// The cause of an error of this call. An exception without a known cause is attributed to the model's code if the
+/// call passes code to a tool that runs it; otherwise the code of the tool raised it.
 pub(crate) fn cause_of_call(call: &Call, text: &str) -> Defect {
     match cause(text) {
         Defect::Errored if passes_code(call) && EXCEPTION.is_match(text) => Defect::InvalidCode,
@@ -79,20 +79,20 @@ pub(crate) fn cause_of_call(call: &Call, text: &str) -> Defect {
     }
 }
 
-/// Whether a tool that runs code was given some: `run_report` runs none, and takes a name.
+/// Whether the call passes code to a tool that runs code. `run_report` takes a name, which contains no `(` or `=`.
 fn passes_code(call: &Call) -> bool {
     runs_code(&call.name) && call.arguments.as_deref().is_some_and(|text| text.contains(['(', '=']))
 }
 
-/// The cause of an error that has no phrase of a cause.
-fn defect_of_word_pair(text: &str) -> Defect {
+/// The cause of an error without a phrase: invalid code if it contains a pair of [`CODE_REFUSED`].
+fn cause_by_word_pair(text: &str) -> Defect {
     let lower = text.to_ascii_lowercase();
     let is_refused = CODE_REFUSED.iter().any(|(one, two)| lower.contains(one) && lower.contains(two));
     if is_refused { Defect::InvalidCode } else { Defect::Errored }
 }
 
 /// The text with a space before each upper-case letter that follows a lower-case one.
-fn words_of_names(text: &str) -> String {
+fn split_camel_case(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut after_lower = false;
     for c in text.chars() {
@@ -105,23 +105,23 @@ fn words_of_names(text: &str) -> String {
     out
 }
 
-/// At most [`QUOTE_BYTES`] of an error: the part around the phrase that names its cause, else the last line
-/// of a traceback, else its beginning.
+/// At most [`QUOTE_BYTES`] of an error: the part around the phrase that names its cause, or the last line of a
+/// traceback, or its beginning.
 pub(crate) fn cause_excerpt(text: &str) -> &str {
     let text = text.trim();
     if text.len() <= QUOTE_BYTES {
         return text;
     }
-    let (error, from) = after_failed_code(text);
-    if let Some((_, words)) = best_phrase(clip(error, READ_BYTES)) {
-        // Most of the excerpt follows the phrase, as details do.
-        let before = QUOTE_BYTES.saturating_sub(words.len()) / 4;
-        let start = from + words.start;
+    let (error, error_start) = after_failed_code(text);
+    if let Some((_, phrase)) = best_phrase(clip(error, READ_BYTES)) {
+        // Details follow the phrase, so that a quarter of the excerpt before it is enough.
+        let before = QUOTE_BYTES.saturating_sub(phrase.len()) / 4;
+        let start = error_start + phrase.start;
         return head(around(text, start, start + QUOTE_BYTES, before), QUOTE_BYTES);
     }
     let is_traceback = text.contains("Traceback (most recent call last)");
-    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    head(last.filter(|_| is_traceback).unwrap_or(text), QUOTE_BYTES)
+    let last_line = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    head(last_line.filter(|_| is_traceback).unwrap_or(text), QUOTE_BYTES)
 }
 
 /// The row of the most specific phrase in `text`, and its first occurrence.
@@ -131,23 +131,29 @@ fn best_phrase(text: &str) -> Option<(usize, std::ops::Range<usize>)> {
         i.and_then(|i| bytes.get(i)).is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80)
     };
     let mut best: Option<(usize, std::ops::Range<usize>)> = None;
-    for found in ALL.automaton.find_overlapping_iter(text) {
-        let Some(&(rank, left_open, right_open)) = ALL.patterns.get(found.pattern().as_usize()) else {
+    for occurrence in COMPILED.automaton.find_overlapping_iter(text) {
+        let Some(&(rank, left_open, right_open)) = COMPILED.patterns.get(occurrence.pattern().as_usize())
+        else {
             continue;
         };
         // A number within a path or a longer number (`/503/`, `1.503`) is not a status code.
-        let number = bytes.get(found.start()).is_some_and(u8::is_ascii_digit);
-        let path =
-            |i: Option<usize>| number && i.and_then(|i| bytes.get(i)).is_some_and(|b| b"/.-_=%,".contains(b));
-        let before = found.start().checked_sub(1);
-        let after = Some(found.end());
+        let is_number = bytes.get(occurrence.start()).is_some_and(u8::is_ascii_digit);
+        let is_in_path = |i: Option<usize>| {
+            is_number && i.and_then(|i| bytes.get(i)).is_some_and(|b| b"/.-_=%,".contains(b))
+        };
+        let before = occurrence.start().checked_sub(1);
+        let after = Some(occurrence.end());
         // A full stop or comma after a status code is punctuation when no digit follows.
-        let continued = path(after) && in_word(Some(found.end() + 1));
-        if (!left_open && in_word(before)) || path(before) || (!right_open && in_word(after)) || continued {
+        let is_continued = is_in_path(after) && in_word(Some(occurrence.end() + 1));
+        if (!left_open && in_word(before))
+            || is_in_path(before)
+            || (!right_open && in_word(after))
+            || is_continued
+        {
             continue;
         }
         if best.as_ref().is_none_or(|(best_rank, _)| rank < *best_rank) {
-            best = Some((rank, found.range()));
+            best = Some((rank, occurrence.range()));
         }
     }
     best

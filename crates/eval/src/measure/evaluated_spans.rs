@@ -1,5 +1,4 @@
-//! The spans of a trace on which metrics run: all but evaluator spans, the spans beneath them, and
-//! cancelled spans.
+//! The spans of a trace on which metrics run: all except evaluator spans, the spans beneath them, and cancelled spans.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -29,14 +28,20 @@ impl Deref for EvaluatedSpans {
 
 /// For each span, whether metrics run on it.
 pub(crate) fn evaluated_spans(trace: &AgentTrace) -> Vec<bool> {
-    let mut evaluated = vec![false; trace.views.len()];
+    // For each span, whether it is an evaluator span or beneath one.
+    let mut is_in_evaluator = vec![false; trace.views.len()];
     for &at in trace.tree.order() {
-        let beneath = trace.tree.parent(at).is_some_and(|up| evaluated.get(up).copied().unwrap_or(false));
-        let is_evaluator = trace.views.get(at).is_some_and(|r| r.kind == Kind::Evaluator);
-        if let Some(mark) = evaluated.get_mut(at) {
-            *mark = beneath || is_evaluator;
+        let is_beneath =
+            trace.tree.parent(at).is_some_and(|up| is_in_evaluator.get(up).copied().unwrap_or(false));
+        let is_evaluator = trace.views.get(at).is_some_and(|view| view.kind == Kind::Evaluator);
+        if let Some(entry) = is_in_evaluator.get_mut(at) {
+            *entry = is_beneath || is_evaluator;
         }
     }
-    let cancelled = trace.views.iter().map(|r| r.cancelled);
-    evaluated.iter().zip(cancelled).map(|(evaluated, cancelled)| !evaluated && !cancelled).collect()
+    let cancelled = trace.views.iter().map(|view| view.cancelled);
+    is_in_evaluator
+        .iter()
+        .zip(cancelled)
+        .map(|(is_in_evaluator, cancelled)| !is_in_evaluator && !cancelled)
+        .collect()
 }

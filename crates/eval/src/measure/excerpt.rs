@@ -1,21 +1,20 @@
 //! Excerpts of a text as evidence: verbatim, bounded, and cut between words.
 //!
-//! In: a text of the trace. Out: a slice of it. A quote has no mark where it was cut, so that it can be
-//! found in the span. Scripts and data without word borders are cut between characters.
+//! In: a text of the trace. Out: a slice of it. A quote has no ellipsis where it was cut, so that a search for the
+//! quote finds it in the span. Scripts and data without word borders are cut between characters.
 
 /// Maximum bytes of a quote: a line or two, so that a span with many findings stays small.
 pub(crate) const QUOTE_BYTES: usize = 240;
-/// Maximum bytes between a cut and the word border that is used instead: longer runs are identifiers,
-/// hashes or data.
-const REACH: usize = 32;
+/// Maximum bytes by which a cut is moved to a word border: longer runs are identifiers, hashes or data.
+const MAX_SHIFT_BYTES: usize = 32;
 
-/// The beginning of `text`, at most `max` bytes.
+/// The beginning of `text`, at most `max` bytes, cut between words.
 pub(crate) fn head(text: &str, max: usize) -> &str {
     let cut = clip(text, max);
     cut.get(..border_before(text, cut.len())).filter(|whole| !whole.is_empty()).unwrap_or(cut)
 }
 
-/// The end of `text`, at most `max` bytes.
+/// The end of `text`, at most `max` bytes, cut between words.
 pub(crate) fn tail(text: &str, max: usize) -> &str {
     let cut = clip_end(text, max);
     text.get(border_after(text, text.len() - cut.len())..).filter(|whole| !whole.is_empty()).unwrap_or(cut)
@@ -34,7 +33,7 @@ pub(crate) fn lowercase(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
     }
-    // The lower case of this letter depends on its place in the word.
+    // The lower case of the Greek letter sigma depends on its position in the word.
     if text.contains('\u{3a3}') {
         return text.to_lowercase();
     }
@@ -72,28 +71,29 @@ pub(crate) fn clip_end(text: &str, max: usize) -> &str {
     text.get(text.ceil_char_boundary(text.len().saturating_sub(max))..).unwrap_or(text)
 }
 
-/// The nearest border at or before `at`; `at` itself if there is none within [`REACH`].
+/// The nearest border at or before `at`; `at` itself if there is none within [`MAX_SHIFT_BYTES`].
 fn border_before(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
-    let nearby = before.char_indices().rev().map(|(i, _)| i).take_while(|i| at - i <= REACH);
+    let nearby = before.char_indices().rev().map(|(i, _)| i).take_while(|i| at - i <= MAX_SHIFT_BYTES);
     std::iter::once(at).chain(nearby).find(|i| is_border(text, *i)).unwrap_or(at)
 }
 
-/// The nearest border at or after `at`; `at` itself if there is none within [`REACH`].
+/// The nearest border at or after `at`; `at` itself if there is none within [`MAX_SHIFT_BYTES`].
 fn border_after(text: &str, at: usize) -> usize {
     let after = text.get(at..).unwrap_or_default();
-    let nearby = after.char_indices().map(|(i, c)| at + i + c.len_utf8()).take_while(|i| i - at <= REACH);
+    let nearby =
+        after.char_indices().map(|(i, c)| at + i + c.len_utf8()).take_while(|i| i - at <= MAX_SHIFT_BYTES);
     std::iter::once(at).chain(nearby).find(|i| is_border(text, *i)).unwrap_or(at)
 }
 
 /// Whether no word extends across `at`. Chinese, Japanese, Thai and related scripts have no spaces.
 fn is_border(text: &str, at: usize) -> bool {
-    let unspaced =
+    let is_unspaced =
         |c| matches!(c, '\u{e00}'..='\u{fff}' | '\u{2e80}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}');
-    let inside = |c: char| c == '_' || c.is_alphanumeric() && !unspaced(c);
+    let is_word_char = |c: char| c == '_' || c.is_alphanumeric() && !is_unspaced(c);
     let before = text.get(..at).and_then(|t| t.chars().next_back());
     let after = text.get(at..).and_then(|t| t.chars().next());
-    !(before.is_some_and(inside) && after.is_some_and(inside))
+    !(before.is_some_and(is_word_char) && after.is_some_and(is_word_char))
 }
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
             prop_assert!(text.starts_with(head(&text, max)) && head(&text, max).len() <= max);
             prop_assert!(text.ends_with(tail(&text, max)) && tail(&text, max).len() <= max);
             let part = around(&text, start, start + 3, 5);
-            prop_assert!(text.contains(part) && part.len() <= 3 + 2 * (5 + REACH + 4));
+            prop_assert!(text.contains(part) && part.len() <= 3 + 2 * (5 + MAX_SHIFT_BYTES + 4));
         }
 
         #[test]

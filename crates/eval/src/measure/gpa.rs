@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
 
 use crate::measure::metric_names::GpaMetric;
-use crate::measure::sections::{MetricSettings, Override, Section, below, outside, thresholds};
+use crate::measure::sections::{
+    MetricSettings, Override, Section, threshold_problem, threshold_problems, with_key,
+};
 use crate::measure::table::{GPA, MetricSpec, spec};
 
 /// Goal, plan and action, measured by LLM judges only; without judges nothing is measured.
@@ -72,6 +74,7 @@ pub struct MetricOverride {
 }
 
 impl GpaMetric {
+    /// The key of a field of `by_metric` for this metric.
     fn key(self, field: &str) -> String {
         format!("by_metric.{}.{field}", self.as_str().trim_start_matches("gpa."))
     }
@@ -79,8 +82,8 @@ impl GpaMetric {
 
 impl Section for Gpa {
     fn settings_for(&self, metric: &str) -> MetricSettings<'_> {
-        let overriding = self.by_metric.iter().find(|(key, _)| key.as_str() == metric);
-        let overriding = overriding.map(|(_, overriding)| overriding);
+        let entry = self.by_metric.iter().find(|(key, _)| key.as_str() == metric);
+        let overriding = entry.map(|(_, overriding)| overriding);
         let own_judges = overriding.map_or(&[][..], |overriding| &overriding.judges);
         MetricSettings {
             enabled: overriding.and_then(|overriding| overriding.enabled).unwrap_or(self.enabled),
@@ -92,15 +95,15 @@ impl Section for Gpa {
 
     fn problems(&self, row: &MetricSpec) -> Vec<Problem> {
         let by_metric = self.by_metric.iter().filter_map(|(metric, overriding)| {
-            outside(spec(metric.as_str())?.scale, metric.key("threshold"), overriding.threshold?)
+            threshold_problem(spec(metric.as_str())?.scale, metric.key("threshold"), overriding.threshold?)
         });
-        by_metric.chain(thresholds(row.scale, self.threshold, &self.overrides)).collect()
+        by_metric.chain(threshold_problems(row.scale, self.threshold, &self.overrides)).collect()
     }
 
     fn named_judges(&self) -> Vec<(String, &str)> {
         let by_metric = self.by_metric.iter();
         let by_metric =
-            by_metric.flat_map(|(metric, settings)| below(&metric.key("judges"), &settings.judges));
-        by_metric.chain(below("judges", &self.judges)).collect()
+            by_metric.flat_map(|(metric, settings)| with_key(&metric.key("judges"), &settings.judges));
+        by_metric.chain(with_key("judges", &self.judges)).collect()
     }
 }

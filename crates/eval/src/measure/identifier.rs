@@ -1,4 +1,4 @@
-//! Names of functions and tools as words.
+//! The words in names of functions and tools.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -9,15 +9,15 @@ use super::excerpt::push_lowercase;
 use super::memo::Memo;
 use crate::recognise::Text;
 
-/// Characters of a name that are read.
+/// Maximum characters of a name that are read.
 const MAX_CHARS: usize = 128;
 
-/// The words of an identifier in lower case: split at every character that is no letter or digit,
-/// and where an upper-case letter follows a lower-case one (`visitPage`, `visit_page`, `visit-page`).
+/// The words of an identifier in lower case: it is split at every character that is no letter or digit, and where an
+/// upper-case letter follows a lower-case one (`visitPage`, `visit_page`, `visit-page`).
 pub(crate) fn identifier_words(name: &str) -> Vec<String> {
     let mut words = Vec::with_capacity(4);
     each_word(name, |word| {
-        // Most words are.
+        // Most words are ASCII, for which this is faster.
         if word.is_ascii() {
             return words.push(word.to_ascii_lowercase());
         }
@@ -28,7 +28,7 @@ pub(crate) fn identifier_words(name: &str) -> Vec<String> {
     words
 }
 
-/// The words of a name that several rules read.
+/// The words of a tool's name, which several rules read.
 pub(crate) struct NameWords(Vec<String>);
 
 impl NameWords {
@@ -45,7 +45,7 @@ impl Deref for NameWords {
     }
 }
 
-/// Calls `add` with each of these words as it is written.
+/// Calls `add` with each word of an identifier, as [`identifier_words`] splits it, without a change of case.
 pub(crate) fn each_word<'n>(name: &'n str, mut add: impl FnMut(&'n str)) {
     work::count(1);
     // A character has at least one byte.
@@ -72,30 +72,32 @@ pub(crate) fn each_word<'n>(name: &'n str, mut add: impl FnMut(&'n str)) {
     }
 }
 
-/// As [`each_word`], of ASCII characters.
+/// As [`each_word`], for a name of ASCII characters.
 fn each_ascii_word<'n>(name: &'n str, mut add: impl FnMut(&'n str)) {
     let (mut start, mut after_lower) = (0, false);
-    let mut end_at = |start: usize, end: usize| {
+    let mut add_range = |start: usize, end: usize| {
         if start < end {
             add(name.get(start..end).unwrap_or_default());
         }
     };
     for (at, byte) in name.bytes().enumerate() {
         if !byte.is_ascii_alphanumeric() {
-            end_at(start, at);
+            add_range(start, at);
             start = at + 1;
         } else if after_lower && byte.is_ascii_uppercase() {
-            end_at(start, at);
+            add_range(start, at);
             start = at;
         }
         after_lower = byte.is_ascii_lowercase();
     }
-    end_at(start, name.len());
+    add_range(start, name.len());
 }
 
-/// Whether a value has the form of an e-mail address, whose domain ends in letters: "react@18.2.0" is a version.
-pub(crate) fn is_mail(value: &str) -> bool {
+/// Whether a value has the form of an e-mail address, whose domain ends in letters; "react@18.2.0" is a version.
+pub(crate) fn is_email_address(value: &str) -> bool {
     let domain = value.split_once('@').filter(|(name, _)| !name.is_empty()).map(|(_, domain)| domain);
-    let end = domain.and_then(|domain| domain.rsplit_once('.'));
-    end.is_some_and(|(_, end)| end.len() > 1 && end.chars().all(char::is_alphabetic))
+    let top_level_domain = domain.and_then(|domain| domain.rsplit_once('.'));
+    top_level_domain.is_some_and(|(_, top_level_domain)| {
+        top_level_domain.len() > 1 && top_level_domain.chars().all(char::is_alphabetic)
+    })
 }

@@ -1,12 +1,12 @@
 //! `instruction_following` (001, table 1): verifiable instructions of the prompt, 1-5.
 //!
-//! Principle: an instruction of the prompt whose observance can be read off the output or the calls is
-//! observed: form, length, tags, words, language, tools to be used, and amounts for each step.
+//! Principle: the output follows each instruction of the prompt that can be checked on the output or the calls: form,
+//! length, tags, words, language, required tools, and amounts per step.
 //!
 //! In: a model call's prompt and output. Out: 5, or the score of the worst violated instruction (a
 //! missing required tag is 3). Instructions are read from system messages and the latest user
-//! message ([`prompt`]), and checked only for the outputs they apply to ([`check`]): an instruction
-//! about the answer does not apply to intermediate steps. Without one, unmeasured.
+//! message ([`prompt`]), and checked only for the outputs to which they apply ([`check`]): an instruction about the
+//! answer does not apply to intermediate steps. Without an instruction that applies, the metric is unmeasured.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use answer_language::AnswerLanguage;
 use check::Violation;
 use prompt::{OutputInstruction, OutputRule, OutputScope, SystemMessage};
 
-/// A text of the latest user message, read once.
+/// The instructions of a text of the latest user message.
 struct UserText {
     instructions: Vec<OutputInstruction>,
     is_english: bool,
@@ -47,9 +47,9 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     for instruction in all {
         let Some(violation) = check_instruction(context, view, &output, instruction) else { continue };
         findings.examine(1);
-        if let Some(Violation { defect, expected, found }) = violation {
+        if let Some(Violation { defect, expected, quote }) = violation {
             let rationale = format!("expected {expected}, as the prompt says: \"{}\"", instruction.sentence);
-            findings.push(defect.finding(rationale, &found));
+            findings.push(defect.finding(rationale, &quote));
         }
     }
     if let Some(violation) = reading_limit::check_reading_limit(context, view) {
@@ -67,14 +67,14 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         }
     }
     let is_english = systems.iter().all(|s| s.is_english) && user.iter().all(|u| u.is_english);
-    let otherwise = match is_english {
+    let unmeasured_reason = match is_english {
         true => Unmeasured::NotApplicable,
         false => Unmeasured::Language,
     };
-    Some(findings.scored(context, otherwise))
+    Some(findings.scored(context, unmeasured_reason))
 }
 
-/// The texts of the system messages and of the latest user message.
+/// The instructions of the system messages and of the latest user message.
 fn prompt_texts<'v>(
     context: &Context<'_>,
     view: &'v SpanView,
@@ -95,13 +95,14 @@ fn prompt_texts<'v>(
     )
 }
 
-/// An output and its kind.
+/// The output of a model call, and its role in the run.
 struct ModelOutput<'a> {
     text: Cow<'a, str>,
-    calls: usize,
+    call_count: usize,
     /// The agent whose final answer this output is.
-    answers: Option<&'a Agent>,
-    /// Every output without calls may be the answer if the trace does not show which one is.
+    answering_agent: Option<&'a Agent>,
+    /// Whether the output is or may be the final answer. If the trace does not show the answer, every output without
+    /// calls may be it.
     is_answer: bool,
     is_plan: bool,
 }
@@ -109,22 +110,22 @@ struct ModelOutput<'a> {
 impl<'a> ModelOutput<'a> {
     fn new(context: &Context<'a>, view: &'a SpanView) -> ModelOutput<'a> {
         let text = view.output_text();
-        let calls = view.requests().count();
+        let call_count = view.requests().count();
         let agent =
             context.trace.owner.get(context.at).copied().flatten().and_then(|a| context.trace.agents.get(a));
-        let answers = agent.filter(|a| a.answer_at == Some(context.at));
+        let answering_agent = agent.filter(|a| a.answer_at == Some(context.at));
         let is_undecided = agent.is_none_or(|a| a.answer_at.is_none() && a.answer.is_none());
-        let is_answer = calls == 0
+        let is_answer = call_count == 0
             && !text.trim().is_empty()
-            && (answers.is_some() || is_undecided && !context.trace.incomplete);
+            && (answering_agent.is_some() || is_undecided && !context.trace.incomplete);
         let is_numbered = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
         let has_steps = || text.lines().filter(is_numbered).nth(1).is_some();
-        let is_plan = calls == 0 && (!view.plans.is_empty() || has_steps());
-        ModelOutput { text, calls, answers, is_answer, is_plan }
+        let is_plan = call_count == 0 && (!view.plans.is_empty() || has_steps());
+        ModelOutput { text, call_count, answering_agent, is_answer, is_plan }
     }
 }
 
-/// `None` if the instruction does not apply to this output, else its violation, if any.
+/// Checks an instruction: `None` if it does not apply to this output, `Some(None)` if the output follows it.
 fn check_instruction(
     context: &Context<'_>,
     view: &SpanView,
@@ -132,11 +133,11 @@ fn check_instruction(
     instruction: &OutputInstruction,
 ) -> Option<Option<Violation>> {
     match &instruction.rule {
-        OutputRule::OneCall if output.calls > 0 => Some((output.calls > 1).then(|| {
+        OutputRule::OneCall if output.call_count > 0 => Some((output.call_count > 1).then(|| {
             let names: Vec<&str> = view.requests().take(8).map(|r| &*r.name).collect();
-            let found = names.get(1).copied().unwrap_or_default().to_owned();
-            let expected = format!("one tool call; there are {} ({})", output.calls, names.join(", "));
-            Violation { defect: Defect::TooManyCalls, expected, found }
+            let quote = names.get(1).copied().unwrap_or_default().to_owned();
+            let expected = format!("one tool call; there are {} ({})", output.call_count, names.join(", "));
+            Violation { defect: Defect::TooManyCalls, expected, quote }
         })),
         OutputRule::OneCall => None,
         OutputRule::UseTool(_) | OutputRule::UseSomeTool => {
@@ -144,7 +145,7 @@ fn check_instruction(
         }
         rule => {
             let applies = match instruction.scope {
-                OutputScope::Every => output.calls == 0 && !output.text.trim().is_empty(),
+                OutputScope::Every => output.call_count == 0 && !output.text.trim().is_empty(),
                 OutputScope::Answer => output.is_answer,
                 OutputScope::Plan => output.is_plan,
             };
@@ -153,22 +154,23 @@ fn check_instruction(
     }
 }
 
-/// Checks a required tool for the answer of an agent that was offered it.
+/// Checks a required tool: `None` if the output is not the answer of an agent to which the tool was offered,
+/// `Some(None)` if the tool was used.
 fn check_required_tool(
     context: &Context<'_>,
     view: &SpanView,
     output: &ModelOutput<'_>,
     rule: &OutputRule,
 ) -> Option<Option<Violation>> {
-    /// Shorter answers are small talk, which needs no tool.
+    /// Minimum words of an answer that needs a tool; shorter ones are small talk.
     const MIN_WORDS: usize = 5;
-    let agent = output.answers.filter(|_| !context.trace.incomplete)?;
+    let agent = output.answering_agent.filter(|_| !context.trace.incomplete)?;
     let offered = if view.tools.is_empty() { &agent.tools } else { &view.tools };
-    let wanted = match rule {
+    let required_name = match rule {
         OutputRule::UseTool(name) => Some(name.as_str()),
         _ => None,
     };
-    let is_offered = match wanted {
+    let is_offered = match required_name {
         Some(name) => offered.iter().any(|t| equal_ignoring_case(&t.name, name)),
         None => !offered.is_empty(),
     };
@@ -176,26 +178,25 @@ fn check_required_tool(
         return None;
     }
     // Earlier turns of the conversation, sub-agents and server-side tools count as well.
-    let in_prompt = view.input.iter().flat_map(|m| &m.parts).any(|part| match part {
-        Part::Call(call) => wanted.is_none_or(|name| equal_ignoring_case(&call.name, name)),
-        Part::Result { name, .. } => {
-            wanted.is_none_or(|wanted| name.as_ref().is_none_or(|n| equal_ignoring_case(n, wanted)))
-        }
+    let is_in_prompt = view.input.iter().flat_map(|m| &m.parts).any(|part| match part {
+        Part::Call(call) => required_name.is_none_or(|name| equal_ignoring_case(&call.name, name)),
+        Part::Result { name, .. } => required_name
+            .is_none_or(|required_name| name.as_ref().is_none_or(|n| equal_ignoring_case(n, required_name))),
         _ => false,
     });
     let call_index = CallIndex::cached(context.trace, context.memo);
-    let called = |name: &str| call_index.first.keys().any(|n| equal_ignoring_case(n, name));
-    let in_trace = wanted.map_or(!context.trace.calls.is_empty(), called);
-    // Who asks the reader has not answered yet.
-    let asks = || ReadText::new(&output.text, agent.task.as_deref(), context.memo).ends_with_question();
-    let unused = !in_prompt && !in_trace;
-    if unused && asks() {
+    let is_called = |name: &str| call_index.first_start.keys().any(|n| equal_ignoring_case(n, name));
+    let is_in_trace = required_name.map_or(!context.trace.calls.is_empty(), is_called);
+    // An output that asks the user a question is not the final answer.
+    let asks_back = || ReadText::new(&output.text, agent.task.as_deref(), context.memo).ends_with_question();
+    let is_unused = !is_in_prompt && !is_in_trace;
+    if is_unused && asks_back() {
         return None;
     }
     let expected =
-        wanted.map_or_else(|| "the tools to be used".to_owned(), |name| format!("a call to {name}"));
+        required_name.map_or_else(|| "the tools to be used".to_owned(), |name| format!("a call to {name}"));
     let defect = Defect::RequiredToolUnused;
-    Some(unused.then(|| Violation { defect, expected, found: output.text.to_string() }))
+    Some(is_unused.then(|| Violation { defect, expected, quote: output.text.to_string() }))
 }
 
 fn equal_ignoring_case(a: &str, b: &str) -> bool {

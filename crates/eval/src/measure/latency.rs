@@ -1,17 +1,17 @@
 //! `latency` (001, table 1): the duration of a span in milliseconds, compared with its limit.
 //!
-//! Principle: a span takes no longer than the operator's limit for it. Without a limit no duration is a defect.
+//! Principle: a span takes no longer than its configured limit. Without a limit no duration is a defect.
 //!
-//! In: a span's times and the operator's limits. Out: a number; a span without a limit has none.
+//! In: a span's times and the configured limits. Out: a number; none for a span without a limit.
 
 use super::defects::quantity;
 use super::{Context, Measurement};
 
-/// Unmeasured if the span has no end time.
+/// The duration of the span; unmeasured if the span has no end time, `None` without a limit.
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let limit = context.settings.max_ms(context.trace, context.at)?;
-    let took = context.trace.views.get(context.at)?.duration_ms;
-    Some(quantity(context, took, limit, "ms"))
+    let duration_ms = context.trace.views.get(context.at)?.duration_ms;
+    Some(quantity(context, duration_ms, limit, "ms"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Locates the quote of each finding.
 //!
-//! In: the rules' measurements of a trace. Out: the same, with [`Finding::seen_in`] set to the span that
-//! contains the quote if it is not the finding's own. Searched are the spans that the finding cites, and
-//! those with the agent's task, plans and answer, and with results for the model. Within JSON or code a
-//! quote may be escaped. A quote that no span contains as a whole, as it joins several texts by line
-//! breaks, is replaced by its longest line that a span contains.
+//! In: the rules' measurements of a trace. Out: the same, with [`Finding::seen_in`] set to the span that contains the
+//! quote if it is not the finding's own. The search covers the spans that the finding cites, the spans with the
+//! agent's task, plans and answer, and the adjacent model calls, whose prompts contain results. Within JSON or code a
+//! quote may be escaped. A quote that joins several texts by line breaks may be in no span as a whole; it is replaced
+//! by its longest line that a span contains.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -17,11 +17,11 @@ use super::{Finding, Measurement, Memo};
 use crate::recognise::{AgentTrace, Part, SpanView, ToolRequest};
 
 /// Maximum spans in which one quote is searched: a finding may cite a hundred.
-const MAX_PLACES: usize = 160;
+const MAX_SPANS: usize = 160;
 /// Maximum lines of a quote that are searched separately.
 const MAX_LINES: usize = 8;
-/// Minimum bytes of such a line: a shorter one occurs anywhere.
-const MIN_LINE: usize = 8;
+/// Minimum bytes of such a line: a shorter one occurs in many texts.
+const MIN_LINE_BYTES: usize = 8;
 
 /// The spans of a trace by their ids.
 struct SpanIndex(ById<SpanId, Idx>);
@@ -32,8 +32,8 @@ pub(crate) fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measur
     for m in measurements {
         let Ok(measured) = &mut m.outcome else { continue };
         for finding in measured.findings.iter_mut().filter(|f| f.seen_in.is_none() && !f.quote.is_empty()) {
-            let places = candidate_spans(trace, memo, m.at, finding);
-            if let Some((at, quote)) = find_place(trace, memo, &places, &finding.quote) {
+            let candidates = candidate_spans(trace, memo, m.at, finding);
+            if let Some((at, quote)) = find_quote(trace, memo, &candidates, &finding.quote) {
                 finding.seen_in = trace.tree.spans.get(at).filter(|_| at != m.at).map(|span| span.id);
                 finding.quote = quote;
             }
@@ -41,22 +41,27 @@ pub(crate) fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measur
     }
 }
 
-/// The first of `places` that contains the quote or a line of it: the finding's own span, else one with
-/// the quote in its output, else one with the quote in its input. Later prompts repeat earlier outputs.
-fn find_place(trace: &AgentTrace, memo: &Memo, places: &[Idx], quote: &str) -> Option<(Idx, String)> {
-    let mut lines: Vec<&str> = quote.lines().map(str::trim).filter(|l| l.len() >= MIN_LINE).collect();
+/// The span of `candidates` that contains the quote or a line of it, and the part that it contains: the finding's own
+/// span, which is the first one, or the first span with the quote in its output, or the first one with the quote in
+/// its input. Outputs take precedence, since later prompts repeat them. `None` if no span contains the quote.
+fn find_quote(trace: &AgentTrace, memo: &Memo, candidates: &[Idx], quote: &str) -> Option<(Idx, String)> {
+    let mut lines: Vec<&str> = quote.lines().map(str::trim).filter(|l| l.len() >= MIN_LINE_BYTES).collect();
     lines.truncate(MAX_LINES);
     lines.sort_by_key(|line| std::cmp::Reverse(line.len()));
     std::iter::once(quote).chain(lines).find_map(|piece| {
         let search = QuoteSearch::new(piece);
-        // Beyond the budget a quote has no place.
-        let counted =
+        // Beyond the budget no span is searched, and the quote is not located.
+        let may_search =
             |at: Idx| memo.budget.spend(trace.tree.spans.get(at).map_or(0, |span| span.bytes.len() / 64));
-        let wrote = |at: &&Idx| counted(**at) && trace.views.get(**at).is_some_and(|r| search.is_of(r));
-        let shown = |at: &&Idx| counted(**at) && trace.views.get(**at).is_some_and(|r| search.was_shown(r));
-        let finding_span = places.iter().take(1).find(|at| wrote(at) || shown(at));
-        let place = finding_span.or_else(|| places.iter().find(wrote)).or_else(|| places.iter().find(shown));
-        place.map(|at| (*at, piece.to_owned()))
+        let in_output =
+            |at: &&Idx| may_search(**at) && trace.views.get(**at).is_some_and(|view| search.in_output(view));
+        let in_input =
+            |at: &&Idx| may_search(**at) && trace.views.get(**at).is_some_and(|view| search.in_input(view));
+        let finding_span = candidates.iter().take(1).find(|at| in_output(at) || in_input(at));
+        let containing = finding_span
+            .or_else(|| candidates.iter().find(in_output))
+            .or_else(|| candidates.iter().find(in_input));
+        containing.map(|at| (*at, piece.to_owned()))
     })
 }
 
@@ -67,33 +72,33 @@ fn candidate_spans(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) 
     let turns = Turns::cached(trace, memo);
     let cited = finding.cited.iter().filter_map(|id| spans.0.get(id).copied());
     let agent = trace.owner.get(at).copied().flatten().and_then(|a| trace.agents.get(a));
-    let written = agent.into_iter().flat_map(|a| {
+    let agent_spans = agent.into_iter().flat_map(|a| {
         let plans = a.plans.iter().map(|(at, _)| *at);
         [Some(a.at), a.answer_at, a.llms.first().copied()].into_iter().flatten().chain(plans)
     });
     let adjacent_spans = [turns.before(at), turns.after(at), trace.tree.parent(at), trace.tree.root()];
     let mut out: Vec<Idx> = Vec::new();
-    for place in [at]
+    for candidate in [at]
         .into_iter()
         .chain(finding.origin)
         .chain(cited)
-        .chain(written)
+        .chain(agent_spans)
         .chain(adjacent_spans.into_iter().flatten())
     {
-        if out.len() < MAX_PLACES && !out.contains(&place) {
-            out.push(place);
+        if out.len() < MAX_SPANS && !out.contains(&candidate) {
+            out.push(candidate);
         }
     }
     out
 }
 
-/// Searches a quote as it is and as escaped in JSON.
+/// Searches a quote verbatim, and as it is escaped in JSON.
 struct QuoteSearch<'q> {
     quote: &'q str,
     plain: OnceCell<Finder<'q>>,
-    /// As escaped in JSON; most quotes are found as they are.
+    /// The quote as it is escaped in JSON; computed only if the verbatim search fails.
     escaped: OnceCell<Vec<Finder<'static>>>,
-    /// The addresses of results without the quote: later prompts repeat them.
+    /// The addresses of results without the quote, which later prompts repeat.
     unmatched_results: RefCell<HashSet<*const u8>>,
 }
 
@@ -107,6 +112,7 @@ impl<'q> QuoteSearch<'q> {
         }
     }
 
+    /// Searches for the spellings of a quote in JSON that differ from the quote.
     fn escaped(quote: &str) -> Vec<Finder<'static>> {
         let escaped = serde_json::to_string(quote).unwrap_or_default();
         let escaped = escaped.get(1..escaped.len().saturating_sub(1)).unwrap_or_default().to_owned();
@@ -147,20 +153,24 @@ impl<'q> QuoteSearch<'q> {
     }
 
     /// Whether the span's output, call, result or error contains the quote.
-    fn is_of(&self, r: &SpanView) -> bool {
-        let words = [&r.result, &r.name, &r.agent, &r.model].into_iter().flatten();
-        let errors =
-            r.errors.iter().chain(&r.inherited_errors).flat_map(|e| [&e.error_type, &e.message]).flatten();
-        r.output.iter().flat_map(|m| &m.parts).any(|p| self.in_part(p))
-            || self.quote.contains('\n') && self.in_text(&r.output_text())
-            || words.chain(errors).chain(&r.finish).any(|t| self.in_text(t))
-            || r.call.as_ref().is_some_and(|c| self.in_request(c))
-            || r.plans.iter().any(|p| self.in_text(&p.text))
+    fn in_output(&self, view: &SpanView) -> bool {
+        let fields = [&view.result, &view.name, &view.agent, &view.model].into_iter().flatten();
+        let errors = view
+            .errors
+            .iter()
+            .chain(&view.inherited_errors)
+            .flat_map(|e| [&e.error_type, &e.message])
+            .flatten();
+        view.output.iter().flat_map(|m| &m.parts).any(|p| self.in_part(p))
+            || self.quote.contains('\n') && self.in_text(&view.output_text())
+            || fields.chain(errors).chain(&view.finish).any(|t| self.in_text(t))
+            || view.call.as_ref().is_some_and(|c| self.in_request(c))
+            || view.plans.iter().any(|p| self.in_text(&p.text))
     }
 
-    /// Whether the span's input contains the quote. The newest message is last.
-    fn was_shown(&self, r: &SpanView) -> bool {
-        r.input.iter().rev().flat_map(|m| &m.parts).any(|p| self.in_part(p))
+    /// Whether the span's input contains the quote. The search begins with the last message, which is the newest.
+    fn in_input(&self, view: &SpanView) -> bool {
+        view.input.iter().rev().flat_map(|m| &m.parts).any(|p| self.in_part(p))
     }
 }
 

@@ -27,7 +27,7 @@ verdict_otlp::labelled_enum! {
 }
 
 impl Severity {
-    /// The severity with this label.
+    /// The severity with this label, if there is one.
     pub(crate) fn named(label: &str) -> Option<Severity> {
         Severity::ALL.into_iter().find(|severity| severity.as_str() == label)
     }
@@ -77,12 +77,12 @@ impl Category {
     /// the annotators of TRAIL gave to at least two thirds of at least ten errors (development half).
     pub(crate) fn severity(self) -> Option<Severity> {
         match self {
-            // The run did something else than it was asked to, or stated what it did not know or do.
+            // The run deviated from the request, or made a statement without a basis.
             Category::GoalDeviation
             | Category::LanguageOnly
             | Category::ToolRelated
             | Category::ToolSelectionErrors => Some(Severity::High),
-            // A detour: it takes longer, and seldom determines the result alone.
+            // The run takes longer; such a failure alone seldom determines the result.
             Category::ResourceAbuse
             | Category::TaskOrchestration
             | Category::IncorrectProblemIdentification
@@ -91,7 +91,7 @@ impl Category {
         }
     }
 
-    /// Caused by what the agent depends on, not by the agent (000, section 1).
+    /// Whether the environment causes failures of this category, not the agent (000, section 1).
     pub fn is_environment(self) -> bool {
         matches!(
             self,
@@ -214,8 +214,8 @@ pub struct Measurement {
     pub outcome: Result<Measured, Unmeasured>,
     /// The judge: `rules/1`, or a model and the hash of its prompt.
     pub judge: Cow<'static, str>,
-    /// The number of things that a rule examined for it, such as facts, instructions or calls; 0 if
-    /// unmeasured, and if a judge answered.
+    /// The number of items that a rule examined, such as facts, instructions or calls; 0 if unmeasured, and if a judge
+    /// answered.
     pub examined: u64,
     /// Further values, each written as an attribute.
     pub details: Vec<Detail>,
@@ -272,22 +272,22 @@ impl Measurement {
         Measurement { at, metric, task: None, outcome, judge, examined: 0, details, rationale: None }
     }
 
-    /// The name under which it is written.
+    /// The name of the metric in the output, with the task.
     pub fn name(&self) -> Cow<'static, str> {
-        self.written(self.metric)
+        self.with_task(self.metric)
     }
 
-    /// A key that begins like the metric, with the task in it.
-    pub fn written(&self, key: &'static str) -> Cow<'static, str> {
+    /// A key of this measurement with the task after its section; `key` itself without a task.
+    pub fn with_task(&self, key: &'static str) -> Cow<'static, str> {
         let Some(task) = &self.task else { return Cow::Borrowed(key) };
         let parts = key.split_once('.');
         parts.map_or(Cow::Borrowed(key), |(section, rest)| format!("{section}.{task}.{rest}").into())
     }
 
-    /// Sets the number of things that were examined.
+    /// Sets the number of examined items.
     #[must_use]
-    pub fn having_examined(mut self, things: usize) -> Measurement {
-        self.examined = things as u64;
+    pub fn having_examined(mut self, items: usize) -> Measurement {
+        self.examined = items as u64;
         self
     }
 }
@@ -300,6 +300,7 @@ pub struct Detail {
     pub value: DetailValue,
 }
 
+/// The value of a [`Detail`].
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 #[serde(untagged)]
 pub enum DetailValue {
@@ -319,14 +320,14 @@ pub enum DetailValue {
 pub struct Measured {
     /// The value on the metric's scale.
     pub value: Value,
-    /// The score is not below the threshold, or the label is not among the failing labels.
+    /// Whether the score is not below the threshold, or the label is not among the failing labels.
     pub passed: bool,
     /// The defects, most severe first. A passing measurement may have minor ones.
     pub findings: Vec<Finding>,
 }
 
 impl Measured {
-    /// The greatest confidence of its findings; `None` if none of them has one.
+    /// The greatest confidence of its findings that are no notes; `None` if none of them has a confidence.
     pub fn confidence(&self) -> Option<f64> {
         let decisive = self.findings.iter().filter(|finding| !finding.is_note());
         decisive.filter_map(|finding| finding.confidence).reduce(f64::max)

@@ -1,6 +1,6 @@
-//! The median of numbers.
+//! The median.
 
-/// The mean of the two in the middle of an even number; `None` of nothing.
+/// The median of some values: of an even number of values, the mean of the middle two. `None` without values.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;

@@ -1,7 +1,7 @@
-//! A cache of values computed from a text or a trace, for the time that the trace is measured.
+//! A cache of values that are computed from a text or a trace, while the trace is measured.
 //!
-//! Every call of a run repeats the system prompt, and every later one the history. Texts are
-//! interned, so that an address identifies a text.
+//! Each model call of a run repeats the system prompt and the history before it. Texts are interned, so that an
+//! address identifies a text.
 
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
@@ -14,11 +14,11 @@ use super::recurring::RecurringValues;
 use super::work_budget::WorkBudget;
 use crate::recognise::Text;
 
-/// Values by their type and the address and length of their text. The text is stored as well, so that its
+/// Values by their type and the address and length of their text. The text is stored with the value, so that its
 /// address is not reused.
 type TextValues = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>), BuildHasherDefault<KeyHasher>>;
 
-/// Hashes types and addresses, which no sender chooses.
+/// A fast hash of types and addresses. It need not resist attacks, since senders do not choose them.
 #[derive(Default)]
 struct KeyHasher(u64);
 
@@ -44,35 +44,37 @@ impl Hasher for KeyHasher {
 /// Values by their type and the hash of the text that they belong to, with the text.
 type ContentValues = foldhash::HashMap<(TypeId, u64), (Rc<str>, Rc<dyn Any>)>;
 
-/// Values of a trace that has more than a few: a map that grows by steps inserts them several times.
-const USUAL_VALUES: usize = 64;
+/// The capacity after the first growth of a map: growing in smaller steps would insert its entries several times.
+const GROWN_CAPACITY: usize = 64;
 
-/// Makes room for many values before the first growth of a map that has some.
-fn grow<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
-    if map.len() == map.capacity() && (1..USUAL_VALUES).contains(&map.len()) {
-        map.reserve(USUAL_VALUES);
+/// Reserves [`GROWN_CAPACITY`] entries before the first growth of a map that is not empty.
+fn reserve_at_first_growth<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
+    if map.len() == map.capacity() && (1..GROWN_CAPACITY).contains(&map.len()) {
+        map.reserve(GROWN_CAPACITY);
     }
 }
 
-/// The values that were requested last, by [`slot`]: most texts are requested several times, and comparing two texts
-/// costs less than hashing one.
+/// The last requested values, by [`slot`]. Most texts are requested several times in a row, and a comparison of two
+/// texts costs less than a hash.
 type RecentContent = Vec<Option<(TypeId, Rc<str>, Rc<dyn Any>)>>;
+/// Slots of [`RecentContent`].
 const SLOTS: usize = 16;
 
+/// The slot of a text in [`RecentContent`].
 fn slot(text: &str) -> usize {
     text.len() % SLOTS
 }
 
-/// Most bytes of texts that are kept with a value for their content; the values of others are computed at each use.
-const MAX_CONTENT: usize = 2 << 20;
+/// Maximum bytes of the texts of [`ContentValues`]; the values of further texts are computed at each use.
+const MAX_CONTENT_BYTES: usize = 2 << 20;
 
-/// Values by their type, with whether the work on them exceeded the budget.
+/// Values by their type, each with whether its computation exceeded the budget.
 type TypedValues = HashMap<TypeId, (Rc<dyn Any>, bool), BuildHasherDefault<KeyHasher>>;
 
-/// Values of the trace by their type, which the memos of the trace's questions share.
+/// Values of the trace by their type, which the successive memos of one trace share.
 pub(crate) type SharedValues = foldhash::HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
-/// Values by type, and by text or for the whole trace; and the trace's work budget.
+/// The cache of one trace, and the trace's work budget.
 #[derive(Default)]
 pub(crate) struct Memo {
     text_values: RefCell<TextValues>,
@@ -80,11 +82,11 @@ pub(crate) struct Memo {
     recent_content: RefCell<RecentContent>,
     content_bytes: Cell<usize>,
     trace_values: RefCell<TypedValues>,
-    /// The complete value that was asked for last: rules ask for the same one span after span.
+    /// The last requested value that is complete: a rule requests the same value for each span.
     recent_trace_value: RefCell<Option<(TypeId, Rc<dyn Any>)>>,
     shared_values: RefCell<SharedValues>,
     pub(crate) budget: WorkBudget,
-    /// Values of texts that other traces have as well.
+    /// The cache of values of texts that recur in other traces.
     recurring: Option<Arc<RecurringValues>>,
 }
 
@@ -93,21 +95,22 @@ impl Memo {
         Memo::default()
     }
 
+    /// An empty memo with this budget.
     pub(crate) fn within(budget: WorkBudget) -> Memo {
         Memo { budget, ..Memo::default() }
     }
 
-    /// With the values of an earlier memo of the same trace.
+    /// Sets the values of an earlier memo of the same trace.
     pub(crate) fn with_shared_values(self, shared_values: SharedValues) -> Memo {
         Memo { shared_values: RefCell::new(shared_values), ..self }
     }
 
-    /// With the cache of the evaluator.
+    /// Sets the cache of the evaluator.
     pub(crate) fn with_recurring(self, recurring: Arc<RecurringValues>) -> Memo {
         Memo { recurring: Some(recurring), ..self }
     }
 
-    /// As [`RecurringValues::get`], which says what the value may depend on.
+    /// As [`RecurringValues::get`]: the value must depend on the text alone. Without a cache the value is computed.
     pub(crate) fn recurring<T: Send + Sync + 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Arc<T> {
         match &self.recurring {
             Some(recurring) => recurring.get(text, work),
@@ -119,8 +122,8 @@ impl Memo {
         self.shared_values.into_inner()
     }
 
-    /// The value of type `T` for the trace and its settings, computed once, also if the trace has several memos
-    /// one after the other: each question to a judge has its own. Each use has its own type.
+    /// The value of type `T` for the trace and its settings, computed once for all successive memos of the trace: each
+    /// round of questions has its own memo. Each use has its own type.
     pub(crate) fn shared_value<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T) -> Arc<T> {
         let cached = self.shared_values.borrow().get(&TypeId::of::<T>()).cloned();
         if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
@@ -140,56 +143,56 @@ impl Memo {
         }
         let computed = Rc::new(work(text));
         let mut values = self.text_values.borrow_mut();
-        grow(&mut values);
+        reserve_at_first_growth(&mut values);
         values.insert(key, (text.clone(), computed.clone()));
         computed
     }
 
-    /// The value of type `T` for any text of this content, computed once: for texts that are not interned, such as
-    /// parts of others.
+    /// The value of type `T` for any text with this content, computed once. It serves texts that are not interned, such
+    /// as parts of other texts.
     pub(crate) fn for_content<T: 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Rc<T> {
         let type_id = TypeId::of::<T>();
-        if let Some(Some((recent_type, text_of, value))) = self.recent_content.borrow().get(slot(text))
+        if let Some(Some((recent_type, recent_text, value))) = self.recent_content.borrow().get(slot(text))
             && *recent_type == type_id
-            && **text_of == *text
+            && **recent_text == *text
             && let Ok(value) = value.clone().downcast::<T>()
         {
             return value;
         }
         let values = self.content_values.borrow();
         let key = (type_id, values.hasher().hash_one(text));
-        if let Some((text_of, value)) = values.get(&key)
-            && **text_of == *text
+        if let Some((cached_text, value)) = values.get(&key)
+            && **cached_text == *text
             && let Ok(cached) = value.clone().downcast::<T>()
         {
-            self.set_recent(type_id, text_of.clone(), value.clone());
+            self.set_recent(type_id, cached_text.clone(), value.clone());
             return cached;
         }
         drop(values);
         let computed = Rc::new(work());
         let bytes = self.content_bytes.get() + text.len();
-        if bytes <= MAX_CONTENT {
+        if bytes <= MAX_CONTENT_BYTES {
             self.content_bytes.set(bytes);
-            let text_of: Rc<str> = text.into();
-            self.set_recent(type_id, text_of.clone(), computed.clone());
-            self.content_values.borrow_mut().insert(key, (text_of, computed.clone()));
+            let owned_text: Rc<str> = text.into();
+            self.set_recent(type_id, owned_text.clone(), computed.clone());
+            self.content_values.borrow_mut().insert(key, (owned_text, computed.clone()));
         }
         computed
     }
 
     fn set_recent(&self, type_id: TypeId, text: Rc<str>, value: Rc<dyn Any>) {
         let mut recent = self.recent_content.borrow_mut();
-        // Many traces have no such texts.
+        // Many traces have no such texts, so that the slots are allocated at their first use.
         if recent.is_empty() {
             recent.resize_with(SLOTS, || None);
         }
-        if let Some(place) = recent.get_mut(slot(&text)) {
-            *place = Some((type_id, text, value));
+        if let Some(entry) = recent.get_mut(slot(&text)) {
+            *entry = Some((type_id, text, value));
         }
     }
 
-    /// The value of type `T` for the trace, computed once. Each use has its own type. A value whose work
-    /// exceeded the budget is incomplete: every later use of it has exceeded the budget as well.
+    /// The value of type `T` for the trace, computed once. Each use has its own type. A value whose computation
+    /// exceeded the budget is incomplete, so that every later use of it exceeds the budget of its metric, too.
     pub(crate) fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
         if let Some((_, recent)) =
@@ -210,12 +213,13 @@ impl Memo {
         }
         let computed = Rc::new(work());
         let mut values = self.trace_values.borrow_mut();
-        grow(&mut values);
+        reserve_at_first_growth(&mut values);
         values.insert(key, (computed.clone(), self.budget.is_exceeded()));
         computed
     }
 
-    /// The value of type `T` for the trace, empty at first, which its users fill. Each use has its own type.
+    /// The value of type `T` for the trace, which is empty at first and which its users fill. Each use has its own
+    /// type.
     pub(crate) fn shared<T: Default + 'static>(&self) -> Rc<T> {
         let mut values = self.trace_values.borrow_mut();
         let (value, _) = values.entry(TypeId::of::<T>()).or_insert_with(|| (Rc::new(T::default()), false));
@@ -243,7 +247,7 @@ mod tests {
         }
         assert_eq!(reads, 1);
         assert_eq!(memo.for_text(&Text::from("one"), |t| WordCount(t.split(' ').count())).0, 1);
-        // The memo keeps the text alive, so that its address is not reused.
+        // The memo stores the text, so that its address is not reused.
         let lone = Text::from("lone");
         let address = lone.as_ptr();
         memo.for_text(&lone, |_| WordCount(1));
@@ -251,7 +255,7 @@ mod tests {
         assert!((0..64).all(|_| Text::from("next").as_ptr() != address));
         let part = |memo: &Memo, count| memo.for_content(&"one two"[..3], || WordCount(count)).0;
         assert_eq!((part(&memo, 1), part(&memo, 2)), (1, 1));
-        let long = "x".repeat(MAX_CONTENT);
+        let long = "x".repeat(MAX_CONTENT_BYTES);
         assert_eq!(memo.for_content(&long, || WordCount(1)).0, 1);
         assert_eq!(memo.for_content(&long, || WordCount(2)).0, 2, "more is not kept");
         assert_eq!(memo.trace(|| WordCount(7)).0, 7);

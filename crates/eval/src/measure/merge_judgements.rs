@@ -1,14 +1,15 @@
 //! Merges the measurements of rules and judges into one per metric and span.
 //!
-//! In: the measurements by rules and those by judges. Out: one list, ordered by span and then as the
-//! rules' metrics. A fact of a rule (an error status, arguments that violate their schema) is final.
-//! Otherwise the judge takes precedence, and the rules' measurement is used if the judge has none.
+//! In: the measurements by rules and by judges. Out: one list, ordered by span; within a span, the metrics of rules are
+//! first and keep their order. A measurement of a rule that fails by a fact (an error status, arguments that violate
+//! their schema) is final. Otherwise the judge takes precedence, and the rules' measurement is used if the judge has
+//! none.
 
 use std::collections::HashMap;
 
 use super::{Measurement, Unmeasured};
 
-/// Merges both. Neither list has two measurements of one metric on one span.
+/// Merges both lists. Neither has two measurements of one metric on one span.
 pub(crate) fn merge_judgements(rules: Vec<Measurement>, judged: Vec<Measurement>) -> Vec<Measurement> {
     let mut by_key: HashMap<(usize, &'static str), Measurement> =
         judged.into_iter().map(|m| ((m.at, m.metric), m)).collect();
@@ -19,22 +20,23 @@ pub(crate) fn merge_judgements(rules: Vec<Measurement>, judged: Vec<Measurement>
             None => rule,
         })
         .collect();
-    let mut alone: Vec<Measurement> = by_key.into_values().collect();
-    alone.sort_by_key(|m| (m.at, m.metric));
-    out.extend(alone);
+    let mut only_judged: Vec<Measurement> = by_key.into_values().collect();
+    only_judged.sort_by_key(|m| (m.at, m.metric));
+    out.extend(only_judged);
     out.sort_by_key(|m| m.at);
     out
 }
 
+/// The final one of two measurements of one metric on one span.
 fn choose(rule: Measurement, judge: Measurement) -> Measurement {
-    let fact = rule.outcome.as_ref().is_ok_and(|m| !m.passed && m.findings.iter().any(|f| f.fact));
-    if fact {
+    let fails_by_fact = rule.outcome.as_ref().is_ok_and(|m| !m.passed && m.findings.iter().any(|f| f.fact));
+    if fails_by_fact {
         return rule;
     }
     match (&rule.outcome, &judge.outcome) {
         (_, Ok(_)) => judge,
         (Ok(_), Err(_)) => rule,
-        // The failure of a judge is more informative than that the rules do not apply.
+        // The reason of a judge that failed is more informative than that the rules do not apply.
         (Err(_), Err(Unmeasured::NotApplicable | Unmeasured::NoContent)) => rule,
         (Err(_), Err(_)) => judge,
     }
@@ -62,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn fact_of_a_rule_is_final_and_another_finding_is_not() {
+    fn finding_of_a_fact_is_final_and_another_finding_is_not() {
         let fact = ruled(0, vec![Defect::MissingParameter.finding("no city", "{}")]);
         let hunch = ruled(1, vec![Defect::PartNotCovered.finding("nothing about dogs", "cats")]);
         let clean = ruled(2, Vec::new());

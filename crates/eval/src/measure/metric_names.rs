@@ -49,22 +49,22 @@ labelled_enum! {
 }
 
 labelled_enum! {
-    /// One of the seven metrics; effectiveness first. Labels are attribute keys.
+    /// One of the seven plan metrics (004). Labels are attribute keys.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     pub enum PlanPart {
         /// The tool of a step can do what the prompt asks.
         ToolPromptAlignment = "plan.tool_prompt_alignment",
-        /// The plan can be parsed, and its placeholders are right.
+        /// The plan can be parsed, and its placeholders are correct.
         Format = "plan.format",
         /// Each step is one operation of its tool.
         StepExecutability = "plan.step_executability",
         /// The plan, carried out perfectly, would answer the query: 0, 0.5 or 1.
         QueryAdherence = "plan.query_adherence",
-        /// The right dependencies, and no more.
+        /// The dependencies of the steps are correct, and none is superfluous.
         Dependencies = "plan.dependencies",
         /// No step or detail is repeated or unused.
         Redundancy = "plan.redundancy",
-        /// Where the reference asks two tools the same question, the plan does too.
+        /// Where the reference plan asks two tools the same question, the plan does so as well.
         ToolUsageCompleteness = "plan.tool_usage_completeness",
     }
 }

@@ -6,9 +6,9 @@
 //! | module | content |
 //! |---|---|
 //! | `table`, `metric_names`, `custom_metric` | the rows of the metrics, their names, and the rows of custom metrics |
-//! | `settings`, `sections`, `gpa` | `verdict.metrics`: sections, and which metric is measured where |
-//! | `catalog`, `rule`, `evaluated_spans` | runs every rule; adapters from functions to metrics; the spans that are measured |
-//! | `measurement`, `defect`, `defects`, `rule_names`, `confidence`, `reach` | results, findings, the rules that share a defect, and how often a rule is right; the spans that a result is about |
+//! | `settings`, `sections`, `gpa` | `verdict.metrics`: its sections, and the settings of each metric on each span |
+//! | `catalog`, `rule`, `evaluated_spans` | the implementations of the metrics; adapters from functions to metrics; the measured spans |
+//! | `measurement`, `defect`, `defects`, `rule_names`, `confidence`, `reach` | results, findings, rules that share a defect, the precision of rules; the spans that a result covers |
 //! | `question`, `question_context`, `question_rounds`, `inputs` | questions to judges, and their rounds |
 //! | `merge_judgements`, `locate_quotes` | results of rules and judges merged; quotes located in the trace |
 //! | `latency`, `tokens` | metrics of every span, model call or tool call: its duration, its tokens |
@@ -16,17 +16,17 @@
 //! | `tool_completeness` | the metric of a tool call |
 //! | `agent`, `path`, `plan`, `checklist` | metrics of a run |
 //! | `ask`, `remote` | metrics that judges or remote evaluators answer |
-//! | `calls`, `tool_index`, `tool_purpose`, `schema` | calls: how they ended, the tools that were offered, what a tool does, schemas of arguments |
-//! | `error_kind`, `error_text`, `failure_origin`, `without_effect`, `harm_reason` | errors: their causes and texts, whose failure it is; calls that changed nothing or are harmful |
+//! | `calls`, `tool_index`, `tool_purpose`, `schema` | calls: their outcomes, the offered tools, the purpose of a tool, schemas of arguments |
+//! | `error_kind`, `error_text`, `failure_origin`, `without_effect`, `harm_reason` | errors: their causes, their texts and the party at fault; calls without effect; reasons for harm |
 //! | `provenance` | where the values of arguments came from |
 //! | `agent_index`, `conversation`, `dialogue` | agents by span; the turns of a run; the turns of a user |
-//! | `request`, `identifier`, `people` | the demands of a task; names of tools as words; words for people |
-//! | `language`, `vocabulary` | what a text states by its words, in the languages that rules read; words of all of them by meaning |
-//! | `occurrences`, `ascii_letters` | all places of many words in a text, in one pass; runs of ASCII letters |
+//! | `request`, `identifier`, `people` | the demands of a task; the words in names of tools; words for people |
+//! | `language`, `vocabulary` | statements in texts, in the languages that rules read; words of all these languages by meaning |
+//! | `occurrences`, `ascii_letters` | all occurrences of many words in a text, in one pass; runs of ASCII letters |
 //! | `numbers`, `units`, `currency`, `median` | numbers in texts, units, currencies; the median |
 //! | `records`, `tables` | structured results as records; tables in texts |
 //! | `content_piece`, `excerpt`, `sanitize` | pieces of content; excerpts as evidence; untrusted text made safe for prompts |
-//! | `memo`, `recurring`, `work_budget` | caches of one trace and of all traces; the bound on the work for a trace |
+//! | `memo`, `recurring`, `work_budget` | the caches of one trace and of all traces; the bound on the work for a trace |
 //! | `testing` | small traces for the tests of other crates |
 
 use verdict_otlp::trace::Idx;
@@ -82,12 +82,13 @@ impl Context<'_> {
 
 /// A metric. Deterministic: equal contexts and answers give equal steps.
 pub trait Metric: Send + Sync {
-    /// The next step, given all answers so far. Its measurements are of the metric of the row, with any name they were
-    /// created with.
+    /// The next step, by all answers so far. Its measurements are written under the name of the row, no matter with
+    /// which name they were created.
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress;
 
-    /// As [`Metric::step`] in a trace that is still open, for questions that need less than the metric itself:
-    /// those of the closed trace must be the same. Its measurements are discarded. By default there are none.
+    /// As [`Metric::step`] in a trace that is still open, for questions that need less of the trace than the metric.
+    /// The questions about the closed trace must be the same. The measurements are discarded. By default there are no
+    /// questions.
     fn early_step(&self, _context: &Context<'_>, _answers: &[Answer]) -> MetricProgress {
         MetricProgress::Done(Vec::new())
     }
@@ -103,7 +104,7 @@ impl<M: Metric + ?Sized> Metric for &M {
     }
 }
 
-// First, because a macro is in scope only after its definition.
+// This module is the first one, because a macro is in scope only after its definition.
 #[macro_use]
 pub(crate) mod table;
 

@@ -1,54 +1,56 @@
 //! Reads numbers of prose, tables and JSON.
 //!
-//! In: any text. Out: [`Number`]s with value, precision and position. Thousands separators, decimal
-//! commas, magnitudes ("2.1 million", "10k") and percent signs are read; digits of identifiers
-//! ("GPT-4", "a1b2c3", "v1.2") are marked, since they are no quantities.
+//! In: any text. Out: [`Number`]s with value, precision and position. Thousands separators, decimal commas and
+//! magnitudes ("2.1 million", "10k") are read. Digits of identifiers ("GPT-4", "7f3a9", "v1.2") are marked, since they
+//! are no quantities.
 
 use verdict_otlp::work;
 
 use crate::measure::work_budget::BYTES_PER_STEP;
 
-/// Most numbers read from one text: enough for a table of measurements.
+/// Maximum numbers that are read from one text: enough for a table of measurements.
 pub(crate) const MAX_NUMBERS: usize = 20_000;
-/// Most digits of a fraction that are read.
-const MAX_PLACES: usize = 12;
-/// Most bytes after a number that are searched for the rest of an identifier.
-const MAX_SUFFIX: usize = 24;
+/// Maximum digits of a fraction that are read.
+const MAX_FRACTION_DIGITS: usize = 12;
+/// Maximum bytes after a number that are searched for the rest of an identifier.
+const MAX_SUFFIX_BYTES: usize = 24;
 
+/// A number in a text.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Number {
     /// The absolute value: a minus sign cannot be distinguished from a dash.
     pub value: f64,
-    /// Another reading of ambiguous digits ("1.234" as 1234).
-    pub other: Option<f64>,
-    /// The value without its magnitude word, if it has one.
+    /// The second reading of ambiguous digits ("1.234" as 1234).
+    pub alternative: Option<f64>,
+    /// The value without its magnitude, if it has one ("2.1" of "2.1 million").
     pub bare: Option<f64>,
-    /// Half a unit of the last digit shown: the largest difference to the exact value.
+    /// Half a unit of the last digit in the text, which is the largest difference to an exact value.
     pub tolerance: f64,
-    /// Byte range in the text, with separators and without units.
+    /// The start of the byte range in the text.
     pub start: usize,
+    /// The end of the byte range, after separators and before units.
     pub end: usize,
-    /// Part of an identifier, version, ordinal or label, not a quantity.
+    /// Whether the digits are part of an identifier, version, ordinal or label, not a quantity.
     pub in_identifier: bool,
-    /// Written with a fraction.
+    /// Whether the text has digits after a decimal point.
     pub fractional: bool,
 }
 
 impl Number {
     /// Every reading of the digits.
     pub(crate) fn possible_values(&self) -> impl Iterator<Item = f64> + use<> {
-        [Some(self.value), self.other, self.bare].into_iter().flatten()
+        [Some(self.value), self.alternative, self.bare].into_iter().flatten()
     }
 }
 
-/// Calls `found` with every number of `text`, in order, [`MAX_NUMBERS`] at most.
-pub(crate) fn scan(text: &str, mut found: impl FnMut(Number)) {
+/// Calls `visit` with the numbers of `text`, in order, at most [`MAX_NUMBERS`].
+pub(crate) fn scan(text: &str, mut visit: impl FnMut(Number)) {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let bytes = text.as_bytes();
     let (mut at, mut count) = (0, 0);
     while let Some(digit) = next_digit(bytes, at) {
-        // The digits of "GPT4" or "x86" are no number.
-        if digit > at && bytes.get(digit - 1).is_some_and(|&b| is_word(b)) && !is_version(bytes, digit) {
+        // The digits of "GPT4" or "x86" are skipped.
+        if digit > at && bytes.get(digit - 1).is_some_and(|&b| is_word_byte(b)) && !is_version(bytes, digit) {
             at = word_end(bytes, digit);
             continue;
         }
@@ -57,9 +59,9 @@ pub(crate) fn scan(text: &str, mut found: impl FnMut(Number)) {
         // In "5642m" or "3rd" the letters after the digits belong to the same word.
         at = word_end(bytes, number.end);
         if !number.value.is_finite() {
-            continue; // hundreds of digits: a key, not a quantity
+            continue; // Hundreds of digits are a key, not a quantity.
         }
-        found(number);
+        visit(number);
         count += 1;
         if count == MAX_NUMBERS {
             return;
@@ -69,16 +71,19 @@ pub(crate) fn scan(text: &str, mut found: impl FnMut(Number)) {
 
 /// Whether the digits are a group of an account number: "DE89 3704 0044".
 fn is_in_account_number(bytes: &[u8], start: usize, end: usize) -> bool {
-    /// Bytes of a group with the space behind it, and most groups.
-    const GROUP: usize = 5;
+    /// Bytes of a group and the space after it.
+    const GROUP_BYTES: usize = 5;
+    /// Maximum groups before the digits.
     const MAX_GROUPS: usize = 8;
     let mut at = start;
     for _ in 0..MAX_GROUPS {
-        let Some(begin) = at.checked_sub(GROUP).filter(|_| end - start < GROUP) else { return false };
+        let Some(begin) = at.checked_sub(GROUP_BYTES).filter(|_| end - start < GROUP_BYTES) else {
+            return false;
+        };
         match bytes.get(begin..at) {
             Some([a, b, c, d, b' ']) if [a, b].iter().all(|byte| byte.is_ascii_uppercase()) => {
                 let is_first =
-                    begin.checked_sub(1).and_then(|at| bytes.get(at)).is_none_or(|byte| !is_word(*byte));
+                    begin.checked_sub(1).and_then(|at| bytes.get(at)).is_none_or(|byte| !is_word_byte(*byte));
                 return is_first && c.is_ascii_digit() && d.is_ascii_digit();
             }
             Some([group @ .., b' '])
@@ -92,30 +97,31 @@ fn is_in_account_number(bytes: &[u8], start: usize, end: usize) -> bool {
     false
 }
 
-/// Whether the digits at `start` are those of a version: "v2.0". A text may leave out the letter.
+/// Whether the digits at `start` are those of a version: "v2.0". They are read, unlike other digits within a word,
+/// since another text may contain the version without the letter.
 fn is_version(bytes: &[u8], start: usize) -> bool {
     let Some(before) = start.checked_sub(1) else { return false };
     matches!(bytes.get(before), Some(b'v' | b'V'))
-        && before.checked_sub(1).and_then(|at| bytes.get(at)).is_none_or(|b| !is_word(*b))
+        && before.checked_sub(1).and_then(|at| bytes.get(at)).is_none_or(|b| !is_word_byte(*b))
 }
 
-/// The text with "1 284,00" as one number, of the same length.
+/// The text with the space in "1 284,00" replaced by a thousands separator of the same length.
 pub(super) fn with_joined_groups(text: &str) -> String {
     let bytes = text.as_bytes();
     let digits = |range: Option<&[u8]>| range.is_some_and(|part| part.iter().all(u8::is_ascii_digit));
-    let joins = |at: usize| {
-        let before = bytes.iter().take(at).rev().take_while(|b| b.is_ascii_digit()).count();
+    let joins_groups = |at: usize| {
+        let digits_before = bytes.iter().take(at).rev().take_while(|b| b.is_ascii_digit()).count();
         let is_end = bytes.get(at + 4).is_none_or(|b| !b.is_ascii_digit());
-        (1..=3).contains(&before) && digits(bytes.get(at + 1..at + 4)) && is_end
+        (1..=3).contains(&digits_before) && digits(bytes.get(at + 1..at + 4)) && is_end
     };
-    text.char_indices().map(|(at, c)| if c == ' ' && joins(at) { '\'' } else { c }).collect()
+    text.char_indices().map(|(at, c)| if c == ' ' && joins_groups(at) { '\'' } else { c }).collect()
 }
 
-/// The position of the next digit. Most text has none, so whole blocks are skipped.
+/// The position of the next digit from `from` on. Blocks without a digit, which are most of a text, are skipped whole.
 pub(crate) fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
     const BLOCK: usize = 32;
-    let without = |block: &&[u8]| !block.iter().fold(false, |any, b| any | b.is_ascii_digit());
-    let at = from + BLOCK * bytes.get(from..)?.chunks_exact(BLOCK).take_while(without).count();
+    let has_no_digit = |block: &&[u8]| !block.iter().fold(false, |any, b| any | b.is_ascii_digit());
+    let at = from + BLOCK * bytes.get(from..)?.chunks_exact(BLOCK).take_while(has_no_digit).count();
     Some(at + bytes.get(at..)?.iter().position(u8::is_ascii_digit)?)
 }
 
@@ -124,48 +130,50 @@ pub(crate) fn has_digit(text: &str) -> bool {
     next_digit(text.as_bytes(), 0).is_some()
 }
 
+/// The numbers of a text, as [`scan`] reads them.
 pub(crate) fn all(text: &str) -> Vec<Number> {
     let mut out = Vec::new();
     scan(text, |n| out.push(n));
     out
 }
 
-/// Most digits below a power of ten thousand.
-const MAX_LOWER: usize = 4;
+/// Maximum digits after a power of ten thousand.
+const MAX_LOWER_DIGITS: usize = 4;
 
-fn is_word(b: u8) -> bool {
+/// Whether a byte belongs to a word. Bytes from 0xC3 on begin letters of other scripts.
+fn is_word_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b >= 0xC3
 }
 
 /// The end of the word that continues at `from`.
 fn word_end(bytes: &[u8], from: usize) -> usize {
-    from + bytes.iter().skip(from).take_while(|b| is_word(**b)).count()
+    from + bytes.iter().skip(from).take_while(|b| is_word_byte(**b)).count()
 }
 
-/// The digits at `from`, up to the first other byte.
+/// The run of digits at `from`.
 fn digits(bytes: &[u8], from: usize) -> &[u8] {
     let rest = bytes.get(from..).unwrap_or_default();
     let end = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
     rest.get(..end).unwrap_or_default()
 }
 
-/// `value` with more decimal digits.
+/// `value` with further decimal digits at its end.
 fn append_digits(value: f64, digits: &[u8]) -> f64 {
     digits.iter().fold(value, |value, digit| value * 10.0 + f64::from(digit - b'0'))
 }
 
 /// Reads the number whose first digit is at `start`.
 fn read(bytes: &[u8], start: usize) -> Number {
-    // After a bracket or a comma the numbers of a list follow: "[180,210]".
+    // A bracket or a comma before the number indicates a list, in which a comma is no separator: "[180,210]".
     let is_listed =
         start.checked_sub(1).and_then(|at| bytes.get(at)).is_some_and(|b| matches!(b, b'[' | b','));
     let whole = read_whole(bytes, start, is_listed);
     let fraction = read_fraction(bytes, &whole).filter(|fraction| !(is_listed && fraction.is_comma));
-    let unit = fraction.as_ref().map_or(1.0, |fraction| 10f64.powi(-(fraction.places as i32)));
+    let unit = fraction.as_ref().map_or(1.0, |fraction| 10f64.powi(-(fraction.digit_count as i32)));
     let end = fraction.as_ref().map_or(whole.end, |fraction| fraction.end);
     let mut number = Number {
         value: whole.value + fraction.as_ref().map_or(0.0, |fraction| fraction.digits * unit),
-        other: fraction.as_ref().and_then(|fraction| other_reading(&whole, fraction)),
+        alternative: fraction.as_ref().and_then(|fraction| alternative_reading(&whole, fraction)),
         bare: None,
         tolerance: 0.5 * unit,
         start,
@@ -175,27 +183,27 @@ fn read(bytes: &[u8], start: usize) -> Number {
     };
     scale_by_myriads(bytes, &mut number);
     number.in_identifier = is_in_identifier(bytes, start, number.end);
-    scale(bytes, &mut number);
+    scale_by_magnitude(bytes, &mut number);
     number
 }
 
-/// Reads the powers of ten thousand of Chinese and Japanese numbers, and the digits behind them: "12万5000".
+/// Multiplies by a power of ten thousand of Chinese and Japanese numbers, and adds the digits after it: "12万5000".
 fn scale_by_myriads(bytes: &[u8], number: &mut Number) {
     const POWERS: [(&str, f64); 4] = [("万", 1e4), ("萬", 1e4), ("亿", 1e8), ("億", 1e8)];
     let rest = bytes.get(number.end..).unwrap_or_default();
     let Some((sign, factor)) = POWERS.iter().find(|(sign, _)| rest.starts_with(sign.as_bytes())) else {
         return;
     };
-    let behind = number.end + sign.len();
-    let lower = digits(bytes, behind);
+    let after_sign = number.end + sign.len();
+    let lower = digits(bytes, after_sign);
     number.bare = Some(number.value);
     number.value *= factor;
-    number.other = number.other.map(|other| other * factor);
+    number.alternative = number.alternative.map(|value| value * factor);
     number.tolerance *= factor;
-    number.end = behind;
-    if !lower.is_empty() && lower.len() <= MAX_LOWER {
+    number.end = after_sign;
+    if !lower.is_empty() && lower.len() <= MAX_LOWER_DIGITS {
         const UNITS: [(&str, f64); 2] = [("千", 1e3), ("百", 1e2)];
-        let end = behind + lower.len();
+        let end = after_sign + lower.len();
         let rest = bytes.get(end..).unwrap_or_default();
         let unit = UNITS.iter().find(|(sign, _)| rest.starts_with(sign.as_bytes()));
         number.bare = None;
@@ -208,25 +216,26 @@ fn scale_by_myriads(bytes: &[u8], number: &mut Number) {
 /// The digits before the decimal point.
 struct WholeDigits {
     value: f64,
-    /// Digits before the first thousands separator.
+    /// The number of digits before the first thousands separator.
     leading: usize,
-    /// Groups of three digits after a thousands separator.
+    /// The number of groups of three digits after a thousands separator.
     groups: usize,
-    /// Some group follows a dot.
-    dotted: bool,
-    /// Some group follows a comma.
-    by_comma: bool,
+    /// Whether a dot is a thousands separator.
+    has_dots: bool,
+    /// Whether a comma is a thousands separator.
+    has_commas: bool,
     end: usize,
 }
 
+/// Reads the digits before the decimal point. In a list (`is_listed`), a comma is no thousands separator.
 fn read_whole(bytes: &[u8], start: usize, is_listed: bool) -> WholeDigits {
     let leading = digits(bytes, start);
     let mut whole = WholeDigits {
         value: append_digits(0.0, leading),
         leading: leading.len(),
         groups: 0,
-        dotted: false,
-        by_comma: false,
+        has_dots: false,
+        has_commas: false,
         end: start + leading.len(),
     };
     while whole.leading <= 3
@@ -235,7 +244,8 @@ fn read_whole(bytes: &[u8], start: usize, is_listed: bool) -> WholeDigits {
     {
         let group = digits(bytes, whole.end + width);
         let is_dot = bytes.get(whole.end) == Some(&b'.');
-        // A first dot separates groups only if another one or a decimal comma follows: "1.234.567", "1.234,50".
+        // The first dot is a thousands separator only if another one or a decimal comma follows: "1.234.567",
+        // "1.234,50".
         let next = bytes.get(whole.end + 4);
         let has_comma = next == Some(&b',') && bytes.get(whole.end + 5).is_some_and(u8::is_ascii_digit);
         let is_point = is_dot && whole.groups == 0 && next != Some(&b'.') && !has_comma;
@@ -244,8 +254,8 @@ fn read_whole(bytes: &[u8], start: usize, is_listed: bool) -> WholeDigits {
         }
         whole.value = append_digits(whole.value, group);
         whole.groups += 1;
-        whole.dotted |= is_dot;
-        whole.by_comma |= bytes.get(whole.end) == Some(&b',');
+        whole.has_dots |= is_dot;
+        whole.has_commas |= bytes.get(whole.end) == Some(&b',');
         whole.end += width + 3;
     }
     whole
@@ -253,36 +263,37 @@ fn read_whole(bytes: &[u8], start: usize, is_listed: bool) -> WholeDigits {
 
 /// The digits after the decimal point.
 struct Fraction {
-    /// As an integer of `places` digits.
+    /// The digits as an integer.
     digits: f64,
-    places: usize,
+    /// The number of digits.
+    digit_count: usize,
     is_comma: bool,
     end: usize,
 }
 
+/// Reads the digits after a decimal point or comma; `None` if there are none.
 fn read_fraction(bytes: &[u8], whole: &WholeDigits) -> Option<Fraction> {
-    // The separator of groups is no decimal point.
+    // A thousands separator is no decimal point.
     let is_comma = match bytes.get(whole.end)? {
-        b'.' if !whole.dotted => false,
-        b',' if !whole.by_comma => true,
+        b'.' if !whole.has_dots => false,
+        b',' if !whole.has_commas => true,
         _ => return None,
     };
-    let shown = digits(bytes, whole.end + 1);
-    let read = shown.get(..shown.len().min(MAX_PLACES)).filter(|read| !read.is_empty())?;
-    let (digits, places) = (append_digits(0.0, read), read.len());
-    Some(Fraction { digits, places, is_comma, end: whole.end + 1 + shown.len() })
+    let all_digits = digits(bytes, whole.end + 1);
+    let read = all_digits.get(..all_digits.len().min(MAX_FRACTION_DIGITS)).filter(|read| !read.is_empty())?;
+    let (digits, digit_count) = (append_digits(0.0, read), read.len());
+    Some(Fraction { digits, digit_count, is_comma, end: whole.end + 1 + all_digits.len() })
 }
 
-/// "1.234" may be 1234; "3,5" may be two numbers, of which this is the first.
-fn other_reading(whole: &WholeDigits, fraction: &Fraction) -> Option<f64> {
-    if fraction.places == 3 && whole.groups == 0 && whole.leading <= 3 {
+/// The second reading: "1.234" may be 1234, and "3,5" may be two numbers, of which 3 is the first.
+fn alternative_reading(whole: &WholeDigits, fraction: &Fraction) -> Option<f64> {
+    if fraction.digit_count == 3 && whole.groups == 0 && whole.leading <= 3 {
         return Some(whole.value * 1000.0 + fraction.digits);
     }
     fraction.is_comma.then_some(whole.value)
 }
 
-/// The width of a thousands separator at `at`: comma, dot, apostrophe, underscore, thin or no-break
-/// space.
+/// The number of bytes of a thousands separator at `at`: a comma, dot, apostrophe, underscore, thin or no-break space.
 fn separator(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes.get(at)? {
         b',' | b'.' | b'\'' | b'_' => Some(1),
@@ -294,26 +305,29 @@ fn separator(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// Whether the digits are part of an identifier, version, ordinal or label, by the bytes around them.
 fn is_in_identifier(bytes: &[u8], start: usize, end: usize) -> bool {
     if is_in_account_number(bytes, start, end) {
         return true;
     }
     let before = |back: usize| start.checked_sub(back).and_then(|i| bytes.get(i)).copied();
-    let joined = match before(1) {
+    let has_joining_prefix = match before(1) {
         Some(b'-' | b'.' | b'/' | b':' | b'+') => before(2).is_some_and(|b| b.is_ascii_alphabetic()),
         Some(b'#' | b'@' | b'=' | b'%' | b'&' | b'\\') => true,
         _ => false,
     };
-    let length = bytes.iter().skip(end).take(MAX_SUFFIX).take_while(|b| is_word(**b)).count();
+    let length = bytes.iter().skip(end).take(MAX_SUFFIX_BYTES).take_while(|b| is_word_byte(**b)).count();
     let suffix = bytes.get(end..end + length).unwrap_or_default();
-    let ordinal = matches!(suffix, b"st" | b"nd" | b"rd" | b"th");
+    let is_ordinal = matches!(suffix, b"st" | b"nd" | b"rd" | b"th");
     let has_digits = suffix.iter().any(|b| b.is_ascii_digit() || *b == b'_');
-    // "192.168.0.1", "1.2.3": another part follows a dot.
-    let versioned = bytes.get(end) == Some(&b'.') && bytes.get(end + 1).is_some_and(u8::is_ascii_digit);
-    joined || has_digits || ordinal || versioned
+    // Another part follows a dot: "192.168.0.1", "1.2.3".
+    let has_further_part =
+        bytes.get(end) == Some(&b'.') && bytes.get(end + 1).is_some_and(u8::is_ascii_digit);
+    has_joining_prefix || has_digits || is_ordinal || has_further_part
 }
 
-fn scale(bytes: &[u8], number: &mut Number) {
+/// Multiplies by a magnitude after the number: "2.1 million", "10k".
+fn scale_by_magnitude(bytes: &[u8], number: &mut Number) {
     let rest = bytes.get(number.end..).unwrap_or_default();
     let gap = usize::from(matches!(rest.first(), Some(b' ' | b'-')));
     let word_len = rest.iter().skip(gap).take(9).take_while(|b| b.is_ascii_alphabetic()).count();
@@ -332,9 +346,10 @@ fn scale(bytes: &[u8], number: &mut Number) {
     number.bare = Some(number.value);
     number.value *= factor;
     number.tolerance *= factor;
-    number.other = number.other.map(|o| o * factor);
+    number.alternative = number.alternative.map(|value| value * factor);
 }
 
+/// The English words for the numbers from 0 to 19.
 const ONES: [&str; 20] = [
     "zero",
     "one",
@@ -357,32 +372,33 @@ const ONES: [&str; 20] = [
     "eighteen",
     "nineteen",
 ];
+/// The English words for multiples of ten, by the number of tens.
 const TENS: [&str; 10] =
     ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 
-/// The number from 2 to 20 that a word is in English.
+/// The number from 2 to 20 that an English word in lower case names.
 pub(crate) fn from_word(word: &str) -> Option<usize> {
-    // All others have fewer letters or more, or begin with other ones.
+    // Other words are excluded by their length or first letter.
     let may_be = (3..=9).contains(&word.len()) && word.starts_with(['t', 'f', 's', 'e', 'n']);
     may_be.then(|| (2..=20).find(|n| is_spelled(*n, word))).flatten()
 }
 
-/// The number that one word of any case is in English: from 0 to 20, or a multiple of ten.
+/// The number that an English word in any case names: from 0 to 20, or a multiple of ten up to 90.
 pub(crate) fn from_any_word(word: &str) -> Option<f64> {
     if !(3..=9).contains(&word.len()) {
         return None;
     }
-    let place = |names: &[&str]| names.iter().position(|name| name.eq_ignore_ascii_case(word));
-    place(&ONES).or_else(|| Some(10 * place(&TENS)?)).map(|number| number as f64)
+    let index_in = |names: &[&str]| names.iter().position(|name| name.eq_ignore_ascii_case(word));
+    index_in(&ONES).or_else(|| Some(10 * index_in(&TENS)?)).map(|number| number as f64)
 }
 
-/// Whether a word is this number from 0 to 20 in English.
+/// Whether an English word in lower case names this number from 0 to 19, or a multiple of ten.
 pub(crate) fn is_spelled(number: usize, word: &str) -> bool {
     let (ones, tens) = (ONES.get(number), TENS.get(number / 10).filter(|_| number.is_multiple_of(10)));
     ones.or(tens) == Some(&word)
 }
 
-/// A whole number from 0 to 999 in English words.
+/// The English words for a whole number from 0 to 999; `None` for other numbers.
 pub(crate) fn spelled(value: f64) -> Option<String> {
     if value.fract() != 0.0 || !(0.0..1000.0).contains(&value) {
         return None;

@@ -1,8 +1,8 @@
-//! All places of many words in a text, overlapping ones included, in one pass.
+//! All occurrences of many words in a text, overlapping ones included, in one pass.
 //!
-//! In: the words, once, and a text. Out: the words found, with their places. A DFA takes more memory than the other
-//! automata, and less than half of their instructions. Words that can only begin where a word of the text does are
-//! searched for there alone: most words of a text are excluded by their first two bytes.
+//! In: a set of words, compiled once, and a text. Out: the occurring words with their byte ranges. A DFA needs more
+//! memory than other automata, and less than half of their instructions. Words that can only begin at the beginning of
+//! a word are searched only at these positions, most of which are excluded by two bytes.
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ use aho_corasick::{Anchored, StartKind};
 
 use super::ascii_letters::end_of_letters;
 
-/// Where words are searched for.
+/// The positions at which words are searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Within {
+pub(crate) enum SearchAt {
     /// At every byte.
-    Text,
-    /// At every byte with no ASCII letter before it, and at bytes that are no ASCII letters.
-    Beginnings,
+    AllBytes,
+    /// At ASCII letters with no ASCII letter before them, and at all other bytes.
+    WordBeginnings,
 }
 
 /// An automaton of words.
@@ -26,54 +26,56 @@ pub(crate) enum Within {
 pub(crate) struct Occurrences {
     dfa: DFA,
     start: StateID,
-    /// The beginnings of the words, if they are searched for at those of the text.
+    /// The beginnings of the words, if they are searched at [`SearchAt::WordBeginnings`].
     beginnings: Option<Beginnings>,
 }
 
 impl Occurrences {
+    /// Compiles the words.
+    ///
     /// # Errors
-    /// The words are too many for an automaton.
+    /// The automaton of the words would be too large.
     pub(crate) fn new(
         words: &[impl AsRef<[u8]>],
         ignores_case: bool,
-        within: Within,
+        positions: SearchAt,
     ) -> Result<Occurrences, String> {
-        let (kind, anchored) = match within {
-            Within::Text => (StartKind::Unanchored, Anchored::No),
-            Within::Beginnings => (StartKind::Anchored, Anchored::Yes),
+        let (kind, anchored) = match positions {
+            SearchAt::AllBytes => (StartKind::Unanchored, Anchored::No),
+            SearchAt::WordBeginnings => (StartKind::Anchored, Anchored::Yes),
         };
         let dfa = DFA::builder().ascii_case_insensitive(ignores_case).start_kind(kind).build(words);
         let dfa = dfa.map_err(|e| e.to_string())?;
         let start = dfa.start_state(anchored).map_err(|e| e.to_string())?;
-        let beginnings = (within == Within::Beginnings).then(|| Beginnings::new(words));
+        let beginnings = (positions == SearchAt::WordBeginnings).then(|| Beginnings::new(words));
         Ok(Occurrences { dfa, start, beginnings })
     }
 
-    /// Calls `found` with the index of each word that is found and with its bytes, until it returns false.
-    pub(crate) fn find_each(&self, text: &str, mut found: impl FnMut(usize, Range<usize>) -> bool) {
+    /// Calls `visit` with the index and the byte range of each occurring word, until it returns false.
+    pub(crate) fn find_each(&self, text: &str, mut visit: impl FnMut(usize, Range<usize>) -> bool) {
         let Some(beginnings) = &self.beginnings else {
-            _ = self.read(text.as_bytes(), 0, Anchored::No, &mut found);
+            _ = self.read(text.as_bytes(), 0, Anchored::No, &mut visit);
             return;
         };
         let bytes = text.as_bytes();
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             let rest = bytes.get(at..).unwrap_or_default();
-            if beginnings.may_begin(rest) && !self.read(rest, at, Anchored::Yes, &mut found) {
+            if beginnings.may_begin(rest) && !self.read(rest, at, Anchored::Yes, &mut visit) {
                 return;
             }
             at = if byte.is_ascii_alphabetic() { end_of_letters(bytes, at) } else { at + 1 };
         }
     }
 
-    /// Reads the text that begins at `from`; false if `found` returns it.
+    /// Reads `rest`, which begins at the byte `from` of the text; returns false if `visit` returned false.
     #[inline]
     fn read(
         &self,
         rest: &[u8],
         from: usize,
         anchored: Anchored,
-        found: &mut impl FnMut(usize, Range<usize>) -> bool,
+        visit: &mut impl FnMut(usize, Range<usize>) -> bool,
     ) -> bool {
         let mut state = self.start;
         for (at, byte) in rest.iter().enumerate() {
@@ -87,7 +89,7 @@ impl Occurrences {
             for nth in 0..if self.dfa.is_match(state) { self.dfa.match_len(state) } else { 0 } {
                 let word = self.dfa.match_pattern(state, nth);
                 let end = from + at + 1;
-                if !found(word.as_usize(), end - self.dfa.pattern_len(word)..end) {
+                if !visit(word.as_usize(), end - self.dfa.pattern_len(word)..end) {
                     return false;
                 }
             }
@@ -96,14 +98,14 @@ impl Occurrences {
     }
 }
 
-/// The first two bytes of words, in any case of ASCII letters: a set that others may be in as well.
+/// A filter of the first two bytes of words, in any case of ASCII letters. It may pass other words as well.
 #[derive(Debug)]
 pub(crate) struct Beginnings {
-    /// By the first byte of a word, a bit set of the second ones, see [`bit`].
+    /// By the first byte, a set of second bytes as bits, see [`bit`].
     seconds: [u32; 256],
 }
 
-/// The bit of a byte in a set; several bytes share one, the cases of a letter among them.
+/// The bit of a byte in a set. Several bytes share a bit, among them the two cases of a letter.
 fn bit(byte: u8) -> u32 {
     1 << (byte & 31)
 }
@@ -121,7 +123,7 @@ impl Beginnings {
         Beginnings { seconds }
     }
 
-    /// Whether a word may begin `rest`: most texts that begin with the first byte of one go on differently.
+    /// Whether `rest` may begin with a word.
     #[inline]
     pub(crate) fn may_begin(&self, rest: &[u8]) -> bool {
         let [first, rest @ ..] = rest else { return false };
@@ -134,10 +136,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_found_everywhere_or_where_words_begin() {
+    fn words_are_found_at_all_bytes_or_at_the_beginnings_of_words() {
         let words = ["ran", "rank", "'ll", "é", "i"];
-        let found = |within, text: &str| {
-            let occurrences = Occurrences::new(&words, true, within).unwrap();
+        let find = |positions, text: &str| {
+            let occurrences = Occurrences::new(&words, true, positions).unwrap();
             let mut found = Vec::new();
             occurrences.find_each(text, |word, at| {
                 found.push((words[word], at.start));
@@ -147,20 +149,20 @@ mod tests {
             found
         };
         let text = "Ranks: grant it'll-rank é1ran ran";
-        let inside = found(Within::Text, text);
+        let inside = find(SearchAt::AllBytes, text);
         assert_eq!(inside.len(), 10);
         assert!(inside.contains(&("ran", 8)));
         let is_letter = |at: usize| text.as_bytes()[at].is_ascii_alphabetic();
         let begins = |at: usize| !is_letter(at) || at == 0 || !is_letter(at - 1);
         let beginning: Vec<_> = inside.into_iter().filter(|(_, at)| begins(*at)).collect();
         assert_eq!(beginning.len(), 9);
-        assert_eq!(found(Within::Beginnings, text), beginning);
-        let mut seen = 0;
-        let occurrences = Occurrences::new(&words, true, Within::Beginnings).unwrap();
+        assert_eq!(find(SearchAt::WordBeginnings, text), beginning);
+        let mut visits = 0;
+        let occurrences = Occurrences::new(&words, true, SearchAt::WordBeginnings).unwrap();
         occurrences.find_each(text, |_, _| {
-            seen += 1;
-            seen < 2
+            visits += 1;
+            visits < 2
         });
-        assert_eq!(seen, 2, "ends with the first refusal");
+        assert_eq!(visits, 2, "the search ends when the closure returns false");
     }
 }

@@ -1,9 +1,9 @@
 //! The origins of argument values of calls: the user, the instructions, a result, or the model itself.
 //!
-//! In: a trace. Out: for each call, its values with their origins, and for an answer, which of its words no
-//! text of the run contains. Computed once per trace; each distinct text is read once. A value is compared by
-//! its words, so that spelling, order and punctuation do not matter. Beyond the limits nothing is called made
-//! up. Rules on values of one kind, such as amounts or days, read [`KnownTexts`] themselves.
+//! In: a trace. Out: for each call, its values with their origins; for an answer, a word that no text of the run
+//! contains. The result is computed once per trace, and each distinct text is read once. A value is compared by its
+//! words, so that spelling, order and punctuation have no effect. Beyond the limits no value counts as invented. Rules
+//! about values of one kind, such as amounts or days, use [`KnownTexts`] directly.
 
 mod known_texts;
 
@@ -17,7 +17,7 @@ use verdict_otlp::work;
 
 use self::known_texts::index_of;
 pub(crate) use self::known_texts::{KnownText, KnownTexts, Origin, have_value, have_wording};
-use super::identifier::{identifier_words, is_mail};
+use super::identifier::{identifier_words, is_email_address};
 use super::language::RequestWords;
 use super::memo::Memo;
 use crate::recognise::{AgentTrace, Call, Text};
@@ -29,10 +29,10 @@ const MAX_VALUES: usize = 32;
 /// Maximum depth of arguments.
 const MAX_DEPTH: usize = 6;
 /// Maximum bytes of a value that may be an identifier.
-const MAX_IDENTIFIER: usize = 200;
-/// A text of fewer words is no sentence, whose first word has a capital anyway.
-const SENTENCE: usize = 3;
-/// Bytes of text that are read in one step of the work budget.
+const MAX_IDENTIFIER_BYTES: usize = 200;
+/// Minimum words of a sentence, whose first word has a capital letter whether or not it is a name.
+const MIN_SENTENCE_WORDS: usize = 3;
+/// Bytes of text that are read per step of the work budget.
 const BYTES_PER_STEP: usize = 16;
 
 /// One value of a call's arguments.
@@ -41,8 +41,8 @@ pub(crate) struct ArgumentValue {
     pub(crate) name: Box<str>,
     pub(crate) value: Box<str>,
     pub(crate) origin: Origin,
-    /// The value names one thing, such as an account, an order or an address: it cannot be derived.
-    pub(crate) identifier: bool,
+    /// Whether the value identifies one thing, such as an account, an order or an address, and cannot be derived.
+    pub(crate) is_identifier: bool,
 }
 
 /// The origins of all argument values of a trace.
@@ -61,14 +61,14 @@ impl Provenance {
 
     fn from_trace(trace: &AgentTrace, memo: &Memo) -> Provenance {
         let known = KnownTexts::cached(trace, memo);
-        let (mut words, mut listed) = (KnownWords::default(), Listed::default());
+        let (mut words, mut listed) = (KnownWords::default(), ListedValues::default());
         let argument_values = trace.calls.iter().enumerate().map(|(i, call)| {
             words.read(memo, &known, i);
             let origin = |(name, value)| words.origin(memo, call, name, value, &mut listed);
             values(call).map(origin).collect()
         });
         let argument_values = argument_values.collect();
-        // For answers, which follow all calls.
+        // Answers follow all calls, and are compared with all texts.
         words.read(memo, &known, trace.calls.len());
         Provenance { argument_values, words }
     }
@@ -78,12 +78,12 @@ impl Provenance {
         index_of(trace, call).and_then(|i| self.argument_values.get(i)).map_or(&[], Vec::as_slice)
     }
 
-    /// The first identifier among the arguments of the call that the model made up.
+    /// The first identifier among the arguments of the call that the model invented.
     pub(crate) fn invented(&self, trace: &AgentTrace, call: &Call) -> Option<&ArgumentValue> {
-        self.arguments(trace, call).iter().find(|v| v.identifier && v.origin == Origin::Model)
+        self.arguments(trace, call).iter().find(|v| v.is_identifier && v.origin == Origin::Model)
     }
 
-    /// A specific word of the text, one with a digit, that no text of the run contains and no call was given.
+    /// A word of the text with a digit that neither a text of the run nor an argument of a call contains.
     pub(crate) fn unknown_specific<'t>(&self, text: &'t str) -> Option<&'t str> {
         if self.words.is_full {
             return None;
@@ -92,8 +92,8 @@ impl Provenance {
         self.first_unknown(split(text).filter(is_specific))
     }
 
-    /// A specific word as in [`Self::unknown_specific`], or one in capitals within a sentence, which names something.
-    pub(crate) fn unknown_particular<'t>(&self, text: &'t str) -> Option<&'t str> {
+    /// A word as in [`Self::unknown_specific`], or a name: a word with a capital letter within a sentence.
+    pub(crate) fn unknown_specific_or_name<'t>(&self, text: &'t str) -> Option<&'t str> {
         if self.words.is_full {
             return None;
         }
@@ -108,30 +108,35 @@ impl Provenance {
                         && !request_words.is_date(&lower)
                 })
         };
-        let mut begins = text.split_whitespace().take(SENTENCE).count() == SENTENCE;
+        let mut is_sentence_start =
+            text.split_whitespace().take(MIN_SENTENCE_WORDS).count() == MIN_SENTENCE_WORDS;
         let names = text.split_whitespace().filter_map(|token| {
-            let within = !std::mem::replace(&mut begins, token.ends_with(['.', '!', '?', ':']));
-            split(token).next().filter(|word| within && is_name(word))
+            let is_within = !std::mem::replace(&mut is_sentence_start, token.ends_with(['.', '!', '?', ':']));
+            split(token).next().filter(|word| is_within && is_name(word))
         });
         self.unknown_specific(text).or_else(|| self.first_unknown(names))
     }
 
-    /// Whether no text of the run has any word of the value.
-    pub(crate) fn knows_none(&self, value: &str) -> bool {
-        split(value).all(|word| self.words.rank(word).is_none())
+    /// Whether no text of the run contains any word of the value.
+    pub(crate) fn is_unknown(&self, value: &str) -> bool {
+        split(value).all(|word| self.words.origin_of(word).is_none())
     }
 
+    /// The first of the words that neither a text of the run nor an argument of a call contains.
     fn first_unknown<'t>(&self, words: impl Iterator<Item = &'t str>) -> Option<&'t str> {
-        let passed = |word: &str| {
+        let is_argument = |word: &str| {
             let mut values = self.argument_values.iter().flatten();
             values.any(|value| split(&value.value).any(|part| part.eq_ignore_ascii_case(word)))
         };
-        words.filter(|word| self.words.rank(word).is_none()).take(MAX_VALUES).find(|word| !passed(word))
+        words
+            .filter(|word| self.words.origin_of(word).is_none())
+            .take(MAX_VALUES)
+            .find(|word| !is_argument(word))
     }
 }
 
-/// Whether a negation precedes a part of the text: that there is nothing was said before ("there is no ferry; ask at
-/// ...").
+/// Whether a negation precedes `part` in the text, so that the text states a lack before it ("there is no ferry; ask
+/// at ...").
 pub(crate) fn follows_negation(text: &str, part: &str) -> bool {
     let at = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
     let before = text.get(..at).unwrap_or_default();
@@ -139,14 +144,16 @@ pub(crate) fn follows_negation(text: &str, part: &str) -> bool {
         .is_some_and(|words| split(before).any(|word| words.negates(&word.to_lowercase())))
 }
 
-/// The words of all texts so far, each with its best origin.
+/// The words of all texts so far, each with its first origin in the order of [`Origin`].
 #[derive(Default)]
 struct KnownWords {
+    /// By the hash of a word.
     origins: HashMap<u64, Origin>,
-    /// The number of listed texts that were read.
-    count: usize,
+    /// The number of known texts that were read.
+    read_count: usize,
+    /// The addresses and lengths of the texts that were read.
     texts: HashSet<(usize, usize)>,
-    /// Not all texts could be read: an unknown word may be in one of them.
+    /// Whether some text could not be read, so that it may contain an unknown word.
     is_full: bool,
 }
 
@@ -155,11 +162,11 @@ impl KnownWords {
     fn read(&mut self, memo: &Memo, known: &KnownTexts, call: usize) {
         self.is_full |= known.may_hide_value(call);
         let texts = known.until(call);
-        let new = texts.get(self.count..).unwrap_or_default();
-        self.count = texts.len();
-        // The model's own text is no source of a name.
-        let given = new.iter().filter(|known| known.origin != Origin::Model);
-        given.for_each(|known| self.add(memo, &known.text, known.origin));
+        let new = texts.get(self.read_count..).unwrap_or_default();
+        self.read_count = texts.len();
+        // The model's own text is no source of a value.
+        let sources = new.iter().filter(|known| known.origin != Origin::Model);
+        sources.for_each(|known| self.add(memo, &known.text, known.origin));
     }
 
     fn add(&mut self, memo: &Memo, text: &Text, origin: Origin) {
@@ -172,44 +179,46 @@ impl KnownWords {
             return;
         }
         for word in split(text) {
-            self.know(word, origin);
+            self.add_word(word, origin);
             if let Some(digits) = digits(word).filter(|digits| digits.len() < word.len()) {
-                self.know(digits, origin);
+                self.add_word(digits, origin);
             }
         }
     }
 
-    fn know(&mut self, word: &str, origin: Origin) {
+    fn add_word(&mut self, word: &str, origin: Origin) {
         let best = self.origins.entry(hash(word)).or_insert(origin);
         *best = origin.min(*best);
     }
 
-    fn rank(&self, word: &str) -> Option<Origin> {
+    fn origin_of(&self, word: &str) -> Option<Origin> {
         self.origins.get(&hash(word)).copied()
     }
 
-    /// The origin of a value: that of its words together. Of an identifier with digits only the words with
-    /// digits count, as prefixes are spelled in many ways; of an address all but its scheme.
+    /// A value of an argument with its origin, which is the last origin of its words in the order of [`Origin`]. Only
+    /// the words with digits of a code count, since prefixes have several spellings, and all words of an address except
+    /// its scheme.
     fn origin<'t>(
         &self,
         memo: &Memo,
         call: &'t Call,
         name: &str,
         value: String,
-        listed: &mut Listed<'t>,
+        listed: &mut ListedValues<'t>,
     ) -> ArgumentValue {
         let kind = IdentifierKind::detect(name, &value);
-        let numbered = kind == Some(IdentifierKind::Code);
-        let counts = |word: &&str| match kind {
+        let is_code = kind == Some(IdentifierKind::Code);
+        let is_compared = |word: &&str| match kind {
             Some(IdentifierKind::Code) => digits(word).is_some(),
             Some(IdentifierKind::Address) => !matches!(*word, "http" | "https" | "www" | "mailto"),
             None => true,
         };
         let word_origin = |word: &str| {
-            let best_origin = self.rank(word).or_else(|| self.rank(digits(word).filter(|_| numbered)?));
-            best_origin.unwrap_or(Origin::Model)
+            let known_origin =
+                self.origin_of(word).or_else(|| self.origin_of(digits(word).filter(|_| is_code)?));
+            known_origin.unwrap_or(Origin::Model)
         };
-        let mut origin = split(&value).filter(counts).map(word_origin).max().unwrap_or(Origin::User);
+        let mut origin = split(&value).filter(is_compared).map(word_origin).max().unwrap_or(Origin::User);
         let mut is_listed = || {
             let schema = call.definition.as_ref().and_then(|d| d.parameters.as_deref());
             schema.is_some_and(|schema| listed.has(memo, schema, &value))
@@ -217,7 +226,7 @@ impl KnownWords {
         if origin == Origin::Model && (self.is_full || is_listed()) {
             origin = Origin::System;
         }
-        ArgumentValue { name: name.into(), value: value.into(), origin, identifier: kind.is_some() }
+        ArgumentValue { name: name.into(), value: value.into(), origin, is_identifier: kind.is_some() }
     }
 }
 
@@ -226,11 +235,12 @@ fn digits(word: &str) -> Option<&str> {
     word.split(|c: char| !c.is_ascii_digit()).find(|run| run.len() >= 3)
 }
 
-/// Words of letters and digits, of any script.
+/// The words of a text: runs of letters and digits of any script.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
+/// The hash of a word in lower case.
 fn hash(word: &str) -> u64 {
     let state = FixedState::with_seed(0);
     if word.bytes().any(|b| b.is_ascii_uppercase() || !b.is_ascii()) {
@@ -240,13 +250,13 @@ fn hash(word: &str) -> u64 {
     }
 }
 
-/// The values that schemas of tools list (an enumeration, a default), by the address of the schema; `None` if the work
-/// budget did not suffice to read it. Each schema is read once for all values of all calls.
+/// The texts in schemas of tools (an enumeration, a default), by the address of the schema; `None` if the work budget
+/// was not sufficient to read it. Each schema is read once for all values of all calls.
 #[derive(Default)]
-struct Listed<'t>(HashMap<*const Value, Option<HashSet<&'t str>>>);
+struct ListedValues<'t>(HashMap<*const Value, Option<HashSet<&'t str>>>);
 
-impl<'t> Listed<'t> {
-    /// Whether the schema lists the value, or may.
+impl<'t> ListedValues<'t> {
+    /// Whether the schema lists the value; true if the schema could not be read.
     fn has(&mut self, memo: &Memo, schema: &'t Value, value: &str) -> bool {
         let read = || {
             let mut texts = HashSet::default();
@@ -274,7 +284,7 @@ fn add_texts<'t>(schema: &'t Value, depth: usize, texts: &mut HashSet<&'t str>) 
     }
 }
 
-/// The names of one thing.
+/// The kind of an identifier.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IdentifierKind {
     /// A number, or letters and digits.
@@ -284,8 +294,8 @@ enum IdentifierKind {
 }
 
 impl IdentifierKind {
-    /// By the form of the value and the name of the argument; `None` for words, amounts, dates and times,
-    /// which may be derived from what was said.
+    /// The kind of an identifier by the form of the value and the name of the argument; `None` for words, amounts,
+    /// dates and times, which may be derived from other values.
     fn detect(name: &str, value: &str) -> Option<IdentifierKind> {
         const CODES: [&str; 14] = [
             "id",
@@ -304,15 +314,15 @@ impl IdentifierKind {
             "order",
         ];
         const PATHS: [&str; 6] = ["path", "file", "filename", "directory", "folder", "dir"];
-        if !(3..=MAX_IDENTIFIER).contains(&value.len()) || value.contains(char::is_whitespace) {
+        if !(3..=MAX_IDENTIFIER_BYTES).contains(&value.len()) || value.contains(char::is_whitespace) {
             return None;
         }
         let words = identifier_words(name);
-        let named = |candidates: &[&str]| words.iter().any(|word| candidates.contains(&word.as_str()));
-        if value.contains("://") || is_mail(value) {
+        let has_name_of = |candidates: &[&str]| words.iter().any(|word| candidates.contains(&word.as_str()));
+        if value.contains("://") || is_email_address(value) {
             return Some(IdentifierKind::Address);
         }
-        if value.contains(['/', '.', '\\']) && named(&PATHS) {
+        if value.contains(['/', '.', '\\']) && has_name_of(&PATHS) {
             return Some(IdentifierKind::Address);
         }
         let bytes = value.as_bytes();
@@ -321,12 +331,12 @@ impl IdentifierKind {
         if is_date || value.contains(':') {
             return None;
         }
-        let mixed = bytes.iter().any(u8::is_ascii_alphabetic);
-        (digits(value).is_some() && (mixed || named(&CODES))).then_some(IdentifierKind::Code)
+        let has_letters = bytes.iter().any(u8::is_ascii_alphabetic);
+        (digits(value).is_some() && (has_letters || has_name_of(&CODES))).then_some(IdentifierKind::Code)
     }
 }
 
-/// The single values of a call's arguments, each with the name of its field.
+/// The scalar values of a call's arguments, each with the name of its field.
 fn values(call: &Call) -> impl Iterator<Item = (&str, String)> {
     let mut out = Vec::new();
     if let Some(Value::Object(map)) = call.parsed.as_deref() {
@@ -335,10 +345,11 @@ fn values(call: &Call) -> impl Iterator<Item = (&str, String)> {
     out.into_iter()
 }
 
+/// Adds the scalar values in a value of an argument.
 fn collect<'v>(name: &'v str, value: &'v Value, depth: usize, out: &mut Vec<(&'v str, String)>) {
     let Some(depth) = depth.checked_sub(1).filter(|_| out.len() < MAX_VALUES) else { return };
     match value {
-        Value::String(text) if text.len() <= MAX_IDENTIFIER => out.push((name, text.trim().to_owned())),
+        Value::String(text) if text.len() <= MAX_IDENTIFIER_BYTES => out.push((name, text.trim().to_owned())),
         Value::Number(number) => out.push((name, number.to_string())),
         Value::Array(items) => items.iter().take(MAX_VALUES).for_each(|item| collect(name, item, depth, out)),
         Value::Object(map) => {
@@ -428,7 +439,7 @@ mod tests {
             .answers("None.")
             .build();
         assert_eq!(invented(&trace, 0), None);
-        // Spelled differently from what the user wrote.
+        // The user wrote the values in other spellings.
         let trace = Script::new("What about order 4417 and its page shop.example/orders, file notes.txt?")
             .calls("", &[(
                 "find",
@@ -449,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn value_of_a_later_result_was_made_up_before_it() {
+    fn value_of_a_later_result_counts_as_invented() {
         let trace = Script::new("Is the pump in stock?")
             .calls("", &[("get_stock", r#"{"sku":"PMP-310"}"#)])
             .returns("Error: not found")

@@ -1,8 +1,8 @@
 //! Questions to judges and their answers.
 //!
-//! A metric renders a [`Question`]: two texts and the [`AnswerForm`] of the answer. The judge client
-//! sends it, validates the answer against the form, repairs, retries, caches and accounts for it.
-//! The client returns [`Opinion`]s that fit the form, or an [`Unmeasured`] reason.
+//! A metric renders a [`Question`]: two texts and the [`AnswerForm`] of the answer. The judge client sends it,
+//! validates and repairs the answer by the form, retries, caches answers, and accounts for the cost. The client returns
+//! [`Opinion`]s that fit the form, or an [`Unmeasured`] reason.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use verdict_otlp::trace::Idx;
 use super::measurement::Unmeasured;
 use crate::recognise::{AgentTrace, Text};
 
-/// The text for a judge: redacted, and content marked as such. [`Context::cleaned`](crate::metrics::Context::cleaned)
-/// redacts.
+/// The texts for a judge, in which content must be redacted by
+/// [`Context::cleaned`](crate::metrics::Context::cleaned) and marked as content.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Prompt {
-    /// Role and rubric of the judge. The same for all spans of a metric, so that servers can cache
+    /// The role and the rubric of the judge. The text is the same for all spans of a metric, so that servers can cache
     /// it.
     pub system: Arc<str>,
-    /// Content of the trace, fenced as data.
+    /// The content of the trace, fenced as data.
     pub user: Arc<str>,
     shows: Shows,
 }
 
 impl Prompt {
-    /// A prompt that may show any span of the trace.
+    /// A prompt that may contain content of any span of the trace.
     pub fn new(system: impl Into<Arc<str>>, user: impl Into<Arc<str>>) -> Prompt {
         Prompt { system: system.into(), user: user.into(), shows: Shows::default() }
     }
 
-    /// Restricts the shown spans to these.
+    /// Sets the spans whose content the prompt shows.
     pub(super) fn showing(self, shows: Shows) -> Prompt {
         Prompt { shows, ..self }
     }
@@ -42,8 +42,8 @@ impl Prompt {
     }
 }
 
-/// The spans whose content a text shows. By default any span of the trace, so that text of unknown
-/// origin counts as content of every service.
+/// The spans whose content a text shows; `None` for any span of the trace, which is the default: text of unknown origin
+/// counts as content of every service.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Shows(Option<BTreeSet<Idx>>);
 
@@ -53,6 +53,7 @@ impl Shows {
         Shows(Some(BTreeSet::new()))
     }
 
+    /// The span `at`.
     pub(super) fn only(at: Idx) -> Shows {
         Shows(Some([at].into()))
     }
@@ -64,7 +65,8 @@ impl Shows {
         Shows(Some(titled.into_iter().chain([at]).collect()))
     }
 
-    /// Adds the span `at`, unless one of its service is there. Of too many services it may be any span.
+    /// Adds the span `at`, unless a span of its service is in the set. With too many services, the set becomes any
+    /// span.
     pub(super) fn add(&mut self, trace: &AgentTrace, at: Idx) {
         const MAX_SERVICES: usize = 16;
         let service = |at: Idx| trace.views.get(at).and_then(|view| view.service.as_ref());
@@ -76,26 +78,27 @@ impl Shows {
         }
     }
 
-    /// Whether one of them is such, or it may be any span.
-    pub(super) fn is_any(&self, predicate: impl Fn(Idx) -> bool) -> bool {
+    /// Whether the predicate is true for a shown span, or any span may be shown.
+    pub(super) fn may_show(&self, predicate: impl Fn(Idx) -> bool) -> bool {
         self.0.as_ref().is_none_or(|spans| spans.iter().any(|at| predicate(*at)))
     }
 
-    /// The union of both.
-    pub(super) fn and(self, other: &Shows) -> Shows {
+    /// The union of both sets.
+    pub(super) fn union(self, other: &Shows) -> Shows {
         Shows(self.0.zip(other.0.as_ref()).map(|(spans, other)| &spans | other))
     }
 
-    /// The services of the shown spans; all services if one of them has none.
+    /// The services of the shown spans; `all` if any span may be shown, or if a shown span has no service.
     pub(super) fn services(&self, trace: &AgentTrace, all: &Arc<[Text]>) -> Arc<[Text]> {
         let service = |at: &Idx| trace.views.get(*at)?.service.clone();
-        let named = self.0.as_ref().and_then(|spans| spans.iter().map(service).collect());
-        named.map_or_else(|| Arc::clone(all), |named: BTreeSet<Text>| named.into_iter().collect())
+        let shown_services = self.0.as_ref().and_then(|spans| spans.iter().map(service).collect());
+        shown_services
+            .map_or_else(|| Arc::clone(all), |services: BTreeSet<Text>| services.into_iter().collect())
     }
 }
 
-/// Every service of a trace, once. Spans without `service.name` are of the service `""`, which only
-/// the pattern `*` matches.
+/// The distinct services of a trace. Spans without `service.name` belong to the service `""`, which only the pattern
+/// `*` matches.
 pub fn services(trace: &AgentTrace) -> Arc<[Text]> {
     let all = trace.views.iter().map(|view| view.service.clone().unwrap_or_else(|| Text::from("")));
     all.collect::<BTreeSet<Text>>().into_iter().collect()
@@ -108,7 +111,7 @@ pub struct AnswerForm {
     pub name: &'static str,
     /// A strict JSON schema of an object: rationale first, then score, then findings.
     pub schema: Value,
-    /// The enumerated score, if there is one; weighted if the server returns token probabilities.
+    /// The enumerated score, if there is one. It is weighted if the server returns token probabilities.
     pub score: Option<ScoreField>,
 }
 
@@ -118,7 +121,7 @@ impl AnswerForm {
         Arc::new(AnswerForm { name, schema: object_schema(fields), score: None })
     }
 
-    /// Whether it has a field `answer` of yes or no.
+    /// Whether the form has a field `answer` whose values include "yes" and "no".
     pub(super) fn answers_yes_or_no(&self) -> bool {
         let words = self.schema.pointer("/properties/answer/enum").and_then(Value::as_array);
         words.is_some_and(|words| ["yes", "no"].iter().all(|word| words.iter().any(|value| value == word)))
@@ -143,11 +146,11 @@ pub struct ScoreField {
 /// A question of a metric to its judges.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Question {
-    /// Unique among the questions of the same metric on the same span.
+    /// The key, which is unique among the questions of the same metric on the same span.
     pub key: String,
     pub prompt: Prompt,
     pub form: Arc<AnswerForm>,
-    /// Names of the judges; if empty, those of the metric.
+    /// The names of the judges; if empty, the judges of the metric answer.
     pub judges: Vec<String>,
 }
 
@@ -165,7 +168,7 @@ pub struct Opinion {
     pub value: Value,
     /// The score weighted by token probabilities, if the server returned them.
     pub weighted: Option<f64>,
-    /// As in `verdict.<metric>.judge`: the model, a slash, the hash of rubric and form.
+    /// The value of `verdict.<metric>.judge`: the model, a slash, and the hash of rubric and form.
     pub judge: Arc<str>,
 }
 
@@ -185,13 +188,12 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// The answer to a question: one opinion for each judge and sample that answered, at least one; or
-/// why there is none.
+/// The answer to a question: an opinion of each judge and sample that answered, or the reason why there is none.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
     pub key: String,
-    /// Ordered by judge as configured, then by sample.
+    /// At least one opinion, ordered by judge as configured, then by sample.
     pub opinions: Result<Vec<Opinion>, Unmeasured>,
-    /// Usage, failed attempts included.
+    /// The usage, including failed attempts.
     pub usage: Usage,
 }

@@ -1,7 +1,7 @@
-//! The context of a question before it is asked, by which a cascade decides which judges answer it.
+//! The context of a question before it is asked, by which a cascade selects the judges.
 //!
 //! In: the metric, its span and form, and the findings of the rules. Out: [`QuestionContext`], which does not depend on
-//! who is asked.
+//! the judge.
 
 use verdict_otlp::trace::Idx;
 
@@ -22,7 +22,7 @@ pub enum QuestionSubject {
     Trace,
 }
 
-/// How an answer is read as pass or fail.
+/// The criterion by which an answer passes or fails.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PassCriterion {
     /// The score of the form passes from this value.
@@ -35,13 +35,14 @@ pub enum PassCriterion {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct QuestionContext {
     pub subject: QuestionSubject,
-    /// Whether the rules pass the same metric on the span; false as well if another metric of the rules fails there.
+    /// Whether the rules pass the same metric on the span. If they do not measure it, false if another metric of the
+    /// rules fails on the span, else `None`.
     pub rules_passed: Option<bool>,
-    /// The rules found a failure of high severity on the span.
+    /// Whether the rules found a failure of high severity on the span.
     pub has_severe_finding: bool,
-    /// `None` for questions without a verdict, such as one for passages.
+    /// The criterion of a pass; `None` for questions without a verdict, such as a question for passages.
     pub criterion: Option<PassCriterion>,
-    /// The trace is open, so that what its prompt shows may be content of a service that is not known yet.
+    /// Whether the trace is open, so that the prompt may contain content of a service that is not known yet.
     pub is_early: bool,
 }
 
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn context_is_that_of_rules_threshold_and_span() {
+    fn context_follows_from_rules_threshold_and_span() {
         let mut sample = SampleTrace::new();
         let root = sample.span(None, llm(Vec::new(), "one"));
         sample.span(Some(root), llm(Vec::new(), "two"));
@@ -145,7 +146,7 @@ mod tests {
             (QuestionSubject::Span, Some(true), false)
         );
         assert_eq!(passing_context.criterion, Some(PassCriterion::Score(4.0)));
-        // Another metric that fails there is evidence against a pass; one that passes is no evidence.
+        // Another metric that fails on the span is evidence against a pass; one that passes is no evidence.
         let other = context(metric_name, 0, &[rule("reasoning_integrity", 1.0)]);
         assert_eq!((other.rules_passed, other.has_severe_finding), (Some(false), true));
         assert_eq!(context(metric_name, 0, &[rule("reasoning_integrity", 5.0)]).rules_passed, None);

@@ -1,8 +1,7 @@
-//! Runs the metrics that ask judges: questions out, answers in, round by round.
+//! Runs the metrics that ask judges, in rounds of questions and answers.
 //!
-//! In: a trace and the findings of the rules. Out: [`Ask`]s, which the caller sends to judges, and, when
-//! they are answered or the time is over, [`Measurement`]s. No metric waits for another. No I/O happens
-//! here.
+//! In: a trace and the measurements of the rules. Out: [`Ask`]s, which the caller sends to judges, and, when they are
+//! answered or the time is over, [`Measurement`]s. No metric waits for another. This module performs no I/O.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -23,15 +22,15 @@ use super::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
 use super::{Context, Measurement, Memo, Metric, MetricProgress, Need, Unmeasured, defects};
 use crate::recognise::{AgentTrace, Text};
 
-/// Maximum rounds of questions of one metric on one span. The checklist needs all of them (criteria,
-/// filter, summaries, order, passages, more passages, an answer and two uses of a tool, each of which may run a
-/// program; for a question of fact a search instead of more passages).
+/// Maximum rounds of questions of one metric on one span. The checklist needs all of them: criteria, filter, summaries,
+/// order, passages, more passages (or a search, for a question of fact), an answer, and two uses of a tool, each of
+/// which may run a program.
 pub(super) const MAX_ROUNDS: usize = 11;
 
 /// A question for judges.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// For [`Questions::answer`]; the questions of one metric on one span have the same.
+    /// The id for [`Questions::answer`], which the questions of one metric on one span share.
     pub id: usize,
     /// The span of the question.
     pub at: Idx,
@@ -47,37 +46,43 @@ pub struct Ask {
 
 /// One metric on one span.
 struct PendingMetric {
+    /// The index of the metric in [`Questions::metrics`].
     metric: usize,
     at: Idx,
     round: usize,
-    /// Questions of this round without an answer.
-    waiting: usize,
+    /// The number of questions of this round without an answer.
+    unanswered: usize,
     /// The keys of the questions of this round.
-    asked: Vec<String>,
+    asked_keys: Vec<String>,
     answers: Vec<Answer>,
 }
 
-/// The asking metrics of one trace.
+/// The metrics of one trace that ask judges.
 pub struct Questions<'a> {
     inputs: JudgeInputs<'a>,
     metrics: Vec<JudgedRow<'a>>,
-    /// Metrics and spans that have not begun. Questions are rendered on demand: those of a long trace
-    /// together would be many times its size.
-    todo: VecDeque<(usize, Idx)>,
-    /// Metrics and spans that judges are not asked about. Their first step decides which of them apply.
+    /// The pairs of metric and span that have not begun. Questions are rendered on demand, since all questions of a
+    /// long trace would be many times its size.
+    not_begun: VecDeque<(usize, Idx)>,
+    /// The pairs of metric and span about which judges are not asked. The first step of the metric decides whether it
+    /// applies.
     not_asked: Vec<(usize, Idx, Unmeasured)>,
-    /// The trace is still open.
+    /// Whether the trace is still open.
     is_early: bool,
+    /// Questions that are ready to be asked.
     ready: VecDeque<Ask>,
+    /// Metrics that wait for answers, by id.
     open: HashMap<usize, PendingMetric>,
     last_id: usize,
+    /// The measurements of completed metrics.
     done: Vec<Measurement>,
     /// Every service of the trace.
     services: Arc<[Text]>,
-    /// The remaining steps of the trace's work budget, and the check that ends the work by the clock.
+    /// The remaining steps of the trace's work budget.
     steps: u64,
+    /// Starts the clock that ends the work.
     stop: Option<fn() -> Stop>,
-    /// The parts that questions about this trace have in common.
+    /// The cached values that questions about this trace share.
     shared_values: SharedValues,
 }
 
@@ -85,58 +90,62 @@ impl<'a> Questions<'a> {
     /// All questions about a closed trace.
     pub(crate) fn new(inputs: JudgeInputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
         let metrics = catalog::asking(inputs.settings, custom);
-        Questions::over(metrics, inputs, AskConditions::closed(inputs.rule_measurements), |_, _| true)
+        Questions::with_metrics(metrics, inputs, AskConditions::closed(inputs.rule_measurements), |_, _| true)
     }
 
-    /// The questions that can be asked about an open trace: those of metrics that need no more than the steps of the
-    /// agent, on spans whose agent has ended, and those that depend on an agent's task alone. When the trace has closed
-    /// the same questions are asked again, so that their answers are cached or pending. None while content may be
-    /// withheld: a span may repeat what one produced that is still to come.
+    /// The questions that can be asked about an open trace: those of metrics that only need the steps of an agent, on
+    /// spans whose agent has ended, and those that depend on an agent's task alone. When the trace has closed, the same
+    /// questions are asked again, and their answers are cached or pending. There are none if the configuration
+    /// withholds content: a span may repeat content of a span that has not arrived.
     pub(crate) fn early(inputs: JudgeInputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
-        // Findings of the rules, and with them the questions, may change with further spans.
+        // Findings of the rules may change with further spans, and would change the questions.
         let inputs = JudgeInputs { rule_measurements: &[], ..inputs };
         let AgentTrace { tree, agents, owner, .. } = inputs.trace;
         let agent_spans: HashSet<Idx> = agents.iter().map(|agent| agent.at).collect();
-        let with_parent = |at| tree.parent(at).is_some() || tree.root() == Some(at);
-        let ready = |row: &MetricSpec, at: Idx| match row.need {
-            Need::Span => with_parent(at),
+        let has_parent = |at| tree.parent(at).is_some() || tree.root() == Some(at);
+        let is_ready = |row: &MetricSpec, at: Idx| match row.need {
+            Need::Span => has_parent(at),
             Need::Agent => match owner.get(at).copied().flatten().and_then(|i| agents.get(i)) {
                 Some(agent) => has_ended(inputs.trace, agent),
-                None => with_parent(at),
+                None => has_parent(at),
             },
-            // Metrics of whole runs may know a part of their questions from the task.
+            // Some questions of metrics of whole runs depend on the task alone.
             _ => row.rubric.is_none() && agent_spans.contains(&at),
         };
         let mut metrics = catalog::asking(inputs.settings, custom);
         metrics.retain(|_| inputs.settings.asker.ask.withhold.is_empty());
-        Questions { is_early: true, ..Questions::over(metrics, inputs, AskConditions::open(), ready) }
+        Questions {
+            is_early: true,
+            ..Questions::with_metrics(metrics, inputs, AskConditions::open(), is_ready)
+        }
     }
 
-    fn over(
+    /// The questions of `metrics` on the evaluated spans for which `is_ready` is true.
+    fn with_metrics(
         metrics: Vec<JudgedRow<'a>>,
         inputs: JudgeInputs<'a>,
-        state: AskConditions,
-        ready: impl Fn(&MetricSpec, Idx) -> bool,
+        conditions: AskConditions,
+        is_ready: impl Fn(&MetricSpec, Idx) -> bool,
     ) -> Questions<'a> {
         let evaluated = evaluated_spans(inputs.trace);
         let JudgeInputs { trace, settings, rule_measurements } = inputs;
         let memo = Memo::new();
         let mut done = Vec::new();
-        let mut todo = VecDeque::new();
+        let mut not_begun = VecDeque::new();
         let mut not_asked = Vec::new();
         for (index, (row, _)) in metrics.iter().enumerate() {
             let metric_settings = inputs.settings.metric_settings(row);
             for (at, view) in inputs.trace.views.iter().enumerate() {
                 let applies = evaluated.get(at).copied().unwrap_or(false)
                     && (!view.wrapper || row.is_on_wrapper(inputs.trace, at))
-                    && ready(row, at)
-                    && metric_settings.enabled(inputs.trace, at);
+                    && is_ready(row, at)
+                    && metric_settings.is_enabled_on(inputs.trace, at);
                 if !applies {
                     continue;
                 }
                 let context = Context { row, trace, at, settings, memo: &memo, rule_measurements };
-                match settings.asker.decide(&context, state) {
-                    AskDecision::Ask => todo.push_back((index, at)),
+                match settings.asker.decide(&context, conditions) {
+                    AskDecision::Ask => not_begun.push_back((index, at)),
                     AskDecision::Unmeasured(reason) if row.rubric.is_none() => {
                         not_asked.push((index, at, reason))
                     }
@@ -147,7 +156,7 @@ impl<'a> Questions<'a> {
         }
         Questions {
             metrics,
-            todo,
+            not_begun,
             not_asked,
             is_early: false,
             ready: VecDeque::new(),
@@ -162,14 +171,14 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// With what the rules have left of the trace's work budget. `stop` is called anew whenever questions are
-    /// prepared: the time during which judges answer does not count.
+    /// Sets the steps that the rules have left of the trace's work budget. `stop` is called each time that questions
+    /// are prepared, so that the time during which judges answer does not count.
     pub(crate) fn within(self, steps: u64, stop: Option<fn() -> Stop>) -> Questions<'a> {
         Questions { steps, stop, ..self }
     }
 
-    /// Prepares questions within the budget. A [`Memo`] cannot be stored between answers, which may arrive on
-    /// other threads; its [`SharedValues`] are stored.
+    /// Calls `work` with a memo within the budget. A [`Memo`] cannot be stored between answers, which may arrive on
+    /// other threads, so that only its [`SharedValues`] are stored.
     fn with_memo(&mut self, work: impl FnOnce(&mut Self, &Memo)) {
         let memo = self.memo();
         work(self, &memo);
@@ -182,57 +191,67 @@ impl<'a> Questions<'a> {
         Memo::within(budget).with_shared_values(std::mem::take(&mut self.shared_values))
     }
 
-    /// The next question; `None` if there is none, or none until an answer arrives.
+    /// The next question; `None` if there is no further question, or none before an answer arrives.
     pub fn next_question(&mut self) -> Option<Ask> {
-        if self.ready.is_empty() && !self.todo.is_empty() {
+        if self.ready.is_empty() && !self.not_begun.is_empty() {
             self.with_memo(Questions::begin_next);
         }
         self.ready.pop_front()
     }
 
-    /// Begins metrics until one asks.
+    /// Begins metrics until one has a question.
     fn begin_next(&mut self, memo: &Memo) {
         while self.ready.is_empty() {
-            let Some((metric, at)) = self.todo.pop_front() else { return };
+            let Some((metric, at)) = self.not_begun.pop_front() else { return };
             self.last_id += 1;
-            let open =
-                PendingMetric { metric, at, round: 0, waiting: 0, asked: Vec::new(), answers: Vec::new() };
+            let open = PendingMetric {
+                metric,
+                at,
+                round: 0,
+                unanswered: 0,
+                asked_keys: Vec::new(),
+                answers: Vec::new(),
+            };
             self.step(self.last_id, open, memo);
         }
     }
 
-    /// Takes an answer.
+    /// Adds an answer. When all questions of the round are answered, the metric takes its next step.
     pub fn answer(&mut self, id: usize, answer: Answer) {
         let Some(mut open) = self.open.remove(&id) else { return };
-        if self.is_early && self.metrics.get(open.metric).is_none_or(|(row, _)| !is_of_task(row)) {
-            // Which questions follow may depend on the findings of the rules.
+        if self.is_early
+            && self.metrics.get(open.metric).is_none_or(|(row, _)| !has_only_early_questions(row))
+        {
+            // The following questions may depend on findings of the rules, which are not known yet.
             return;
         }
         open.answers.push(answer);
-        open.waiting = open.waiting.saturating_sub(1);
-        if open.waiting == 0 {
+        open.unanswered = open.unanswered.saturating_sub(1);
+        if open.unanswered == 0 {
             self.with_memo(|rounds, memo| rounds.step(id, open, memo));
         } else {
             self.open.insert(id, open);
         }
     }
 
+    /// The next step of a metric: its measurements, or a round of questions.
     fn step(&mut self, id: usize, mut open: PendingMetric, memo: &Memo) {
         let Some((row, metric)) = self.metrics.get(open.metric) else { return };
         // The order in which answers arrive must have no effect.
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
         let JudgeInputs { trace, settings, rule_measurements } = self.inputs;
         let context = Context { row, trace, at: open.at, settings, memo, rule_measurements };
-        let early = Early(&**metric);
-        let metric: &dyn Metric = if self.is_early && is_of_task(row) { &early } else { &**metric };
+        let early = EarlyMetric(&**metric);
+        let metric: &dyn Metric =
+            if self.is_early && has_only_early_questions(row) { &early } else { &**metric };
         match catalog::step_within_budget(metric, &context, &open.answers) {
             MetricProgress::Done(measurements) => self.done.extend(measurements),
             MetricProgress::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
                 let judges = settings.judges(row);
                 let (at, metric) = (open.at, row.name);
                 open.round += 1;
-                open.waiting = questions.len();
-                open.asked = questions.iter().map(|question| question.key.clone()).collect();
+                open.unanswered = questions.len();
+                open.asked_keys = questions.iter().map(|question| question.key.clone()).collect();
                 self.ready.extend(questions.into_iter().map(|mut question| {
                     let question_judges = std::mem::take(&mut question.judges);
                     let judges = if question_judges.is_empty() { judges.clone() } else { question_judges };
@@ -249,17 +268,18 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// The measurements. Questions without an answer are unmeasured for `reason`; what was answered is kept.
+    /// The measurements. Metrics whose questions have no answer are unmeasured for `reason`, unless their other answers
+    /// suffice.
     pub fn finish(mut self, reason: Unmeasured) -> Vec<Measurement> {
         let memo = self.memo();
         let begun = self.open.into_values().map(|mut open| {
-            without_answer(&mut open.answers, open.asked, reason);
+            add_missing_answers(&mut open.answers, open.asked_keys, reason);
             (open.metric, open.at, open.answers, reason)
         });
-        let todo = self.todo.into_iter().map(|(metric, at)| (metric, at, Vec::new(), reason));
+        let not_begun = self.not_begun.into_iter().map(|(metric, at)| (metric, at, Vec::new(), reason));
         let not_asked =
             self.not_asked.into_iter().map(|(metric, at, reason)| (metric, at, Vec::new(), reason));
-        for (metric, at, answers, reason) in begun.chain(todo).chain(not_asked) {
+        for (metric, at, answers, reason) in begun.chain(not_begun).chain(not_asked) {
             let Some((row, metric)) = self.metrics.get(metric) else { continue };
             if row.rubric.is_some() {
                 // A metric with a rubric is known to apply, and its step would render a prompt.
@@ -275,8 +295,8 @@ impl<'a> Questions<'a> {
     }
 }
 
-/// Adds that the questions `keys` have no answer for `reason`, except those that have one.
-fn without_answer(answers: &mut Vec<Answer>, keys: Vec<String>, reason: Unmeasured) {
+/// Adds a missing answer with its `reason` for each of the `keys` that has no answer.
+fn add_missing_answers(answers: &mut Vec<Answer>, keys: Vec<String>, reason: Unmeasured) {
     for key in keys {
         if !answers.iter().any(|answer| answer.key == key) {
             answers.push(Answer { key, opinions: Err(reason), usage: Usage::default() });
@@ -284,8 +304,8 @@ fn without_answer(answers: &mut Vec<Answer>, keys: Vec<String>, reason: Unmeasur
     }
 }
 
-/// The measurements of a metric whose further questions have no answer for `reason`. Its steps decide whether
-/// it applies to the span, and what the answers so far amount to.
+/// The measurements of a metric whose further questions have no answer for `reason`. Its steps decide whether it
+/// applies to the span, and whether the answers so far suffice.
 fn finish_without_answers(
     metric: &dyn Metric,
     context: &Context<'_>,
@@ -294,28 +314,33 @@ fn finish_without_answers(
 ) -> Vec<Measurement> {
     for _ in 0..=MAX_ROUNDS {
         answers.sort_by(|a, b| a.key.cmp(&b.key));
-        let asked = match catalog::step_within_budget(metric, context, &answers) {
+        let questions = match catalog::step_within_budget(metric, context, &answers) {
             MetricProgress::Done(measurements) => return measurements,
             MetricProgress::Ask(questions) => questions,
         };
-        let answered = answers.len();
-        without_answer(&mut answers, asked.into_iter().map(|question| question.key).collect(), reason);
-        if answers.len() == answered {
+        let answer_count = answers.len();
+        add_missing_answers(
+            &mut answers,
+            questions.into_iter().map(|question| question.key).collect(),
+            reason,
+        );
+        if answers.len() == answer_count {
             break;
         }
     }
     vec![context.unmeasured(reason)]
 }
 
-/// Whether no more than its early questions, which depend on an agent's task alone, can be asked about an open trace.
-fn is_of_task(row: &MetricSpec) -> bool {
+/// Whether only the early questions of the metric, which depend on an agent's task alone, can be asked about an open
+/// trace.
+fn has_only_early_questions(row: &MetricSpec) -> bool {
     !matches!(row.need, Need::Span | Need::Agent)
 }
 
-/// A metric in a trace that is still open.
-struct Early<'m>(&'m dyn Metric);
+/// A metric in a trace that is still open, whose steps are its early steps.
+struct EarlyMetric<'m>(&'m dyn Metric);
 
-impl Metric for Early<'_> {
+impl Metric for EarlyMetric<'_> {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         self.0.early_step(context, answers)
     }

@@ -1,8 +1,8 @@
 //! The spans that a measurement on an agent, a step or a root is about.
 //!
-//! In: a metric, the span of its measurement, another span. Out: whether the measurement covers that span: for
-//! a metric of an agent's run every span beneath, for one of an agent by itself that agent's spans, for one of
-//! the whole trace every span. Judges are shown the same spans ([`super::ask::run`]).
+//! In: a metric, the span of its measurement, another span. Out: whether the measurement covers that span. A metric of
+//! an agent's run covers every span beneath, a metric of an agent without its sub-agents the spans of that agent, and
+//! a metric of the whole trace every span. Prompts contain the same spans ([`super::ask::run`]).
 
 use verdict_otlp::trace::Idx;
 
@@ -23,7 +23,7 @@ pub fn covers(trace: &AgentTrace, settings: &Settings, metric: &str, at: Idx, ot
             Some(RunScope::Trace) => true,
             Some(RunScope::Beneath(_)) | None => is_beneath(),
         },
-        // A step or an agent's span, with what the same agent did beneath it.
+        // A step or an agent's span covers the spans of the same agent beneath it.
         About::Model | About::Tool | About::Call | About::Any => {
             let owner = |span: Idx| trace.owner.get(span).copied().flatten();
             is_beneath() && owner(at).is_none_or(|agent| owner(other) == Some(agent))
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_of_an_agents_run_covers_all_spans_beneath() {
+    fn metric_of_an_agents_run_covers_all_spans_beneath() {
         let (trace, settings) = (nested(), Settings::default());
         let all: Vec<Idx> = (0..trace.tree.len()).collect();
         let inner = trace.agents[1].at;
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_of_the_trace_covers_all_spans_and_one_of_an_agent_that_agents() {
+    fn metric_of_the_trace_covers_all_spans_and_metric_of_an_agent_its_own() {
         let (trace, mut settings) = (nested(), Settings::default());
         let (outer, inner) = (trace.agents[0].at, trace.agents[1].at);
         let all: Vec<Idx> = (0..trace.tree.len()).collect();
@@ -75,7 +75,8 @@ mod tests {
         };
         assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", outer), all);
         assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", inner), spans_of(1));
-        // Each agent by itself: of the agent that it calls only the span, with its task and answer.
+        // Each agent is judged alone: of an agent that it calls, only the topmost span is covered, with task and
+        // answer.
         settings.gpa.per = vec![Per::Agents];
         let outer_spans: Vec<Idx> =
             all.iter().copied().filter(|&s| trace.owner[s] == Some(0) || s == inner).collect();
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_of_a_span_covers_what_its_agent_did_beneath() {
+    fn metric_of_a_span_covers_the_spans_of_its_agent_beneath() {
         let (trace, settings) = (nested(), Settings::default());
         let first_agent_spans: Vec<Idx> =
             (0..trace.tree.len()).filter(|&s| trace.owner[s] == Some(0)).collect();

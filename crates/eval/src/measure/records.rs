@@ -1,7 +1,7 @@
 //! Reads structured results once into records of named values.
 //!
-//! In: the text of a result: JSON, also inside strings and envelopes, a table, or lines of `key: value`.
-//! Out: [`Records`]: each object or row with its fields, each list with its length. Prose has none.
+//! In: the text of a result: JSON, which may be inside strings and wrappers, a table, or lines of `key: value`. Out:
+//! [`Records`]: each object or row with its fields, each list with its length; none for prose.
 
 mod data;
 mod key_names;
@@ -16,9 +16,10 @@ use crate::measure::Memo;
 use crate::recognise::Text;
 use reader::RecordReader;
 
-/// Most bytes of a text that is read.
+/// Maximum bytes of a text that is read.
 const MAX_BYTES: usize = 256 * 1024;
-/// The structure of a text, if it has one.
+
+/// The records of a text; `None` for a text without structure.
 pub(crate) struct Structure(pub(crate) Option<Records>);
 
 impl Structure {
@@ -29,7 +30,7 @@ impl Structure {
     }
 }
 
-/// `None` if the text has no structure.
+/// The records of a text; `None` if it has no structure or is too long.
 fn read(text: &str, names: &KeyNames) -> Option<Records> {
     (text.len() <= MAX_BYTES).then(|| RecordReader::read(text, names)).flatten()
 }

@@ -1,9 +1,8 @@
-//! A cache of values computed from texts that many traces repeat: the system prompt of a service is the same in all
-//! its runs.
+//! A cache of values that are computed from texts which recur in many traces, such as the system prompt of a service.
 //!
-//! In: a text and what is computed from it. Out: the value, from the cache if the text was read before. The cache
-//! belongs to an evaluator and is shared by its threads. A value must depend on its text alone, and its work must be
-//! counted as if it were done each time, so that the result for a trace does not depend on the traces before it.
+//! In: a text and a computation. Out: the value, from the cache if it was computed before. The cache belongs to an
+//! evaluator, whose threads share it. A value must depend on its text alone, and the caller must count the work as if
+//! it were done each time, so that the result for a trace does not depend on earlier traces.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -12,11 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::quality::RandomState;
 
-/// Texts that are kept. A text has one slot, by its hash, and replaces the one that is there.
+/// The number of slots. A text is stored in the slot of its hash, and replaces the text in it.
 const SLOTS: usize = 64;
-/// Most bytes of a text that is kept.
+/// Maximum bytes of a text that is stored.
 const MAX_BYTES: usize = 32 << 10;
 
+/// A cached value with its text.
 struct RecurringEntry {
     value_type: TypeId,
     text: Box<str>,
@@ -25,14 +25,14 @@ struct RecurringEntry {
 
 /// Values by their type and their text.
 pub(crate) struct RecurringValues {
-    state: RandomState,
+    hash_state: RandomState,
     slots: [Mutex<Option<RecurringEntry>>; SLOTS],
 }
 
 impl RecurringValues {
-    /// The value of type `T` for the text. Each use has its own type.
+    /// The value of type `T` for the text, computed by `work` if it is not cached. Each use has its own type.
     pub(crate) fn get<T: Send + Sync + 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Arc<T> {
-        let hash = self.state.hash_one((TypeId::of::<T>(), text));
+        let hash = self.hash_state.hash_one((TypeId::of::<T>(), text));
         let slot = self.slots.get(hash as usize % SLOTS).filter(|_| text.len() <= MAX_BYTES);
         let Some(slot) = slot else { return Arc::new(work()) };
         let lock = || slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,13 +51,16 @@ impl RecurringValues {
 
 impl Default for RecurringValues {
     fn default() -> RecurringValues {
-        RecurringValues { state: RandomState::default(), slots: std::array::from_fn(|_| Mutex::default()) }
+        RecurringValues {
+            hash_state: RandomState::default(),
+            slots: std::array::from_fn(|_| Mutex::default()),
+        }
     }
 }
 
 impl fmt::Debug for RecurringValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recurring").finish_non_exhaustive()
+        f.debug_struct("RecurringValues").finish_non_exhaustive()
     }
 }
 

@@ -1,8 +1,7 @@
 //! The explicit demands of a task.
 //!
-//! In: the task's text, or the agent's instructions. Out: whether it is a question of fact,
-//! whether an estimate is allowed, whether it names a source or tool to be used, whether it asks for a
-//! number, and the names that it contains. Only explicit wording counts.
+//! In: the text of a task, or the agent's instructions. Out: for each [`Demand`] the words that express it, and the
+//! names in the text. Only explicit wording counts.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -15,7 +14,7 @@ use crate::measure::numbers::{self, Number};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;
 
-/// Bytes that are read at the beginning and at the end of a task: pasted text is usually in between.
+/// Maximum bytes that are read at each end of a task: pasted text is usually in the middle.
 const READ_BYTES: usize = 6 * 1024;
 /// Maximum names of a text.
 const MAX_NAMES: usize = 16;
@@ -23,34 +22,35 @@ const MAX_NAMES: usize = 16;
 /// A demand of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Demand {
-    /// A fact: who, when, how many, which, find, look up.
+    /// To find a fact: who, when, how many, which, find, look up.
     Fact,
-    /// To write something (text, code, a plan), whose numbers need no source.
-    Making,
-    /// To transform a given text (translate, decode, reverse, solve a riddle).
-    Rearranging,
-    /// An estimate, or that one is allowed.
+    /// To write a text, code or a plan, whose numbers need no source.
+    Writing,
+    /// To transform a text (translate, decode, reverse, solve a riddle).
+    Transformation,
+    /// An estimate, or the permission to estimate.
     Estimate,
-    /// A source, a search or a tool to be used.
+    /// To use a source, a search or a tool.
     Source,
-    /// A count, an amount, a year.
+    /// A count, an amount or a year, by the words of a question.
     Number,
-    /// A figure, also in other words: "find the number of", "up to what amount".
+    /// A number, by other words: "find the number of", "up to what amount".
     Figure,
     /// A name: who, which, where, a title.
     Name,
-    /// To compute dates (days after, today).
+    /// To compute a date (days after, today).
     Calendar,
 }
 
 impl Demand {
     const COUNT: usize = Demand::Calendar as usize + 1;
 
+    /// The pattern of the words that express the demand.
     fn pattern(self) -> &'static Regex {
         match self {
             Demand::Fact => &FACT,
-            Demand::Making => &MAKING,
-            Demand::Rearranging => &REARRANGING,
+            Demand::Writing => &MAKING,
+            Demand::Transformation => &REARRANGING,
             Demand::Estimate => &ESTIMATE,
             Demand::Source => &SOURCE,
             Demand::Number => &NUMBER,
@@ -65,9 +65,10 @@ impl Demand {
 #[derive(Debug)]
 pub(crate) struct TaskDemands {
     text: String,
-    found: [OnceCell<Option<String>>; Demand::COUNT],
+    /// By demand, the words that express it.
+    phrases: [OnceCell<Option<String>>; Demand::COUNT],
     names: OnceCell<Vec<String>>,
-    /// Every reading of its numbers.
+    /// All readings of the numbers in the text.
     numbers: OnceCell<Vec<f64>>,
 }
 
@@ -110,7 +111,7 @@ regex!(
     r#"\b[\p{Lu}][\p{L}'’-]+(?: (?:of|de|du|la|van|von|der|the) [\p{Lu}][\p{L}'’-]+| [\p{Lu}][\p{L}'’-]+)+"#
 );
 /// Capitalised words at the beginning of a sentence that are not part of a name.
-pub(crate) const OPENERS: [&str; 52] = [
+pub(crate) const SENTENCE_OPENERS: [&str; 52] = [
     "The",
     "A",
     "An",
@@ -173,7 +174,7 @@ impl TaskDemands {
     pub(crate) fn new(task: &str) -> TaskDemands {
         TaskDemands {
             text: read_part(task),
-            found: Default::default(),
+            phrases: Default::default(),
             names: OnceCell::new(),
             numbers: OnceCell::new(),
         }
@@ -184,12 +185,13 @@ impl TaskDemands {
         memo.for_text(task, TaskDemands::new)
     }
 
-    /// The words that express the demand.
+    /// The first words that express the demand; `None` if the task does not have it.
     pub(crate) fn words(&self, demand: Demand) -> Option<&str> {
-        let cell = self.found.get(demand as usize)?;
+        let cell = self.phrases.get(demand as usize)?;
         cell.get_or_init(|| first_match(demand.pattern(), &self.text)).as_deref()
     }
 
+    /// Whether the task has the demand.
     pub(crate) fn asks(&self, demand: Demand) -> bool {
         self.words(demand).is_some()
     }
@@ -199,30 +201,31 @@ impl TaskDemands {
         self.names.get_or_init(|| names(&self.text))
     }
 
-    /// Whether the task states a number.
+    /// Whether the task contains the number, in any reading.
     pub(crate) fn has_number(&self, number: &Number) -> bool {
-        let read = || numbers::all(&self.text).iter().flat_map(Number::possible_values).collect();
-        let all = self.numbers.get_or_init(read);
+        let read_numbers = || numbers::all(&self.text).iter().flat_map(Number::possible_values).collect();
+        let all = self.numbers.get_or_init(read_numbers);
         number.possible_values().any(|value| all.contains(&value))
     }
 
-    /// Whether the task has a phrase, in any case.
+    /// Whether the task contains a phrase, in any case.
     pub(crate) fn has_phrase(&self, phrase: &str) -> bool {
         contains_ignoring_case(&self.text, phrase)
     }
 
-    /// A question of fact, and neither a text to write nor to transform.
-    pub(crate) fn wants_found_facts(&self) -> bool {
-        self.asks(Demand::Fact) && !self.asks(Demand::Making) && !self.asks(Demand::Rearranging)
+    /// Whether the task asks for facts that must be found, and not for a text to be written or transformed.
+    pub(crate) fn asks_for_facts(&self) -> bool {
+        self.asks(Demand::Fact) && !self.asks(Demand::Writing) && !self.asks(Demand::Transformation)
     }
 }
 
-/// The words of the instructions that demand a source for every answer.
+/// The words of the instructions that demand a source for every answer; `None` if they demand none.
 pub(crate) fn source_demand(instructions: &str) -> Option<String> {
-    let instructed = read_part(instructions);
-    first_match(&SOURCE, &instructed).or_else(|| first_match(&TOOLS, &instructed))
+    let text = read_part(instructions);
+    first_match(&SOURCE, &text).or_else(|| first_match(&TOOLS, &text))
 }
 
+/// The part of a task that is read: all of it, or its beginning and end.
 fn read_part(text: &str) -> String {
     if text.len() <= 2 * READ_BYTES {
         return text.to_owned();
@@ -230,11 +233,12 @@ fn read_part(text: &str) -> String {
     format!("{}\n{}", clip(text, READ_BYTES), clip_end(text, READ_BYTES))
 }
 
-/// Proper names of several words in `text`, each once, in order.
+/// The distinct proper names of several words in `text`, in order.
 pub(crate) fn names(text: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for found in NAME.find_iter(text).take(8 * MAX_NAMES) {
-        let words: Vec<&str> = found.as_str().split(' ').skip_while(|w| OPENERS.contains(w)).collect();
+        let words: Vec<&str> =
+            found.as_str().split(' ').skip_while(|w| SENTENCE_OPENERS.contains(w)).collect();
         let name = words.join(" ");
         if words.len() >= 2 && !out.contains(&name) && out.len() < MAX_NAMES {
             out.push(name);
@@ -252,9 +256,7 @@ mod tests {
         let request = TaskDemands::new(
             "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?",
         );
-        assert!(
-            request.wants_found_facts() && request.asks(Demand::Number) && !request.asks(Demand::Estimate)
-        );
+        assert!(request.asks_for_facts() && request.asks(Demand::Number) && !request.asks(Demand::Estimate));
         assert_eq!(request.words(Demand::Source), Some("according to the Alpine Almanac page"));
         assert_eq!(request.names(), ["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
     }
@@ -282,34 +284,34 @@ mod tests {
     }
 
     #[test]
-    fn tasks_to_write_or_rearrange_want_no_found_facts() {
+    fn tasks_to_write_or_transform_ask_for_no_facts() {
         for task in [
             "Write a short story about 3000 sheep. Who are they?",
             "Please draft an email: what is our refund policy?",
             "Unscramble these letters: which word is it?",
             "Fix the bug in the repository: what is wrong?",
         ] {
-            assert!(!TaskDemands::new(task).wants_found_facts(), "{task}");
+            assert!(!TaskDemands::new(task).asks_for_facts(), "{task}");
         }
-        assert!(!TaskDemands::new("Say hello.").wants_found_facts());
+        assert!(!TaskDemands::new("Say hello.").asks_for_facts());
     }
 
     #[test]
-    fn riddle_is_to_be_solved_and_goods_of_that_name_are_facts() {
+    fn riddles_ask_for_a_transformation_and_questions_about_riddles_for_facts() {
         for task in [
             "Solve the following number puzzle: which digit comes next?",
             "Here is a riddle. What has keys and no locks?",
             "Which animal is meant in this old riddle?",
             "Riddle: what is always coming and never arrives?",
         ] {
-            assert!(!TaskDemands::new(task).wants_found_facts(), "{task}");
+            assert!(!TaskDemands::new(task).asks_for_facts(), "{task}");
         }
         for task in [
             "How many jigsaw puzzles with 500 pieces are in stock?",
             "Which shelf holds the book of riddles by Sam Loyd?",
             "When does the Puzzle Museum open?",
         ] {
-            assert!(TaskDemands::new(task).wants_found_facts(), "{task}");
+            assert!(TaskDemands::new(task).asks_for_facts(), "{task}");
         }
     }
 

@@ -1,14 +1,14 @@
-//! Adapters from functions to metrics that ask no judge.
+//! Adapters from functions to metrics that do not ask judges.
 
 use super::work_budget::{BYTES_PER_STEP, WorkBudget};
 use super::{Answer, Context, Measurement, Metric, MetricProgress, Question};
 use crate::measure::agent_index;
 use crate::recognise::Agent;
 
-/// A metric that may measure without questions. Most rules have no or one measurement of a span, which needs no list of
-/// its own.
+/// A metric that may measure without questions. Most rules have at most one measurement of a span, which
+/// [`Rule::measure`] adds to a common list without allocating another one.
 pub(crate) trait Rule: Metric {
-    /// Adds the measurements of the first step to `out`; none if it is to ask.
+    /// Adds the measurements of the first step to `out`; none if the step has questions.
     fn measure(&self, context: &Context<'_>, out: &mut Vec<Measurement>) {
         match self.step(context, &[]) {
             MetricProgress::Done(mut measurements) => out.append(&mut measurements),
@@ -17,13 +17,13 @@ pub(crate) trait Rule: Metric {
     }
 }
 
-/// Counts the work on the prompts of questions.
+/// Counts the work on the prompts of questions in the budget.
 pub(crate) fn count_prompts(questions: &[Question], budget: &WorkBudget) {
     let bytes: usize = questions.iter().map(|q| q.prompt.system.len() + q.prompt.user.len()).sum();
     budget.spend(bytes / BYTES_PER_STEP + 1);
 }
 
-/// A rule about one span; `None` if the metric does not apply to the span.
+/// A rule about one span. The function returns `None` if the metric does not apply to the span.
 pub(crate) struct SpanRule(pub fn(&Context<'_>) -> Option<Measurement>);
 
 impl Metric for SpanRule {
@@ -38,7 +38,8 @@ impl Rule for SpanRule {
     }
 }
 
-/// A rule about one agent and its index in the trace; it applies to the agent's span.
+/// A rule about one agent, which is measured on the agent's span. The function receives the index of the agent in the
+/// trace, and the agent.
 pub(crate) struct AgentRule(pub fn(&Context<'_>, usize, &Agent) -> Measurement);
 
 impl Metric for AgentRule {

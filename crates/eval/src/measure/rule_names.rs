@@ -1,12 +1,13 @@
-//! The names of the rules that share their defect with others: in tables a rule is `Defect.name`.
+//! The names of rules that share their defect with other rules. In tables such a rule is `Defect.name`.
 //!
-//! A rule is named for its file, or for what it compares where one file has several. In: a defect. Out: the names.
+//! In: a defect. Out: the names of its rules. The name of a rule is the name of its file or, in a file with several
+//! rules, a word for the values that it compares.
 
 use super::defect::Defect;
 use super::reasoning::contradicted;
 
-/// Rules on what a request gives, that report [`Defect::ContradictsRequest`].
-const ON_REQUEST: [&str; 10] = [
+/// Rules that compare calls with a request, and report [`Defect::ContradictsRequest`].
+const REQUEST_RULES: [&str; 10] = [
     "contradicted_flag",
     "contradicted_number",
     "invented_contact",
@@ -18,16 +19,16 @@ const ON_REQUEST: [&str; 10] = [
     "wrong_identifier",
     "wrong_row",
 ];
-/// Rules on facts of an answer.
-const ON_FACTS: [&str; 6] = ["number", "misread_number", "memory", "date", "name", "invented_address"];
+/// Rules about facts of an answer, which report [`Defect::UnsupportedFact`].
+const FACT_RULES: [&str; 6] = ["number", "misread_number", "memory", "date", "name", "invented_address"];
 
 impl Defect {
-    /// The rules that report the defect, where there are several.
+    /// The names of the rules that report the defect; empty if only one rule reports it.
     pub fn rules(self) -> Vec<&'static str> {
         match self {
             Defect::ContradictsResult => contradicted::rule_names().chain(["repeated_action"]).collect(),
-            Defect::ContradictsRequest => ON_REQUEST.to_vec(),
-            Defect::UnsupportedFact => ON_FACTS.to_vec(),
+            Defect::ContradictsRequest => REQUEST_RULES.to_vec(),
+            Defect::UnsupportedFact => FACT_RULES.to_vec(),
             Defect::FalseClaim => vec!["claimed_actions", "work_claims", "omitted_item", "undone_action"],
             Defect::PartUnanswered => {
                 vec![
@@ -42,7 +43,7 @@ impl Defect {
             }
             Defect::RepeatedCall => vec!["same_result", "repeated_action"],
             Defect::StepSkipped => vec!["plan", "skipped_step"],
-            // A defect of a statement makes the answer unsupported: by its rule, or by the defect itself.
+            // `completeness` reports a defect of a statement under the name of its rule or, without one, of its defect.
             Defect::AnswerUnsupported => {
                 let statement_defects = [Defect::UnsupportedFact, Defect::FalseClaim, Defect::PartUnanswered];
                 let rules = statement_defects.into_iter().flat_map(Defect::rules);
@@ -59,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// The files of the rules that are not named for theirs, in this folder.
+    /// The files in this folder whose names are not those of their rules, with the rules.
     const FILES: [(&str, &[&str]); 26] = [
         (
             "agent/completeness.rs",
@@ -108,15 +109,15 @@ mod tests {
         ("tool_completeness/result.rs", &["TruncatedResult"]),
         ("tool_completeness/unexecuted.rs", &["MalformedArguments"]),
     ];
-    /// Folders of files that are named for their rule.
+    /// Folders with files whose names are those of their rules.
     const FOLDERS: [&str; 3] = ["reasoning", "reasoning/contradicted", "reasoning/review"];
 
     #[test]
     fn file_of_each_rule_states_its_principle() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/measure");
-        let listed =
+        let file_by_table =
             |rule: &str| FILES.iter().find(|(_, rules)| rules.contains(&rule)).map(|(file, _)| *file);
-        let named = |rule: &str| {
+        let file_by_name = |rule: &str| {
             let files = FOLDERS.iter().map(|sub| format!("{sub}/{rule}.rs"));
             files.into_iter().find(|file| folder.join(file).is_file())
         };
@@ -127,7 +128,7 @@ mod tests {
                 rules => rules,
             };
             for rule in rules {
-                let file = match listed(rule).map(str::to_owned).or_else(|| named(rule)) {
+                let file = match file_by_table(rule).map(str::to_owned).or_else(|| file_by_name(rule)) {
                     None if defect.is_error() => "error_detection.rs".to_owned(),
                     file => file.unwrap_or_else(|| panic!("no file of {}.{rule} is known", defect.name())),
                 };

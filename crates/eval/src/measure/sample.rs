@@ -1,4 +1,4 @@
-//! Traces for the tests of metrics: spans of given kinds under given parents.
+//! Traces for the tests of metrics, built span by span.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::recognise::{
     AgentTrace, Call, Content, ErrorSign, ErrorSource, Message, Part, Role, SpanView, Text, ToolRequest,
 };
 
-/// Builds a [`AgentTrace`]; span `i` has id `i + 1` and starts at `i`.
+/// Builds an [`AgentTrace`] without agents; span `i` has the id `i + 1` and starts at `i`.
 #[derive(Default)]
 pub(crate) struct SampleTrace {
     spans: Vec<Span>,
@@ -22,15 +22,15 @@ pub(crate) fn text(s: &str) -> Text {
     Text::from(s)
 }
 
-pub(crate) fn text_message(role: Role, words: &str) -> Message {
-    Message { role, parts: vec![Part::Text(text(words))].into() }
+pub(crate) fn text_message(role: Role, content: &str) -> Message {
+    Message { role, parts: vec![Part::Text(text(content))].into() }
 }
 
-pub(crate) fn sign(source: ErrorSource, kind: Option<&str>, message: Option<&str>) -> ErrorSign {
-    ErrorSign { source, error_type: kind.map(text), message: message.map(text) }
+pub(crate) fn sign(source: ErrorSource, error_type: Option<&str>, message: Option<&str>) -> ErrorSign {
+    ErrorSign { source, error_type: error_type.map(text), message: message.map(text) }
 }
 
-/// An LLM span with prompt messages and a plain answer.
+/// A model call with the messages of its prompt and an answer as text.
 pub(crate) fn llm(input: Vec<Message>, answer: &str) -> SpanView {
     let parts = if answer.is_empty() { Vec::new() } else { vec![Part::Text(text(answer))] };
     SpanView {
@@ -43,8 +43,8 @@ pub(crate) fn llm(input: Vec<Message>, answer: &str) -> SpanView {
     }
 }
 
-/// The span, with a request for a tool.
-pub(crate) fn asking(mut view: SpanView, name: &str, arguments: &str) -> SpanView {
+/// The model call, with a request for a tool call added to its output.
+pub(crate) fn with_tool_request(mut view: SpanView, name: &str, arguments: &str) -> SpanView {
     let call = ToolRequest { id: Some(text("c1")), name: text(name), arguments: Some(text(arguments)) };
     if let Some(message) = view.output.last_mut() {
         message.parts.push(Part::Call(call));
@@ -52,7 +52,7 @@ pub(crate) fn asking(mut view: SpanView, name: &str, arguments: &str) -> SpanVie
     view
 }
 
-/// A TOOL span.
+/// A tool call.
 pub(crate) fn tool(name: &str, arguments: &str, result: &str) -> SpanView {
     SpanView {
         kind: Kind::Tool,
@@ -70,7 +70,7 @@ impl SampleTrace {
         SampleTrace::default()
     }
 
-    /// Adds a span under `parent`, an index given by an earlier call.
+    /// Adds a span under `parent`, and returns its index.
     pub(crate) fn span(&mut self, parent: Option<Idx>, view: SpanView) -> Idx {
         let i = self.spans.len();
         let id = |i: usize| SpanId((i as u64 + 1).to_be_bytes());
@@ -136,13 +136,13 @@ impl SampleTrace {
     }
 }
 
-/// The measurements of a metric by its rule on one span.
+/// The measurements of one span by the rule of a metric.
 pub(crate) fn measure(metric: &str, trace: &AgentTrace, at: Idx) -> Vec<Measurement> {
     let (settings, memo) = (Settings::default(), Memo::new());
     let (row, _, rule) = super::catalog::rules().find(|(row, ..)| row.name == metric).unwrap();
     let context = Context { row, trace, at, settings: &settings, memo: &memo, rule_measurements: &[] };
     match rule.step(&context, &[]) {
         MetricProgress::Done(measurements) => measurements,
-        MetricProgress::Ask(_) => panic!("rules never ask"),
+        MetricProgress::Ask(_) => panic!("a rule without judges has a question"),
     }
 }

@@ -1,8 +1,8 @@
 //! Makes untrusted text safe for a prompt without changing its meaning.
 //!
-//! In: any text. Out: the text without invisible characters, with control tokens of chat templates
-//! and imitations of the fence broken by a space, and with long repetitions replaced by a count.
-//! Quotations are compared without whitespace, so the space does not affect them.
+//! In: any text. Out: the text without invisible characters, with a space inserted into control tokens of chat
+//! templates and imitations of the fence, and with long repetitions replaced by a count. Quotations are compared
+//! without white space, so that the inserted space does not affect them.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,17 @@ use regex::Captures;
 
 use crate::measure::defects::clip;
 
-/// Maximum length of a run of one character that is kept: rulers and padding are shorter.
-const MAX_SAME: usize = 200;
-/// Characters that are kept of a longer run.
-const SHOWN_SAME: usize = 20;
-/// Maximum length of a run of equal lines that is kept.
-const MAX_LINES: usize = 20;
-/// Lines that are kept of a longer run.
-const SHOWN_LINES: usize = 3;
+/// Maximum length of an unchanged run of one character: rulers and padding are shorter.
+const MAX_SAME_CHARS: usize = 200;
+/// Characters that remain of a longer run.
+const SHOWN_SAME_CHARS: usize = 20;
+/// Maximum length of an unchanged run of equal lines.
+const MAX_SAME_LINES: usize = 20;
+/// Lines that remain of a longer run.
+const SHOWN_SAME_LINES: usize = 3;
 
-// Tokens that separate turns and roles in the chat templates of common models: servers that find
-// them in the text of a message would end the user's turn there. Imitations of the fence are
-// included. A space is inserted after the first character.
+// Tokens that separate turns and roles in the chat templates of common models, and imitations of the fence. A server
+// that interprets such a token in the text of a message would end the user's turn at it.
 regex!(
     CONTROL,
     concat!(
@@ -33,13 +32,14 @@ regex!(
     )
 );
 
+/// The text as it may be in a prompt; borrowed if nothing had to be changed.
 pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
     let mut out = without_hidden_characters(text);
-    let shortened = without_floods(&out);
+    let shortened = shorten_repetitions(&out);
     if shortened != *out {
         out = Cow::Owned(shortened);
     }
-    // Breaking a token may leave another one: `<|>` contains two.
+    // A broken token may leave another one: `<|>` contains two.
     for _ in 0..3 {
         let Cow::Owned(broken) = CONTROL.replace_all(&out, break_token) else { break };
         out = Cow::Owned(broken);
@@ -48,28 +48,28 @@ pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
 }
 
 /// The token with a space after its first character.
-fn break_token(found: &Captures<'_>) -> String {
-    let mut chars = found[0].chars();
+fn break_token(token: &Captures<'_>) -> String {
+    let mut chars = token[0].chars();
     let first: String = chars.by_ref().take(1).collect();
     format!("{first} {}", chars.as_str())
 }
 
 /// Maximum characters of a name.
-pub(crate) const MAX_NAME: usize = 80;
+pub(crate) const MAX_NAME_CHARS: usize = 80;
 
-/// An untrusted name as part of one line of a label.
+/// An untrusted name as a part of a label, which is one line.
 pub(crate) fn sanitize_name(text: &str) -> String {
-    let flat: String = sanitize(clip(text, 4 * MAX_NAME))
+    let flat: String = sanitize(clip(text, 4 * MAX_NAME_CHARS))
         .chars()
         .map(|c| if c.is_whitespace() { ' ' } else { c })
         .filter(|c| !matches!(c, '[' | ']' | '<' | '>' | '`' | '"'))
-        .take(MAX_NAME)
+        .take(MAX_NAME_CHARS)
         .collect();
     flat.trim().to_owned()
 }
 
-/// Removes invisible characters: control characters, zero-width characters, direction changes, tags
-/// and variation selectors, which can hide text from people. Line ends become `\n`.
+/// Removes invisible characters: control characters, zero-width characters, direction changes, tags and variation
+/// selectors, which can hide text from human readers. Line ends become `\n`.
 fn without_hidden_characters(text: &str) -> Cow<'_, str> {
     if text.chars().all(|c| !is_hidden(c)) {
         return Cow::Borrowed(text);
@@ -91,14 +91,16 @@ fn is_hidden(c: char) -> bool {
 }
 
 /// Replaces long runs of equal lines, then of equal characters, by a count.
-fn without_floods(text: &str) -> String {
+fn shorten_repetitions(text: &str) -> String {
     let lines = text.split_inclusive('\n');
-    let text = shorten_runs(lines, MAX_LINES, SHOWN_LINES, |n| format!("[the line above {n} times more]\n"));
+    let text = shorten_runs(lines, MAX_SAME_LINES, SHOWN_SAME_LINES, |n| {
+        format!("[the line above {n} times more]\n")
+    });
     let characters = text.char_indices().filter_map(|(at, c)| text.get(at..at + c.len_utf8()));
-    shorten_runs(characters, MAX_SAME, SHOWN_SAME, |n| format!("[the same {n} times more]"))
+    shorten_runs(characters, MAX_SAME_CHARS, SHOWN_SAME_CHARS, |n| format!("[the same {n} times more]"))
 }
 
-/// Reduces each run of more than `max_repeats` equal pieces to `shown` of them and a note on the rest.
+/// Reduces each run of more than `max_repeats` equal pieces to `shown` pieces and a note on the number of the others.
 fn shorten_runs<'t>(
     pieces: impl Iterator<Item = &'t str>,
     max_repeats: usize,
@@ -108,14 +110,14 @@ fn shorten_runs<'t>(
     let mut out = String::new();
     let mut pieces = pieces.peekable();
     while let Some(piece) = pieces.next() {
-        let mut times = 1;
+        let mut run_length = 1;
         while pieces.next_if_eq(&piece).is_some() {
-            times += 1;
+            run_length += 1;
         }
-        let shown_count = if times > max_repeats { shown } else { times };
+        let shown_count = if run_length > max_repeats { shown } else { run_length };
         (0..shown_count).for_each(|_| out.push_str(piece));
-        if times > shown_count {
-            out.push_str(&note(times - shown_count));
+        if run_length > shown_count {
+            out.push_str(&note(run_length - shown_count));
         }
     }
     out
@@ -139,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn floods_are_replaced_by_a_count() {
+    fn long_repetitions_are_replaced_by_a_count() {
         let text = format!("x{}y\n{}", "a".repeat(100_000), "again\n".repeat(5_000));
         let out = sanitize(&text);
         assert!(out.len() < 200, "{}", out.len());
         assert!(out.contains("[the same 99980 times more]y\n"));
         assert!(out.contains("again\n[the line above 4997 times more]"));
-        assert_eq!(sanitize(&"-".repeat(MAX_SAME)), "-".repeat(MAX_SAME));
+        assert_eq!(sanitize(&"-".repeat(MAX_SAME_CHARS)), "-".repeat(MAX_SAME_CHARS));
     }
 
     #[test]

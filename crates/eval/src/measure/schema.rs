@@ -1,10 +1,9 @@
-//! JSON Schema validation at a bounded cost: arguments of calls against the schemas in the trace,
-//! answers of judges against the requested schema.
+//! JSON Schema validation at a bounded cost: arguments of calls against the schemas in the trace, and answers of judges
+//! against the requested schema.
 //!
-//! In: a schema, compiled once, and a value. Out: whether the value is valid, its problems, and the
-//! number of steps taken. Schemas come with traces and are untrusted: nothing is fetched, and a
-//! check that exceeds its limit of steps ends as [`Validity::Indeterminate`], which neither passes
-//! nor fails anything.
+//! In: a schema, compiled once, and a value. Out: whether the value is valid, its problems, and the number of steps
+//! taken. Schemas of traces are untrusted: remote references are not fetched, and a check that exceeds its limit of
+//! steps ends as [`Validity::Indeterminate`], which is neither a pass nor a failure.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,8 +26,8 @@ pub(crate) use check::compare_numbers;
 pub(crate) use compile::Schema;
 pub(crate) use problem::SchemaProblem;
 
-/// Most steps of one check, some tens of milliseconds: a list of ten thousand objects of ten
-/// members takes half of them.
+/// Maximum steps of one check, which take some tens of milliseconds. A list of ten thousand objects with ten members
+/// takes half of them.
 pub(crate) const MAX_STEPS: u64 = 1 << 20;
 
 /// Whether a value is valid against a schema.
@@ -36,8 +35,7 @@ pub(crate) const MAX_STEPS: u64 = 1 << 20;
 pub enum Validity {
     Valid,
     Invalid,
-    /// A part of the schema is malformed or refers to another document, or the check would take too
-    /// many steps.
+    /// Not decided: a part of the schema is malformed or refers to another document, or the check takes too many steps.
     Indeterminate,
 }
 
@@ -47,11 +45,12 @@ pub struct Validation {
     pub validity: Validity,
     /// The problems of an invalid value, at most eight.
     pub problems: Vec<SchemaProblem>,
-    /// Steps taken: a measure of time that does not depend on the machine.
+    /// The number of steps taken, a measure of time that does not depend on the machine.
     pub steps: u64,
 }
 
 impl Schema {
+    /// Validates `value` in at most [`MAX_STEPS`] steps.
     pub fn check(&self, value: &Value) -> Validation {
         self.check_within(value, MAX_STEPS)
     }
@@ -69,41 +68,41 @@ impl Schema {
     }
 }
 
-/// A schema, compiled.
+/// A schema with its compiled form.
 type CachedSchema = (Arc<Value>, Rc<Schema>);
 
-/// The compiled schemas of a trace's calls, by address. Each schema is kept, so that its address is not
-/// reused.
+/// The compiled schemas of a trace's calls, by address. The schema is stored with its compiled form, so that its
+/// address is not reused.
 #[derive(Default)]
 struct CompiledSchemas(RefCell<HashMap<usize, CachedSchema>>);
 
 thread_local! {
-    /// Schemas of earlier traces, the latest first: the conventions' cache of tool definitions shares the schemas of
-    /// a service that offers the same tools in every trace.
-    static EARLIER: RefCell<VecDeque<CachedSchema>> = const { RefCell::new(VecDeque::new()) };
+    /// Compiled schemas of earlier traces, the most recently used first: the conventions' cache of tool definitions
+    /// shares the schemas of a service that offers the same tools in every trace.
+    static RECENT: RefCell<VecDeque<CachedSchema>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Most schemas of earlier traces.
-const MAX_EARLIER: usize = 32;
-/// Most parts of one of them.
-const MAX_EARLIER_NODES: usize = 1000;
+/// Maximum schemas in [`RECENT`].
+const MAX_RECENT: usize = 32;
+/// Maximum nodes of a schema in [`RECENT`].
+const MAX_RECENT_NODES: usize = 1000;
 
-/// The schema, compiled.
+/// The compiled schema, from [`RECENT`] if it is there.
 fn compiled(schema: &Arc<Value>) -> CachedSchema {
-    EARLIER.with_borrow_mut(|cache| {
+    RECENT.with_borrow_mut(|cache| {
         let at = cache.iter().position(|(cached, _)| Arc::ptr_eq(cached, schema));
         let entry = at.and_then(|at| cache.remove(at));
         let entry = entry.unwrap_or_else(|| (Arc::clone(schema), Rc::new(Schema::compile(schema))));
-        if entry.1.nodes.len() <= MAX_EARLIER_NODES {
-            cache.truncate(MAX_EARLIER - 1);
+        if entry.1.nodes.len() <= MAX_RECENT_NODES {
+            cache.truncate(MAX_RECENT - 1);
             cache.push_front(entry.clone());
         }
         entry
     })
 }
 
-/// The problems of `arguments`; none if the check is indeterminate. A check that ends at its limit of steps
-/// exceeds the work budget.
+/// The problems of `arguments`; none if the check is indeterminate. A check that ends at its limit of steps exceeds the
+/// work budget of the metric.
 pub(crate) fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> Vec<SchemaProblem> {
     let compiled = memo.trace(CompiledSchemas::default);
     let schema = {
@@ -123,14 +122,14 @@ pub(crate) fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> V
     checked.problems
 }
 
-/// Names in `arguments` that the schema does not list. None if the schema lists no names, or allows
-/// other ones expressly.
+/// The names in `arguments` that the schema does not list. Empty if the schema lists no names, or explicitly allows
+/// others.
 pub(crate) fn unlisted<'a>(schema: &Value, arguments: &'a Value) -> Vec<&'a str> {
     let listed = schema.get("properties").and_then(Value::as_object);
     let is_open = !matches!(schema.get("additionalProperties"), None | Some(Value::Bool(false)));
     let Some(listed) = listed.filter(|listed| !listed.is_empty() && !is_open) else { return Vec::new() };
-    let given = arguments.as_object().into_iter().flat_map(|given| given.keys());
-    given.filter(|name| !listed.contains_key(*name)).map(String::as_str).collect()
+    let names = arguments.as_object().into_iter().flat_map(|members| members.keys());
+    names.filter(|name| !listed.contains_key(*name)).map(String::as_str).collect()
 }
 
 #[cfg(test)]

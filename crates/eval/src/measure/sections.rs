@@ -13,7 +13,7 @@ use verdict_otlp::trace::{Idx, Kind};
 use crate::measure::table::{FIVE, MetricSpec, Scale, SectionKey, rows_of};
 use crate::recognise::AgentTrace;
 
-/// The name of the built-in judge.
+/// The name of the rules among the judges of a metric.
 pub(crate) const RULES_NAME: &str = "rules";
 
 /// An exception for some spans. All given keys must match; a `*` at the end of a pattern matches
@@ -211,6 +211,7 @@ impl Default for TokenLimits {
     }
 }
 
+/// The settings of one metric, from its section.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetricSettings<'a> {
     pub(crate) enabled: bool,
@@ -225,24 +226,26 @@ impl MetricSettings<'_> {
         MetricSettings { enabled: false, threshold: None, judges: &[], overrides: &[] };
 
     /// Whether the metric is enabled on the span `at`.
-    pub(crate) fn enabled(&self, trace: &AgentTrace, at: Idx) -> bool {
+    pub(crate) fn is_enabled_on(&self, trace: &AgentTrace, at: Idx) -> bool {
         let mut overrides = self.overrides.iter().filter(|o| o.enabled.is_some());
         overrides.find(|o| o.matches(trace, at)).and_then(|o| o.enabled).unwrap_or(self.enabled)
     }
 
-    /// Whether the metric is enabled, if no override makes a difference between spans.
-    pub(crate) fn everywhere(&self) -> Option<bool> {
+    /// Whether the metric is enabled on all spans or on none; `None` if overrides enable or disable it for some spans.
+    pub(crate) fn is_enabled_on_all(&self) -> Option<bool> {
         let differs = self.overrides.iter().any(|o| o.enabled.is_some());
         (!differs).then_some(self.enabled)
     }
 
-    pub(crate) fn anywhere(&self) -> bool {
+    /// Whether the metric may be enabled on some span.
+    pub(crate) fn may_be_enabled(&self) -> bool {
         self.enabled || self.overrides.iter().any(|o| o.enabled == Some(true))
     }
 }
 
 /// A section of `verdict.metrics`.
 pub(crate) trait Section {
+    /// The settings of a metric of the section.
     fn settings_for(&self, metric: &str) -> MetricSettings<'_>;
 
     /// Whether a label of the metric of `row` fails.
@@ -250,14 +253,14 @@ pub(crate) trait Section {
         row.fail_labels.contains(&label)
     }
 
-    /// Invalid values. `row` is the first one of the section.
+    /// The problems of invalid values. `row` is the first row of the section.
     fn problems(&self, _row: &MetricSpec) -> Vec<Problem> {
         Vec::new()
     }
 
-    /// The judges named in the section, as (key below the section, name).
+    /// The names of judges in the section, each after its key in the section.
     fn named_judges(&self) -> Vec<(String, &str)> {
-        below("judges", self.settings_for("").judges)
+        with_key("judges", self.settings_for("").judges)
     }
 }
 
@@ -268,7 +271,7 @@ impl Section for Scored {
     }
 
     fn problems(&self, row: &MetricSpec) -> Vec<Problem> {
-        thresholds(row.scale, self.threshold, &self.overrides)
+        threshold_problems(row.scale, self.threshold, &self.overrides)
     }
 }
 
@@ -297,8 +300,8 @@ impl Section for Latency {
     fn problems(&self, _: &MetricSpec) -> Vec<Problem> {
         let agent_limits = self.by_agent.values().flat_map(BTreeMap::values);
         let limits = self.max_ms.values().chain(self.by_model.values()).chain(agent_limits);
-        let wrong = limits.filter(|ms| !(ms.is_finite() && **ms > 0.0));
-        wrong.map(|ms| Problem::new("", format!("{ms} is not a positive number of milliseconds"))).collect()
+        let invalid = limits.filter(|ms| !(ms.is_finite() && **ms > 0.0));
+        invalid.map(|ms| Problem::new("", format!("{ms} is not a positive number of milliseconds"))).collect()
     }
 }
 
@@ -308,27 +311,29 @@ impl Section for TokenLimits {
     }
 }
 
-/// Names of judges, each with `key`.
-pub(crate) fn below<'a>(key: &str, judges: &'a [String]) -> Vec<(String, &'a str)> {
+/// Names of judges, each after `key`.
+pub(crate) fn with_key<'a>(key: &str, judges: &'a [String]) -> Vec<(String, &'a str)> {
     judges.iter().map(|judge| (key.to_owned(), judge.as_str())).collect()
 }
 
-/// Thresholds outside a metric's scale.
-pub(crate) fn thresholds(scale: Scale, general: f64, overrides: &[Override]) -> Vec<Problem> {
+/// The problems of thresholds outside a metric's scale.
+pub(crate) fn threshold_problems(scale: Scale, general: f64, overrides: &[Override]) -> Vec<Problem> {
     let overriding = overrides.iter().enumerate();
     let overriding =
         overriding.filter_map(|(i, o)| Some((format!("overrides[{i}].threshold"), o.threshold?)));
     let all = [("threshold".to_owned(), general)].into_iter().chain(overriding);
-    all.filter_map(|(key, threshold)| outside(scale, key, threshold)).collect()
+    all.filter_map(|(key, threshold)| threshold_problem(scale, key, threshold)).collect()
 }
 
-pub(crate) fn outside(scale: Scale, key: String, threshold: f64) -> Option<Problem> {
+/// The problem of a threshold, if it is outside the scale.
+pub(crate) fn threshold_problem(scale: Scale, key: String, threshold: f64) -> Option<Problem> {
     let (min, max) = scale.range()?;
-    let outside = !(min..=max).contains(&threshold);
-    outside.then(|| Problem::new(key, format!("{threshold} is outside the metric's scale {min} to {max}")))
+    let is_outside = !(min..=max).contains(&threshold);
+    is_outside.then(|| Problem::new(key, format!("{threshold} is outside the metric's scale {min} to {max}")))
 }
 
 impl Override {
+    /// Whether the override applies to the span `at`.
     pub(crate) fn matches(&self, trace: &AgentTrace, at: Idx) -> bool {
         let Some(view) = trace.views.get(at) else { return false };
         self.kind.is_none_or(|kind| kind == view.kind)
@@ -340,7 +345,7 @@ impl Override {
 
 /// The name of the agent of a span: from the span itself, or from the agent span above it.
 pub(crate) fn agent_name(trace: &AgentTrace, at: Idx) -> Option<&str> {
-    let span_agent = trace.views.get(at).and_then(|r| r.agent.as_deref());
+    let span_agent = trace.views.get(at).and_then(|view| view.agent.as_deref());
     span_agent.or_else(|| {
         let agent = trace.owner.get(at).copied().flatten()?;
         trace.agents.get(agent)?.name.as_deref()

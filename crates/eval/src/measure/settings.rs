@@ -1,4 +1,4 @@
-//! `verdict.metrics`: which metrics are measured where, by which thresholds, and by whom.
+//! `verdict.metrics`: the spans on which each metric is measured, its threshold, and its judges.
 //!
 //! In: the configuration's YAML. Out: whether a metric is enabled on a span, its threshold, its failing
 //! labels, its judges. The default threshold is 4 of 1 to 5, because paper 001 counts 3.0 as a failure.
@@ -22,7 +22,7 @@ use crate::measure::gpa::Gpa;
 use crate::measure::sections::*;
 use crate::recognise::AgentTrace;
 
-/// The settings of the sections.
+/// Expands the sections of the table to the struct of the configuration.
 macro_rules! settings {
     ($(
         $(#[doc = $doc:literal])*
@@ -61,7 +61,8 @@ macro_rules! settings {
                 vec![$( (SectionKey::$section, &self.$section), )*]
             }
 
-            pub(super) fn section(&self, key: SectionKey) -> &dyn Section {
+            /// The section with this key.
+pub(super) fn section(&self, key: SectionKey) -> &dyn Section {
                 match key {
                     $( SectionKey::$section => &self.$section, )*
                 }
@@ -71,16 +72,17 @@ macro_rules! settings {
 }
 metric_table!(settings);
 
-/// `verdict.metrics` with what is resolved from the other sections of the configuration and from its files.
+/// `verdict.metrics`, together with values from other sections of the configuration and from its files.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Deserialize), serde(from = "MetricsConfig"))]
 pub struct Settings {
     pub(crate) config: MetricsConfig,
-    /// How judges are asked: from `verdict.ask`, `verdict.rubrics`, `verdict.instructions` and `verdict.redact`.
+    /// The settings for asking judges, from `verdict.ask`, `verdict.rubrics`, `verdict.instructions` and
+    /// `verdict.redact`.
     pub asker: Arc<Asker>,
     /// The tasks of `verdict.metrics.path`.
     pub(crate) path_tasks: TaskSet,
-    /// Metrics that were added from outside.
+    /// The settings of custom metrics.
     pub(crate) custom: Vec<CustomSettings>,
 }
 
@@ -105,6 +107,7 @@ impl std::ops::DerefMut for Settings {
 }
 
 impl Settings {
+    /// The settings of the metric of `row`.
     pub(super) fn metric_settings(&self, row: &MetricSpec) -> MetricSettings<'_> {
         match row.section {
             Some(SectionKey::path) if self.path_tasks.is_empty() => MetricSettings::OFF,
@@ -116,26 +119,27 @@ impl Settings {
         }
     }
 
-    /// Whether the rules measure the metric of `row`: if they are named among its judges, and always if
-    /// LLM judges cannot answer it.
-    pub(super) fn ruled(&self, row: &MetricSpec) -> bool {
-        let always = row.rubric.is_none() && row.section.is_some();
-        always || self.answering(row).iter().any(|judge| judge == RULES_NAME)
+    /// Whether the rules measure the metric of `row`: if they are among its judges, and always if LLM judges do not
+    /// answer it by a rubric.
+    pub(super) fn is_measured_by_rules(&self, row: &MetricSpec) -> bool {
+        let is_always_measured = row.rubric.is_none() && row.section.is_some();
+        is_always_measured || self.all_judges(row).iter().any(|judge| judge == RULES_NAME)
     }
 
     /// The LLM judges of the metric of `row`, by name.
     pub(crate) fn judges(&self, row: &MetricSpec) -> Vec<String> {
-        self.answering(row).iter().filter(|judge| *judge != RULES_NAME).cloned().collect()
+        self.all_judges(row).iter().filter(|judge| *judge != RULES_NAME).cloned().collect()
     }
 
-    fn answering(&self, row: &MetricSpec) -> &[String] {
+    /// The judges of the metric of `row`, including the rules: its own, or else those of all metrics.
+    fn all_judges(&self, row: &MetricSpec) -> &[String] {
         match self.metric_settings(row).judges {
             [] => &self.judges,
             judges => judges,
         }
     }
 
-    /// The threshold of the metric of `row` on the span `at`, if it has scores; a score below it fails.
+    /// The threshold of the metric of `row` on the span `at`; a score below it fails. 0 for a metric without scores.
     pub(crate) fn threshold(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> f64 {
         let settings = self.metric_settings(row);
         let mut overrides = settings.overrides.iter().filter(|o| o.threshold.is_some());
@@ -153,37 +157,37 @@ impl Settings {
 }
 
 impl MetricsConfig {
-    /// Whether a checklist has questions that only judges answer, and no judge is named for them.
+    /// Whether a checklist has questions that only judges answer, and its judges are the rules alone.
     #[cfg(feature = "internals")]
     pub fn has_checklist_without_judge(&self) -> bool {
         let checklist = &self.checklist;
-        let unchecked =
+        let has_unchecked_item =
             || checklist.fixed.iter().flat_map(|fixed| &fixed.items).any(|item| item.check.is_none());
-        let named = if checklist.judges.is_empty() { &self.judges } else { &checklist.judges };
+        let judges = if checklist.judges.is_empty() { &self.judges } else { &checklist.judges };
         checklist.enabled
-            && (checklist.generate || unchecked())
-            && named.iter().all(|judge| judge == RULES_NAME)
+            && (checklist.generate || has_unchecked_item())
+            && judges.iter().all(|judge| judge == RULES_NAME)
     }
 
-    /// The judges of the question about the outcome; none if it is not asked.
+    /// The judges of the question about the outcome; empty if it is not asked.
     pub(crate) fn outcome_judges(&self) -> Vec<String> {
-        let named = if self.outcome.judges.is_empty() { &self.judges } else { &self.outcome.judges };
-        let asked = named.iter().filter(|judge| self.outcome.enabled && *judge != RULES_NAME);
-        asked.cloned().collect()
+        let all = if self.outcome.judges.is_empty() { &self.judges } else { &self.outcome.judges };
+        let judges = all.iter().filter(|judge| self.outcome.enabled && *judge != RULES_NAME);
+        judges.cloned().collect()
     }
 
-    /// Every LLM judge that is named, with the key that names it.
+    /// The names of LLM judges, each after its key in `verdict.metrics`.
     pub(crate) fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
         let sections = self.sections().into_iter().flat_map(|(section, settings)| {
-            let named = settings.named_judges().into_iter();
-            named.map(move |(key, judge)| (format!("{}.{key}", section.as_str()), judge))
+            let judges = settings.named_judges().into_iter();
+            judges.map(move |(key, judge)| (format!("{}.{key}", section.as_str()), judge))
         });
-        let others = below("outcome.judges", &self.outcome.judges);
-        let all = below("judges", &self.judges).into_iter().chain(sections).chain(others);
+        let others = with_key("outcome.judges", &self.outcome.judges);
+        let all = with_key("judges", &self.judges).into_iter().chain(sections).chain(others);
         all.filter(|(_, judge)| *judge != RULES_NAME)
     }
 
-    /// The limit of milliseconds of the span `at`, if one is set.
+    /// The limit on the duration of the span `at` in milliseconds, if one is set.
     pub(super) fn max_ms(&self, trace: &AgentTrace, at: Idx) -> Option<f64> {
         let view = trace.views.get(at)?;
         let limits = &self.latency;
@@ -197,7 +201,7 @@ impl MetricsConfig {
         agent_limit.or_else(model_limit).or_else(|| limits.max_ms.get(&view.kind)).copied()
     }
 
-    /// The limit of tokens of the span `at`, if one is set.
+    /// The limit on the tokens of the span `at`, if one is set.
     pub(super) fn max_tokens(&self, trace: &AgentTrace, at: Idx) -> Option<u64> {
         let limits = &self.tokens;
         let agent_limit = agent_name(trace, at).and_then(|name| by_pattern(&limits.by_agent, name));
@@ -206,7 +210,7 @@ impl MetricsConfig {
         agent_limit.or_else(model_limit).copied().or(limits.max)
     }
 
-    /// Invalid values.
+    /// The problems of invalid values.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let section_problems = |(section, settings): (SectionKey, &dyn Section)| {
             let problems = rows_of(section).next().map(|row| settings.problems(row)).unwrap_or_default();
@@ -216,15 +220,15 @@ impl MetricsConfig {
     }
 }
 
-/// The exact name first, else the longest pattern that matches.
+/// The value of the exact name, or else of the longest matching pattern.
 fn by_pattern<'a, V>(map: &'a BTreeMap<String, V>, name: &str) -> Option<&'a V> {
     map.get(name).or_else(|| {
-        let fitting = map.iter().filter(|(pattern, _)| matches(pattern, name));
-        fitting.max_by_key(|(pattern, _)| pattern.len()).map(|(_, value)| value)
+        let matching = map.iter().filter(|(pattern, _)| matches(pattern, name));
+        matching.max_by_key(|(pattern, _)| pattern.len()).map(|(_, value)| value)
     })
 }
 
-/// The settings of a metric that was added from outside.
+/// The settings of a custom metric.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomSettings {
     pub row: &'static MetricSpec,
@@ -232,12 +236,12 @@ pub(crate) struct CustomSettings {
 }
 
 impl MetricSpec {
-    /// The settings that hold unless the caller configures others.
+    /// The default settings of the metric.
     pub fn defaults(&self) -> Scored {
         Scored { threshold: self.default_threshold(), ..Scored::default() }
     }
 
-    /// Why a metric of this row cannot be added with these settings.
+    /// The reason why a custom metric of this row cannot be added with these settings; `None` if it can.
     pub(crate) fn problem(&self, settings: &Scored) -> Option<String> {
         let is_name_char = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let is_word = |word: &str| !word.is_empty() && word.chars().all(is_name_char);
@@ -249,7 +253,7 @@ impl MetricSpec {
         if spec(self.name).is_some() {
             return Some("there is a metric of this name".into());
         }
-        let problems = thresholds(self.scale, settings.threshold, &settings.overrides);
+        let problems = threshold_problems(self.scale, settings.threshold, &settings.overrides);
         problems.into_iter().next().map(|problem| problem.message)
     }
 }

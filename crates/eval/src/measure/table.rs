@@ -1,14 +1,14 @@
-//! The metrics, one row each, under the section of `verdict.metrics` that configures them.
+//! The table of metrics, with one row for each, under the section of `verdict.metrics` that configures it.
 //!
 //! A row's name is its attribute key. Settings, default thresholds, self-metrics, scales, propagation, scoring and
 //! the configuration's JSON schema are derived from the rows: a new metric is a file in this folder with its `mod`
-//! line, a row here and, where judges answer it, a rubric. A row names its rule by the path below this folder, as
-//! `catalog` resolves it.
-//! Names and scales are those of the papers: 001 (tables 1 and 2), 000 (section 3), 002 to 004.
+//! line, a row of this table and, where judges answer it, a rubric. A row names its rule by the path in this folder,
+//! which `catalog` resolves. Names and scales are those of the papers: 001 (tables 1 and 2), 000 (section 3), 002 to
+//! 004.
 //!
-//! The rows are the body of the macro `metric_table!`, which passes them to the macro that it is given.
-//! This file expands them to the rows' data, `settings` to the struct of the configuration, and `catalog`
-//! to the list of implementations. So settings do not import the metrics, which in turn read settings.
+//! The rows are the body of the macro `metric_table!`, which passes them to the macro in its argument. This file
+//! expands them to the data of the rows, `settings` to the struct of the configuration, and `catalog` to the list of
+//! implementations, so that `settings` does not import the metrics, which import `settings`.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use crate::measure::harm_reason::HarmReason;
 use crate::measure::metric_names::{GpaMetric, PathMetric, PlanPart};
 use crate::recognise::AgentTrace;
 
-/// Whether a task was completed (003).
+/// The metric of whether a task was completed (003).
 pub const CHECKLIST: &str = "checklist.verdict";
 // The names of the questions that judges answer for a checklist.
 pub(crate) const CHECKLIST_CRITERIA: &str = "checklist.criteria";
@@ -31,11 +31,11 @@ pub(crate) const CHECKLIST_PERCEIVE: &str = "checklist.perceive";
 pub(crate) const CHECKLIST_ANSWER: &str = "checklist.answer";
 pub(crate) const CHECKLIST_SOURCE: &str = "checklist.source";
 pub(crate) const CHECKLIST_SEARCH: &str = "checklist.search";
-/// A call that its task does not allow (002).
+/// The metric of calls that their task does not allow (002).
 pub const HARMFUL_CALL: &str = PathMetric::HarmfulCall.as_str();
 /// The detail of a harmful call: the state in which it was made.
 pub(crate) const HARMFUL_CALL_STATE: &str = "path.harmful_call.state";
-/// The score of a plan, under which judges of plans are asked (004).
+/// The score of a plan (004). The questions about plans belong to this metric.
 pub const PLAN_SCORE: &str = "plan.score";
 /// The rating of a plan compared with its reference (004).
 pub(crate) const PLAN_RATING: &str = "plan.rating";
@@ -47,7 +47,7 @@ pub(crate) const PLAN_RATING: &str = "plan.rating";
 /// of these rows has it); `timed` is the name under which its duration is reported, if not the row's;
 /// `asks` asks judges by other prompts than the row's rubric.
 macro_rules! metric_table {
-    ($then:ident) => { $then! {
+    ($expand:ident) => { $expand! {
         /// Errors by status, exception, flag or returned text. Labels `valid`, `system_error`,
         /// `tool_error`, `api_error`; by default all except `valid` fail.
         error_detection: Labelled<FailingErrors> = "error_detection" => BLANK {
@@ -156,7 +156,7 @@ macro_rules! metric_table {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Need {
     Span,
-    /// The span and the other steps of its agent, which have arrived when the agent's own span has.
+    /// The span and the other steps of its agent, which have arrived when the agent's span has arrived.
     Agent,
     Subtree,
     Trace,
@@ -165,9 +165,9 @@ pub enum Need {
 /// The values of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
-    /// A score between the two. The second is the best, except for `path.harm_rate`, where less is better.
+    /// A score between a minimum and a maximum. The maximum is the best, except for `path.harm_rate`.
     Scores(u8, u8),
-    /// A label; ordered from good to bad if judges answer it.
+    /// A label. Labels that judges answer are ordered from good to bad.
     Labels(&'static [&'static str]),
     /// A quantity in this unit, compared with a configured limit.
     Quantity(&'static str),
@@ -197,14 +197,14 @@ impl Scale {
         }
     }
 
-    /// `(score - min) / (max - min)`, from 0 to 1.
+    /// `(score - min) / (max - min)`, clamped to 0 to 1; `None` for labels and quantities.
     pub fn normalized(self, score: f64) -> Option<f64> {
         let (min, max) = self.range()?;
         Some(((score - min) / (max - min)).clamp(0.0, 1.0))
     }
 }
 
-/// The spans that a metric is written on, and the part of the trace that it measures.
+/// The spans on which a metric is written, and the part of the trace that it measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum About {
     Model,
@@ -215,16 +215,16 @@ pub enum About {
     Agent,
     /// Each agent, and the trace as a whole.
     Run,
-    /// As `Run`; each plan with the steps that led to it.
+    /// As `Run`; measured is each plan with the steps before it.
     Plans,
-    /// As `Run`; each plan with the steps until the next plan.
+    /// As `Run`; measured is each plan with the steps up to the next plan.
     Segments,
     /// A span of any kind.
     Any,
 }
 
 impl About {
-    /// Whether it may be about more than one step.
+    /// Whether the metric may be about more than one step.
     pub(crate) fn is_run(self) -> bool {
         !matches!(self, About::Model | About::Tool | About::Call)
     }
@@ -242,13 +242,13 @@ pub(crate) enum Requires {
     Answer,
 }
 
-/// The instructions for judges of a metric.
+/// The instructions by which judges score a metric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rubric {
-    /// The name of the schema of their answers.
+    /// The name of the schema of the answers.
     pub form: &'static str,
     pub text: &'static str,
-    /// Graded examples from invented runs, if there are any (000, section 4.1.3).
+    /// Graded examples of invented runs, if there are any (000, section 4.1.3).
     pub examples: Option<&'static str>,
 }
 
@@ -256,35 +256,35 @@ pub(crate) struct Rubric {
 pub struct MetricSpec {
     /// The name, as in attribute keys.
     pub name: &'static str,
-    /// The spans that it is written on.
+    /// The spans on which the metric is written, and the measured part of the trace.
     pub about: About,
     pub scale: Scale,
     /// The part of the trace that must have been received before judges are asked. Rules run when the
     /// trace has closed, because later spans show how an output was used.
     pub(crate) need: Need,
-    /// Whether judges of one step are shown what followed it. Only where the rubric weighs it: a judge who knows the
-    /// outcome blames sound decisions.
+    /// Whether a prompt about one step contains the later steps. It does only where the rubric needs them: a judge who
+    /// knows the outcome blames decisions that were correct at the time.
     pub(crate) shows_later: bool,
     /// The recorded content without which judges are not asked.
     pub(crate) requires: Requires,
-    /// Whether its rule applies to wrappers, the second spans of a model call.
+    /// Whether the rule applies to wrappers, the second spans of a model call.
     pub(crate) on_wrappers: bool,
     /// The default threshold; a score below it fails, a `path.harm_rate` above it.
     pub threshold: Option<f64>,
     /// The labels that fail by default.
     pub(crate) fail_labels: &'static [&'static str],
-    /// Whether it measures the process and not the result, see `propagate::relevance`.
+    /// Whether the metric measures the process and not the result, see `propagate::relevance`.
     pub process: bool,
-    /// Whether it judges a model call by the tool calls that it wrote.
+    /// Whether the metric judges a model call by the tool calls that it requested.
     pub(crate) judges_calls: bool,
-    /// The categories of defects that it is designed to detect; empty means all. Its recall is computed
-    /// over these (000, appendix A.1).
+    /// The categories of defects that the metric is designed to detect; empty means all. Its recall is computed over
+    /// these (000, appendix A.1).
     pub categories: &'static [Category],
     /// The rubric, if judges are asked by one.
     pub(crate) rubric: Option<Rubric>,
-    /// The questions that judges are asked instead of by a rubric, each with a text that `verdict.rubrics` can replace.
+    /// The questions to judges in place of a rubric, each with a text that `verdict.rubrics` can replace.
     pub(crate) named_prompts: &'static [&'static str],
-    /// The section of `verdict.metrics` that configures it; none for a metric added from outside.
+    /// The section of `verdict.metrics` that configures the metric; `None` for a custom metric.
     pub(crate) section: Option<SectionKey>,
 }
 
@@ -301,68 +301,68 @@ impl fmt::Debug for MetricSpec {
 }
 
 impl MetricSpec {
-    /// The row of a metric that is added from outside. The name is the attribute key: lower-case words
-    /// separated by dots. The metric is called for every span; its first step decides whether it applies.
+    /// The row of a custom metric. The name is the attribute key: lower-case words separated by dots. The metric is
+    /// called for every span; its first step decides whether it applies.
     pub const fn custom(name: &'static str, scale: Scale, threshold: Option<f64>) -> MetricSpec {
         MetricSpec { name, scale, threshold, ..BLANK }
     }
 
-    /// The part of the trace that must have been received before judges are asked; if not set, the span.
+    /// Sets the part of the trace that must have been received before judges are asked; by default the span.
     #[must_use]
     pub const fn with_need(self, need: Need) -> MetricSpec {
         MetricSpec { need, ..self }
     }
 
-    /// The spans that it is written on; if not set, any. A metric of model and tool calls does not run on spans of
-    /// unknown kind, and one of agents and runs not in a trace without an agent. A trace whose final answer is not
-    /// recorded can pass only if a metric of agents, runs or any span was measured.
+    /// Sets the spans on which the metric is written; by default any. A metric of model or tool calls does not run on
+    /// spans of unknown kind, and a metric of agents or runs does not run in a trace without an agent. A trace whose
+    /// final answer is not recorded can pass only if a metric of agents, runs or any span was measured.
     #[must_use]
     pub const fn with_about(self, about: About) -> MetricSpec {
         MetricSpec { about, ..self }
     }
 
-    /// Whether it measures how a result came about, and not the result; if not set, the result. Failures of the process
+    /// Sets whether the metric measures the process and not the result; by default the result. Failures of the process
     /// do not count where the policy `outcome_relevant` applies.
     #[must_use]
     pub const fn with_process(self, process: bool) -> MetricSpec {
         MetricSpec { process, ..self }
     }
 
-    /// The categories of the defects that it detects; if not set, all.
+    /// Sets the categories of the defects that the metric detects; by default all.
     #[must_use]
     pub const fn with_categories(self, categories: &'static [Category]) -> MetricSpec {
         MetricSpec { categories, ..self }
     }
 
-    /// The labels that fail; if not set, none.
+    /// Sets the labels that fail; by default none.
     #[must_use]
     pub const fn with_fail_labels(self, fail_labels: &'static [&'static str]) -> MetricSpec {
         MetricSpec { fail_labels, ..self }
     }
 
-    /// The key of `verdict.metrics` that configures it; none for a metric added from outside.
+    /// The key of `verdict.metrics` that configures the metric; `None` for a custom metric.
     pub fn section(&self) -> Option<&'static str> {
         self.section.map(SectionKey::as_str)
     }
 
-    /// Whether judges are asked, and rules run, on this span if it is a wrapper: a metric of the run applies to the
-    /// root of the trace whether it is the span of an agent or only contains one.
+    /// Whether the metric is measured on the span `at` although it is a wrapper: a metric of the run applies to the
+    /// root of the trace, whether it is the span of an agent or only contains one.
     pub(crate) fn is_on_wrapper(&self, trace: &AgentTrace, at: Idx) -> bool {
         matches!(self.about, About::Run | About::Plans | About::Segments) && trace.tree.root() == Some(at)
     }
 
-    /// Whether it may be measured in a trace: a metric of agents needs one.
+    /// Whether the metric may be measured in a trace: a metric of agents needs an agent.
     pub(crate) fn may_be_in(&self, trace: &AgentTrace) -> bool {
         !trace.agents.is_empty()
             || matches!(self.about, About::Model | About::Tool | About::Call | About::Any)
     }
 
-    /// Whether it may be measured on a span of this kind: on one that is not recognised, no metric of steps.
+    /// Whether the metric may be measured on a span of this kind: a metric of steps needs a recognised kind.
     pub(crate) fn may_be_on(&self, kind: Kind) -> bool {
         kind != Kind::Unknown || !matches!(self.about, About::Model | About::Tool | About::Call)
     }
 
-    /// The default threshold; 0 if it has no scores.
+    /// The default threshold; 0 for a metric without scores.
     pub(crate) fn default_threshold(&self) -> f64 {
         self.threshold.unwrap_or_default()
     }
@@ -415,7 +415,7 @@ macro_rules! rubric {
     };
 }
 
-/// The data of the rows.
+/// Expands the table to the data of the rows.
 macro_rules! rows {
     ($(
         $(#[doc = $doc:literal])*
@@ -479,12 +479,12 @@ const TOOL_CHOICE: &[Category] = &[PoorInformationRetrieval, ToolSelectionErrors
 const PLANNING: &[Category] = &[TaskOrchestration, GoalDeviation, IncorrectProblemIdentification];
 const ANSWER: &[Category] = &[GoalDeviation, InstructionNonCompliance, LanguageOnly];
 
-/// The row of a metric of the table.
+/// The row of the table with this name.
 pub fn spec(name: &str) -> Option<&'static MetricSpec> {
     TABLE.iter().find(|row| row.name == name)
 }
 
-/// The row of a metric of the table or of `custom`.
+/// The row of the table or of `custom` with this name.
 pub(crate) fn spec_among(custom: &[&'static MetricSpec], name: &str) -> Option<&'static MetricSpec> {
     spec(name).or_else(|| custom.iter().copied().find(|row| row.name == name))
 }
@@ -495,6 +495,6 @@ pub(crate) fn rows_of(section: SectionKey) -> impl Iterator<Item = &'static Metr
 }
 
 /// The rows that judges answer by a rubric.
-pub(crate) fn asked() -> impl Iterator<Item = &'static MetricSpec> {
+pub(crate) fn rows_with_rubric() -> impl Iterator<Item = &'static MetricSpec> {
     TABLE.iter().filter(|row| row.rubric.is_some())
 }

@@ -1,28 +1,30 @@
 //! Reads tables and lines of `key: value`.
 //!
-//! In: a text. Out: its rows, each as pairs of a key and a cell. A table has a first line of column names:
-//! cells are between `|`, tabs, semicolons or commas, or in columns that are two spaces apart.
+//! In: a text. Out: its rows, each as pairs of a key and a cell. A table has a header as its first line. Cells are
+//! separated by `|`, tabs, semicolons, commas, or at least two spaces.
 
 /// The cells of a row with their column names.
 pub(super) type CellRow<'t> = Vec<(&'t str, &'t str)>;
 
-/// Most lines that are read.
+/// Maximum lines of a text that is read.
 const MAX_LINES: usize = 2000;
-/// Most columns of a table.
+/// Maximum columns of a table.
 const MAX_COLUMNS: usize = 40;
-/// Longest key.
-const MAX_KEY: usize = 32;
+/// Maximum bytes of a key.
+const MAX_KEY_BYTES: usize = 32;
 
-/// The rows of a text; `None` if it has neither form. Lines of keys are one row each time that a key
-/// recurs.
+/// The rows of a text; `None` if it is neither a table nor lines of `key: value`. Among such lines, a recurring key
+/// begins a new row.
 pub(super) fn read(text: &str) -> Option<Vec<CellRow<'_>>> {
     if memchr::memchr(b'\n', text.as_bytes()).is_none() || text.lines().count() > MAX_LINES {
         return None;
     }
     let lines: Vec<&str> =
-        text.lines().map(str::trim).filter(|line| !line.is_empty() && !is_rule(line)).collect();
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !is_separator_line(line)).collect();
     key_lines(&lines).or_else(|| {
-        [pipes, tabs, columns, semicolons, commas].into_iter().find_map(|cells| table(&lines, cells))
+        let splitters =
+            [cells_by_pipes, cells_by_tabs, cells_by_spaces, cells_by_semicolons, cells_by_commas];
+        splitters.into_iter().find_map(|cells| table(&lines, cells))
     })
 }
 
@@ -31,48 +33,52 @@ pub(super) fn is_list(rows: &[CellRow<'_>]) -> bool {
     rows.len() > 1
 }
 
-/// Whether a line only separates others.
-fn is_rule(line: &str) -> bool {
+/// Whether a line consists of signs that separate other lines.
+fn is_separator_line(line: &str) -> bool {
     line.chars().all(|c| matches!(c, '-' | '|' | ':' | '+' | '=' | ' ' | '`'))
 }
 
-fn pipes(line: &str) -> Vec<&str> {
+fn cells_by_pipes(line: &str) -> Vec<&str> {
     if !line.contains('|') {
         return Vec::new();
     }
     line.trim_matches('|').split('|').map(str::trim).collect()
 }
 
-fn tabs(line: &str) -> Vec<&str> {
+fn cells_by_tabs(line: &str) -> Vec<&str> {
     line.split('\t').map(str::trim).collect()
 }
 
-fn columns(line: &str) -> Vec<&str> {
+fn cells_by_spaces(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// As spreadsheets export where the comma is the decimal point. A sentence has a space after its sign; the last cell
-/// may be empty.
-fn semicolons(line: &str) -> Vec<&str> {
+/// The cells of a line as spreadsheets export it where the comma is the decimal point. A semicolon before a space
+/// belongs to a sentence. The last cell may be empty.
+fn cells_by_semicolons(line: &str) -> Vec<&str> {
     match line.contains("; ") {
         true => Vec::new(),
         false => line.split(';').map(str::trim).collect(),
     }
 }
 
-fn commas(line: &str) -> Vec<&str> {
+fn cells_by_commas(line: &str) -> Vec<&str> {
     match line.contains(", ") {
-        true => Vec::new(), // a sentence
+        // A comma before a space belongs to a sentence.
+        true => Vec::new(),
         false => line.split(',').map(str::trim).collect(),
     }
 }
 
+/// Whether a cell may be a key or a column name.
 fn is_key(cell: &str) -> bool {
-    let plain = |c: char| c.is_alphanumeric() || " _-.%()#".contains(c);
-    (1..=MAX_KEY).contains(&cell.len()) && cell.starts_with(char::is_alphabetic) && cell.chars().all(plain)
+    let is_key_char = |c: char| c.is_alphanumeric() || " _-.%()#".contains(c);
+    (1..=MAX_KEY_BYTES).contains(&cell.len())
+        && cell.starts_with(char::is_alphabetic)
+        && cell.chars().all(is_key_char)
 }
 
-/// A table of at least two columns, all of whose lines have as many cells as the first.
+/// The rows of a table of at least two columns, all of whose lines have as many cells as the header; else `None`.
 fn table<'t>(lines: &[&'t str], cells: fn(&'t str) -> Vec<&'t str>) -> Option<Vec<CellRow<'t>>> {
     let (first, rows) = lines.split_first()?;
     let names = cells(first);
@@ -87,7 +93,7 @@ fn table<'t>(lines: &[&'t str], cells: fn(&'t str) -> Vec<&'t str>) -> Option<Ve
     rows.iter().map(row).collect()
 }
 
-/// Lines of `key: value`, of which there are at least two and nothing else.
+/// The rows of lines of `key: value`; `None` if there are fewer than two lines or a line has another form.
 fn key_lines<'t>(lines: &[&'t str]) -> Option<Vec<CellRow<'t>>> {
     let mut rows: Vec<CellRow<'t>> = vec![CellRow::new()];
     for line in lines {

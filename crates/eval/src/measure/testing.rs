@@ -1,8 +1,7 @@
 //! Small traces for tests of metrics, written as a script of messages, calls and results.
 //!
-//! In: method calls. Out: an [`AgentTrace`] with the messages, calls, agents and times that `recognise`
-//! would have found. The input of every model call is the whole history of its agent, as in real
-//! frameworks.
+//! In: method calls. Out: an [`AgentTrace`] with the messages, calls, agents and times that `recognise` would produce.
+//! The input of every model call is the whole history of its agent, as in real frameworks.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -22,8 +21,7 @@ pub(crate) fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
 }
 
-/// Compares `text` with the file of that name under `tests/golden`; with `UPDATE_GOLDEN` set the file is
-/// written first.
+/// Compares `text` with a file under `tests/golden`. If `UPDATE_GOLDEN` is set, the file is written first.
 pub(crate) fn golden(name: &str, text: &str) {
     let path = tests().join(format!("golden/{name}.txt"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -33,8 +31,9 @@ pub(crate) fn golden(name: &str, text: &str) {
     assert!(expected == text, "{name} differs from its golden file; UPDATE_GOLDEN=1 accepts it:\n{text}");
 }
 
-/// Limits of the check of one value against a schema.
+/// The maximum steps of the check of one value against a schema.
 pub const MAX_STEPS: u64 = schema::MAX_STEPS;
+/// The maximum problems of one value.
 pub const MAX_PROBLEMS: usize = schema::problem::MAX_PROBLEMS;
 
 /// A measurement by the built-in rules.
@@ -54,30 +53,30 @@ pub(crate) fn traces_of(body: &[u8]) -> Vec<AgentTrace> {
     groups.into_iter().map(|g| recogniser.trace(Tree::new(g.trace, g.spans), &[], false)).collect()
 }
 
-/// A run of a real framework, as the demo embeds it.
+/// A recorded run of a real framework, from the demo.
 pub(crate) fn captured(name: &str) -> Vec<AgentTrace> {
     traces_of(&std::fs::read(tests().join("../demo").join(name).join("001.pb")).unwrap())
 }
 
-/// The tools that control a run, by this configuration.
+/// The control tools with this configuration.
 pub(crate) fn control_tools(overrides: &Overrides) -> Arc<ControlTools> {
     Recogniser::new(overrides).unwrap().trace(Tree::default(), &[], false).control_tools
 }
 
-/// The tools that control a run, by the built-in conventions.
+/// The control tools of the built-in conventions.
 pub(crate) fn default_control_tools() -> Arc<ControlTools> {
     static TOOLS: LazyLock<Arc<ControlTools>> = LazyLock::new(|| control_tools(&Overrides::default()));
     TOOLS.clone()
 }
 
-/// Builds a trace.
+/// Builds a trace as a script. Methods add the next message, call or result of the running agent.
 pub struct Script {
     spans: Vec<Span>,
     views: Vec<SpanView>,
     agents: Vec<Agent>,
     owner: Vec<Option<usize>>,
     calls: Vec<Call>,
-    /// Agents that are running, innermost last, each with its conversation so far.
+    /// The running agents, innermost last, each with its conversation so far.
     running: Vec<(usize, Vec<Message>)>,
     /// Requested calls that have not returned, with the agent that requested them.
     pending: Vec<(usize, Idx, ToolRequest)>,
@@ -89,7 +88,7 @@ fn message(role: Role, parts: Vec<Part>) -> Message {
 }
 
 impl Script {
-    /// One agent with a task.
+    /// A script with one running agent, which has a task.
     pub fn new(task: &str) -> Script {
         let mut script = Script {
             spans: Vec::new(),
@@ -149,27 +148,28 @@ impl Script {
         self.running.push((agent, vec![message(Role::User, vec![Part::Text(task)])]));
     }
 
-    fn now(&mut self) -> &mut (usize, Vec<Message>) {
+    /// The running agent and its conversation.
+    fn running_agent(&mut self) -> &mut (usize, Vec<Message>) {
         self.running.last_mut().expect("an agent is running")
     }
 
-    /// The running agent's system prompt.
+    /// Adds the running agent's system prompt.
     pub fn system(mut self, text: &str) -> Script {
         let prompt = message(Role::System, vec![Part::Text(text.into())]);
-        self.now().1.insert(0, prompt);
+        self.running_agent().1.insert(0, prompt);
         self
     }
 
-    /// A further message of the user.
+    /// Adds a further message of the user.
     pub fn user(mut self, text: &str) -> Script {
         let prompt = message(Role::User, vec![Part::Text(text.into())]);
-        self.now().1.push(prompt);
+        self.running_agent().1.push(prompt);
         self
     }
 
-    /// Tools that the running agent is offered.
+    /// Adds tools that are offered to the running agent.
     pub fn tools(mut self, names: &[&str]) -> Script {
-        let agent = self.now().0;
+        let agent = self.running_agent().0;
         for name in names {
             self.agents[agent].tools.push(ToolDefinition {
                 name: (*name).into(),
@@ -180,9 +180,9 @@ impl Script {
         self
     }
 
-    /// A plan that the running agent's last model call (or its own span) wrote.
+    /// Adds a plan that the running agent's last model call wrote, or its own span without a model call.
     pub fn plan(mut self, steps: &[&str]) -> Script {
-        let agent = self.now().0;
+        let agent = self.running_agent().0;
         let at = self.agents[agent].llms.last().copied().unwrap_or(self.agents[agent].at);
         let replan = !self.agents[agent].plans.is_empty();
         let steps: Vec<Text> = steps.iter().map(|s| Text::from(*s)).collect();
@@ -192,55 +192,58 @@ impl Script {
         self
     }
 
-    fn model(&mut self, parts: Vec<Part>) -> Idx {
-        let (agent, history) = self.now().clone();
+    /// Adds a model call of the running agent.
+    fn model_call(&mut self, parts: Vec<Part>) -> Idx {
+        let (agent, history) = self.running_agent().clone();
         let parent = self.agents[agent].at;
         let at = self.span(Kind::Llm, Some(parent), agent);
         let output = message(Role::Assistant, parts);
         self.views[at].tools = self.agents[agent].tools.clone();
         self.views[at].input = history;
         self.views[at].output = vec![output.clone()];
-        self.now().1.push(output);
+        self.running_agent().1.push(output);
         self.agents[agent].llms.push(at);
         at
     }
 
-    /// A model call with a plain output.
+    /// Adds a model call that outputs a text.
     pub fn says(mut self, text: &str) -> Script {
-        self.model(vec![Part::Text(text.into())]);
+        self.model_call(vec![Part::Text(text.into())]);
         self
     }
 
-    /// A model call that outputs `text` (unless empty) and requests tools, with arguments as JSON.
+    /// Adds a model call that outputs `text` (unless empty) and requests tool calls, with arguments as JSON.
     pub fn calls(mut self, text: &str, requests: &[(&str, &str)]) -> Script {
-        let agent = self.now().0;
+        let agent = self.running_agent().0;
         let mut parts = Vec::new();
         if !text.is_empty() {
             parts.push(Part::Text(text.into()));
         }
-        let from = self.calls.len() + self.pending.len();
+        let first_id = self.calls.len() + self.pending.len();
         let requests: Vec<ToolRequest> = requests
             .iter()
             .enumerate()
             .map(|(i, (name, arguments))| ToolRequest {
-                id: Some(format!("call_{}", from + i).as_str().into()),
+                id: Some(format!("call_{}", first_id + i).as_str().into()),
                 name: (*name).into(),
                 arguments: Some((*arguments).into()),
             })
             .collect();
         parts.extend(requests.iter().cloned().map(Part::Call));
-        let llm = self.model(parts);
+        let llm = self.model_call(parts);
         self.pending.extend(requests.into_iter().map(|r| (agent, llm, r)));
         self
     }
 
+    /// Removes the earliest pending call of the running agent.
     fn next_pending(&mut self) -> (usize, Idx, ToolRequest) {
-        let agent = self.now().0;
-        let mine = self.pending.iter().position(|(a, ..)| *a == agent).expect("a pending call");
-        self.pending.remove(mine)
+        let agent = self.running_agent().0;
+        let index = self.pending.iter().position(|(a, ..)| *a == agent).expect("a pending call");
+        self.pending.remove(index)
     }
 
-    fn place(&self, llm: Idx, request: &ToolRequest) -> Option<usize> {
+    /// The position of a request among those of its model call.
+    fn request_position(&self, llm: Idx, request: &ToolRequest) -> Option<usize> {
         self.views[llm].requests().position(|candidate| candidate.id == request.id)
     }
 
@@ -256,7 +259,7 @@ impl Script {
             agent: Some(agent),
             name: request.name.clone(),
             id: request.id.clone(),
-            place: self.place(llm, request),
+            place: self.request_position(llm, request),
             arguments: request.arguments.clone(),
             arguments_content: Content::Present,
             parsed,
@@ -285,10 +288,10 @@ impl Script {
             });
         }
         let part = Part::Result { id: request.id.clone(), name: Some(request.name.clone()), content, failed };
-        self.now().1.push(message(Role::Tool, vec![part]));
+        self.running_agent().1.push(message(Role::Tool, vec![part]));
     }
 
-    /// The earliest pending call returns `result`.
+    /// Adds that the earliest pending call returns `result`.
     pub fn returns(mut self, result: &str) -> Script {
         let (agent, llm, request) = self.next_pending();
         let (at, call) = self.tool_span(agent, llm, &request);
@@ -296,7 +299,7 @@ impl Script {
         self
     }
 
-    /// The earliest pending call raises an exception: status ERROR.
+    /// Adds that the earliest pending call raises an exception; its span has the status ERROR.
     pub fn raises(mut self, text: &str) -> Script {
         let (agent, llm, request) = self.next_pending();
         let (at, call) = self.tool_span(agent, llm, &request);
@@ -304,16 +307,16 @@ impl Script {
         self
     }
 
-    /// A retriever returns passages.
+    /// Adds a retriever that returns passages.
     pub fn retrieves(mut self, passages: &str) -> Script {
-        let agent = self.now().0;
+        let agent = self.running_agent().0;
         let parent = self.agents[agent].at;
         let at = self.span(Kind::Retriever, Some(parent), agent);
         self.views[at].result = Some(passages.into());
         self
     }
 
-    /// The earliest pending call starts an agent, which runs until [`Script::leave`].
+    /// Adds that the earliest pending call starts an agent, which runs until [`Script::leave`].
     pub fn enter(mut self, task: &str) -> Script {
         let (agent, llm, request) = self.next_pending();
         let (at, _) = self.tool_span(agent, llm, &request);
@@ -322,16 +325,16 @@ impl Script {
         self
     }
 
-    /// A retriever returns documents, which the prompt of the next model call shows.
+    /// Adds a retriever that returns documents, which are also in the prompt of the next model call.
     pub fn retrieves_for_prompt(mut self, documents: &str) -> Script {
-        let agent = self.now().0;
+        let agent = self.running_agent().0;
         let parent = self.agents[agent].at;
         let at = self.span(Kind::Retriever, Some(parent), agent);
         self.views[at].result = Some(documents.into());
         self.user(documents)
     }
 
-    /// The running agent ends; its answer is the result of the call that started it.
+    /// Ends the running agent; its answer is the result of the call that started it.
     pub fn leave(mut self) -> Script {
         let (agent, _) = self.running.pop().expect("an agent is running");
         let answer = self.agents[agent].answer.clone().unwrap_or_else(|| "".into());
@@ -343,16 +346,16 @@ impl Script {
         self
     }
 
-    /// The running agent's final answer, in a model call.
+    /// Adds a model call with the running agent's final answer.
     pub fn answers(mut self, text: &str) -> Script {
-        let at = self.model(vec![Part::Text(text.into())]);
-        let agent = self.now().0;
+        let at = self.model_call(vec![Part::Text(text.into())]);
+        let agent = self.running_agent().0;
         self.agents[agent].answer = Some(text.into());
         self.agents[agent].answer_at = Some(at);
         self
     }
 
-    /// The trace was closed before its root arrived.
+    /// Marks the trace as closed before its root arrived.
     pub fn incomplete(mut self) -> Script {
         self.incomplete = true;
         self
@@ -375,7 +378,7 @@ impl Script {
         }
     }
 
-    /// The trace as recorded by an instrumentation without content: names, ids, times, statuses.
+    /// The trace as an instrumentation without content records it: names, ids, times, statuses.
     pub fn build_without_content(self) -> AgentTrace {
         let mut trace = self.build();
         for view in &mut trace.views {

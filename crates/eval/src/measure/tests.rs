@@ -1,4 +1,4 @@
-//! Every rule on recorded runs of real frameworks: the failing spans, and runs without one.
+//! Tests of all rules on recorded runs of real frameworks: the expected failing spans, and runs without any.
 
 mod judged_runs;
 mod languages;
@@ -9,7 +9,7 @@ mod value_runs;
 use super::{Measurement, Settings, catalog};
 use crate::recognise::recorded_cases::{RecordedCase, recorded_cases};
 
-/// Failed measurements of a run: span id, metric, rationales.
+/// The failed measurements of a run: span id, metric, rationales.
 fn failures(run: &RecordedCase) -> Vec<(String, &'static str, String)> {
     let mut out = Vec::new();
     for trace in &run.traces {
@@ -22,6 +22,7 @@ fn failures(run: &RecordedCase) -> Vec<(String, &'static str, String)> {
     out
 }
 
+/// The rationales of a measurement, if it failed.
 fn failed(m: &Measurement) -> Option<String> {
     let measured = m.outcome.as_ref().ok().filter(|measured| !measured.passed)?;
     Some(measured.findings.iter().map(|f| f.rationale.as_str()).collect::<Vec<_>>().join("; "))
@@ -50,8 +51,8 @@ fn recovered_errors_fail_on_no_metric_of_reasoning_or_agents() {
 }
 
 #[test]
-fn named_defects_fail_on_their_spans() {
-    let (mut named, mut missed) = (0, Vec::new());
+fn expected_defects_fail_on_their_spans() {
+    let (mut expected, mut missed) = (0, Vec::new());
     for run in recorded_cases().iter().filter(|r| r.truth["evidence_in_spans"] == true) {
         let failures = failures(run);
         if std::env::var_os("OTEL_VERDICT_SHOW").is_some() {
@@ -59,14 +60,14 @@ fn named_defects_fail_on_their_spans() {
         }
         for defect in run.truth["expected"].as_array().into_iter().flatten() {
             let id = defect["span_id"].as_str().unwrap_or_default();
-            named += 1;
+            expected += 1;
             if !failures.iter().any(|(span, ..)| span == id) {
                 missed.push(format!("{} {} {} {id}", run.name, defect["defect"], defect["name"]));
             }
         }
     }
-    println!("{named} named defects, {} missed on the very span:\n{}", missed.len(), missed.join("\n"));
-    // Three of the shipped ones are parents that only repeat their child's exception, which is reported on
-    // the child.
-    assert!(missed.len() * 4 <= named, "{} of {named}:\n{}", missed.len(), missed.join("\n"));
+    println!("{expected} expected defects, {} missed on their span:\n{}", missed.len(), missed.join("\n"));
+    // Three of the spans in the repository are parents that repeat an exception of their child, on which it is
+    // reported.
+    assert!(missed.len() * 4 <= expected, "{} of {expected}:\n{}", missed.len(), missed.join("\n"));
 }

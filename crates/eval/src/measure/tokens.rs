@@ -1,10 +1,9 @@
 //! `tokens` (001, table 1): the tokens of a model call, compared with their limit.
 //!
-//! Principle: a model call takes no more tokens than the operator's limit for it. Without a limit no count is a
-//! defect.
+//! Principle: a model call uses no more tokens than its configured limit. Without a limit no count is a defect.
 //!
-//! In: reported token counts and the operator's limits. Out: a count, input and output together;
-//! a span without a limit has none, one that reports no tokens is unmeasured.
+//! In: reported token counts and the configured limits. Out: the count of input and output together; unmeasured if the
+//! span reports no tokens, and no measurement without a limit.
 
 use verdict_otlp::trace::Kind;
 
@@ -14,7 +13,7 @@ use super::{Context, Measurement};
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
     let limit = context.settings.max_tokens(context.trace, context.at)?;
-    // Counts are far below 2^53: exact as a double.
+    // Counts are far below 2^53, so that a double represents them exactly.
     let count = view.tokens.sum().map(|count| count as f64);
     Some(quantity(context, count, limit as f64, "tokens"))
 }

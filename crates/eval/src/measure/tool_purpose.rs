@@ -1,8 +1,8 @@
-//! The purpose of a tool: a class of actions, and the kind of thing that they apply to.
+//! The purpose of a tool: its actions, and the objects of these actions.
 //!
-//! In: a tool's name and description. Out: whether it returns information or changes a state, its classes of
-//! actions, by the verbs of its name or else by the first verb of its description, and the stems of its other
-//! words. The verbs are data, in `tool_verbs.txt`; there are no names of particular tools.
+//! In: a tool's name and description. Out: whether the tool returns information or changes a state, its actions, by the
+//! verbs of its name or else by the first verb of its description, and the stems of its other words. The verbs are data
+//! in `tool_verbs.txt`, which contains no names of particular tools.
 
 use std::rc::Rc;
 
@@ -16,39 +16,41 @@ use super::tool_index::OfferedTo;
 use super::work_budget::BYTES_PER_STEP;
 use crate::recognise::{AgentTrace, Call, Text, ToolDefinition};
 
-/// Words at the beginning of a description among which its verb is looked for.
-const MAX_LEAD: usize = 5;
+/// Maximum words at the beginning of a description in which its verb is searched.
+const MAX_LEAD_WORDS: usize = 5;
 /// Maximum words of a description that are read.
 const MAX_WORDS: usize = 40;
-/// Maximum signs of a verb in Chinese or Japanese.
-const MAX_SIGNS: usize = 6;
+/// Maximum characters of a verb in Chinese or Japanese.
+const MAX_VERB_CHARS: usize = 6;
 /// Maximum tools of one agent that are read.
 const MAX_TOOLS: usize = 256;
 
 /// The purpose of a tool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Purpose {
-    /// To return information. An empty result is the answer that there is none.
+    /// The tool returns information. An empty result is an answer.
     Query,
-    /// To change a state: the result may be empty.
+    /// The tool changes a state. The result may be empty.
     Action,
     #[default]
     Unknown,
 }
 
+/// A verb by which tools are named.
 #[derive(Clone, Copy)]
 struct Verb {
     action: Option<Action>,
     purpose: Purpose,
-    /// The word is a common noun as well, or says little: it does not decide what a tool is for.
+    /// Whether the word is also a common noun or is unspecific, so that it does not determine the purpose of a tool.
     is_weak: bool,
 }
 
 /// The data of `tool_verbs.txt`.
 #[derive(Default)]
 struct Verbs {
+    /// By form of a verb in lower case.
     forms: HashMap<String, Verb>,
-    /// By kind of tools, the words of their names.
+    /// By kind of tools, the words in names of these tools.
     kinds: HashMap<&'static str, HashSet<&'static str>>,
 }
 
@@ -83,59 +85,64 @@ fn verbs(file: &'static str) -> Result<Verbs, String> {
     Ok(out)
 }
 
+/// The English forms of a verb; forms that do not exist do no harm.
 fn forms(verb: &str) -> impl Iterator<Item = String> {
     let root = verb.strip_suffix('e').unwrap_or(verb);
     let verb_forms = ["", "s", "es", "led", "ling"].map(|ending| format!("{verb}{ending}"));
     verb_forms.into_iter().chain(["ed", "ing"].map(|ending| format!("{root}{ending}")))
 }
 
-/// The verb of a word in lower case, which is a form of one, or a name in Chinese or Japanese.
+/// The verb of which a word in lower case is a form, or the verb in a name in Chinese or Japanese.
 fn verb_of(word: &str) -> Option<Verb> {
-    let in_signs = || if word.is_ascii() { None } else { verb_in_signs(word) };
-    VERBS.forms.get(word).copied().or_else(in_signs)
+    let in_unspaced = || if word.is_ascii() { None } else { verb_in_unspaced_name(word) };
+    VERBS.forms.get(word).copied().or_else(in_unspaced)
 }
 
-/// The verb of a name without spaces: "取消订单", "予約を変更する". Of two, one at the beginning and one at the end, the
-/// other one is what it applies to: looked up, or named by a common noun.
-fn verb_in_signs(name: &str) -> Option<Verb> {
-    // Signs, not letters.
+/// The verb of a name without spaces: "取消订单", "予約を変更する". If there is one at the beginning and one at the end, a
+/// verb that queries takes precedence over the other one, and a verb over a common noun, since the other is its object.
+fn verb_in_unspaced_name(name: &str) -> Option<Verb> {
+    // The name must begin with a Chinese or Japanese character.
     name.starts_with(|c: char| c >= '\u{3040}').then_some(())?;
     let name = name.strip_suffix("する").unwrap_or(name);
-    let ends: Vec<usize> = name.char_indices().map(|(at, _)| at).skip(2).take(MAX_SIGNS - 1).collect();
-    let starts: Vec<usize> =
-        name.char_indices().rev().map(|(at, _)| at).skip(1).take(MAX_SIGNS - 1).collect();
-    let known = |part: Option<&str>| VERBS.forms.get(part?).copied();
-    let first = ends.iter().rev().find_map(|end| known(name.get(..*end)));
-    let last = starts.iter().rev().find_map(|start| known(name.get(*start..)));
-    let found = || first.into_iter().chain(last);
-    let decides = |verb: &Verb| !verb.is_weak;
-    found()
-        .find(|verb| decides(verb) && verb.purpose == Purpose::Query)
-        .or_else(|| found().find(decides))
-        .or_else(|| found().next())
+    let prefix_ends: Vec<usize> =
+        name.char_indices().map(|(at, _)| at).skip(2).take(MAX_VERB_CHARS - 1).collect();
+    let suffix_starts: Vec<usize> =
+        name.char_indices().rev().map(|(at, _)| at).skip(1).take(MAX_VERB_CHARS - 1).collect();
+    let verb_for = |part: Option<&str>| VERBS.forms.get(part?).copied();
+    let first = prefix_ends.iter().rev().find_map(|end| verb_for(name.get(..*end)));
+    let last = suffix_starts.iter().rev().find_map(|start| verb_for(name.get(*start..)));
+    let candidates = || first.into_iter().chain(last);
+    let is_strong = |verb: &Verb| !verb.is_weak;
+    candidates()
+        .find(|verb| is_strong(verb) && verb.purpose == Purpose::Query)
+        .or_else(|| candidates().find(is_strong))
+        .or_else(|| candidates().next())
 }
 
-/// The class of actions of a word in lower case; none if it is no such verb.
+/// The action of a word in lower case; `None` if it is no verb with an action.
 pub(crate) fn action_of(word: &str) -> Option<Action> {
     verb_of(word)?.action
 }
 
-/// Whether a word in lower case is a verb by which tools are named, and no common noun.
+/// Whether a word in lower case is a verb by which tools are named, and not a common noun.
 pub(crate) fn is_verb(word: &str) -> bool {
     VERBS.forms.get(word).is_some_and(|verb| !verb.is_weak)
 }
 
-/// Whether the results of a tool change without an action of the run: it waits, pages, or reads a clock or the
-/// progress of something. Computed once per name.
+/// Whether the results of a tool change without an action of the run: the tool waits, pages, or reads a clock or a
+/// progress. Computed once per name.
 pub(crate) fn varies(memo: &Memo, tool: &Text) -> bool {
     struct Varies(bool);
     memo.for_text(tool, |_| Varies(is_varying(&NameWords::cached(tool, memo)))).0
 }
 
-/// Whether a word of a tool's name is of a kind: it `prepares` an action for a decision, and takes none, or `asks`
-/// somebody for one.
+/// Whether the words of a tool's name include a word of a kind in `tool_verbs.txt`: the tool `prepares` an action for a
+/// decision, `asks` somebody, returns `documents`, or `varies`.
 pub(crate) fn is_of_kind(kind: &str, words: &[String]) -> bool {
-    VERBS.kinds.get(kind).is_some_and(|kind| words.iter().any(|word| kind.contains(word.as_str())))
+    VERBS
+        .kinds
+        .get(kind)
+        .is_some_and(|kind_words| words.iter().any(|word| kind_words.contains(word.as_str())))
 }
 
 fn is_varying(words: &[String]) -> bool {
@@ -143,20 +150,23 @@ fn is_varying(words: &[String]) -> bool {
     is_of_kind("varies", words) || is_of_kind("varies", &pairs)
 }
 
-/// Whether a call of the one may be what the other states: cancelling is done by deleting as well.
+/// Whether a call with one action may carry out the other action, as a deletion may be a cancellation.
 pub(crate) fn are_alike(a: Action, b: Action) -> bool {
     use Action::*;
-    const KINDS: [&[Action]; 4] = [
+    const SIMILAR: [&[Action]; 4] = [
         &[Cancel, Delete, Refund, Return],
         &[Book, Order, Create, Add, Schedule, Submit, Pay, Save],
         &[Send, Notify, Transfer, Submit, Create],
         &[Pay, Transfer, Refund],
     ];
-    let any = |action: Action| matches!(action, Update | Execute);
-    a == b || any(a) || any(b) || KINDS.iter().any(|kind| kind.contains(&a) && kind.contains(&b))
+    let is_any = |action: Action| matches!(action, Update | Execute);
+    a == b
+        || is_any(a)
+        || is_any(b)
+        || SIMILAR.iter().any(|actions| actions.contains(&a) && actions.contains(&b))
 }
 
-/// The stems of the words of a text that carry meaning, in order.
+/// The stems of the content words of a text, in lower case and in order.
 pub(crate) fn stems(text: &str) -> impl Iterator<Item = String> + '_ {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2);
@@ -166,7 +176,7 @@ pub(crate) fn stems(text: &str) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// A plural is the same word.
+/// A word without the ending of a plural.
 fn stem(word: &str) -> &str {
     match word.strip_suffix('s') {
         Some(stem) if stem.len() > 2 && !stem.ends_with(['s', 'u']) => stem,
@@ -174,6 +184,7 @@ fn stem(word: &str) -> &str {
     }
 }
 
+/// Words without content in names and descriptions of tools.
 const FUNCTION_WORDS: [&str; 45] = [
     "the",
     "and",
@@ -222,7 +233,7 @@ const FUNCTION_WORDS: [&str; 45] = [
     "including",
 ];
 
-/// The effect of one tool.
+/// The purpose and the actions of one tool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolPurpose {
     purpose: Purpose,
@@ -231,11 +242,11 @@ pub(crate) struct ToolPurpose {
 
 impl ToolPurpose {
     pub(crate) fn new(name: &str, description: Option<&str>) -> ToolPurpose {
-        ToolPurpose::named(&identifier_words(name), description)
+        ToolPurpose::with_name_words(&identifier_words(name), description)
     }
 
-    /// As [`ToolPurpose::new`], by the words of the name.
-    fn named(words: &[String], description: Option<&str>) -> ToolPurpose {
+    /// As [`ToolPurpose::new`], with the words of the name.
+    fn with_name_words(words: &[String], description: Option<&str>) -> ToolPurpose {
         let mut actions: Vec<Action> = words.iter().filter_map(|word| action_of(word)).collect();
         if actions.is_empty() {
             actions.extend(lead_verbs(description).find_map(|verb| verb.action));
@@ -243,11 +254,11 @@ impl ToolPurpose {
         ToolPurpose { purpose: purpose_of(words, description), actions }
     }
 
-    /// The effect of the tool of a call, computed once per name.
+    /// The purpose of the tool of a call, computed once per name.
     pub(crate) fn for_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolPurpose> {
         let name = &call.name;
         memo.for_text(name, |_| {
-            ToolPurpose::named(&NameWords::cached(name, memo), description(trace, memo, call))
+            ToolPurpose::with_name_words(&NameWords::cached(name, memo), description(trace, memo, call))
         })
     }
 
@@ -256,7 +267,7 @@ impl ToolPurpose {
         self.purpose == Purpose::Query
     }
 
-    /// Whether it may do `action`; of an unknown tool it is not known that it does not.
+    /// Whether the tool may carry out `action`, which is also true for a tool without known actions.
     pub(crate) fn may_do(&self, action: Action) -> bool {
         self.actions.is_empty() || !self.is_query() && self.actions.iter().any(|a| are_alike(*a, action))
     }
@@ -268,18 +279,18 @@ pub(crate) struct ToolObjects(pub HashSet<String>);
 impl ToolObjects {
     pub(crate) fn new(name: &str, description: Option<&str>) -> ToolObjects {
         let mut objects = HashSet::default();
-        let mut acts = false;
+        let mut is_after_verb = false;
         for word in identifier_words(name) {
             let is_verb = action_of(&word).is_some();
-            // After its verb, the words of a name are nouns: "order" in `cancel_order`.
-            if !is_verb || acts {
+            // After the verb, the words of a name are nouns: "order" in `cancel_order`.
+            if !is_verb || is_after_verb {
                 objects.extend(stems(&word));
             }
-            acts |= is_verb;
+            is_after_verb |= is_verb;
         }
         let tool = ToolPurpose::new(name, description);
         let is_own_verb = |word: &str| action_of(word).is_some_and(|a| tool.actions.first() == Some(&a));
-        let words = words_of(description).take(MAX_WORDS).flat_map(stems);
+        let words = first_sentence_words(description).take(MAX_WORDS).flat_map(stems);
         objects.extend(words.filter(|word| !is_own_verb(word)));
         ToolObjects(objects)
     }
@@ -297,6 +308,7 @@ pub(crate) fn purpose(trace: &AgentTrace, memo: &Memo, call: &Call) -> Purpose {
     *memo.for_text(&call.name, compute_purpose)
 }
 
+/// The purpose of a tool by the words of its name and its description.
 fn purpose_of(words: &[String], description: Option<&str>) -> Purpose {
     let verbs = words.iter().filter_map(|word| verb_of(word));
     let mut verbs = verbs.chain(lead_verbs(description)).filter(|verb| !verb.is_weak);
@@ -305,32 +317,34 @@ fn purpose_of(words: &[String], description: Option<&str>) -> Purpose {
 
 /// The verbs among the first words of a description.
 fn lead_verbs(description: Option<&str>) -> impl Iterator<Item = Verb> {
-    words_of(description).take(MAX_LEAD).filter_map(|word| match word.to_lowercase().as_str() {
-        // A description says what the tool returns; a tool named so takes something back.
-        "return" | "returns" => {
-            Some(Verb { action: Some(Action::Search), purpose: Purpose::Query, is_weak: false })
+    first_sentence_words(description).take(MAX_LEAD_WORDS).filter_map(|word| {
+        match word.to_lowercase().as_str() {
+            // In a description the verb states the returned value; in a name it means to take something back.
+            "return" | "returns" => {
+                Some(Verb { action: Some(Action::Search), purpose: Purpose::Query, is_weak: false })
+            }
+            word => verb_of(word),
         }
-        word => verb_of(word),
     })
 }
 
 /// The words of the first sentence of a description.
-fn words_of(description: Option<&str>) -> impl Iterator<Item = &str> {
+fn first_sentence_words(description: Option<&str>) -> impl Iterator<Item = &str> {
     let text = description.unwrap_or_default();
     let end = memchr::memmem::find(text.as_bytes(), b". ").unwrap_or(text.len());
     let sentence = text.get(..end).unwrap_or_default();
     sentence.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// The description of the tool of a call.
+/// The description of the tool of a call, from the call or else from the tools of its agent.
 pub(crate) fn description<'t>(trace: &'t AgentTrace, memo: &Memo, call: &'t Call) -> Option<&'t str> {
     let call_description = call.definition.as_ref().and_then(|definition| definition.description.as_deref());
     call_description
         .or_else(|| OfferedTo::Agent(call.agent?).find(trace, memo, &call.name)?.description.as_deref())
 }
 
-/// The tools that an agent was offered, without those that only control the run.
-pub(crate) fn offered(trace: &AgentTrace, agent: usize) -> impl Iterator<Item = &ToolDefinition> {
+/// The tools that were offered to an agent, without control tools.
+pub(crate) fn offered_tools(trace: &AgentTrace, agent: usize) -> impl Iterator<Item = &ToolDefinition> {
     let tools = trace.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();
     tools.iter().take(MAX_TOOLS).filter(|tool| !trace.control_tools.is_control(&tool.name))
 }
@@ -356,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_every_language_say_what_they_do() {
+    fn names_in_every_language_have_their_actions() {
         let mut heading = "";
         let (mut count, mut wrong) = (std::collections::BTreeMap::<&str, usize>::new(), Vec::new());
         for line in include_str!("language/sentences/tool_names.txt").lines() {
@@ -378,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_do_nothing_and_alike_actions_support_each_other() {
+    fn queries_carry_out_no_action_and_similar_actions_are_interchangeable() {
         assert!(ToolPurpose::new("get_order", None).is_query());
         assert!(!ToolPurpose::new("get_order", None).may_do(Action::Order));
         assert!(!ToolPurpose::new("order_search", None).may_do(Action::Order));
@@ -388,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_the_other_words() {
+    fn objects_are_the_words_besides_the_verb() {
         let object_words = |name, description| {
             let mut objects: Vec<String> = ToolObjects::new(name, description).0.into_iter().collect();
             objects.sort_unstable();
@@ -400,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn name_and_else_description_decide_the_purpose() {
+    fn purpose_follows_from_the_name_or_else_the_description() {
         for (name, description, purpose) in [
             ("find_member", "", Purpose::Query),
             ("file_search", "", Purpose::Query),
@@ -421,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_paging_and_progress_vary() {
+    fn results_of_waiting_paging_and_progress_tools_vary() {
         let varies = |tool: &str| is_varying(&identifier_words(tool));
         for tool in ["page_down", "scrollDown", "job-status", "wait"] {
             assert!(varies(tool), "{tool}");

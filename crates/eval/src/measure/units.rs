@@ -1,6 +1,6 @@
 //! Units of quantities by their symbols and names.
 //!
-//! In: a word. Out: the unit that it names, and its quantity. Currencies are the units of amounts of money.
+//! In: a word. Out: the unit that the word denotes, with its quantity. Currencies are the units of amounts of money.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ pub(crate) struct Unit {
     pub quantity: &'static str,
     /// The symbol or code of the unit.
     pub symbol: &'static str,
-    /// The power of ten that it is of another unit of the quantity, which is the same one for all that have it.
+    /// The unit as a power of ten of a reference unit of the quantity; `None` for units that are no such power.
     pub power: Option<i32>,
 }
 
@@ -36,7 +36,7 @@ fn names() -> HashMap<&'static str, Unit> {
     names
 }
 
-/// The unit that a word in lower case is a symbol or a name of.
+/// The unit whose symbol or name is this word, which is in lower case; else `None`.
 pub(crate) fn unit_for_word(word: &str) -> Option<Unit> {
     let money =
         || currency::code_for_word(word).map(|symbol| Unit { quantity: "money", symbol, power: None });
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_of_one_unit() {
+    fn each_word_denotes_one_unit() {
         let symbols =
             ["kg", "pounds", "megabytes", "€", "minutos"].map(|word| unit_for_word(word).map(|u| u.symbol));
         assert_eq!(symbols, [Some("kg"), Some("lb"), Some("mb"), Some("eur"), Some("min")]);

@@ -1,7 +1,7 @@
-//! Words of all languages by what they mean: changes of amounts, totals, refunds, both ends of a journey.
+//! Words of all languages by their meaning: changes of amounts, totals, refunds, both ends of a journey.
 //!
-//! In: a text in any language. Out: where words of a meaning are. The words are unambiguous enough to be read without
-//! knowing the language; those that are not are closed classes of one language ([`super::language`]).
+//! In: a text in any language. Out: the positions of words with a meaning. The words are unambiguous across languages;
+//! ambiguous words are in the closed classes of one language ([`super::language`]).
 
 use std::ops::Range;
 
@@ -21,72 +21,77 @@ verdict_otlp::labelled_enum! {
     pub(crate) enum WordMeaning {
         /// An amount becomes larger.
         Rise = "rise",
+        /// An amount becomes smaller.
         Fall = "fall",
-        /// A share of an amount, or what is taken off it.
+        /// A share of an amount, or a discount.
         Ratio = "ratio",
-        /// Behind a share, before what it is a share of.
+        /// The preposition between a share and the amount: "of".
         Of = "of",
         Total = "total",
         /// The amount of something, rather than a price or a fee.
         Amount = "amount",
         Refund = "refund",
-        /// Nouns and keys of both ends of a journey.
+        /// Nouns and keys for the start of a journey.
         Departure = "departure",
+        /// Nouns and keys for the end of a journey.
         Arrival = "arrival",
-        /// Verbs of them.
+        /// Verbs for the start of a journey.
         Departs = "departs",
+        /// Verbs for the end of a journey.
         Arrives = "arrives",
-        /// The reader or the writer, and what asks the reader for something.
+        /// Words for the reader or the writer, and words of requests to the reader.
         Addressee = "addressee",
-        /// Verbs between a thing and what it is.
+        /// Verbs between a thing and its description: "is".
         Copula = "copula",
         /// A question for a number of things.
         HowMany = "how_many",
         /// A statement that something is a part, or a question for a part.
         Part = "part",
-        /// A key of one of several states or versions of a thing, which follow each other.
+        /// A key for one of several successive states or versions of a thing.
         Succession = "succession",
-        /// A key of a page of a list.
+        /// A key for a page of a list.
         Page = "page",
-        /// A key of the unit of other values.
+        /// A key for the unit of other values.
         Unit = "unit",
-        /// The word for a language, or the name of one.
+        /// The word "language", or the name of a language.
         Language = "language",
-        /// The word for a language.
+        /// The word "language".
         TheLanguage = "the_language",
         /// The user, or a word for "the same as the user's".
         UserReference = "of_user",
         /// To answer or to write.
         Reply = "reply",
-        /// A time limit was exceeded.
+        /// A statement that a time limit was exceeded.
         TimedOut = "timed_out",
-        /// The word for an error, which begins its report or is its key.
+        /// The word "error", which begins the report of an error or is its key.
         Error = "error",
-        /// The hundredth part of a unit of money.
+        /// The hundredth part of a currency unit: "cent".
         Hundredth = "hundredth",
         /// Ten, hundred and thousand.
         Tens = "tens",
     }
 }
 
+/// A word of the data file.
 struct VocabularyEntry {
     meaning: WordMeaning,
     word: &'static str,
-    /// Letters may follow.
-    open: bool,
-    /// The word is between signs or spaces.
-    spaced: bool,
+    /// Whether letters may follow.
+    has_open_end: bool,
+    /// Whether the word must not begin or end within another word.
+    needs_word_borders: bool,
 }
 
+/// The words of the data file, compiled.
 struct VocabularyTable {
     entries: Vec<VocabularyEntry>,
     automaton: AhoCorasick,
-    /// By spelling, its entry: that of "é" in "Écrivez".
-    entry: Vec<usize>,
-    /// By word, its meanings; without those behind which letters may follow.
+    /// By pattern of the automaton, the index of its entry. An entry may have several spellings.
+    entry_of_spelling: Vec<usize>,
+    /// By word, its meanings, for entries after which no letters may follow.
     exact: HashMap<&'static str, Vec<WordMeaning>>,
-    /// By meaning, the beginnings of words behind which letters may follow.
-    open: Vec<Vec<&'static str>>,
+    /// By meaning, the words after which letters may follow.
+    beginnings: Vec<Vec<&'static str>>,
 }
 
 checked_static!(WORDS: VocabularyTable = words());
@@ -99,40 +104,41 @@ fn words() -> Result<VocabularyTable, String> {
         let meaning = WordMeaning::ALL.into_iter().find(|meaning| meaning.as_str() == name);
         let meaning = meaning.ok_or_else(|| format!("no meaning {name:?}"))?;
         for word in parts.next().unwrap_or_default().split('|') {
-            let spaced = !matches!(language, "zh" | "ja") || word.is_ascii();
-            let (word, open) = word.strip_suffix('*').map_or((word, false), |word| (word, true));
-            entries.push(VocabularyEntry { meaning, word, open, spaced });
+            let needs_word_borders = !matches!(language, "zh" | "ja") || word.is_ascii();
+            let (word, has_open_end) = word.strip_suffix('*').map_or((word, false), |word| (word, true));
+            entries.push(VocabularyEntry { meaning, word, has_open_end, needs_word_borders });
         }
     }
     let all = entries.iter().enumerate();
     let spellings =
         all.flat_map(|(nth, entry)| spellings(entry.word).into_iter().map(move |word| (nth, word)));
-    let (entry, spellings): (Vec<usize>, Vec<String>) = spellings.unzip();
+    let (entry_of_spelling, spellings): (Vec<usize>, Vec<String>) = spellings.unzip();
     let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(spellings);
     let mut exact: HashMap<&'static str, Vec<WordMeaning>> = HashMap::default();
-    for entry in entries.iter().filter(|entry| !entry.open) {
+    for entry in entries.iter().filter(|entry| !entry.has_open_end) {
         exact.entry(entry.word).or_default().push(entry.meaning);
     }
-    let open = WordMeaning::ALL.iter().map(|meaning| {
-        let open_entries = entries.iter().filter(|entry| entry.open && entry.meaning == *meaning);
+    let beginnings = WordMeaning::ALL.iter().map(|meaning| {
+        let open_entries = entries.iter().filter(|entry| entry.has_open_end && entry.meaning == *meaning);
         open_entries.map(|entry| entry.word).collect()
     });
-    let open = open.collect();
-    Ok(VocabularyTable { entries, automaton: automaton.map_err(|e| e.to_string())?, entry, exact, open })
+    let (beginnings, automaton) = (beginnings.collect(), automaton.map_err(|e| e.to_string())?);
+    Ok(VocabularyTable { entries, automaton, entry_of_spelling, exact, beginnings })
 }
 
-/// The words of a meaning in lower case.
+/// The words with a meaning, in lower case.
 pub(crate) fn words_of(meaning: WordMeaning) -> impl Iterator<Item = &'static str> {
     let entries = WORDS.entries.iter().filter(move |entry| entry.meaning == meaning);
     entries.map(|entry| entry.word)
 }
 
-/// The spellings of the words of a meaning, and whether letters may stand before and behind them.
+/// The spellings of the words with a meaning, each with whether letters may precede and follow it.
 pub(crate) fn spellings_of(meaning: WordMeaning) -> impl Iterator<Item = (String, bool, bool)> {
     let entries = WORDS.entries.iter().filter(move |entry| entry.meaning == meaning);
     entries.flat_map(|entry| {
-        let (before, behind) = (!entry.spaced, !entry.spaced || entry.open);
-        spellings(entry.word).into_iter().map(move |word| (word, before, behind))
+        let may_follow_letters = !entry.needs_word_borders;
+        let may_precede_letters = may_follow_letters || entry.has_open_end;
+        spellings(entry.word).into_iter().map(move |word| (word, may_follow_letters, may_precede_letters))
     })
 }
 
@@ -147,38 +153,38 @@ fn spellings(word: &str) -> Vec<String> {
     out
 }
 
-/// A word of a meaning, and its bytes in the text.
+/// The meaning of a word, and its bytes in the text.
 pub(crate) type Occurrence = (WordMeaning, Range<usize>);
 
-/// The words of these meanings in a text, in the order of their ends.
+/// The words with these meanings in a text, in the order of their ends.
 pub(crate) fn find(text: &str, meanings: &[WordMeaning]) -> Vec<Occurrence> {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-    let found = WORDS.automaton.find_overlapping_iter(text).filter_map(|found| {
-        let entry = WORDS.entries.get(*WORDS.entry.get(found.pattern().as_usize())?);
+    let occurrences = WORDS.automaton.find_overlapping_iter(text).filter_map(|found| {
+        let entry = WORDS.entries.get(*WORDS.entry_of_spelling.get(found.pattern().as_usize())?);
         let entry = entry.filter(|entry| meanings.contains(&entry.meaning))?;
         let before = text.get(..found.start()).and_then(|text| text.chars().next_back());
         let after = text.get(found.end()..).and_then(|text| text.chars().next());
-        let is_whole = !is_letter(before) && (entry.open || !is_letter(after));
-        (!entry.spaced || is_whole).then(|| (entry.meaning, found.range()))
+        let is_whole = !is_letter(before) && (entry.has_open_end || !is_letter(after));
+        (!entry.needs_word_borders || is_whole).then(|| (entry.meaning, found.range()))
     });
-    found.collect()
+    occurrences.collect()
 }
 
-/// Whether a text has a word of the meaning.
+/// Whether a text contains a word with the meaning.
 pub(crate) fn has(text: &str, meaning: WordMeaning) -> bool {
     !find(text, &[meaning]).is_empty()
 }
 
-/// Whether a text in lower case is a word of the meaning.
+/// Whether a text in lower case is a word with the meaning.
 pub(crate) fn has_meaning(word: &str, meaning: WordMeaning) -> bool {
-    let mut open = WORDS.open.get(meaning as usize).into_iter().flatten();
+    let mut beginnings = WORDS.beginnings.get(meaning as usize).into_iter().flatten();
     let first = |text: &str| text.as_bytes().first().copied();
-    open.any(|begin| first(begin) == first(word) && word.starts_with(begin))
+    beginnings.any(|beginning| first(beginning) == first(word) && word.starts_with(beginning))
         || WORDS.exact.get(word).is_some_and(|meanings| meanings.contains(&meaning))
 }
 
-/// Whether a text has no words but those of these meanings and of currencies.
+/// Whether all words of a text have one of these meanings or denote a currency.
 pub(crate) fn has_only(text: &str, meanings: &[WordMeaning]) -> bool {
     let mut words = text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).map(lowercase);
     words.all(|word| {
@@ -192,13 +198,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn single_words_and_links_have_meanings() {
+    fn single_words_and_phrases_have_meanings() {
         assert!(
             has_meaning("reembolso", WordMeaning::Refund)
                 && has_meaning("uom", WordMeaning::Unit)
                 && !has_meaning("units sold", WordMeaning::Unit)
         );
-        let link = |text: &str| has_only(text, &[WordMeaning::Of, WordMeaning::Copula]);
-        assert!(link(" of €") && link(" è di ") && link("为") && link(": ") && !link(" with tax is "));
+        let is_link = |text: &str| has_only(text, &[WordMeaning::Of, WordMeaning::Copula]);
+        assert!(is_link(" of €") && is_link(" è di ") && is_link("为") && is_link(": "));
+        assert!(!is_link(" with tax is "));
     }
 }

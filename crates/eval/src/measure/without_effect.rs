@@ -1,12 +1,12 @@
-//! Results of calls that say that nothing was changed: `UPDATE 0`, `{"matched": 0, "modified": 0}`.
+//! Results of calls which report that nothing was changed: `UPDATE 0`, `{"matched": 0, "modified": 0}`.
 //!
-//! Principle: a result that consists of counts and flags, and whose counts are all 0, reports that nothing was done. A
-//! count of failures or attempts says the same; another count says what happened instead ("upserted": 1). A result that
-//! describes a thing as well may have such keys for the state of the thing. A result whose state is that of a refusal
-//! (`status: rejected`) reports the same, unless the call asked for this state, or was the request that may be
-//! rejected. A flag that the action was not accepted, or not done, reports the same if the result has a reason: without
-//! a reason it may be the state of the thing (an invitation that nobody accepted yet); where the result has nothing but
-//! flags and reasons, any participle says what was not done.
+//! Principle: a result of counts and flags reports no effect if all counts of effects are 0. Counts of failures or
+//! attempts may be greater; another count that is not 0 is an effect ("upserted": 1). A result that also describes an
+//! object may have such keys for the state of the object, and reports nothing. A state of refusal (`status: rejected`)
+//! reports no effect, unless the call asked for this state, or is a request that others may reject. A flag that the
+//! action was not accepted or not done reports no effect if the result contains a reason: without a reason it may be
+//! the state of the object (an invitation that nobody has accepted yet). In a result of flags and reasons alone, any
+//! false flag with a participle (`posted`) reports no effect.
 
 use serde_json::Value;
 
@@ -18,27 +18,28 @@ use crate::measure::tool_purpose::action_of;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};
 
-/// Longer results describe more than an effect.
+/// Maximum bytes of a result that is read for counts or a state; longer results describe more than an effect.
 const MAX_BYTES: usize = 400;
-/// Longer results are not read for a flag, nor more records of one or arguments of its call.
-const MAX_DENIAL: usize = 2_000;
+/// Maximum bytes of a result that is read for flags.
+const MAX_FLAG_BYTES: usize = 2_000;
+/// Maximum records of a result, and arguments of its call, that are read.
 const MAX_KEYS: usize = 16;
-/// Longer values are no state.
-const MAX_STATE: usize = 40;
+/// Maximum bytes of a state.
+const MAX_STATE_BYTES: usize = 40;
 
-// The report of a database, or a sentence with such a count.
+// The report of a database, or a sentence with a count of 0.
 regex!(
     NONE_IN_TEXT,
     r"(?i)^\W*(?:(?:update|delete|insert 0|merge) 0\W*$|(?:query )?(?:ok|done|success)?\W*0 (?:rows?|records?|documents?|entries|items?|messages?|e-?mails?|files?|changes?)(?: were| was)? (?:affected|updated|changed|modified|deleted|removed|inserted|added|created|sent|delivered|matched|made)\b)"
 );
 
-// In a text, another count of what was done: "0 rows updated, 1 row inserted".
+// Another count of an effect in a text: "0 rows updated, 1 row inserted".
 regex!(COUNTED_IN_TEXT, r"(?i)\b[1-9]\d* (?:\w+ ){0,3}?(?:were |was )?(?P<done>\w+ed)\b");
 
-// Results of programs are English in any language of their users: these are words of protocols.
+// Results of programs are English for users of any language: these are words of protocols.
 
 /// Words of keys that count failures or attempts, or measure something else.
-const COUNT_NO_EFFECT: [&str; 25] = [
+const NO_EFFECT_KEYS: [&str; 25] = [
     "failed",
     "failures",
     "failure",
@@ -66,8 +67,8 @@ const COUNT_NO_EFFECT: [&str; 25] = [
     "warnings",
 ];
 
-/// Words of keys that count what was done.
-const COUNT_EFFECTS: [&str; 17] = [
+/// Words of keys that count effects.
+const EFFECT_KEYS: [&str; 17] = [
     "matched",
     "modified",
     "affected",
@@ -87,15 +88,17 @@ const COUNT_EFFECTS: [&str; 17] = [
     "rowcount",
 ];
 
-/// States of what was refused.
+/// States of a refusal.
 const REFUSED: [&str; 4] = ["rejected", "declined", "denied", "refused"];
 
-/// Flags of a trial, without the signs between their words.
-const TRIALS: [&str; 3] = ["dryrun", "simulated", "simulation"];
+/// Flags of a trial run, without separators between their words.
+const TRIAL_FLAGS: [&str; 3] = ["dryrun", "simulated", "simulation"];
 
-/// Words of a state that waits for a decision: one of each, `pending_approval`, `AWAITING_REVIEW`, `approval required`.
+/// Words for waiting in a state that waits for a decision, together with a word of [`DECISIONS`]: `pending_approval`,
+/// `AWAITING_REVIEW`, `approval required`.
 const WAITING: [&str; 8] =
     ["pending", "awaiting", "awaits", "waiting", "required", "requires", "needed", "needs"];
+/// Words for the decision in such a state.
 const DECISIONS: [&str; 8] = [
     "approval",
     "authorization",
@@ -109,121 +112,124 @@ const DECISIONS: [&str; 8] = [
 /// States of a place in a queue.
 const WAITLISTED: [&str; 2] = ["waitlisted", "waitlist"];
 
-/// Words of flags that say whether what was asked for was done.
-const DONE: [&str; 6] = ["accepted", "success", "successful", "succeeded", "applied", "ok"];
-/// Keys of the reason why not, besides words for reasons.
-const REASONS: [&str; 8] = ["code", "error", "errors", "message", "detail", "details", "retry", "hint"];
-/// Longer values are no answer to an invitation or a question.
-const MAX_ANSWER: usize = 12;
+/// Words of flags that report whether the action was done.
+const DONE_FLAGS: [&str; 6] = ["accepted", "success", "successful", "succeeded", "applied", "ok"];
+/// Keys for a reason, besides the words of [`WordClass::Reason`].
+const REASON_KEYS: [&str; 8] = ["code", "error", "errors", "message", "detail", "details", "retry", "hint"];
+/// Maximum bytes of an argument that may be an answer to an invitation or a question.
+const MAX_ANSWER_BYTES: usize = 12;
 
 /// Whether the result of a call reports that it had no effect.
-pub(crate) fn reports_none(call: &Call, memo: &Memo) -> bool {
-    denies(call, memo) || is_trial(call, memo)
+pub(crate) fn reports_no_effect(call: &Call, memo: &Memo) -> bool {
+    reports_not_done(call, memo) || is_trial(call, memo)
 }
 
 /// Whether the result of a call reports that its action was refused, or changed nothing.
-pub(crate) fn denies(call: &Call, memo: &Memo) -> bool {
+pub(crate) fn reports_not_done(call: &Call, memo: &Memo) -> bool {
     call.result.as_ref().is_some_and(|result| {
         counts_nothing(result, memo) || is_refused(call, result, memo) || is_denied(call, result, memo)
     })
 }
 
-/// Whether a flag in the result of a call says that it was only a trial: `dry_run: true`.
+/// Whether a flag in the result of a call reports a trial run: `dry_run: true`.
 pub(crate) fn is_trial(call: &Call, memo: &Memo) -> bool {
-    // Other rules read the structure of most results, so that a search for the words of a flag costs more.
-    let result = call.result.as_ref().filter(|text| text.len() <= MAX_DENIAL);
+    // Other rules use the structure of most results, so that reading it costs less than a search for the flags.
+    let result = call.result.as_ref().filter(|text| text.len() <= MAX_FLAG_BYTES);
     let structure = result.and_then(|result| Structure::cached(result, memo));
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
     let top_level_records = parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
     let is_trial = |field: &RecordField| {
-        field.value == FieldValue::Bool(true) && TRIALS.contains(&&*field.name.concat())
+        field.value == FieldValue::Bool(true) && TRIAL_FLAGS.contains(&&*field.name.concat())
     };
     top_level_records.flat_map(|record| &record.fields).any(is_trial)
 }
 
-/// Whether a flag in the result of a call says, together with a reason, that its action was not accepted or not done.
+/// Whether a flag in the result of a call reports, together with a reason, that its action was not accepted or not
+/// done.
 fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
-    if result.len() > MAX_DENIAL || !result.contains("false") {
+    if result.len() > MAX_FLAG_BYTES || !result.contains("false") {
         return false;
     }
     let structure = Structure::cached(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
     let action = identifier_words(&call.name).iter().find_map(|word| action_of(word));
-    let is_done = |word: &String| DONE.contains(&word.as_str());
-    // A switch is off after `disable`.
-    let is_own = |word: &String| {
+    let is_done = |word: &String| DONE_FLAGS.contains(&word.as_str());
+    // The flag has the verb of the call. An update is excluded, since a flag may be off after `disable`.
+    let is_flag_of_action = |word: &String| {
         action.is_some_and(|call_action| call_action != Action::Update)
             && word.ends_with("ed")
             && action_of(word) == action
     };
-    let is_passed = |name: &[String]| {
+    let is_argument = |name: &[String]| {
         let keys = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
         keys.take(MAX_KEYS).any(|(key, _)| identifier_words(key) == name)
     };
     let top_level_records = || parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
-    // A flag of a part does not deny an action that was done, unless the flag is named for the action itself.
-    let says_done = |record: &Record| {
+    // If another flag reports that the action was done, only a flag with the verb of the call denies it.
+    let reports_done = |record: &Record| {
         record.fields.iter().any(|field| {
             field.value == FieldValue::Bool(true)
-                && field.name.iter().any(|word| DONE.contains(&word.as_str()))
+                && field.name.iter().any(|word| DONE_FLAGS.contains(&word.as_str()))
         })
     };
-    let is_answered = top_level_records().any(says_done);
-    let is_reason = |word: &String| REASONS.contains(&word.as_str()) || names::is_of(word, WordClass::Reason);
-    // A result of flags and reasons describes no thing: a participle is what was not done, `posted`.
+    let is_done_by_flag = top_level_records().any(reports_done);
+    let is_reason =
+        |word: &String| REASON_KEYS.contains(&word.as_str()) || names::is_of_class(word, WordClass::Reason);
+    // A result of flags and reasons alone describes no object, so that a participle denies the action: `posted`.
     let mut fields = parsed.records.iter().flat_map(|record| &record.fields);
-    // The result of an action that ends something is a false flag: `subscribed: false`.
-    let makes = action.is_some_and(|call_action| {
+    // For an action that ends something, a false flag is the effect: `subscribed: false`.
+    let has_positive_effect = action.is_some_and(|call_action| {
         use Action::{Add, Book, Create, Notify, Order, Pay, Refund, Schedule, Send, Submit, Transfer};
         matches!(
             call_action,
             Add | Book | Create | Notify | Order | Pay | Refund | Schedule | Send | Submit | Transfer
         )
     });
-    let says_true = top_level_records()
+    let has_true_flag = top_level_records()
         .any(|record| record.fields.iter().any(|field| field.value == FieldValue::Bool(true)));
-    let is_pure = makes
-        && !says_true
+    let has_only_flags = has_positive_effect
+        && !has_true_flag
         && fields.all(|field| matches!(field.value, FieldValue::Bool(_)) || field.name.iter().any(is_reason));
     top_level_records().any(|record| {
         let mut flags = record.fields.iter().filter(|field| field.value == FieldValue::Bool(false));
         flags.any(|flag| {
             flag.name.iter().any(|word| {
-                is_own(word) || (is_done(word) || is_pure && word.ends_with("ed")) && !is_answered
+                is_flag_of_action(word)
+                    || (is_done(word) || has_only_flags && word.ends_with("ed")) && !is_done_by_flag
             }) && flag.name.len() <= 2
-                && !is_passed(&flag.name)
+                && !is_argument(&flag.name)
         }) && record.fields.iter().any(|field| field.name.iter().any(is_reason))
     })
 }
 
-/// Whether the state in the result of a call says that it was refused.
+/// Whether the state in the result of a call reports a refusal.
 fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
-    let may_be = |state: &&str| contains_ignoring_case(result, state);
-    if result.len() > MAX_BYTES || !REFUSED.iter().chain(&["not_"]).any(may_be) {
+    let may_have = |state: &&str| contains_ignoring_case(result, state);
+    if result.len() > MAX_BYTES || !REFUSED.iter().chain(&["not_"]).any(may_have) {
         return false;
     }
     let structure = Structure::cached(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
     let mut states = states(parsed).map(|(_, state)| state);
-    let is_asked = |state: &str| asks_for(call, state, memo);
-    let takes_effect = |word: &String| {
+    let is_requested = |state: &str| asks_for(call, state, memo);
+    let has_effect = |word: &String| {
         use Action::{Add, Book, Cancel, Delete, Order, Pay, Refund, Schedule, Transfer, Update};
         let effects = [Add, Book, Cancel, Delete, Order, Pay, Refund, Schedule, Transfer, Update];
         action_of(word).is_some_and(|action| effects.contains(&action))
     };
-    // `not_posted`
+    // A state such as `not_posted`.
     let is_undone = |state: &str| state.starts_with("not_") && state.ends_with("ed");
-    states.any(|state| (REFUSED.contains(&state) || is_undone(state)) && !is_asked(state))
-        && identifier_words(&call.name).first().is_some_and(takes_effect)
+    states.any(|state| (REFUSED.contains(&state) || is_undone(state)) && !is_requested(state))
+        && identifier_words(&call.name).first().is_some_and(has_effect)
 }
 
-/// The state in the result of a call by which its action still waits: for somebody's decision, or for a place.
-pub(crate) fn awaited(call: &Call, memo: &Memo) -> Option<String> {
-    let waits = |text: &&Text| {
+/// The state in the result of a call if its action still waits for a decision, or for a place in a queue.
+pub(crate) fn waiting_state(call: &Call, memo: &Memo) -> Option<String> {
+    let may_wait = |text: &&Text| {
         let words = WAITING.iter().chain(&WAITLISTED);
-        text.len() <= MAX_DENIAL && words.into_iter().any(|word| contains_ignoring_case(text, word))
+        text.len() <= MAX_FLAG_BYTES && words.into_iter().any(|word| contains_ignoring_case(text, word))
     };
-    let structure = Structure::cached(call.result.as_ref().filter(waits)?, memo)?;
+    let structure = Structure::cached(call.result.as_ref().filter(may_wait)?, memo)?;
     let mut states =
         states(structure.0.as_ref()?).filter(|(name, _)| name.len() == 1).map(|(_, state)| state);
     let state = states.find(|state| {
@@ -231,27 +237,27 @@ pub(crate) fn awaited(call: &Call, memo: &Memo) -> Option<String> {
         let has = |terms: &[&str]| words.iter().any(|word| terms.contains(&word.as_str()));
         has(&WAITLISTED) || has(&WAITING) && has(&DECISIONS)
     });
-    state.filter(|state| state.len() <= MAX_STATE).map(str::to_owned)
+    state.filter(|state| state.len() <= MAX_STATE_BYTES).map(str::to_owned)
 }
 
-/// The states of the thing that a result is about.
+/// The states of the object of a result, with the words of their keys.
 fn states(parsed: &Records) -> impl Iterator<Item = (&[String], &str)> {
     let is_state = |word: &String| matches!(word.as_str(), "status" | "state" | "result" | "outcome");
-    // The outermost records come first.
+    // The outermost records are the first ones.
     let top_level_records = parsed.records.iter().take(2).filter(|record| record.list.is_none());
     let fields = top_level_records.flat_map(|record| &record.fields);
     let states = fields.filter(move |field| field.name.last().is_some_and(is_state));
     states.filter_map(|field| Some((&**field.name, field.text()?)))
 }
 
-/// Whether the arguments of a call ask for the state of a refusal: by its word, or by a "no".
+/// Whether the arguments of a call ask for a state of refusal: by its word, or by a "no".
 fn asks_for(call: &Call, state: &str, memo: &Memo) -> bool {
     let stem = if state == "denied" { "deny" } else { state.trim_end_matches("ed") };
     let arguments = call.parsed.as_deref().and_then(Value::as_object);
     let is_no = |value: &Value| match value {
         Value::Bool(value) => !value,
         Value::String(text) => {
-            text == "n" || text.len() <= MAX_ANSWER && ReadText::new(text, None, memo).withdraws()
+            text == "n" || text.len() <= MAX_ANSWER_BYTES && ReadText::new(text, None, memo).withdraws()
         }
         _ => false,
     };
@@ -260,32 +266,32 @@ fn asks_for(call: &Call, state: &str, memo: &Memo) -> bool {
         || arguments.is_some_and(|arguments| arguments.values().any(is_no))
 }
 
+/// Whether all counts of effects in a result are 0.
 fn counts_nothing(result: &Text, memo: &Memo) -> bool {
     if result.len() > MAX_BYTES || !result.contains('0') {
         return false;
     }
     if !result.trim_start().starts_with(['{', '[']) {
-        let happened = |found: regex::Captures<'_>| {
-            found.name("done").is_some_and(|word| !COUNT_NO_EFFECT.contains(&&*word.as_str().to_lowercase()))
+        let is_effect = |count: regex::Captures<'_>| {
+            count.name("done").is_some_and(|word| !NO_EFFECT_KEYS.contains(&&*word.as_str().to_lowercase()))
         };
-        return NONE_IN_TEXT.is_match(result) && !COUNTED_IN_TEXT.captures_iter(result).any(happened);
+        return NONE_IN_TEXT.is_match(result) && !COUNTED_IN_TEXT.captures_iter(result).any(is_effect);
     }
     let structure = Structure::cached(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
     let fields = || parsed.records.iter().flat_map(|record| &record.fields);
-    // A text next to the counts is a state or a message: one without figures names no thing.
-    let is_thing = |text: &str| text.bytes().any(|b| b.is_ascii_digit());
+    // A text next to the counts is a state or a message, unless it has digits and may identify an object.
+    let may_identify = |text: &str| text.bytes().any(|b| b.is_ascii_digit());
     let is_id = |name: &[String]| name.last().is_some_and(|word| word == "id");
-    let describes = fields().any(|field| is_id(&field.name) || field.text().is_some_and(is_thing));
+    let describes_object = fields().any(|field| is_id(&field.name) || field.text().is_some_and(may_identify));
     let mut counts =
-        fields().filter(|field| field.name.iter().any(|word| COUNT_EFFECTS.contains(&&**word))).peekable();
+        fields().filter(|field| field.name.iter().any(|word| EFFECT_KEYS.contains(&&**word))).peekable();
     let is_zero = |field: &RecordField| field.number().is_none_or(|number| number == 0.0);
-    let counts_no_effect =
-        |field: &RecordField| field.name.iter().any(|word| COUNT_NO_EFFECT.contains(&&**word));
-    !describes
+    let is_no_effect = |field: &RecordField| field.name.iter().any(|word| NO_EFFECT_KEYS.contains(&&**word));
+    !describes_object
         && counts.peek().is_some()
         && counts.all(|field| field.value == FieldValue::Number(0.0))
-        && fields().all(|field| is_zero(field) || counts_no_effect(field))
+        && fields().all(|field| is_zero(field) || is_no_effect(field))
 }
 
 #[cfg(test)]
@@ -322,11 +328,11 @@ mod tests {
     }
 
     #[test]
-    fn flag_beside_a_reason_reports_no_effect() {
+    fn flag_with_a_reason_reports_no_effect() {
         let denied = |tool: &str, arguments: &str, result: &str| {
             let run =
                 Script::new("task").calls("", &[(tool, arguments)]).returns(result).answers("done").build();
-            reports_none(&run.calls[0], &Memo::new())
+            reports_no_effect(&run.calls[0], &Memo::new())
         };
         for (tool, result, is_none) in [
             (
@@ -355,7 +361,7 @@ mod tests {
         let none = |tool: &str, arguments: &str, result: &str| {
             let run =
                 Script::new("task").calls("", &[(tool, arguments)]).returns(result).answers("done").build();
-            reports_none(&run.calls[0], &Memo::new())
+            reports_no_effect(&run.calls[0], &Memo::new())
         };
         assert!(none(
             "reserve_car",

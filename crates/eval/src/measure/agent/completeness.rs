@@ -1,19 +1,18 @@
-//! `completeness` (001, table 2): does the final answer give what was asked for?
+//! `completeness` (001, table 2): whether the final answer contains what its request asks for.
 //!
-//! Principle: an answer gives what its request asks for: as many things, the listed fields, a reply to each question,
-//! a whole text. Whether what it gives is right or good is not said by this rule.
+//! Principle: an answer contains what its request asks for: a number, the listed fields, a reply to each question.
+//! The rule does not judge whether the content is correct or good.
 //!
 //! In: an agent's task and answer, and the findings of `reasoning_integrity` about that answer. Out:
 //! 1-5 on the agent's span. Unmeasured if there is no answer because the trace is incomplete, the run was
 //! cancelled, or the answer was not recorded.
 //!
-//! A turn of a group of agents is no answer: the group's is measured.
+//! A turn of an agent in a group chat is not measured; the answer of the group is.
 //! In a dialogue the last turn is compared with the request that is still open, not with the first one.
-//! Examined are the parts of the request that can be compared with the answer (a number that is asked for,
-//! listed fields, questions about different names) and the facts and claims of the answer that were compared with
-//! results and calls of the run. Neither that a text is not empty, nor that it repeats a fact of the request, nor that
-//! it has a word that may be a number ("no", "the same") says whether it answers: without any of these the metric is
-//! unmeasured.
+//! The rule examines the parts of the request that can be compared with the answer (a requested number, listed
+//! fields, questions about different names) and the facts and claims of the answer that were compared with results
+//! and calls of the run. If there are none, the metric is unmeasured: a text that is not empty, repeats a fact of the
+//! request, or contains a word that may be a number ("no", "the same") may still not answer the request.
 
 use foldhash::HashSet;
 
@@ -31,24 +30,24 @@ use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured, agent_inde
 use crate::recognise::{Agent, Call, Content, Part, Text};
 
 /// Maximum bytes of a task whose questions are compared with the answer; a longer one is ambiguous.
-const PLAIN_TASK: usize = 600;
-/// Minimum bytes of an answer that is expected to repeat names; a shorter one does not ("836 m; 1786").
-const NAMING_ANSWER: usize = 80;
-/// Most calls, the latest ones, whose results are read for a number.
+const MAX_TASK_BYTES: usize = 600;
+/// Minimum bytes of an answer that is expected to repeat names; a shorter one often does not ("836 m; 1786").
+const MIN_NAMING_ANSWER_BYTES: usize = 80;
+/// Maximum calls whose results are searched for a number; the latest ones are.
 const MAX_CALLS: usize = 64;
-/// Maximum requested fields that are looked for.
+/// Maximum requested fields that are searched in the answer.
 const MAX_FIELDS: usize = 12;
 
-/// Most words between a word that counts and the thing that it counts: "no free rooms".
-const MAX_BETWEEN: usize = 1;
-/// Fewest letters of a word that names a thing.
-const MIN_NOUN: usize = 4;
+/// Maximum words between a counting word and the noun that it counts: "no free rooms".
+const MAX_WORDS_BETWEEN: usize = 1;
+/// Minimum letters of a word that is taken for the counted noun.
+const MIN_NOUN_LETTERS: usize = 4;
 
 regex!(
     CARDINALS,
     r"(?i)\b(none|zero|nil|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion|dozen|twice)\b"
 );
-// Words that are a number among others, and digits, which may belong to a name.
+// Words that may state a number, and digits, which may also belong to a name.
 regex!(MAY_BE_NUMBER, r"(?i)\d|\b(no|one|half|once|both|equal(ly)?|same|[IVXLC]{2,})\b");
 regex!(
     FIELDS,
@@ -72,14 +71,14 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     findings.examine(review.examined_in_answer.get(&i).copied().unwrap_or(0));
     findings.extend(unsupported.map(|finding| unsupported_answer(context, agent, finding)));
     let task = agent_index::task(context.trace, i);
-    // In a dialogue the last turn answers what was asked last, not what the dialogue began with.
-    let answering = agent.answer_at.and_then(|at| context.trace.views.get(at));
-    if let Some(task) = answering.and_then(|view| open_request(view, context.memo)).or(task) {
+    // In a dialogue the last turn answers the latest request, not the first one.
+    let answering_view = agent.answer_at.and_then(|at| context.trace.views.get(at));
+    if let Some(task) = answering_view.and_then(|view| open_request(view, context.memo)).or(task) {
         check_number(context, i, task, answer, &mut findings);
         check_fields(task, answer, &mut findings);
         check_parts(task, context.memo, answer, &mut findings);
     }
-    let otherwise = match task {
+    let unmeasured_reason = match task {
         Some(task)
             if !is_english(answer, Some(task), context.memo) || !is_english(task, None, context.memo) =>
         {
@@ -88,13 +87,13 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         Some(_) => Unmeasured::NotApplicable,
         None => agent_index::missing_task(agent),
     };
-    findings.scored(context, otherwise)
+    findings.scored(context, unmeasured_reason)
 }
 
-/// The defect of a missing answer, or the reason why the metric is unmeasured.
+/// The finding about a missing or empty answer, or the reason why the metric is unmeasured.
 fn missing_answer(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmeasured> {
     let view = context.trace.views.get(agent.at);
-    // A run that ended in an error has no answer, whether or not one would have been recorded.
+    // A run that ended in an error has no answer, even if the instrumentation records none.
     if agent.answer_content.is_partial() {
         return Err(agent.answer_content.into());
     }
@@ -103,38 +102,42 @@ fn missing_answer(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmea
     if agent.answer_content != Content::Present && !failed {
         return Err(Unmeasured::NoContent);
     }
-    let shows_media = |at: &Idx| {
+    let has_media_output = |at: &Idx| {
         let output = context.trace.views.get(*at).map(|view| &view.output).into_iter().flatten();
         output.flat_map(|message| &message.parts).any(|part| matches!(part, Part::Media))
     };
-    // An image or a recording is an answer that is not read.
-    if agent.llms.last().into_iter().chain([&agent.at]).any(shows_media) && !failed {
+    // The answer may be an image or a recording, which the rule cannot read.
+    if agent.llms.last().into_iter().chain([&agent.at]).any(has_media_output) && !failed {
         return Err(Unmeasured::NoContent);
     }
-    let unfinished = context.trace.tree.spans.get(agent.at).is_none_or(|s| s.end == 0);
-    let idle = agent.llms.is_empty() && agent.calls.is_empty();
-    if context.trace.incomplete || unfinished || idle || view.is_none_or(|r| r.cancelled || r.wrapper) {
+    let is_unfinished = context.trace.tree.spans.get(agent.at).is_none_or(|s| s.end == 0);
+    let has_no_calls = agent.llms.is_empty() && agent.calls.is_empty();
+    if context.trace.incomplete
+        || is_unfinished
+        || has_no_calls
+        || view.is_none_or(|r| r.cancelled || r.wrapper)
+    {
         return Err(Unmeasured::NotApplicable);
     }
-    let last = agent.calls.last().and_then(|i| context.trace.calls.get(*i));
+    let last_call = agent.calls.last().and_then(|i| context.trace.calls.get(*i));
     let is_handover = |call: &Call| {
         ToolPurpose::for_call(context.trace, context.memo, call).actions.first() == Some(&Action::Transfer)
     };
-    let handed_over = last.is_some_and(is_handover);
-    if handed_over {
+    let is_handed_over = last_call.is_some_and(is_handover);
+    if is_handed_over {
         return Err(Unmeasured::NotApplicable);
     }
-    let asked = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty()).unwrap_or("no answer");
-    let (defect, found) = match &agent.answer {
+    let request = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty()).unwrap_or("no answer");
+    let (defect, observation) = match &agent.answer {
         Some(_) => (Defect::EmptyAnswer, "it is empty"),
         None => (Defect::MissingAnswer, "the run ended without one"),
     };
-    Ok(defect.finding(format!("a final answer to this request was expected; {found}"), asked))
+    Ok(defect.finding(format!("a final answer to this request was expected; {observation}"), request))
 }
 
 /// A finding of `reasoning_integrity` about the answer, as a defect of the answer.
-fn unsupported_answer(context: &Context<'_>, agent: &Agent, found: &Finding) -> Finding {
-    let (defect, reason) = match found.defect {
+fn unsupported_answer(context: &Context<'_>, agent: &Agent, answer_finding: &Finding) -> Finding {
+    let (defect, reason) = match answer_finding.defect {
         Some(defect @ Defect::ContradictsResult) => {
             (defect, "the final answer contradicts what the run found")
         }
@@ -142,36 +145,38 @@ fn unsupported_answer(context: &Context<'_>, agent: &Agent, found: &Finding) -> 
         Some(defect @ Defect::ExceedsLimit) => (defect, "the run did more than its instructions allow"),
         _ => (Defect::AnswerUnsupported, "the final answer rests on nothing that the run found"),
     };
-    let finding = defect.finding(format!("{reason}: {}", found.rationale), &found.quote);
-    let rule = found.rule.or(found.defect.filter(|answer_defect| *answer_defect != defect).map(Defect::name));
+    let finding = defect.finding(format!("{reason}: {}", answer_finding.rationale), &answer_finding.quote);
+    let rule = answer_finding
+        .rule
+        .or(answer_finding.defect.filter(|answer_defect| *answer_defect != defect).map(Defect::name));
     let finding = rule.into_iter().fold(finding, Finding::by_rule);
-    let finding = Finding { category: found.category, seen_in: found.seen_in, ..finding };
-    // The model call that gave the answer fails by itself: this is the same failure.
+    let finding = Finding { category: answer_finding.category, seen_in: answer_finding.seen_in, ..finding };
+    // The model call that wrote the answer fails for the same reason; it is the origin of this failure.
     let origin = agent.answer_at.filter(|at| *at != agent.at && is_llm(context, *at));
     let finding = Finding { origin, ..finding };
-    let at = agent.answer_at.and_then(|at| context.trace.tree.spans.get(at)).map(|s| s.id);
-    at.into_iter().chain(found.cited.iter().copied()).fold(finding, Finding::citing)
+    let answer_span_id = agent.answer_at.and_then(|at| context.trace.tree.spans.get(at)).map(|s| s.id);
+    answer_span_id.into_iter().chain(answer_finding.cited.iter().copied()).fold(finding, Finding::citing)
 }
 
 fn is_llm(context: &Context<'_>, at: Idx) -> bool {
     context.trace.views.get(at).is_some_and(|view| view.kind == Kind::Llm)
 }
 
-/// The task asks for a number, the answer contains none, and a result had one to give. What came to 0 may be said in
-/// words ("it is free"), and so is that it could not be found.
+/// Reports an answer without a number where the task asks for one and a result of the run contains one. A value of 0
+/// may be expressed in words ("it is free"), and an answer may state that the number was not found.
 fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, findings: &mut Findings) {
     let memo = context.memo;
-    if task.len() > PLAIN_TASK || answer.contains('?') {
+    if task.len() > MAX_TASK_BYTES || answer.contains('?') {
         return;
     }
     let request = TaskDemands::cached(task, memo);
-    let is_fact = |_: &&str| request.asks(Demand::Fact) && !request.asks(Demand::Making);
-    let Some(asked) = request.words(Demand::Number).filter(is_fact) else { return };
-    // Numbers may be words.
+    let is_fact = |_: &&str| request.asks(Demand::Fact) && !request.asks(Demand::Writing);
+    let Some(asked_words) = request.words(Demand::Number).filter(is_fact) else { return };
+    // Numbers that are written as words are recognised in English only.
     if !is_english(answer, Some(task), memo) {
         return;
     }
-    if gives_number(task, &request, asked, answer) {
+    if gives_number(task, &request, asked_words, answer) {
         return findings.examine(1);
     }
     let may_give = CARDINALS.is_match(answer) || MAY_BE_NUMBER.is_match(answer);
@@ -180,13 +185,13 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
     }
     findings.examine(1);
     let rationale =
-        format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");
+        format!("a number was expected, since the request asks \"{asked_words}\"; the answer gives none");
     findings.push(Defect::PartUnanswered.finding(rationale, answer).by_rule("count"));
 }
 
-/// Whether the answer gives a number that the request does not have: in digits that are no part of a name, as a word
-/// that is nothing else than a number, or as one that counts the thing that is asked for ("no rooms").
-fn gives_number(task: &str, request: &TaskDemands, asked: &str, answer: &str) -> bool {
+/// Whether the answer contains a number that the request does not contain: digits outside a name, a number word, or
+/// a counting word before the requested noun ("no rooms").
+fn gives_number(task: &str, request: &TaskDemands, asked_words: &str, answer: &str) -> bool {
     let is_given = |n: &numbers::Number| !n.in_identifier && !request.has_number(n);
     let words = |text: &str| {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -199,20 +204,21 @@ fn gives_number(task: &str, request: &TaskDemands, asked: &str, answer: &str) ->
     {
         return true;
     }
-    // "How many rooms": the thing is named right after the words of the demand.
-    let behind = task.find(asked).and_then(|at| task.get(at + asked.len()..)).unwrap_or_default();
-    let Some(thing) = words(behind).into_iter().find(|word| word.chars().count() >= MIN_NOUN) else {
+    // "How many rooms": the noun follows the words of the demand.
+    let after_demand =
+        task.find(asked_words).and_then(|at| task.get(at + asked_words.len()..)).unwrap_or_default();
+    let Some(noun) = words(after_demand).into_iter().find(|word| word.chars().count() >= MIN_NOUN_LETTERS)
+    else {
         return false;
     };
-    let is_thing = |word: &String| word.trim_end_matches('s') == thing.trim_end_matches('s');
-    let counts = |word: &String| matches!(word.as_str(), "no" | "one" | "both");
+    let is_noun = |word: &String| word.trim_end_matches('s') == noun.trim_end_matches('s');
+    let is_counting_word = |word: &String| matches!(word.as_str(), "no" | "one" | "both");
     let answer_words = words(answer);
-    let mut counting = answer_words.iter().enumerate().filter(|(_, word)| counts(word));
-    counting.any(|(at, _)| answer_words.iter().skip(at + 1).take(MAX_BETWEEN + 1).any(is_thing))
+    let mut counting_words = answer_words.iter().enumerate().filter(|(_, word)| is_counting_word(word));
+    counting_words.any(|(at, _)| answer_words.iter().skip(at + 1).take(MAX_WORDS_BETWEEN + 1).any(is_noun))
 }
 
-/// Whether a number other than 0 can be given: the agent's results have one and none that is 0, or it looked nothing
-/// up.
+/// Whether the agent may know a number other than 0: its results contain one and none that is 0, or it made no calls.
 fn may_give_number(context: &Context<'_>, i: usize) -> bool {
     let trace = context.trace;
     let mut call_count = 0;
@@ -240,7 +246,7 @@ fn may_give_number(context: &Context<'_>, i: usize) -> bool {
     has_number || call_count == 0
 }
 
-/// The task lists fields, and the answer lacks some.
+/// Reports fields that the task lists and the answer does not contain.
 fn check_fields(task: &str, answer: &str, findings: &mut Findings) {
     let Some(list) = FIELDS.captures(task).and_then(|c| c.get(1)) else { return };
     let names = list.as_str().split([',', ' ', '\n']).map(|n| n.trim_matches(['`', '"', '\'']));
@@ -255,9 +261,9 @@ fn check_fields(task: &str, answer: &str, findings: &mut Findings) {
     }
 }
 
-/// The task asks several questions about different names, and the answer mentions only some of them.
+/// Reports questions of the task whose names the answer does not mention, while it mentions names of other questions.
 fn check_parts(task: &str, memo: &Memo, answer: &str, findings: &mut Findings) {
-    if task.len() > PLAIN_TASK || answer.len() < NAMING_ANSWER {
+    if task.len() > MAX_TASK_BYTES || answer.len() < MIN_NAMING_ANSWER_BYTES {
         return;
     }
     let parts: Vec<&str> = task.split_inclusive('?').filter(|p| p.trim_end().ends_with('?')).collect();
@@ -267,20 +273,21 @@ fn check_parts(task: &str, memo: &Memo, answer: &str, findings: &mut Findings) {
     }
     let lower = answer.to_lowercase();
     let words: HashSet<&str> = lower.split(|c: char| !c.is_alphanumeric()).collect();
-    let mentioned = |name: &String| {
-        let mut long = name.split([' ', '-', '’', '\'']).filter(|t| t.chars().count() >= 4);
-        long.any(|t| words.contains(t.to_lowercase().as_str()))
+    let is_mentioned = |name: &String| {
+        let mut long_words = name.split([' ', '-', '’', '\'']).filter(|t| t.chars().count() >= 4);
+        long_words.any(|t| words.contains(t.to_lowercase().as_str()))
     };
     let names: Vec<Vec<String>> = parts.iter().map(|p| request::names(p)).collect();
-    let some_mentioned = names.iter().flatten().any(mentioned);
+    let some_mentioned = names.iter().flatten().any(is_mentioned);
     for (i, (part, part_names)) in parts.iter().zip(&names).enumerate() {
-        let is_elsewhere = |n: &String| names.iter().enumerate().any(|(j, o)| j != i && o.contains(n));
-        let exclusive: Vec<&String> = part_names.iter().filter(|n| !is_elsewhere(n)).collect();
+        let is_in_other_part =
+            |n: &String| names.iter().enumerate().any(|(j, other)| j != i && other.contains(n));
+        let exclusive: Vec<&String> = part_names.iter().filter(|n| !is_in_other_part(n)).collect();
         if !some_mentioned || exclusive.is_empty() {
             continue;
         }
         findings.examine(1);
-        if !exclusive.iter().any(|n| mentioned(n)) {
+        if !exclusive.iter().any(|n| is_mentioned(n)) {
             let rationale = format!(
                 "an answer to this part of the request was expected; the answer says nothing of {}",
                 head(&exclusive.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", "), 120)

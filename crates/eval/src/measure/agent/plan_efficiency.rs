@@ -1,11 +1,11 @@
 //! `plan_efficiency` (001, table 2): the run compared with the plan that the agent wrote.
 //!
-//! Principle: a plan that an agent wrote is carried out once, or replaced by another one when it fails.
+//! Principle: each step of a plan is carried out once, or the plan is replaced by another one when a step fails.
 //!
 //! In: an agent's plans and the calls after each, those of agents beneath it included. Out: 1-5 on the
-//! agent's span. [`Execution`] matches calls with steps. Found: skipped steps (only noted if the step is a
-//! lookup and the answer is supported without it), steps repeated without need, steps in another order
-//! (only noted), and failed steps after which the plan was not revised.
+//! agent's span. [`Execution`] matches calls with steps. The defects are skipped steps (only noted if the step is
+//! a lookup and the answer is supported without it), steps repeated without need, steps in another order (only
+//! noted), and failed steps after which the plan was not revised.
 
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::Idx;
@@ -19,23 +19,23 @@ use crate::measure::reasoning::skipped_lookups::looks_up;
 use crate::measure::{Context, Finding, Measurement, Unmeasured, agent_index};
 use crate::recognise::{Agent, Content};
 
-/// Maximum plans of an agent whose execution is described to a judge, the latest.
+/// Maximum plans of an agent whose execution is described to a judge; the latest ones are.
 const MAX_PLANS: usize = 6;
 /// Maximum tools by which steps are recognised.
 const MAX_TOOLS: usize = 256;
-/// Successful calls of one step with the same arguments and result that are a defect.
+/// From this number of successful calls of one step with the same arguments and result, the step is repeated.
 const MIN_REPETITIONS: usize = 3;
-/// Failures of a step without a success after which a revised plan is expected.
+/// From this number of failures of a step without a success, a revised plan is expected.
 const MIN_FAILURES: usize = 2;
 
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     if agent.plans.is_empty() {
         let outputs =
             agent.llms.iter().filter_map(|at| context.trace.views.get(*at)).map(|r| r.output_content);
-        let seen = agent.llms.is_empty() || outputs.clone().any(|output| output == Content::Present);
-        let partial = outputs.filter(|output| output.is_partial()).max();
-        let reason = match (partial, seen) {
-            (Some(partial), _) => partial.into(),
+        let has_output = agent.llms.is_empty() || outputs.clone().any(|output| output == Content::Present);
+        let cut_output = outputs.filter(|output| output.is_partial()).max();
+        let reason = match (cut_output, has_output) {
+            (Some(cut_output), _) => cut_output.into(),
             (None, true) => Unmeasured::NotApplicable,
             (None, false) => Unmeasured::NoContent,
         };
@@ -53,13 +53,13 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         return context.unmeasured(Unmeasured::NotApplicable);
     };
     let review = Review::get(context.trace, context.memo);
-    let run = PlanCheck { context, agent: i, review: &review, attempts: &attempts, execution: &execution };
+    let check = PlanCheck { context, agent: i, review: &review, attempts: &attempts, execution: &execution };
     let mut findings = Findings::new();
     findings.examine(execution.steps_naming_tools().count());
-    run.skipped_steps(&mut findings);
-    run.reordered_steps(&mut findings);
-    run.repeated(&mut findings);
-    run.unrevised_failures(&mut findings);
+    check.skipped_steps(&mut findings);
+    check.reordered_steps(&mut findings);
+    check.repeated_steps(&mut findings);
+    check.unrevised_failures(&mut findings);
     findings.scored(context, Unmeasured::NotApplicable)
 }
 
@@ -71,14 +71,14 @@ fn execution_of_plan<'a>(
     attempts: &CallAttempts,
     n: usize,
 ) -> Option<Execution<'a>> {
-    let (at, plan) = agent.plans.get(n)?;
+    let (plan_span, plan) = agent.plans.get(n)?;
     let start_of = |at: Idx| context.trace.tree.spans.get(at).map_or(0, |s| s.start);
     let next = agent.plans.get(n + 1).map_or(u64::MAX, |(at, _)| start_of(*at));
-    let in_force = start_of(*at)..next;
+    let validity = start_of(*plan_span)..next;
     let mut calls = agent_index::subtree_calls(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
     let tools = tools(context, agent, &calls);
-    calls.retain(|c| context.trace.calls.get(*c).is_some_and(|call| in_force.contains(&call.start)));
+    calls.retain(|c| context.trace.calls.get(*c).is_some_and(|call| validity.contains(&call.start)));
     let bytes: usize = plan.steps.iter().map(|step| step.len()).sum();
     let steps = tools.len() + bytes / 16 + (4 + calls.len()) * plan.steps.len();
     context.memo.budget.spend(steps).then_some(())?;
@@ -96,21 +96,21 @@ pub(crate) fn evidence(context: &Context<'_>, i: usize) -> Option<String> {
     for (n, (at, plan)) in agent.plans.iter().enumerate().skip(agent.plans.len().saturating_sub(MAX_PLANS)) {
         let Some(execution) = execution_of_plan(context, i, agent, &attempts, n) else { continue };
         let id = context.trace.tree.spans.get(*at).map(|span| span.id).unwrap_or_default();
-        let which = if plan.replan { "Replan" } else { "Plan" };
+        let label = if plan.replan { "Replan" } else { "Plan" };
         out.push_str(&format!(
-            "{which} of span {id}:\n{}\n",
+            "{label} of span {id}:\n{}\n",
             execution.evidence(&context.trace.calls).trim_end()
         ));
     }
     (!out.is_empty()).then_some(out)
 }
 
-/// The names of the tools that a step may refer to: those offered and those called.
+/// The names of the tools that a step may refer to: the offered tools and the called ones.
 fn tools<'a>(context: &Context<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'a str> {
-    let offered = agent.tools.iter().map(|t| t.name.trim());
-    let called = calls.iter().filter_map(|c| context.trace.calls.get(*c)).map(|c| c.name.trim());
+    let offered_names = agent.tools.iter().map(|t| t.name.trim());
+    let called_names = calls.iter().filter_map(|c| context.trace.calls.get(*c)).map(|c| c.name.trim());
     let mut out: Vec<&str> = Vec::new();
-    for name in offered.chain(called) {
+    for name in offered_names.chain(called_names) {
         if out.len() < MAX_TOOLS && !out.contains(&name) && !context.trace.control_tools.is_final_answer(name)
         {
             out.push(name);
@@ -131,7 +131,7 @@ struct PlanCheck<'a> {
 impl PlanCheck<'_> {
     fn skipped_steps(&self, findings: &mut Findings) {
         let steps = self.execution.steps_naming_tools();
-        // The answer was compared with the results of the run, and all of it is supported.
+        // The answer was compared with the results of the run, and the comparison has no findings.
         let supported = self.review.answer_findings.get(&self.agent).is_some_and(Vec::is_empty);
         for (n, step) in steps.filter(|(n, _)| self.execution.outcome(*n) == StepOutcome::Skipped) {
             let rationale = format!(
@@ -158,18 +158,18 @@ impl PlanCheck<'_> {
         }
     }
 
-    fn repeated(&self, findings: &mut Findings) {
+    fn repeated_steps(&self, findings: &mut Findings) {
         for (n, step) in self.execution.steps_naming_tools() {
-            let mut times: HashMap<(&str, &str), usize> = HashMap::new();
+            let mut call_counts: HashMap<(&str, &str), usize> = HashMap::new();
             for call in &step.possible {
                 let attempt = self.attempts.at(*call).filter(|a| a.outcome == CallOutcome::Succeeded);
                 let key = attempt.and_then(|attempt| attempt.key.as_deref());
                 let result = self.context.trace.calls.get(*call).and_then(|call| call.result.as_deref());
                 if let Some((key, result)) = key.zip(result) {
-                    *times.entry((key, result.trim())).or_default() += 1;
+                    *call_counts.entry((key, result.trim())).or_default() += 1;
                 }
             }
-            if let Some(repetitions) = times.into_values().max().filter(|t| *t >= MIN_REPETITIONS) {
+            if let Some(repetitions) = call_counts.into_values().max().filter(|t| *t >= MIN_REPETITIONS) {
                 let rationale = format!(
                     "step {} was expected to be done once; it was done {repetitions} times with the same arguments and the \
                      same result",
@@ -187,8 +187,8 @@ impl PlanCheck<'_> {
                 self.context.trace.calls.get(*c).is_some_and(|call| call.agent == Some(self.agent))
             };
             let calls: Vec<usize> = step.possible.iter().copied().filter(is_own_call).collect();
-            let failed = calls.iter().all(|c| self.attempts.at(*c).is_some_and(Attempt::failed));
-            if calls.len() < MIN_FAILURES || !failed {
+            let have_all_failed = calls.iter().all(|c| self.attempts.at(*c).is_some_and(Attempt::failed));
+            if calls.len() < MIN_FAILURES || !have_all_failed {
                 continue;
             }
             let rationale = format!(
@@ -202,8 +202,8 @@ impl PlanCheck<'_> {
     }
 }
 
-/// Only notes a missing lookup if the answer is supported without it. Other missing steps keep their
-/// score.
+/// Turns a finding about a missing lookup into a note if the answer is supported without it; returns any other
+/// finding unchanged.
 pub(super) fn note_unneeded_lookup(finding: Finding, supported: bool) -> Finding {
     if supported && looks_up(&finding.quote) { finding.noted() } else { finding }
 }

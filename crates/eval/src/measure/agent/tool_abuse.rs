@@ -1,11 +1,11 @@
 //! `tool_abuse` (001, table 2): repeated failing calls, errors without adaptation, loops.
 //!
-//! Principle: a call is repeated only if something has changed, the call itself, the state that it reads or the
-//! error: otherwise the outcome is known and the call is wasted. A result that differs is progress, however small.
+//! Principle: a call is repeated only if the call, the state that it reads or the error has changed: otherwise its
+//! outcome is known. A result that differs is progress, however small.
 //!
-//! In: an agent's own calls in order. Out: 1-5 on the agent's span, with the calls cited; without
-//! calls not applicable, without any recorded arguments or outcomes no content. Paging, polling
-//! and retries whose results change are progress and are not reported.
+//! In: an agent's own calls in order. Out: 1-5 on the agent's span, with the calls cited. The metric is unmeasured as
+//! `not_applicable` without calls, and as `no_content` without any recorded arguments or outcomes. Paging, polling
+//! and retries whose results change are not reported.
 
 use std::collections::BTreeMap;
 
@@ -17,49 +17,50 @@ use crate::measure::tool_purpose::{Purpose, purpose, varies};
 use crate::measure::{Context, Measurement, Memo, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
-/// Calls with the same arguments and the same result that are a defect. Reading a page twice is common
-/// and cheap.
-const SAME_RESULT: usize = 3;
-/// Unchanged failing calls from which on the defect is [`Defect::RepeatedFailingCall`].
-pub(crate) const STUBBORN: usize = 3;
-/// Consecutive calls with nearly equal arguments and the same error that are a defect.
-const NEAR_MISSES: usize = 3;
-/// Normalised edit distance from which on two texts are nearly equal.
-const NEARLY: f64 = 0.9;
-/// Longer arguments are compared by their first bytes: edit distance is quadratic.
+/// From this number of calls with the same arguments and the same result, they are a defect. Reading a page twice is
+/// common and cheap.
+const MIN_SAME_RESULTS: usize = 3;
+/// From this number of unchanged failing calls, the defect is [`Defect::RepeatedFailingCall`].
+pub(crate) const MIN_REPEATED_FAILURES: usize = 3;
+/// From this number of consecutive calls with nearly equal arguments and the same error, they are a defect.
+const MIN_NEAR_MISSES: usize = 3;
+/// From this normalised Levenshtein similarity (1 is equal), two texts are nearly equal.
+const MIN_SIMILARITY: f64 = 0.9;
+/// Maximum bytes of arguments that are compared, since the edit distance takes quadratic time.
 const COMPARED_BYTES: usize = 160;
-/// Consecutive calls with the same error about the call itself that are a defect, whatever changed in
-/// their arguments.
-const UNADAPTED: usize = 4;
-/// Rounds of a cycle of calls, with equal results, that are a defect.
-const ROUNDS: usize = 3;
+/// From this number of consecutive calls with the same error about the call itself, they are a defect, no matter how
+/// their arguments differ.
+const MIN_UNADAPTED_CALLS: usize = 4;
+/// From this number of rounds with equal results, a cycle of calls is a defect.
+const MIN_ROUNDS: usize = 3;
 /// Maximum calls of a cycle.
 const MAX_PERIOD: usize = 4;
-/// Maximum calls of one agent that are examined, the first.
+/// Maximum calls of one agent that are examined; the first ones are.
 const MAX_CALLS: usize = 5_000;
 
 pub(crate) fn measure(context: &Context<'_>, _: usize, agent: &Agent) -> Measurement {
     let attempts = CallAttempts::get(context.trace, context.memo);
-    let steps: Vec<usize> = agent
+    let calls: Vec<usize> = agent
         .calls
         .iter()
         .copied()
         .filter(|i| attempts.at(*i).is_some_and(|a| !a.is_control))
         .take(MAX_CALLS)
         .collect();
-    if steps.is_empty() {
+    if calls.is_empty() {
         return context.unmeasured(Unmeasured::NotApplicable);
     }
     let is_recorded =
         |i: &usize| attempts.at(*i).is_some_and(|a| a.key.is_some() || a.outcome != CallOutcome::Unknown);
-    let run = CallSequence { trace: context.trace, memo: context.memo, attempts: &attempts, steps: &steps };
+    let sequence =
+        CallSequence { trace: context.trace, memo: context.memo, attempts: &attempts, calls: &calls };
     let mut findings = Findings::new();
-    findings.examine(steps.iter().filter(|i| is_recorded(i)).count());
-    run.failing_repeats(agent, &mut findings);
-    run.same_results(&mut findings);
-    run.near_misses(&mut findings);
-    run.unadapted(&mut findings);
-    run.loops(&mut findings);
+    findings.examine(calls.iter().filter(|i| is_recorded(i)).count());
+    sequence.failing_repeats(agent, &mut findings);
+    sequence.same_results(&mut findings);
+    sequence.near_misses(&mut findings);
+    sequence.unadapted_calls(&mut findings);
+    sequence.loops(&mut findings);
     findings.scored(context, Unmeasured::NoContent)
 }
 
@@ -67,7 +68,7 @@ struct CallSequence<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
     attempts: &'a CallAttempts,
-    steps: &'a [usize],
+    calls: &'a [usize],
 }
 
 impl<'a> CallSequence<'a> {
@@ -87,11 +88,12 @@ impl<'a> CallSequence<'a> {
         }
     }
 
+    /// The text by which a finding quotes the call.
     fn quoted(&self, i: usize) -> &'a str {
         self.trace.calls.get(i).map(quoted).unwrap_or_default()
     }
 
-    /// Unchanged calls after a failure, one finding for each failed call.
+    /// Reports calls that were repeated unchanged after a failure, with one finding for each failed call.
     fn failing_repeats(&self, agent: &Agent, findings: &mut Findings) {
         let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let repeats = &self.attempts.repeats;
@@ -106,7 +108,11 @@ impl<'a> CallSequence<'a> {
             let Some(CallOutcome::Failed { error_text, .. }) = self.attempt(first).map(|a| &a.outcome) else {
                 continue;
             };
-            let defect = if times >= STUBBORN { Defect::RepeatedFailingCall } else { Defect::RepeatedCall };
+            let defect = if times >= MIN_REPEATED_FAILURES {
+                Defect::RepeatedFailingCall
+            } else {
+                Defect::RepeatedCall
+            };
             let error_text = error_text.lines().next().unwrap_or_default();
             let rationale = format!(
                 "a changed call, another tool or an admission was expected after {} failed (\"{error_text}\"); it was called \
@@ -118,35 +124,38 @@ impl<'a> CallSequence<'a> {
         }
     }
 
-    /// Equal calls with equal results and no changing call in between.
+    /// Reports equal calls with equal results between which no call changed anything.
     fn same_results(&self, findings: &mut Findings) {
-        let mut seen: HashMap<&str, (usize, Vec<usize>)> = HashMap::new();
+        let mut calls_by_key: HashMap<&str, (usize, Vec<usize>)> = HashMap::new();
         let mut changes = 0;
-        for &i in self.steps {
+        for &i in self.calls {
             let (Some(attempt), Some(call)) = (self.attempt(i), self.trace.calls.get(i)) else { continue };
-            let changing = purpose(self.trace, self.memo, call) == Purpose::Action;
+            let is_changing = purpose(self.trace, self.memo, call) == Purpose::Action;
             if attempt.outcome == CallOutcome::Succeeded
-                && !changing
+                && !is_changing
                 && !varies(self.memo, &call.name)
                 && let Some(key) = &attempt.key
             {
-                let (when, calls) = seen.entry(key.as_str()).or_default();
+                let (change_count, calls) = calls_by_key.entry(key.as_str()).or_default();
                 let has_same_result =
-                    calls.last().and_then(|j| self.trace.calls.get(*j)).is_some_and(|before| {
-                        *when == changes
-                            && before.result.as_deref().map(str::trim)
+                    calls.last().and_then(|j| self.trace.calls.get(*j)).is_some_and(|previous| {
+                        *change_count == changes
+                            && previous.result.as_deref().map(str::trim)
                                 == call.result.as_deref().map(str::trim)
                     });
                 if !has_same_result {
                     calls.clear();
                 }
-                *when = changes;
+                *change_count = changes;
                 calls.push(i);
             }
-            changes += usize::from(changing);
+            changes += usize::from(is_changing);
         }
-        let mut groups: Vec<Vec<usize>> =
-            seen.into_values().map(|(_, calls)| calls).filter(|c| c.len() >= SAME_RESULT).collect();
+        let mut groups: Vec<Vec<usize>> = calls_by_key
+            .into_values()
+            .map(|(_, calls)| calls)
+            .filter(|c| c.len() >= MIN_SAME_RESULTS)
+            .collect();
         groups.sort();
         for calls in groups {
             let first = calls.first().copied().unwrap_or_default();
@@ -161,38 +170,38 @@ impl<'a> CallSequence<'a> {
         }
     }
 
-    /// Series of at least `min_calls` calls of one tool, in order, that failed with the same error and for which
-    /// `is_similar` holds; calls of other tools may be between them. Series of identical calls are left out, as
-    /// `failing_repeats` reports them.
+    /// Returns series of at least `min_calls` calls of one tool, in order, that failed with the same error and for
+    /// which `is_similar` is true; calls of other tools may be between them. Series of identical calls are excluded,
+    /// since `failing_repeats` reports them.
     fn failing_series(
         &self,
         min_calls: usize,
         is_similar: impl Fn(&Attempt, &Attempt) -> bool,
     ) -> impl Iterator<Item = Vec<usize>> {
         let has_failed = |i: &&usize| self.attempt(**i).is_some_and(Attempt::failed);
-        // Fewer failures than `min_calls` are no series.
-        let is_possible = self.steps.iter().filter(has_failed).nth(min_calls.saturating_sub(1)).is_some();
-        let mut by_tool = if is_possible { self.steps.to_vec() } else { Vec::new() };
+        // Without `min_calls` failures there is no series, and sorting is not needed.
+        let is_possible = self.calls.iter().filter(has_failed).nth(min_calls.saturating_sub(1)).is_some();
+        let mut by_tool = if is_possible { self.calls.to_vec() } else { Vec::new() };
         by_tool.sort_by_key(|&i| (self.name(i), i));
         let continues = move |&a: &usize, &b: &usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
             self.name(a) == self.name(b) && errors_alike(one, two) && is_similar(one, two)
         };
         let key = |i: &usize| self.attempt(*i).and_then(|a| a.key.as_deref());
-        let identical = move |calls: &[usize]| {
+        let is_identical = move |calls: &[usize]| {
             let first = calls.first().and_then(key);
             first.is_some() && calls.iter().all(|i| key(i) == first)
         };
         let series = by_tool.chunk_by(continues).map(<[usize]>::to_vec).collect::<Vec<_>>();
-        series.into_iter().filter(move |calls| calls.len() >= min_calls && !identical(calls))
+        series.into_iter().filter(move |calls| calls.len() >= min_calls && !is_identical(calls))
     }
 
-    /// Failing calls with nearly equal arguments.
+    /// Reports series of failing calls with nearly equal arguments.
     fn near_misses(&self, findings: &mut Findings) {
         let is_similar = |a: &Attempt, b: &Attempt| {
             a.key.as_ref().zip(b.key.as_ref()).is_some_and(|(a, b)| nearly_equal(a, b))
         };
-        for calls in self.failing_series(NEAR_MISSES, is_similar) {
+        for calls in self.failing_series(MIN_NEAR_MISSES, is_similar) {
             let first = calls.first().copied().unwrap_or_default();
             let rationale = format!(
                 "a change that acts on the error was expected; {} failed {} times in a row with the same error \
@@ -206,16 +215,16 @@ impl<'a> CallSequence<'a> {
         }
     }
 
-    /// Repeated errors that say how the tool must be called.
-    fn unadapted(&self, findings: &mut Findings) {
+    /// Reports repeated errors that state how the tool must be called.
+    fn unadapted_calls(&self, findings: &mut Findings) {
         use Defect::{EnvironmentBroken, ToolMisdefined, Unauthenticated, WrongArguments};
-        let about_the_call = |attempt: &Attempt| match attempt.outcome {
+        let is_about_call = |attempt: &Attempt| match attempt.outcome {
             CallOutcome::Failed { cause, .. } => {
                 matches!(cause, ToolMisdefined | WrongArguments | Unauthenticated | EnvironmentBroken)
             }
             _ => false,
         };
-        for calls in self.failing_series(UNADAPTED, |a, b| about_the_call(a) && about_the_call(b)) {
+        for calls in self.failing_series(MIN_UNADAPTED_CALLS, |a, b| is_about_call(a) && is_about_call(b)) {
             let first = calls.first().copied().unwrap_or_default();
             let rationale = format!(
                 "a call as the error asks for was expected; {} met the same error {} times in a row, and nothing \
@@ -228,7 +237,7 @@ impl<'a> CallSequence<'a> {
         }
     }
 
-    /// Cycles: A, B, A, B, A, B with the same results in each round.
+    /// Reports the first cycle of calls (A, B, A, B, A, B) with the same results in each round.
     fn loops(&self, findings: &mut Findings) {
         let are_equal_calls = |a: usize, b: usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
@@ -237,20 +246,20 @@ impl<'a> CallSequence<'a> {
         };
         for period in 2..=MAX_PERIOD {
             let mut matched = 0;
-            for (at, &i) in self.steps.iter().enumerate().skip(period) {
-                let before = self.steps.get(at - period).copied().unwrap_or_default();
-                matched = if are_equal_calls(before, i) { matched + 1 } else { 0 };
-                if matched < period * (ROUNDS - 1) {
+            for (at, &i) in self.calls.iter().enumerate().skip(period) {
+                let previous = self.calls.get(at - period).copied().unwrap_or_default();
+                matched = if are_equal_calls(previous, i) { matched + 1 } else { 0 };
+                if matched < period * (MIN_ROUNDS - 1) {
                     continue;
                 }
-                let round = self.steps.get(at + 1 - period..=at).unwrap_or_default();
+                let round = self.calls.get(at + 1 - period..=at).unwrap_or_default();
                 let first = round.first().copied().unwrap_or_default();
                 if round.iter().all(|j| are_equal_calls(first, *j)) {
                     break; // One call repeated, which `same_results` reports.
                 }
                 let names: Vec<&str> = round.iter().map(|j| self.name(*j)).collect();
                 let rationale = format!(
-                    "progress was expected; the calls {} went round {ROUNDS} times with the same arguments and \
+                    "progress was expected; the calls {} went round {MIN_ROUNDS} times with the same arguments and \
                      results: a loop",
                     names.join(", ")
                 );
@@ -264,22 +273,24 @@ impl<'a> CallSequence<'a> {
 
 /// Whether both calls failed with nearly equal errors, ignoring digits and case.
 fn errors_alike(one: &Attempt, two: &Attempt) -> bool {
-    let plain = |error_text: &str| -> String {
+    let normalised = |error_text: &str| -> String {
         error_text.chars().filter(|c| !c.is_ascii_digit()).flat_map(char::to_lowercase).take(120).collect()
     };
     match (&one.outcome, &two.outcome) {
         (CallOutcome::Failed { error_text: a, .. }, CallOutcome::Failed { error_text: b, .. }) => {
-            let (a, b) = (plain(a), plain(b));
-            a == b || strsim::normalized_levenshtein(&a, &b) >= NEARLY
+            let (a, b) = (normalised(a), normalised(b));
+            a == b || strsim::normalized_levenshtein(&a, &b) >= MIN_SIMILARITY
         }
         _ => false,
     }
 }
 
+/// Whether the first bytes of two texts are nearly equal. Texts whose lengths differ by more than a fifth are not.
 fn nearly_equal(a: &str, b: &str) -> bool {
     let cut = |s| crate::measure::defects::clip(s, COMPARED_BYTES);
     let longest = a.len().max(b.len());
-    a.len().abs_diff(b.len()) * 5 <= longest && strsim::normalized_levenshtein(cut(a), cut(b)) >= NEARLY
+    a.len().abs_diff(b.len()) * 5 <= longest
+        && strsim::normalized_levenshtein(cut(a), cut(b)) >= MIN_SIMILARITY
 }
 
 #[cfg(test)]

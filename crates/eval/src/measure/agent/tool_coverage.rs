@@ -1,17 +1,17 @@
-//! `tool_coverage` (001, table 2): do the calls of an agent, and of those beneath it, cover its task?
+//! `tool_coverage` (001, table 2): whether the calls of an agent and of the agents beneath it cover its task.
 //!
-//! Principle: what a task or a plan demands to be looked up or used is the subject of some call. A source that the
-//! task does not name may be left out, and a call that was made may still be a bad one.
+//! Principle: each lookup and each tool that a task or a plan demands is the subject of some call. A source that the
+//! task does not name is not demanded. The rule does not judge the quality of a call.
 //!
-//! In: the task, the plan, the tools offered, all calls beneath. Out: 1-5 on the agent's span.
-//! Found: a source or tool that the task demands and no call used, a planned tool that was never
-//! called, calls none of which mentions a name of the task, and an unsupported answer after a series of
-//! failed calls. Without tools: not applicable.
+//! In: the task, the plan, the offered tools, the calls of the agent and of the agents beneath it. Out: 1-5 on the
+//! agent's span. The defects are a source or tool that the task demands and no call used, a planned tool that was
+//! never called, calls none of which mentions a name of the task, and an unsupported answer after a series of failed
+//! calls. Without tools the metric is unmeasured as `not_applicable`.
 //!
-//! Examined are what the task or the plan demands of the calls: tools that the task says to use, steps of the
-//! plan that name a tool, the names that the task asks about and that a call has whole, a source that it demands. Calls
-//! alone say nothing about coverage, nor do facts of the answer that they support, which may be others than the task
-//! asks for: without such a demand the metric is unmeasured.
+//! The rule examines the demands of the task and the plan: tools that the task tells the agent to use, steps of the
+//! plan that name a tool, names of the task that the calls contain in full, a demanded source. Without a demand the
+//! metric is unmeasured: calls alone do not show coverage, and the facts of an answer that calls support may be other
+//! facts than the task asks for.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ use crate::recognise::{Agent, Content};
 const SEARCH_BYTES: usize = 4 << 20;
 /// Minimum names of a task for which calls are expected to mention one.
 const MIN_NAMES: usize = 2;
-/// Most arguments of a call that are read for what they name.
+/// Maximum arguments of a call that are searched for names.
 const MAX_ARGUMENTS: usize = 40;
 /// Maximum spans that a finding cites.
 const MAX_CITED: usize = 8;
@@ -45,34 +45,34 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     let attempts = CallAttempts::get(context.trace, context.memo);
     let mut calls = agent_index::subtree_calls(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
-    let helpers = agent_index::has_sub_agents(context.trace, context.memo, i);
-    // Calls are those of the group.
+    let has_sub_agents = agent_index::has_sub_agents(context.trace, context.memo, i);
+    // The calls of a group chat are measured for the group, not for a single turn.
     let is_turn = agent_index::is_group_chat_turn(context.trace, context.memo, agent);
-    if is_turn || agent.tools.is_empty() && calls.is_empty() && !helpers {
+    if is_turn || agent.tools.is_empty() && calls.is_empty() && !has_sub_agents {
         return context.unmeasured(Unmeasured::NotApplicable);
     }
     let Some(task) = agent_index::task(context.trace, i) else {
         return context.unmeasured(agent_index::missing_task(agent));
     };
-    let called = calls.iter().filter_map(|c| context.trace.calls.get(*c));
-    let called = called.map(|call| call.name.trim().to_ascii_lowercase()).collect();
-    let check = CoverageCheck { context, agent, attempts: &attempts, calls: &calls, called, task };
+    let called_names = calls.iter().filter_map(|c| context.trace.calls.get(*c));
+    let called_names = called_names.map(|call| call.name.trim().to_ascii_lowercase()).collect();
+    let check = CoverageCheck { context, agent, attempts: &attempts, calls: &calls, called_names, task };
     let request = TaskDemands::cached(task, context.memo);
     let mut findings = Findings::new();
     if calls.is_empty() {
         let outputs =
             agent.llms.iter().filter_map(|at| context.trace.views.get(*at)).map(|r| r.output_content);
-        let seen = outputs.clone().any(|output| output == Content::Present);
+        let has_output = outputs.clone().any(|output| output == Content::Present);
         if let Some(partial) = outputs.filter(|output| output.is_partial()).max() {
             return context.unmeasured(partial.into());
         }
-        // Who asks back has not begun.
-        let asks = || {
+        // An agent that asks the user a question has not begun its task.
+        let asks_back = || {
             let answer = agent.answer.as_deref().map(|text| ReadText::new(text, Some(task), context.memo));
             answer.is_some_and(|text| text.ends_with_question())
         };
-        let expected = seen && !helpers && !context.trace.incomplete && !asks();
-        let Some(source) = expected.then(|| request.words(Demand::Source)).flatten() else {
+        let is_call_expected = has_output && !has_sub_agents && !context.trace.incomplete && !asks_back();
+        let Some(source) = is_call_expected.then(|| request.words(Demand::Source)).flatten() else {
             let is_read = is_english(task, None, context.memo);
             let reason = if is_read { Unmeasured::NotApplicable } else { Unmeasured::Language };
             return context.unmeasured(reason);
@@ -81,9 +81,9 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
             "a call was expected, since the task demands \"{source}\"; {} tools were offered, and none was called",
             agent.tools.len()
         );
-        // Of a long task only the part around the demand is quoted.
-        let place = task.find(source).filter(|_| task.len() > QUOTE_BYTES);
-        let quote = place.map_or(&**task, |at| around(task, at, at + source.len(), QUOTE_BYTES / 4));
+        // Only the part around the demand is quoted from a long task.
+        let source_at = task.find(source).filter(|_| task.len() > QUOTE_BYTES);
+        let quote = source_at.map_or(&**task, |at| around(task, at, at + source.len(), QUOTE_BYTES / 4));
         findings.push(Defect::NothingCovered.finding(rationale, quote));
         return findings.scored(context, Unmeasured::NotApplicable);
     }
@@ -106,7 +106,7 @@ struct CoverageCheck<'a> {
     attempts: &'a CallAttempts,
     calls: &'a [usize],
     /// The names of the called tools in lower case.
-    called: HashSet<String>,
+    called_names: HashSet<String>,
     task: &'a str,
 }
 
@@ -115,12 +115,13 @@ impl CoverageCheck<'_> {
         self.context.memo.budget.spend(steps)
     }
 
-    fn called(&self, name: &str) -> bool {
-        self.called.contains(&name.to_ascii_lowercase())
+    /// Whether a tool or another agent of this name was called.
+    fn was_called(&self, name: &str) -> bool {
+        self.called_names.contains(&name.to_ascii_lowercase())
             || agent_index::other_agent_is_named(self.context.trace, self.context.memo, self.agent, name)
     }
 
-    /// Tools that the task names and that were not called.
+    /// Reports tools that the task tells the agent to use and that were not called.
     fn demanded_tools(&self, findings: &mut Findings) {
         for tool in &self.agent.tools {
             let name = tool.name.trim();
@@ -132,13 +133,13 @@ impl CoverageCheck<'_> {
             let before = self.task.get(..at).unwrap_or_default();
             let start = before.rfind(['.', ';', '\n']).map_or(0, |i| i + 1);
             let clause = before.get(start..).unwrap_or_default().to_ascii_lowercase();
-            let open =
+            let non_demands =
                 ["not ", "n't ", "without", "avoid", " or ", "if ", "may ", "can ", "available", "tools:"];
-            if open.iter().any(|w| clause.contains(w)) || !clause.contains("use") {
+            if non_demands.iter().any(|w| clause.contains(w)) || !clause.contains("use") {
                 continue;
             }
             findings.examine(1);
-            if !self.called(name) {
+            if !self.was_called(name) {
                 let rationale = format!("a call to {name} was expected, as the task says; there was none");
                 let quote = self.task.get(start..at + name.len()).unwrap_or(name);
                 findings.push(Defect::PartNotCovered.finding(rationale, quote.trim()));
@@ -146,7 +147,7 @@ impl CoverageCheck<'_> {
         }
     }
 
-    /// Steps of the latest plan for which no tool was called.
+    /// Reports steps of the latest plan that name tools of which none was called.
     fn planned_tools(&self, i: usize, findings: &mut Findings) {
         let Some((_, plan)) =
             self.agent.plans.last().filter(|(_, plan)| is_english(&plan.text, None, self.context.memo))
@@ -162,9 +163,11 @@ impl CoverageCheck<'_> {
             if !self.spend(self.agent.tools.len() + step.len() / 16 + 4) {
                 return;
             }
-            let named: Vec<&str> = finder.mentioned(step).into_iter().map(|i| tools[i]).collect();
-            findings.examine(usize::from(!named.is_empty()));
-            if let Some(first) = named.first().filter(|_| !named.iter().any(|n| self.called(n))) {
+            let named_tools: Vec<&str> = finder.mentioned(step).into_iter().map(|i| tools[i]).collect();
+            findings.examine(usize::from(!named_tools.is_empty()));
+            if let Some(first) =
+                named_tools.first().filter(|_| !named_tools.iter().any(|n| self.was_called(n)))
+            {
                 let rationale =
                     format!("a call to {first} was expected in this step of the plan; it was never called");
                 let finding = Defect::PlannedCallMissing.finding(rationale, step);
@@ -174,42 +177,46 @@ impl CoverageCheck<'_> {
         }
     }
 
-    /// The last calls all failed, and the answer is unsupported.
+    /// Reports that the last calls all failed while the answer is unsupported.
     fn failed_until_the_answer(&self, i: usize, findings: &mut Findings) {
         let review = Review::get(self.context.trace, self.context.memo);
         if review.answer_findings.get(&i).is_none_or(Vec::is_empty) {
             return;
         }
         let failed = |c: &&usize| self.attempts.at(**c).is_some_and(Attempt::failed);
-        let tail: Vec<usize> = self.calls.iter().rev().take_while(failed).copied().collect();
-        let Some(call) = tail.first().and_then(|c| self.context.trace.calls.get(*c)) else { return };
-        let quote = match tail.first().and_then(|c| self.attempts.at(*c)).map(|a| &a.outcome) {
+        let last_failures: Vec<usize> = self.calls.iter().rev().take_while(failed).copied().collect();
+        let Some(call) = last_failures.first().and_then(|c| self.context.trace.calls.get(*c)) else { return };
+        let quote = match last_failures.first().and_then(|c| self.attempts.at(*c)).map(|a| &a.outcome) {
             Some(CallOutcome::Failed { error_text, .. }) => error_text.as_str(),
             _ => "",
         };
         let rationale = format!(
             "a call that brought what the answer needs was expected; the last {} calls ({}) failed, no other brought \
              it, and the answer was given all the same",
-            tail.len(),
+            last_failures.len(),
             call.name.trim()
         );
-        let defect =
-            if tail.len() == self.calls.len() { Defect::NothingCovered } else { Defect::PartNotCovered };
+        let defect = if last_failures.len() == self.calls.len() {
+            Defect::NothingCovered
+        } else {
+            Defect::PartNotCovered
+        };
         let finding = defect.finding(rationale, quote);
-        findings.push(finding.citing_calls(self.context.trace, tail.iter().take(MAX_CITED)));
+        findings.push(finding.citing_calls(self.context.trace, last_failures.iter().take(MAX_CITED)));
     }
 
-    /// No argument and no result contains a name of the task. A part of a word of a name may be one of its forms, so
-    /// that no name is missing; only a name of which the calls have every word was asked about for certain.
+    /// Reports that no argument and no result contains a name of the task. A part of a longer word may be a form of the
+    /// name, so that the name does not count as missing; a name counts as examined only if the calls contain each of
+    /// its words.
     fn unmentioned_names(&self, request: &TaskDemands, findings: &mut Findings) {
         let names: Vec<Vec<String>> = request.names().iter().map(|name| words_of_name(name)).collect();
         let words: Vec<&String> = names.iter().flatten().collect();
-        if names.len() < MIN_NAMES || !request.wants_found_facts() || words.is_empty() {
+        if names.len() < MIN_NAMES || !request.asks_for_facts() || words.is_empty() {
             return;
         }
         let Ok(finder) = AhoCorasick::builder().ascii_case_insensitive(true).build(&words) else { return };
-        let mut found: HashSet<&str> = HashSet::default();
-        // Whether a call may be about a name: it has a part of one, or may represent one.
+        let mut found_words: HashSet<&str> = HashSet::default();
+        // Whether a call may be about a name: it contains a part of one, or a code that may represent one.
         let mut may_mention = false;
         let mut bytes = 0;
         for call in self.calls.iter().filter_map(|c| self.context.trace.calls.get(*c)) {
@@ -224,16 +231,18 @@ impl CoverageCheck<'_> {
             for text in texts.into_iter().flatten() {
                 for part in finder.find_overlapping_iter(&**text) {
                     may_mention = true;
-                    let word = words.get(part.pattern().as_usize()).filter(|_| is_word(text, part.range()));
-                    found.extend(word.map(|word| word.as_str()));
+                    let word =
+                        words.get(part.pattern().as_usize()).filter(|_| is_whole_word(text, part.range()));
+                    found_words.extend(word.map(|word| word.as_str()));
                 }
             }
-            if found.len() == words.len() {
+            if found_words.len() == words.len() {
                 break;
             }
         }
-        let is_found =
-            |name: &&Vec<String>| !name.is_empty() && name.iter().all(|word| found.contains(word.as_str()));
+        let is_found = |name: &&Vec<String>| {
+            !name.is_empty() && name.iter().all(|word| found_words.contains(word.as_str()))
+        };
         findings.examine(names.iter().filter(is_found).count());
         if may_mention {
             return;
@@ -254,13 +263,14 @@ fn words_of_name(name: &str) -> Vec<String> {
 }
 
 /// Whether a part of a text has neither a letter nor a digit before or after it.
-fn is_word(text: &str, part: Range<usize>) -> bool {
+fn is_whole_word(text: &str, part: Range<usize>) -> bool {
     let before = text.get(..part.start).and_then(|text| text.chars().next_back());
     let after = text.get(part.end..).and_then(|text| text.chars().next());
     !before.into_iter().chain(after).any(char::is_alphanumeric)
 }
 
-/// Whether all arguments are words and plain counts. A code, a position or an identifier may represent a name: "JFK".
+/// Whether all arguments are words and plain counts, which represent no name by a code, a position or an identifier
+/// ("JFK").
 fn names_in_words(arguments: &Value) -> bool {
     let is_word = |word: &str| word.len() > 1 && word.chars().skip(1).all(|c| c.is_lowercase() || c == '\'');
     let has_words = |text: &str| {

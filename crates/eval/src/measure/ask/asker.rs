@@ -59,7 +59,7 @@ impl Asker {
     /// An untrusted name as it may appear in a label.
     pub fn name(&self, text: &str) -> String {
         // Redacted before it is cut: a part of a secret would not match its pattern.
-        sanitize::sanitize_name(&self.redactor.redact(defects::clip(text, 4 * sanitize::MAX_NAME)))
+        sanitize::sanitize_name(&self.redactor.redact(defects::clip(text, 4 * sanitize::MAX_NAME_CHARS)))
     }
 
     /// The name of an agent as it may appear in a label; `None` if it is empty.

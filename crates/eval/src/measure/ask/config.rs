@@ -10,7 +10,7 @@ use verdict_config::{Problem, matches, settings};
 use verdict_otlp::trace::Kind;
 
 use crate::measure::Severity;
-use crate::measure::table::{MetricSpec, SectionKey, TABLE, asked};
+use crate::measure::table::{MetricSpec, SectionKey, TABLE, rows_with_rubric};
 
 settings! {
     /// `verdict.ask`: which questions are sent to judges, and the maximum length of a prompt. It has no effect
@@ -183,7 +183,7 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
         }
         for pattern in &instruction.metrics {
             let own_names = named_prompts().chain(metrics_with_named_prompts());
-            if !asked().map(|row| row.name).chain(own_names).any(|name| matches(pattern, name)) {
+            if !rows_with_rubric().map(|row| row.name).chain(own_names).any(|name| matches(pattern, name)) {
                 out.push(Problem::new(key("metrics"), unknown(pattern, named_prompts())));
             }
         }
@@ -198,11 +198,11 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
 }
 
 fn row(metric: &str) -> Option<&'static MetricSpec> {
-    asked().find(|row| row.name == metric)
+    rows_with_rubric().find(|row| row.name == metric)
 }
 
 fn unknown(metric: &str, own_names: impl Iterator<Item = &'static str>) -> String {
-    let names: Vec<&str> = asked().map(|row| row.name).chain(own_names).collect();
+    let names: Vec<&str> = rows_with_rubric().map(|row| row.name).chain(own_names).collect();
     format!("'{metric}' is not a metric that judges answer; these are {}", names.join(", "))
 }
 

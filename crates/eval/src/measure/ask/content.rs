@@ -119,8 +119,8 @@ impl TraceContent<'_> {
     /// of another span but its agent's name.
     pub(crate) fn block(self, at: Idx, piece: &ContentPiece<'_>, label: String, max: usize) -> PromptBlock {
         let id = self.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
-        let shows = self.shows(at, piece).and(&Shows::span(self.trace, at));
-        let block = PromptBlock::without_span(label, self.piece(at, piece, max), piece.kind.binds());
+        let shows = self.shows(at, piece).union(&Shows::span(self.trace, at));
+        let block = PromptBlock::without_span(label, self.piece(at, piece, max), piece.kind.is_instruction());
         PromptBlock { span: Some((at, id)), ..block.showing(shows) }
     }
 

@@ -99,11 +99,11 @@ fn object(fields: Value) -> Value {
 mod tests {
     use super::*;
     use crate::measure::schema::{Schema, Validity};
-    use crate::measure::table::{asked, spec};
+    use crate::measure::table::{rows_with_rubric, spec};
 
     #[test]
     fn form_begins_with_the_rationale_and_has_no_keyword_that_servers_reject() {
-        for row in asked() {
+        for row in rows_with_rubric() {
             let form = with_findings(row, &[SpanId([1; 8])], true);
             let keys: Vec<&String> = form.schema["properties"].as_object().unwrap().keys().collect();
             assert_eq!((keys[0].as_str(), keys[2].as_str()), (RATIONALE, FINDINGS));

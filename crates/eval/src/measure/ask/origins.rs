@@ -64,7 +64,7 @@ impl Origins {
         let is_output = piece.kind.is_new() && piece.kind != PieceKind::Arguments;
         let may_be_others = piece.is_repeated || is_output && self.is_around_others.get(at) == Some(&true);
         match self.produced.get(&text_hash(&piece.text)) {
-            Some(producers) => own_span.and(producers),
+            Some(producers) => own_span.union(producers),
             None if may_be_others => Shows::default(),
             None => own_span,
         }
@@ -72,7 +72,7 @@ impl Origins {
 
     /// Whether content of any of these spans is withheld.
     pub(super) fn withholds(&self, shows: &Shows) -> bool {
-        self.withholds_any && shows.is_any(|at| self.withheld.get(at) == Some(&true))
+        self.withholds_any && shows.may_show(|at| self.withheld.get(at) == Some(&true))
     }
 }
 

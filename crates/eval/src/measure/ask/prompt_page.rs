@@ -92,7 +92,7 @@ impl PromptPage {
     /// The page as a prompt, which shows what its blocks show; only for a page whose intro and
     /// question contain nothing of the trace.
     pub(crate) fn prompt_of_blocks(&self, system: impl Into<Arc<str>>) -> Prompt {
-        let shows = self.blocks.iter().fold(Shows::nothing(), |shows, block| shows.and(&block.shows));
+        let shows = self.blocks.iter().fold(Shows::nothing(), |shows, block| shows.union(&block.shows));
         self.prompt(system).showing(shows)
     }
 

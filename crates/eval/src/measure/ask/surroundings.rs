@@ -69,7 +69,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         };
         let task = ContentPiece::new(PieceKind::User, &**task);
         let block = content.block(at, &task, label, max);
-        let shows = Shows::span(content.trace, agent.at).and(&block.shows);
+        let shows = Shows::span(content.trace, agent.at).union(&block.shows);
         Some(PromptBlock { span: None, shows, ..block })
     }
 

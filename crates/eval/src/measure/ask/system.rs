@@ -115,11 +115,11 @@ fn answer_instructions(scale: Scale) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::table::asked;
+    use crate::measure::table::rows_with_rubric;
 
     #[test]
     fn prompt_without_categories_names_none() {
-        for row in asked() {
+        for row in rows_with_rubric() {
             let prompt = |categories| {
                 let parts = SystemParts { rubric: None, instructions: &[], categories, examples: true };
                 system_prompt(row, &parts)
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn judges_of_gpa_are_shown_examples_of_a_low_and_the_best_score() {
         let mut with_examples = 0;
-        for row in asked() {
+        for row in rows_with_rubric() {
             let prompt = |examples, rubric| {
                 system_prompt(row, &SystemParts { rubric, instructions: &[], categories: true, examples })
             };

@@ -230,7 +230,7 @@ impl<'a> TranscriptBuilder<'a> {
             text = Cow::Borrowed(WITHHELD);
         }
         self.first.entry(hash).or_insert(at);
-        let (binds, plan) = (piece.kind.binds() || plan.is_some(), plan.is_some());
+        let (binds, plan) = (piece.kind.is_instruction() || plan.is_some(), plan.is_some());
         self.push(at, label, text.into_owned(), binds, plan);
     }
 

@@ -1,8 +1,8 @@
-//! The rule of the instructions that a refusal rests on.
+//! Whether a refusal follows from a rule of the instructions.
 //!
-//! In: a sentence that refuses something ([`Declined`]), and the instructions that the model was given. Out:
-//! whether they contain a limit about it: a statement with a negation or a condition that names the action and
-//! what it is done to. A refusal whose words are in no known language, or name no action, rests on no rule.
+//! In: a sentence that declines an action ([`Declined`]), and the instructions of the model. Out: whether they
+//! contain a limit on the action: a statement with a negation or a condition that names the action and its object.
+//! A refusal in an unknown language, or without a known action, follows from no rule.
 
 use aho_corasick::{AhoCorasick, BuildError};
 use foldhash::HashSet;
@@ -12,31 +12,31 @@ use crate::measure::excerpt::clip;
 use crate::measure::language::{Action, Language, WordClass, WordClasses, classes};
 use crate::measure::tool_purpose::{action_of, are_alike, stems};
 
-/// Begin what is not done.
+/// Phrases before the declined action.
 const NEGATIONS: [&str; 8] =
     ["cannot ", "can't ", "can not ", "may not ", "unable to ", "not able to ", "not allowed to ", "won't "];
-/// A lack of access is an inability to access.
-const NO_ACCESS: &str = "cannot access";
-/// How else it is written.
-const LACKS: [&str; 2] = ["do not have access to", "don't have access to"];
-// Finds any of them with either apostrophe: most sentences have none.
+/// The phrase that replaces each of [`NO_ACCESS_PHRASES`], so that "access" is the declined action.
+const CANNOT_ACCESS: &str = "cannot access";
+/// Phrases that state a lack of access.
+const NO_ACCESS_PHRASES: [&str; 2] = ["do not have access to", "don't have access to"];
+// Finds any of these phrases, with either apostrophe. Most sentences contain none, and are not read further.
 checked_static!(NEGATED: AhoCorasick = negated());
 
 fn negated() -> Result<AhoCorasick, BuildError> {
-    let plain = NEGATIONS.into_iter().chain(LACKS);
-    let spellings = plain.flat_map(|words| [words.to_owned(), words.replace('\'', "\u{2019}")]);
+    let phrases = NEGATIONS.into_iter().chain(NO_ACCESS_PHRASES);
+    let spellings = phrases.flat_map(|words| [words.to_owned(), words.replace('\'', "\u{2019}")]);
     AhoCorasick::builder().ascii_case_insensitive(true).build(spellings)
 }
 
-/// The speaker, before a negation.
+/// Words for the speaker directly before a negation.
 const SPEAKERS: [&str; 6] = [" i", " we", " i'm", " i am", " we're", " we are"];
 /// Maximum bytes of instructions that are read.
 pub(super) const MAX_BYTES: usize = 64 << 10;
 
 /// Words by which instructions set a limit.
-const LIMITS: WordClasses = classes!(Negation Obligation Restriction Condition Exception);
+const LIMIT_CLASSES: WordClasses = classes!(Negation Obligation Restriction Condition Exception);
 
-/// The action that a sentence says is not done.
+/// The action that a sentence declines.
 pub(super) struct Declined {
     /// The first verb after the negation.
     pub action: Action,
@@ -46,8 +46,8 @@ pub(super) struct Declined {
 }
 
 impl Declined {
-    /// In another language than English, the action and its objects are the first verb and the other words with
-    /// content, wherever they are: the verb may be the last word.
+    /// The declined action of a sentence; `None` without a negation or a known verb. In other languages than English
+    /// the action is the first known verb, and the objects are all other content words: the verb may be the last word.
     pub(super) fn from_sentence(sentence: &str, language: Language) -> Option<Declined> {
         if language == Language::English {
             return Declined::after(sentence, |_| true);
@@ -60,43 +60,43 @@ impl Declined {
         language.classes(sentence).has(WordClass::Negation).then_some(Declined { action, objects, language })
     }
 
-    /// The action that the speakers say they cannot do themselves.
+    /// The action that the speaker declines ("I cannot", "we are unable to"); `None` if the sentence has none.
     pub(super) fn by_speaker(sentence: &str) -> Option<Declined> {
         Declined::after(sentence, |before| {
             SPEAKERS.iter().any(|speaker| before.trim_end().ends_with(speaker))
         })
     }
 
-    /// The action after the first negation, if `accepts` returns true for the text before it.
-    fn after(sentence: &str, accepts: impl Fn(&str) -> bool) -> Option<Declined> {
+    /// The action after the first negation, if `is_accepted` returns true for the text before it.
+    fn after(sentence: &str, is_accepted: impl Fn(&str) -> bool) -> Option<Declined> {
         if !NEGATED.is_match(sentence) {
             return None;
         }
         let lower = format!(" {}", sentence.to_lowercase().replace('\u{2019}', "'"));
-        let lower = LACKS.iter().fold(lower, |lower, lack| lower.replace(lack, NO_ACCESS));
+        let lower = NO_ACCESS_PHRASES.iter().fold(lower, |lower, lack| lower.replace(lack, CANNOT_ACCESS));
         let splits = NEGATIONS.iter().filter_map(|not| lower.split_once(not));
         let (before, after) = splits.max_by_key(|(_, after)| after.len())?;
-        if !accepts(before) {
+        if !is_accepted(before) {
             return None;
         }
         let words: Vec<String> = stems(after).collect();
         let verbs = words.iter().enumerate().filter_map(|(i, word)| Some((i, action_of(word)?)));
-        // "Process a refund": the noun names the action.
+        // In "process a refund" the noun names the action.
         let (at, action) = verbs.into_iter().find(|(_, action)| *action != Action::Execute)?;
-        // "Submit a reading": after the verb, such a word is a thing.
+        // In "submit a reading" the word after the verb is an object, although it is also the form of a verb.
         let is_object =
             |word: &String| !action_of(word).is_some_and(Action::is_work) || word.ends_with("ing");
         let objects = words.into_iter().skip(at + 1).filter(is_object).collect();
         Some(Declined { action, objects, language: Language::English })
     }
 
-    /// Whether it is information that is not given.
+    /// Whether the speaker declines to give information, and not to change something.
     pub(super) fn is_information(&self) -> bool {
         self.action.is_work()
     }
 }
 
-/// The action of a verb, in English also of a noun for it.
+/// The action of a verb, or of an English noun for it.
 fn action(word: &str, language: Language) -> Option<Action> {
     match language {
         Language::English => action_of(word),
@@ -104,15 +104,15 @@ fn action(word: &str, language: Language) -> Option<Action> {
     }
 }
 
-/// Whether `instructions` set a limit to it. Information is forbidden only by a limit on information. Instructions in
-/// another language name its objects by other words: there the action decides, and those that cannot be read may set
-/// any limit.
+/// Whether `instructions` limit the declined action. Only a limit on information forbids information. Where the
+/// instructions are in another language than the refusal, the objects have other words, so that the action alone
+/// decides. Instructions in an unknown language may contain any limit.
 pub(super) fn is_grounded(declined: &Declined, instructions: &str, memo: &Memo) -> bool {
     let text = clip(instructions, MAX_BYTES);
     memo.budget.spend(1 + text.len() / 16);
     let Some(language) = Language::detected(text, None, memo) else { return true };
     let statements = text.split(['\n', ';']).flat_map(|line| line.split(". "));
-    let limits = statements.filter(|statement| language.classes(statement).has_any(LIMITS));
+    let limits = statements.filter(|statement| language.classes(statement).has_any(LIMIT_CLASSES));
     limits.into_iter().any(|statement| {
         let words: HashSet<String> = match language {
             Language::English => stems(statement).collect(),
@@ -121,11 +121,12 @@ pub(super) fn is_grounded(declined: &Declined, instructions: &str, memo: &Memo) 
         let shared = declined.objects.iter().filter(|object| words.contains(*object)).count();
         let verbs = words.iter().filter(|word| !declined.objects.contains(*word));
         let mut actions = verbs.filter_map(|word| action(word, language)).peekable();
-        let acts = match declined.is_information() {
+        let has_action = match declined.is_information() {
             true => actions.peek().is_some() && actions.all(Action::is_work),
             false => actions.any(|action| !action.is_work() && are_alike(declined.action, action)),
         };
-        acts && (shared > 0 || declined.language != language) || shared > 2 && !declined.is_information()
+        has_action && (shared > 0 || declined.language != language)
+            || shared > 2 && !declined.is_information()
     })
 }
 
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn other_limits_and_permissions_do_not() {
+    fn other_limits_and_permissions_do_not_ground_a_refusal() {
         for (sentence, instructions) in [
             ("I'm unable to cancel your plan.", "Never reveal the price of a plan to competitors."),
             ("I cannot change your address.", "You can change the address of a customer."),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::measure::Value;
-use crate::measure::sample::{SampleTrace, asking, llm, measure as run, text_message};
+use crate::measure::sample::{SampleTrace, llm, measure as run, text_message, with_tool_request};
 use crate::measure::testing::Script;
 use crate::recognise::Role;
 
@@ -120,7 +120,8 @@ fn long_text_avoids_an_answer_if_it_begins_and_ends_so() {
 #[test]
 fn step_with_a_tool_call_is_not_applicable() {
     let mut sample = SampleTrace::new();
-    let at = sample.span(None, asking(llm(vec![], "I could not find it. Let me search."), "search", "{}"));
+    let at = sample
+        .span(None, with_tool_request(llm(vec![], "I could not find it. Let me search."), "search", "{}"));
     let out = run("avoidance", &sample.trace(), at);
     assert_eq!(out[0].outcome, Err(Unmeasured::NotApplicable));
 }

@@ -1,35 +1,32 @@
-//! Conditions that decide about a turn before its words do: a turn that the user answered is no final answer, and a
-//! refusal by a rule of the instructions is the policy's.
+//! Conditions of a turn that take precedence over the classes of its sentences: whether the user replied to it,
+//! whether an offered tool was not tried, and whether the instructions demand the refusal.
 //!
-//! In: the text of a model call. Out: whether it claims an inability without a try, or is no final answer; and
-//! whether a refusal rests on the instructions.
+//! In: the text of a model call. Out: whether the text claims an inability without trying a tool, or is no final
+//! answer; and whether a refusal follows from the instructions or a lookup.
 
-use super::excuse::{has_looked, looked_up};
+use super::excuse::{has_made_lookup, is_looked_up};
 use super::policy::{self, Declined};
 use super::untried_tool::untried;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::{Replies, is_in_dialogue};
 use crate::measure::language::ReadText;
-use crate::measure::tool_purpose::offered;
+use crate::measure::tool_purpose::offered_tools;
 use crate::measure::{Context, Finding, agent_index};
 use crate::recognise::{SpanView, Text};
 
 /// Maximum sentences of a text that are compared with the tools.
 const MAX_SENTENCES: usize = 8;
 
-/// A turn that its words do not decide.
-pub(super) enum UndecidedTurn {
-    /// The turn claims an inability without a try.
+/// The result for a turn whose sentences are not classified.
+pub(super) enum TurnResult {
+    /// The turn claims an inability, and an offered tool was not tried.
     Untried(Finding),
-    /// The user answers it, or is asked back.
+    /// The user replied to the turn, or the turn asks the user a question.
     NotFinal,
 }
 
-pub(super) fn judge(
-    context: &Context<'_>,
-    view: &SpanView,
-    analysed: &ReadText<'_>,
-) -> Option<UndecidedTurn> {
+/// The result of the conditions; `None` if the sentences of the turn decide.
+pub(super) fn judge(context: &Context<'_>, view: &SpanView, analysed: &ReadText<'_>) -> Option<TurnResult> {
     let sentences = analysed.languages().flat_map(|language| analysed.classified(language, []));
     let sentences = sentences.filter(|(sentence, _)| !sentence.is_question).map(|(s, _)| s.text);
     let mut declined = sentences.filter_map(|s| Some((s, Declined::by_speaker(s)?))).take(MAX_SENTENCES);
@@ -39,15 +36,15 @@ pub(super) fn judge(
              instruction forbids it",
             tool.trim()
         );
-        return Some(UndecidedTurn::Untried(Defect::GiveUp.finding(rationale, sentence)));
+        return Some(TurnResult::Untried(Defect::GiveUp.finding(rationale, sentence)));
     }
-    let replied = Replies::cached(context.trace, context.memo).to(context.at).is_some();
+    let has_reply = Replies::cached(context.trace, context.memo).to(context.at).is_some();
     let asks_back = || analysed.ends_with_question() && is_in_dialogue(view);
-    (replied || asks_back()).then_some(UndecidedTurn::NotFinal)
+    (has_reply || asks_back()).then_some(TurnResult::NotFinal)
 }
 
-/// Whether an inability is no choice of the model: the instructions set the limit that a sentence names or say what to
-/// do about a lack, or what is declined was looked up.
+/// Whether the inability is not the model's choice: the instructions contain the limit that the sentence names or
+/// define the reply to missing information, or the object of the declined action was looked up.
 pub(super) fn is_grounded(context: &Context<'_>, analysed: &ReadText<'_>, sentence: &str) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let instructions = agent.and_then(|agent| agent_index::instructions(context.trace, agent));
@@ -58,18 +55,17 @@ pub(super) fn is_grounded(context: &Context<'_>, analysed: &ReadText<'_>, senten
             .zip(instructions)
             .is_some_and(|(d, text)| policy::is_grounded(d, text, context.memo))
     };
-    let is_refused =
-        || declined.as_ref().is_some_and(|d| !d.is_information() && looked_up(context, sentence, d));
+    let is_refused_after_lookup =
+        || declined.as_ref().is_some_and(|d| !d.is_information() && is_looked_up(context, sentence, d));
     let is_foreseen = || instructions.is_some_and(|text| foresees_lack(context, text));
-    is_limited() || is_refused() || is_foreseen()
+    is_limited() || is_refused_after_lookup() || is_foreseen()
 }
 
-/// Whether the instructions say what to answer where something is not known, and it was looked for or there is nothing
-/// to look it up with.
+/// Whether the instructions define the reply to missing information, and the agent looked it up or has no tools.
 fn foresees_lack(context: &Context<'_>, instructions: &Text) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
-    let has_tools = agent.is_some_and(|agent| offered(context.trace, agent).next().is_some());
-    (!has_tools || has_looked(context))
+    let has_tools = agent.is_some_and(|agent| offered_tools(context.trace, agent).next().is_some());
+    (!has_tools || has_made_lookup(context))
         && !ReadText::new_counted(instructions, None, context.memo).inability().is_empty()
 }
 
@@ -123,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn inability_without_a_try_fails() {
+    fn inability_without_trying_the_offered_tool_fails() {
         for (system, tool, text) in [
             (
                 "Help customers of the bank.",
@@ -149,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn condition_or_rule_is_no_inability_without_a_try() {
+    fn conditional_or_required_refusal_passes() {
         let asks = Script::new("What do I owe?")
             .tools(&["get_account_balance"])
             .says("I'm unable to access your account without your number.")
@@ -166,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_whose_rule_stands_in_the_instructions_passes() {
+    fn refusal_by_a_rule_of_the_instructions_passes() {
         let script = |system: &str| {
             Script::new("Refund my room.")
                 .system(system)

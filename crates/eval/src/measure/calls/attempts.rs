@@ -23,11 +23,11 @@ use crate::recognise::{AgentTrace, Call};
 
 /// Failing calls that are allowed if the error is transient (rate limit, outage, timeout): the call and
 /// one retry.
-const TRANSIENT_TRIES: usize = 2;
-/// Bytes that are reserved for the normal form of arguments, which is hardly ever longer than they are.
-const MAX_RESERVED: usize = 4 << 10;
+const MAX_TRANSIENT_FAILURES: usize = 2;
+/// Maximum bytes that are reserved for the normalised arguments, which are rarely longer than the original ones.
+const MAX_RESERVED_BYTES: usize = 4 << 10;
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum CallOutcome {
     Failed {
@@ -56,8 +56,8 @@ impl Attempt {
         matches!(self.outcome, CallOutcome::Failed { .. })
     }
 
-    /// Failed for a reason that may pass with time.
-    fn transient(&self) -> bool {
+    /// Whether the call failed with an error that may disappear with time.
+    fn is_transient(&self) -> bool {
         use Defect::{RateLimited, RetryAnnounced, ServiceDown, TimedOut};
         let CallOutcome::Failed { cause, .. } = self.outcome else { return false };
         matches!(cause, RateLimited | ServiceDown | TimedOut | RetryAnnounced)
@@ -71,7 +71,7 @@ pub(crate) struct FailedRepeat {
     pub call: usize,
     /// The first call with the same key.
     pub first: usize,
-    /// 2 for the first repetition.
+    /// The number of this call among the equal failing calls: 2 for the first repetition.
     pub nth: usize,
 }
 
@@ -82,10 +82,10 @@ pub(crate) struct CallAttempts {
     pub attempts: Vec<Attempt>,
     /// Unchanged repetitions of failed calls, in order of the calls.
     pub repeats: Vec<FailedRepeat>,
-    /// The last repetition of each failed call, by its index.
-    ends: HashMap<usize, FailedRepeat>,
+    /// The last repetition of each failed call, by the index of that repetition.
+    last_repeats: HashMap<usize, FailedRepeat>,
     /// By the span of an agent, its first call that did not fail.
-    unfailed: RefCell<HashMap<Idx, Option<usize>>>,
+    first_unfailed: RefCell<HashMap<Idx, Option<usize>>>,
 }
 
 impl CallAttempts {
@@ -101,20 +101,20 @@ impl CallAttempts {
             failing_repeats(trace, memo, &attempts, &agent.calls, &mut repeats);
         }
         repeats.sort_by_key(|r: &FailedRepeat| r.call);
-        let last: HashMap<usize, FailedRepeat> = repeats.iter().map(|r| (r.first, *r)).collect();
-        let ends = last.into_values().map(|r| (r.call, r)).collect();
-        CallAttempts { attempts, repeats, ends, unfailed: RefCell::default() }
+        let by_first: HashMap<usize, FailedRepeat> = repeats.iter().map(|r| (r.first, *r)).collect();
+        let last_repeats = by_first.into_values().map(|r| (r.call, r)).collect();
+        CallAttempts { attempts, repeats, last_repeats, first_unfailed: RefCell::default() }
     }
 
     /// The first of the `calls` of the agent at `at` that did not fail and does more than control the run.
     pub(crate) fn first_unfailed(&self, at: Idx, calls: &[usize]) -> Option<usize> {
-        let unfailed = |i: &&usize| self.at(**i).is_some_and(|a| !a.is_control && !a.failed());
-        *self.unfailed.borrow_mut().entry(at).or_insert_with(|| calls.iter().find(unfailed).copied())
+        let is_unfailed = |i: &&usize| self.at(**i).is_some_and(|a| !a.is_control && !a.failed());
+        *self.first_unfailed.borrow_mut().entry(at).or_insert_with(|| calls.iter().find(is_unfailed).copied())
     }
 
-    /// The repetition that is call `i`, if it is the last of its key.
-    pub(crate) fn ending(&self, i: usize) -> Option<&FailedRepeat> {
-        self.ends.get(&i)
+    /// The repetition that is call `i`, if it is the last one of its failed call.
+    pub(crate) fn last_repeat(&self, i: usize) -> Option<&FailedRepeat> {
+        self.last_repeats.get(&i)
     }
 
     pub(crate) fn at(&self, i: usize) -> Option<&Attempt> {
@@ -155,23 +155,24 @@ fn span_error_text<'a>(trace: &'a AgentTrace, call: &Call) -> Option<&'a str> {
     signs.iter().find_map(|sign| sign.message.as_deref().or(sign.error_type.as_deref()))
 }
 
-/// The name, and the arguments in a normal form: keys sorted, white space collapsed, nulls removed.
+/// The name, and the normalised arguments: keys sorted, white space collapsed, nulls removed. `None` if the arguments
+/// are not recorded.
 fn call_key(name: &str, call: &Call) -> Option<String> {
-    let reserved = call.arguments.as_ref().map_or(0, |raw| raw.len().min(MAX_RESERVED));
-    let mut out = String::with_capacity(name.len() + 1 + reserved);
+    let capacity = call.arguments.as_ref().map_or(0, |raw| raw.len().min(MAX_RESERVED_BYTES));
+    let mut out = String::with_capacity(name.len() + 1 + capacity);
     out.push_str(name);
     out.push(' ');
     match (&call.parsed, &call.arguments) {
-        (Some(value), _) => write_value(value, &mut out),
-        (None, Some(raw)) => collapse(raw, &mut out),
-        // A tool without parameters is called without arguments. Content is recorded, as there is a result.
+        (Some(value), _) => write_normalised(value, &mut out),
+        (None, Some(raw)) => push_collapsed(raw, &mut out),
+        // The result shows that content is recorded, so the tool was called without arguments.
         (None, None) if call.result.is_some() && !call.arguments_content.is_partial() => {}
         (None, None) => return None,
     }
     Some(out)
 }
 
-fn write_value(value: &Value, out: &mut String) {
+fn write_normalised(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {
             let mut entries: Vec<_> = map.iter().filter(|(_, v)| !v.is_null()).collect();
@@ -180,7 +181,7 @@ fn write_value(value: &Value, out: &mut String) {
             for (key, value) in entries {
                 out.push_str(key);
                 out.push(':');
-                write_value(value, out);
+                write_normalised(value, out);
                 out.push(',');
             }
             out.push('}');
@@ -188,17 +189,18 @@ fn write_value(value: &Value, out: &mut String) {
         Value::Array(items) => {
             out.push('[');
             for item in items {
-                write_value(item, out);
+                write_normalised(item, out);
                 out.push(',');
             }
             out.push(']');
         }
-        Value::String(text) => collapse(text, out),
+        Value::String(text) => push_collapsed(text, out),
         other => _ = write!(out, "{other}"),
     }
 }
 
-fn collapse(text: &str, out: &mut String) {
+/// Appends a text without leading and trailing white space, each other run of white space as one space.
+fn push_collapsed(text: &str, out: &mut String) {
     let is_other_space = |byte: u8| matches!(byte, b'\t'..=b'\r');
     let is_collapsed = text.is_ascii() && !text.contains("  ") && !text.bytes().any(is_other_space);
     if is_collapsed && !text.starts_with(' ') && !text.ends_with(' ') {
@@ -212,16 +214,17 @@ fn collapse(text: &str, out: &mut String) {
     }
 }
 
-/// The failed calls of one key so far that had the same outcome.
+/// The failed calls so far with one key and the same error.
 struct FailureRun<'a> {
     first: usize,
     last: usize,
     failures: usize,
-    /// Successful calls of the agent that may have changed a state, before the last failure.
+    /// The number of successful calls of the agent before the last failure that may have changed a state.
     changes: usize,
     error_text: &'a str,
 }
 
+/// Appends the repetitions among the `calls` of one agent to `out`.
 fn failing_repeats(
     trace: &AgentTrace,
     memo: &Memo,
@@ -229,63 +232,63 @@ fn failing_repeats(
     calls: &[usize],
     out: &mut Vec<FailedRepeat>,
 ) {
-    let mut rows: HashMap<&str, FailureRun<'_>> = HashMap::new();
+    let mut runs: HashMap<&str, FailureRun<'_>> = HashMap::new();
     let mut changes = 0;
     for &i in calls {
         let (Some(attempt), Some(call)) = (attempts.get(i), trace.calls.get(i)) else { continue };
         let Some(key) = attempt.key.as_deref().filter(|_| !attempt.is_control) else { continue };
         let CallOutcome::Failed { error_text, .. } = &attempt.outcome else {
             if attempt.outcome == CallOutcome::Succeeded {
-                rows.remove(key);
-                // A lookup changes nothing: the failed call would fail again.
-                changes += usize::from(!rows.is_empty() && purpose(trace, memo, call) == Purpose::Action);
+                runs.remove(key);
+                // A lookup changes nothing, so that the failed call would fail again.
+                changes += usize::from(!runs.is_empty() && purpose(trace, memo, call) == Purpose::Action);
             }
             continue;
         };
-        let fresh = || FailureRun { first: i, last: i, failures: 0, changes, error_text };
-        let row = rows.entry(key).or_insert_with(fresh);
-        let together = row.last != i
+        let new_run = || FailureRun { first: i, last: i, failures: 0, changes, error_text };
+        let run = runs.entry(key).or_insert_with(new_run);
+        let is_same_request = run.last != i
             && call.llm.is_some()
-            && trace.calls.get(row.last).is_some_and(|before| before.llm == call.llm);
-        // Another error is another outcome.
-        if row.changes != changes || !same_error(row.error_text, error_text) {
-            *row = fresh();
+            && trace.calls.get(run.last).is_some_and(|previous| previous.llm == call.llm);
+        // A different error, or a change since the last failure, starts a new count.
+        if run.changes != changes || !same_error(run.error_text, error_text) {
+            *run = new_run();
         }
-        row.last = i;
-        // Both were requested in one model call, before either had failed.
-        if together {
+        run.last = i;
+        // Both calls were requested in one model call, before either had failed.
+        if is_same_request {
             continue;
         }
-        row.failures += 1;
-        let allowed = if attempt.transient() { TRANSIENT_TRIES } else { 1 };
-        if row.failures > allowed {
-            out.push(FailedRepeat { call: i, first: row.first, nth: row.failures });
+        run.failures += 1;
+        let max_failures = if attempt.is_transient() { MAX_TRANSIENT_FAILURES } else { 1 };
+        if run.failures > max_failures {
+            out.push(FailedRepeat { call: i, first: run.first, nth: run.failures });
         }
     }
 }
 
-/// Whether two errors differ in nothing but case, white space and numbers, such as times and request ids.
+/// Whether two errors are equal apart from case, white space and digits, as in times and request ids.
 fn same_error(one: &str, two: &str) -> bool {
-    let plain = |c: &char| !c.is_numeric() && !c.is_whitespace();
+    let is_compared = |c: &char| !c.is_numeric() && !c.is_whitespace();
     let letters =
-        |text: &'_ str| -> String { text.chars().filter(plain).flat_map(char::to_lowercase).collect() };
+        |text: &'_ str| -> String { text.chars().filter(is_compared).flat_map(char::to_lowercase).collect() };
     one == two || letters(one) == letters(two)
 }
 
-/// The model span that requested call `i`: the one that recognition linked, else the agent's last
-/// model call before it.
+/// The model call that requested call `i`: the one that `recognise` linked, else the agent's last model call that
+/// started before it.
 pub(crate) fn author(trace: &AgentTrace, i: usize) -> Option<Idx> {
     let call = trace.calls.get(i)?;
     if call.llm.is_some() {
         return call.llm;
     }
     let agent = trace.agents.get(call.agent?)?;
-    let before = |llm: &Idx| trace.tree.spans.get(*llm).is_some_and(|s| s.start <= call.start);
-    let started_count = agent.llms.partition_point(before);
+    let has_started = |llm: &Idx| trace.tree.spans.get(*llm).is_some_and(|s| s.start <= call.start);
+    let started_count = agent.llms.partition_point(has_started);
     started_count.checked_sub(1).and_then(|n| agent.llms.get(n)).copied()
 }
 
-/// The text to quote of a call: its arguments as written, or the tool's name if there are none.
+/// The text by which a finding quotes a call: its recorded arguments, or the tool's name if there are none.
 pub(crate) fn quoted(call: &Call) -> &str {
     let arguments = call.arguments.as_deref().map(str::trim).filter(|a| !a.is_empty());
     arguments.unwrap_or_else(|| call.name.trim())

@@ -11,12 +11,12 @@ use crate::recognise::{AgentTrace, Text};
 /// Indexes of the calls of a trace, by the span that requested or carried them out.
 #[derive(Default)]
 pub(crate) struct CallIndex {
-    /// Calls that an LLM span requested, in order.
+    /// The calls that a span of kind `llm` requested, in order.
     pub by_llm: HashMap<Idx, Vec<usize>>,
-    /// The call that a TOOL span carried out.
+    /// The call that a span of kind `tool` carried out.
     pub by_tool: HashMap<Idx, usize>,
     /// The names of the called tools, with the start of the first call.
-    pub first: HashMap<Text, u64>,
+    pub first_start: HashMap<Text, u64>,
 }
 
 impl CallIndex {
@@ -25,7 +25,7 @@ impl CallIndex {
         memo.trace(|| {
             let mut index = CallIndex::default();
             for (i, call) in trace.calls.iter().enumerate() {
-                index.first.entry(call.name.clone()).or_insert(call.start);
+                index.first_start.entry(call.name.clone()).or_insert(call.start);
                 if let Some(llm) = call.llm {
                     index.by_llm.entry(llm).or_default().push(i);
                 }

@@ -1,30 +1,32 @@
-//! Results that contain nothing: empty values, and short texts that say that nothing was found, which are messages of
-//! programs, in English.
+//! Results that contain nothing: empty values, and short texts that state that nothing was found. The texts are
+//! messages of programs, and are recognised in English.
 
 use serde_json::Value;
 
-/// Maximum bytes of a message that nothing was found.
-const SHORT_BYTES: usize = 400;
+/// Maximum bytes of a message that states that nothing was found.
+const MAX_MESSAGE_BYTES: usize = 400;
 
-/// Whether a result is empty or says that nothing was found.
+/// Whether a result is empty or states that nothing was found.
 pub(crate) fn is_nothing(text: &str) -> bool {
-    let plain = text.trim();
-    is_void(plain) || says_nothing_found(plain)
+    let trimmed = text.trim();
+    is_void(trimmed) || says_nothing_found(trimmed)
 }
 
-/// `""`, `[]`, `null` and the like, also inside the objects that frameworks wrap results in.
+/// Whether the text is an empty value (`""`, `[]`, `null`), also inside the objects in which frameworks wrap results.
 pub(crate) fn is_void(text: &str) -> bool {
-    /// Maximum bytes of JSON without content.
-    const VOID_BYTES: usize = 120;
+    /// Maximum bytes of JSON that may be without content.
+    const MAX_VOID_BYTES: usize = 120;
     match text {
         "" | "[]" | "{}" | "null" | "None" | "\"\"" | "()" | "undefined" | "[{}]" => true,
-        _ if text.len() <= VOID_BYTES && text.starts_with(['{', '[', '"']) => {
+        _ if text.len() <= MAX_VOID_BYTES && text.starts_with(['{', '[', '"']) => {
             serde_json::from_str(text).is_ok_and(|value| is_empty_value(&value, 0))
         }
         _ => false,
     }
 }
 
+/// Whether a value has no content: objects may have empty lists, empty wrappers and metadata, and need one of the
+/// former two unless they are empty. Deeper than four levels, a value counts as content.
 fn is_empty_value(value: &Value, depth: usize) -> bool {
     const WRAPPERS: [&str; 8] =
         ["result", "results", "output", "content", "data", "items", "text", "documents"];
@@ -37,17 +39,18 @@ fn is_empty_value(value: &Value, depth: usize) -> bool {
         Value::String(text) => matches!(text.trim(), "" | "[]" | "{}" | "null" | "None"),
         Value::Array(items) => depth < 4 && items.iter().all(|item| is_empty_value(item, depth + 1)),
         Value::Object(map) => {
-            let mut wrapped = false;
+            let mut has_wrapper = false;
             map.is_empty()
                 || depth < 4
                     && map.iter().all(|(key, value)| {
-                        // Any empty list is an empty result, unless having no entries is good.
+                        // Any empty list is an empty result, unless its entries would be problems.
                         let is_list = matches!(value, Value::Array(_)) && !UNWANTED.contains(&key.as_str());
-                        let wraps = is_list || WRAPPERS.contains(&key.as_str());
-                        wrapped |= wraps;
-                        wraps && is_empty_value(value, depth + 1) || METADATA_KEYS.contains(&key.as_str())
+                        let is_wrapper = is_list || WRAPPERS.contains(&key.as_str());
+                        has_wrapper |= is_wrapper;
+                        is_wrapper && is_empty_value(value, depth + 1)
+                            || METADATA_KEYS.contains(&key.as_str())
                     })
-                    && wrapped
+                    && has_wrapper
         }
         _ => false,
     }
@@ -65,18 +68,18 @@ regex!(
     )
 );
 
-/// Whether the text only says that nothing was found.
+/// Whether the text only states that nothing was found.
 pub(crate) fn says_nothing_found(text: &str) -> bool {
-    if text.len() > SHORT_BYTES {
+    if text.len() > MAX_MESSAGE_BYTES {
         return false;
     }
     let body = text.trim_start_matches(['{', '[', '"', '\'']);
-    // A longer text that begins with "No data ..." contains results.
+    // A text of more lines that begins with "No data ..." contains results.
     text.lines().filter(|line| !line.trim().is_empty()).count() <= 3
         && (NOTHING.is_match(text) || NOTHING.is_match(after_key(body)))
 }
 
-/// Skips one JSON key (`result": "`), as wrappers put it before the message.
+/// The text after one JSON key (`result": "`) that a wrapper may write before the message.
 fn after_key(text: &str) -> &str {
     const KEYS: [&str; 7] = ["result", "output", "message", "content", "text", "response", "answer"];
     let rest = KEYS.iter().find_map(|key| text.strip_prefix(key));

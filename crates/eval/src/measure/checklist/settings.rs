@@ -11,7 +11,7 @@ use verdict_config::{Problem, admits, settings};
 
 use super::check::Check;
 use super::compiled::CompiledPattern;
-use crate::measure::sections::{MetricSettings, Section, below};
+use crate::measure::sections::{MetricSettings, Section, with_key};
 use crate::measure::table::MetricSpec;
 use crate::pattern::as_written;
 use crate::recognise::{Agent, AgentTrace};
@@ -198,11 +198,11 @@ impl Section for ChecklistSettings {
     }
 
     fn named_judges(&self) -> Vec<(String, &str)> {
-        let by_class = self.by_class.values().flat_map(|judges| below("by_class", judges));
-        let search = below("search", self.search.as_slice());
-        let rerank = below("rerank", self.rerank.as_slice());
-        let run_code = below("run_code", self.run_code.as_slice());
-        let named = below("judges", &self.judges).into_iter().chain(by_class).chain(search);
+        let by_class = self.by_class.values().flat_map(|judges| with_key("by_class", judges));
+        let search = with_key("search", self.search.as_slice());
+        let rerank = with_key("rerank", self.rerank.as_slice());
+        let run_code = with_key("run_code", self.run_code.as_slice());
+        let named = with_key("judges", &self.judges).into_iter().chain(by_class).chain(search);
         named.chain(rerank).chain(run_code).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of `error_detection`.
 
 use super::*;
-use crate::measure::sample::{SampleTrace, asking, llm, measure as run, sign, text_message, tool};
+use crate::measure::sample::{SampleTrace, llm, measure as run, sign, text_message, tool, with_tool_request};
 use crate::measure::{Category, Severity, Unmeasured, Value};
 use crate::recognise::{ErrorSource, Role};
 
@@ -15,7 +15,7 @@ fn finding(measurements: &[Measurement]) -> &Finding {
     &measurements[0].outcome.as_ref().unwrap().findings[0]
 }
 
-fn alone(view: SpanView) -> Vec<Measurement> {
+fn measure_alone(view: SpanView) -> Vec<Measurement> {
     let mut sample = SampleTrace::new();
     let at = sample.span(None, view);
     run("error_detection", &sample.trace(), at)
@@ -23,7 +23,8 @@ fn alone(view: SpanView) -> Vec<Measurement> {
 
 #[test]
 fn returned_error_with_status_ok_fails() {
-    let out = alone(tool("visit_page", "{}", "Error: invalid url 'x': the scheme https:// is required"));
+    let out =
+        measure_alone(tool("visit_page", "{}", "Error: invalid url 'x': the scheme https:// is required"));
     assert_eq!(label(&out), Some((TOOL, false)));
     assert!(finding(&out).quote.starts_with("Error: invalid url"));
     assert_eq!(finding(&out).severity, Severity::High);
@@ -35,7 +36,7 @@ fn error_status_fails_without_content() {
     view.result = None;
     view.output_content = Content::Absent;
     view.errors = vec![sign(ErrorSource::Status, None, Some("PageNotFound: 404 for https://x.org"))];
-    let out = alone(view);
+    let out = measure_alone(view);
     assert_eq!(label(&out), Some((TOOL, false)));
     assert_eq!(finding(&out).category, Some(Category::ResourceNotFound));
 }
@@ -45,8 +46,8 @@ fn missing_content_without_error_is_unmeasured() {
     let mut view = tool("visit_page", "{}", "");
     view.result = None;
     view.output_content = Content::Redacted;
-    assert_eq!(alone(view)[0].outcome, Err(Unmeasured::Hidden));
-    assert!(alone(SpanView { kind: Kind::Chain, ..SpanView::default() }).is_empty());
+    assert_eq!(measure_alone(view)[0].outcome, Err(Unmeasured::Hidden));
+    assert!(measure_alone(SpanView { kind: Kind::Chain, ..SpanView::default() }).is_empty());
 }
 
 #[test]
@@ -57,7 +58,7 @@ fn unavailable_model_endpoint_is_an_api_error_of_the_environment() {
         Some("openai.InternalServerError"),
         Some("Error code: 500 - upstream"),
     )];
-    let out = alone(view);
+    let out = measure_alone(view);
     assert_eq!(label(&out), Some((API, false)));
     assert!(finding(&out).rationale.contains("environment"));
 }
@@ -85,7 +86,7 @@ fn announced_retry_has_low_severity() {
         sign(ErrorSource::Status, None, Some("ToolRetryError")),
         sign(ErrorSource::Retry, Some("ModelRetry"), Some("404: not found")),
     ];
-    let out = alone(view);
+    let out = measure_alone(view);
     assert_eq!(label(&out), Some((TOOL, false)));
     assert_eq!(finding(&out).severity, Severity::Low);
 }
@@ -94,11 +95,11 @@ fn announced_retry_has_low_severity() {
 fn answer_that_explains_an_error_is_valid() {
     let answer = "Error: 404 means that the page does not exist. {\"error\": 1}";
     assert_eq!(
-        label(&alone(llm(vec![text_message(Role::User, "What is a 404?")], answer))),
+        label(&measure_alone(llm(vec![text_message(Role::User, "What is a 404?")], answer))),
         Some((VALID, true))
     );
     let body = r#"{"error": {"message": "Rate limit reached", "code": 429}}"#;
-    let out = alone(llm(vec![], body));
+    let out = measure_alone(llm(vec![], body));
     assert_eq!(label(&out), Some((API, false)));
     assert_eq!(finding(&out).category, Some(Category::RateLimiting));
 }
@@ -106,7 +107,7 @@ fn answer_that_explains_an_error_is_valid() {
 #[test]
 fn call_without_a_span_is_judged_on_the_model_call() {
     let mut sample = SampleTrace::new();
-    let at = sample.span(None, asking(llm(vec![], ""), "search", "{}"));
+    let at = sample.span(None, with_tool_request(llm(vec![], ""), "search", "{}"));
     sample.call(Some(at), None, "search", "{}", Some("Error: the index is offline"));
     assert_eq!(label(&run("error_detection", &sample.trace(), at)), Some((API, false)));
 }
@@ -122,7 +123,7 @@ fn model_call_that_was_shown_an_error_is_valid_without_a_finding() {
 }
 
 #[test]
-fn answer_that_is_cut_off_at_a_limit_fails_where_it_is_the_last_of_its_run() {
+fn last_answer_of_a_run_that_is_cut_off_at_a_limit_fails() {
     use crate::measure::testing::Script;
     let cut = |mut trace: crate::recognise::AgentTrace, nth: usize, reason: &str| {
         let at = trace.agents[0].llms[nth];
@@ -163,19 +164,19 @@ fn list_that_ends_within_a_word_of_a_result_is_cut_off() {
         assert_eq!(defect(result, answer), Some(Defect::CutAnswer), "{answer}");
     }
     for (result, answer) in [
-        // The whole name.
+        // The name is whole.
         (ROOMS, "The rooms:\n- Library: 12 seats\n- Atelier: 8 seats\n- Conservatory"),
-        // Another form of the word.
+        // The word is another form of the word in the result.
         (ROOMS, "The rooms:\n- Library: 12 seats\n- Atelier: 8 seats\n- Garden"),
-        // The model's own word.
+        // No result contains the word.
         (ROOMS, "The rooms:\n- Library: 12 seats\n- Atelier: 8 seats\n- Terrace"),
-        // All items only name things.
+        // No item has a description.
         (ROOMS, "The rooms:\n- Library\n- Atelier\n- Conserv"),
-        // A short name, of which more is said.
+        // The short name has a description.
         (CAKES, "Im Angebot:\n* Apfelkuchen – 3,20 €\n* Mohnstrudel – 2,90 €\n* Zwetschg – 3,40 €"),
-        // No list.
+        // The text is no list.
         (STOPS, "It stops in Leipzig at 14:05, in Halle at 15:40 and in Nurem"),
-        // One item alone has no form.
+        // One item before the last one is not enough.
         (STOPS, "It stops in\n• Leipzig 14:05\n• Nurem"),
     ] {
         assert_eq!(defect(result, answer), None, "{answer}");
@@ -183,7 +184,7 @@ fn list_that_ends_within_a_word_of_a_result_is_cut_off() {
 }
 
 #[test]
-fn lookup_that_finds_no_such_thing_is_no_error_and_a_refused_action_is() {
+fn lookup_that_finds_nothing_is_no_error_and_a_refused_action_is() {
     use crate::measure::testing::Script;
     let label_for = |tool: &str, result: &str| {
         let trace =
@@ -213,7 +214,7 @@ fn error_in_a_document_that_a_tool_reads_is_its_content() {
     assert_eq!(label_for("fetch", r#"{"url":"https://ci.example/run/8"}"#, log), Some((VALID, true)));
     assert_eq!(label_for("read_file", r#"{"path":"run.txt"}"#, raised), Some((TOOL, false)));
     assert_eq!(label_for("read_file", r#"{"path":"run.txt"}"#, "Error: bad sector"), Some((TOOL, false)));
-    // The program that a tool runs has failed, and so has a tool that reads no document.
+    // A tool that runs a program, and a tool that reads no document, returned an error of their own.
     assert_eq!(label_for("run_file", r#"{"path":"run.py"}"#, log), Some((TOOL, false)));
     assert_eq!(label_for("get_depots", r#"{"city":"Ulm"}"#, log), Some((TOOL, false)));
 }

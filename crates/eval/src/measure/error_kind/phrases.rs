@@ -1,9 +1,8 @@
 //! Phrases that name the cause of an error, in lower case.
 //!
-//! Data for [`error_kind`](super). Messages of programs are English in any language of their users, so that there is no
-//! list for each language; what services write for their users in other languages are words of
-//! [`vocabulary`](crate::measure::vocabulary). A phrase that starts or ends with a letter or digit only matches at a
-//! word border on that side, unless it has `~` there.
+//! Data for [`error_kind`](super). Messages of programs are English for users of any language, so that these lists are
+//! English. Words for errors in the messages of services in other languages are in
+//! [`vocabulary`](crate::measure::vocabulary). A phrase matches only at word borders, except on a side with `~`.
 
 use crate::measure::defects::Defect;
 use crate::recognise::framework_errors::{CODE_NOT_PARSED, run_limits};
@@ -236,14 +235,17 @@ const RESOURCES: &[&str] = &[
     "no such key",
 ];
 const UNDEFINED_NAMES: &[&str] = &["nameerror", "unboundlocalerror", "referenceerror", "is not defined"];
-// A `TypeError` is none of these: it may be raised by the tool's own code. See `cause_of_call`.
+// `TypeError` is not listed, since the tool's own code may raise it. See `cause_of_call`.
 const UNFINISHED_CODE: &[&str] = &["unterminated", "invalid syntax"];
 const EMPTY_RESULTS: &[&str] = &["no results found", "no results for", "no matches found"];
 
-/// Phrases that are put together: what a parameter has to be, and which limit of a run was reached.
+/// Phrases of several parts: requirements for the type of a parameter, and reached limits of a run.
 pub(super) fn composed() -> impl Iterator<Item = (Defect, String)> {
-    let types = TYPES.iter().flat_map(|kind| REQUIREMENTS.iter().map(move |words| format!("{words} {kind}")));
-    types.map(|text| (Defect::WrongArguments, text)).chain(run_limits().map(|text| (Defect::Exhausted, text)))
+    let type_errors =
+        TYPES.iter().flat_map(|name| REQUIREMENTS.iter().map(move |words| format!("{words} {name}")));
+    type_errors
+        .map(|text| (Defect::WrongArguments, text))
+        .chain(run_limits().map(|text| (Defect::Exhausted, text)))
 }
 
 const REQUIREMENTS: [&str; 16] = [

@@ -1,79 +1,82 @@
 //! Documents that begin like an error report: an article about a status code, a story of an error, a page of a manual.
 //!
-//! In: a text, and the words at its beginning that an error report may begin with. Out: whether the text is a document.
-//! An error report is short, or has a structure or a trace; a document goes on in sentences. It names its subject
-//! again.
+//! In: a text, and its beginning that matched the pattern of an error report. Out: whether the text is a document.
+//! An error report is short, or has a structure or a stack trace. A document consists of sentences, and repeats the
+//! name of its subject.
 
 use super::{headline, uncaught};
 use crate::measure::defects::clip;
 
 /// Maximum bytes of a text that a sentence such as "Failed to open the page" makes an error report; a longer
 /// text that begins with it is prose.
-pub(super) const SHORT_BYTES: usize = 600;
-/// Bytes of a text that are read.
+pub(super) const MAX_SENTENCE_REPORT_BYTES: usize = 600;
+/// Maximum bytes of a text that are read.
 const READ_BYTES: usize = 4 << 10;
-/// Least sentences of a document, and words of each.
+/// Minimum sentences of a document.
 const MIN_SENTENCES: usize = 3;
+/// Minimum words of a sentence.
 const MIN_WORDS: usize = 7;
-/// Least further times that a document names its subject.
-const MIN_NAMED: usize = 2;
-/// Least lines of a text that describes the end of a run.
+/// Minimum repetitions of the subject in a document.
+const MIN_REPETITIONS: usize = 2;
+/// Minimum lines of a text that describes the end of a run.
 const MIN_LINES: usize = 4;
-/// Most bytes of a title.
-const MAX_TITLE: usize = 120;
+/// Maximum bytes of a title.
+const MAX_TITLE_BYTES: usize = 120;
 
-// A status of HTTP, or the name of an exception: what an article may be about.
+// An HTTP status code or the name of an exception, which may be the subject of an article.
 regex!(
     SUBJECT,
     r"^\W*(?:(?:(?i:http|status|error|code)[\W\d]*?)*([45]\d\d)\b|((?:\w+\.)*[A-Z]\w+?(?:Error|Exception|Fault|Failure|Timeout|NotFound|Refused|Denied|Exceeded))\b)"
 );
-// A story may begin so, and so may a report.
+// The beginning of a story, or of an error report.
 regex!(STORY, r"(?i)^(?:an?|some|the following|there was an?)\s");
 
-/// Whether `text`, which begins with the words `found`, is a document about what they name.
-pub(super) fn is_about(text: &str, found: &str) -> bool {
-    if text.len() <= SHORT_BYTES {
+/// Whether `text`, whose beginning `matched` the pattern of an error report, is a document about the error.
+pub(super) fn is_about(text: &str, matched: &str) -> bool {
+    if text.len() <= MAX_SENTENCE_REPORT_BYTES {
         return false;
     }
-    if STORY.is_match(found) {
+    if STORY.is_match(matched) {
         return has_sentences(text);
     }
     let subject = SUBJECT
-        .captures(found)
+        .captures(matched)
         .and_then(|captures| captures.get(1).or(captures.get(2)))
         .map(|subject| subject.as_str());
-    let is_named = |subject: &str| {
-        let rest = clip(text, READ_BYTES).get(found.len()..).unwrap_or_default();
-        rest.matches(subject).nth(MIN_NAMED - 1).is_some()
+    let is_repeated = |subject: &str| {
+        let rest = clip(text, READ_BYTES).get(matched.len()..).unwrap_or_default();
+        rest.matches(subject).nth(MIN_REPETITIONS - 1).is_some()
     };
     match subject {
-        Some(subject) => is_named(subject) && has_sentences(text),
-        // After a colon is the message of the error.
-        None => title(text).is_some_and(|title| !title.contains(": ") && !found.contains(':')),
+        Some(subject) => is_repeated(subject) && has_sentences(text),
+        // A colon precedes the message of an error.
+        None => title(text).is_some_and(|title| !title.contains(": ") && !matched.contains(':')),
     }
 }
 
-/// Whether what reads as an error is a part of a document: its title, the end of what it quotes or logs, or the end of
-/// a run that it describes. For a tool that returns documents.
-pub(super) fn has_it_within(text: &str) -> bool {
-    let before_end = || {
+/// Whether an error text is a part of a document: its title, the end of a quotation or log, or the end of a run that
+/// it describes. For results of tools that return documents.
+pub(super) fn contains_error(text: &str) -> bool {
+    let has_text_before = || {
         let at = uncaught::at_end(text)?.as_ptr().addr() - text.as_ptr().addr();
         text.get(..at).map(|before| !before.trim().is_empty())
     };
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     match headline::find(text) {
         Some(headline) => lines.next() != Some(headline.line) && lines.nth(MIN_LINES - 2).is_some(),
-        None => text.len() > SHORT_BYTES && title(text).is_some() || before_end() == Some(true),
+        None => {
+            text.len() > MAX_SENTENCE_REPORT_BYTES && title(text).is_some() || has_text_before() == Some(true)
+        }
     }
 }
 
-/// The first line, if it is a title with sentences below an empty line.
+/// The first line, if it is a title: an empty line and sentences follow it.
 fn title(text: &str) -> Option<&str> {
     let (title, body) = text.trim_start().split_once("\n\n")?;
-    (title.len() <= MAX_TITLE && !title.contains('\n') && has_sentences(body)).then_some(title)
+    (title.len() <= MAX_TITLE_BYTES && !title.contains('\n') && has_sentences(body)).then_some(title)
 }
 
-/// Whether most of the text is sentences of words.
+/// Whether more than half of the text consists of sentences of words.
 fn has_sentences(text: &str) -> bool {
     let read = clip(text, READ_BYTES);
     let is_word =

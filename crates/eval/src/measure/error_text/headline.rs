@@ -1,21 +1,21 @@
-//! The statement of an executor on how a run of code or a command ended.
+//! The line in which an executor reports how a run of code or a command ended.
 //!
-//! In: the text of a result. Out: the exit status that the executor wrote around the output of the program.
-//! The exit status is on a separate line before or after the output, and takes precedence over the output: a program
-//! that prints the word "error" and ends with status 0 did not fail.
+//! In: the text of a result. Out: the exit status that the executor reports. It is on a separate line before or after
+//! the output of the program, and takes precedence over the output: a program that prints the word "error" and ends
+//! with status 0 did not fail.
 
 use crate::pattern::WordSearcher;
 
-/// Longer lines are output and no headline.
-const MAX_LINE: usize = 200;
+/// Maximum bytes of a headline; longer lines are output of the program.
+const MAX_LINE_BYTES: usize = 200;
 /// Lines at the beginning and at the end of a text in which any form of a headline counts.
 const OUTER_LINES: usize = 2;
-/// Words of which a headline with a number contains one.
-const WORDS: [&str; 8] =
+/// A headline with a number contains one of these words.
+const STATUS_WORDS: [&str; 8] =
     ["exit", "Exit", "EXIT", "returncode", "return_code", "return code", "Return code", "Return Code"];
-checked_static!(WORD: WordSearcher = WordSearcher::new(&WORDS));
+checked_static!(STATUS_WORD: WordSearcher = WordSearcher::new(&STATUS_WORDS));
 
-// With the word for what ended, or with a separator before the number.
+// A headline with a number. Its subject is optional, as is the separator before the number.
 regex!(
     NUMBERED,
     r"(?xi)^\W*
@@ -26,7 +26,7 @@ regex!(
     (?P<separator> \W{0,6}? ) (?P<status> -?\d{1,10} ) \b
     (?P<rest> \W* (?: (?:execution\s+)? (?:failed|succeeded|success|failure|error|ok) )? \W* (?:</\w+>)? $ | :\s )"
 );
-// Without a number: only on the outermost lines.
+// A headline without a number, which counts only on the outermost lines.
 regex!(
     WORDED,
     r"(?xi)^\W* (?:(?:code|script|command|program|tool|cell|notebook)\s+)?
@@ -36,39 +36,39 @@ regex!(
 
 regex!(LABEL, r"(?i)^(?:(?:code|program|command|console|standard)\s+)?(?:output|stdout|result)\s*:");
 
-/// How a run ended.
+/// The line of an executor about the end of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Headline<'t> {
-    /// The exit status; 1 if the headline says that the run failed, without a number.
+    /// The exit status; 1 if the headline reports a failure without a number.
     pub(super) status: i64,
-    /// The headline says in a word that the run failed.
-    pub(super) says_failed: bool,
+    /// Whether a word of the headline reports a failure.
+    pub(super) reports_failure: bool,
     pub(super) line: &'t str,
 }
 
-/// The headline of the text. One at the beginning decides over later ones, which may be of programs that the
-/// run started; otherwise the last one decides.
+/// The headline of the text. One at the beginning takes precedence over later ones, which may be of programs that the
+/// run started; otherwise the last one is returned. `None` without a headline.
 pub(super) fn find(text: &str) -> Option<Headline<'_>> {
-    let outer = |line: &&str| numbered(line, true).or_else(|| in_words(line)).is_some();
     let read = |line| numbered(line, true).or_else(|| in_words(line));
-    if let Some(first) = written_lines(text.lines()).find(outer) {
-        return read(first);
+    if let Some(headline) = outer_lines(text.lines()).find_map(read) {
+        return Some(headline);
     }
-    if let Some(last) = written_lines(text.lines().rev()).find(outer) {
-        return read(last);
+    if let Some(headline) = outer_lines(text.lines().rev()).find_map(read) {
+        return Some(headline);
     }
     let mut last = None;
     let mut at = 0;
     // Each line is read once.
-    while let Some(found) = text.get(at..).and_then(|rest| WORD.find(rest)) {
-        let (line, end) = line_around(text, at + found);
+    while let Some(offset) = text.get(at..).and_then(|rest| STATUS_WORD.find(rest)) {
+        let (line, end) = line_around(text, at + offset);
         last = numbered(line, false).or(last);
         at = end;
     }
     last
 }
 
-fn written_lines<'t>(lines: impl Iterator<Item = &'t str>) -> impl Iterator<Item = &'t str> {
+/// The first [`OUTER_LINES`] of the lines that are not blank.
+fn outer_lines<'t>(lines: impl Iterator<Item = &'t str>) -> impl Iterator<Item = &'t str> {
     lines.map(str::trim).filter(|line| !line.is_empty()).take(OUTER_LINES)
 }
 
@@ -80,44 +80,46 @@ fn line_around(text: &str, at: usize) -> (&str, usize) {
     (text.get(start..end).unwrap_or_default(), end)
 }
 
-/// A headline with a number. Within other text only a form that prose does not have counts.
-fn numbered(line: &str, outer: bool) -> Option<Headline<'_>> {
-    if line.len() > MAX_LINE {
+/// A headline with a number. A line that is not outermost (`is_outer`) needs a subject or a separator, since prose may
+/// contain the other forms.
+fn numbered(line: &str, is_outer: bool) -> Option<Headline<'_>> {
+    if line.len() > MAX_LINE_BYTES {
         return None;
     }
-    let found = NUMBERED.captures(line)?;
-    let has_subject = found.name("subject").is_some();
-    let has_separator = found.name("separator").is_some_and(|s| s.as_str().contains([':', '=', '>']));
-    // A message follows the number: the subject is needed, since documentation lists status codes so.
-    let explained = found.name("rest").is_some_and(|rest| rest.as_str().starts_with(": "));
-    if explained && !has_subject || !outer && !has_subject && !has_separator {
+    let captures = NUMBERED.captures(line)?;
+    let has_subject = captures.name("subject").is_some();
+    let has_separator = captures.name("separator").is_some_and(|s| s.as_str().contains([':', '=', '>']));
+    // With a message after the number the subject is required, since documentation lists status codes in this form.
+    let has_message = captures.name("rest").is_some_and(|rest| rest.as_str().starts_with(": "));
+    if has_message && !has_subject || !is_outer && !has_subject && !has_separator {
         return None;
     }
-    let status: i64 = found.name("status")?.as_str().parse().ok()?;
-    // "Return code: 200" is a status of HTTP.
+    let status: i64 = captures.name("status")?.as_str().parse().ok()?;
+    // "Return code: 200" is an HTTP status.
     let status =
         if (200..300).contains(&status) && !line.to_ascii_lowercase().contains("exit") { 0 } else { status };
-    Some(Headline { status, says_failed: says_failed(line), line })
+    Some(Headline { status, reports_failure: reports_failure(line), line })
 }
 
-fn says_failed(line: &str) -> bool {
+fn reports_failure(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     ["failed", "failure", "error", "crashed", "non-zero"].iter().any(|word| lower.contains(word))
 }
 
+/// A headline without a number.
 fn in_words(line: &str) -> Option<Headline<'_>> {
-    if line.len() > MAX_LINE {
+    if line.len() > MAX_LINE_BYTES {
         return None;
     }
-    let bad = WORDED.captures(line)?.name("bad").is_some();
-    Some(Headline { status: i64::from(bad), says_failed: bad, line })
+    let has_failed = WORDED.captures(line)?.name("bad").is_some();
+    Some(Headline { status: i64::from(has_failed), reports_failure: has_failed, line })
 }
 
-/// The output of the program, without the headline of its executor and a label.
-pub(super) fn without(text: &str) -> &str {
+/// The output of the program, without the headline of its executor and without a label.
+pub(super) fn strip_headline(text: &str) -> &str {
     let text = text.trim();
-    // A longer line is none, and most results have one line.
-    if text.len() > MAX_LINE && memchr::memchr(b'\n', text.as_bytes()).is_none() {
+    // A single line above the limit is no headline; most results have one line.
+    if text.len() > MAX_LINE_BYTES && memchr::memchr(b'\n', text.as_bytes()).is_none() {
         return without_label(text);
     }
     let is_headline = |line: &str| numbered(line.trim(), true).or_else(|| in_words(line.trim())).is_some();

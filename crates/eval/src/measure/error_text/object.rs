@@ -1,14 +1,14 @@
 //! Error reports in structured results: JSON, and objects as Python prints them.
 //!
-//! In: a value. Out: the passage that reports an error. Flags, statuses and exit statuses decide; envelopes
-//! of frameworks and protocols are opened, and the text within is read as one without them.
+//! In: a value. Out: the passage that reports an error. Flags, statuses and exit statuses decide. Wrappers of
+//! frameworks and protocols are removed, and the text within is read as a plain result.
 
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 
-use super::document::SHORT_BYTES;
+use super::document::MAX_SENTENCE_REPORT_BYTES;
 use super::plain;
 use super::uncaught::{self, TRACEBACK};
 use super::{headline, repr};
@@ -17,16 +17,16 @@ use crate::measure::vocabulary::{self, WordMeaning};
 use crate::recognise::json_keys;
 
 /// Maximum bytes of JSON that is parsed; larger JSON is not an error report.
-const MAX_JSON: usize = 64 * 1024;
+const MAX_JSON_BYTES: usize = 64 * 1024;
 /// Maximum depth of wrappers around a text.
-const MAX_UNWRAP: usize = 4;
+const MAX_DEPTH: usize = 4;
 /// Maximum elements of a JSON array that is one message.
 const MAX_BLOCKS: usize = 4;
 
-/// The passage of a text, JSON or not, that reports an error.
+/// The passage of a text, which may be JSON, that reports an error; `None` if it reports none.
 pub(super) fn reported(text: &str) -> Option<String> {
     let first = *text.as_bytes().first()?;
-    if matches!(first, b'{' | b'[' | b'"') && text.len() <= MAX_JSON {
+    if matches!(first, b'{' | b'[' | b'"') && text.len() <= MAX_JSON_BYTES {
         if !may_be_error(text) {
             return None;
         }
@@ -38,32 +38,32 @@ pub(super) fn reported(text: &str) -> Option<String> {
     from_text(text)
 }
 
-/// The passage of a text that makes it an error report. What an executor reports of a run decides over what the
-/// program wrote.
+/// The passage of a text that makes it an error report. An exit status that an executor reports takes precedence over
+/// the output of the program.
 fn from_text(text: &str) -> Option<String> {
     if let Some(headline) = headline::find(text) {
         let passage = uncaught::passage(text, headline.line);
-        // Status 1 without any output is the answer "no" of commands that search or compare.
-        let is_answer = headline.status == 1 && !headline.says_failed && passage == headline.line;
+        // Commands that search or compare report "no" by status 1 without any output.
+        let is_answer = headline.status == 1 && !headline.reports_failure && passage == headline.line;
         return (headline.status != 0 && !is_answer).then(|| cause_excerpt(passage).to_owned());
     }
-    if let Some(value) = printed(text) {
+    if let Some(value) = printed_object(text) {
         let passage = from_value(&value, 0)?;
         return Some(if passage.is_empty() { cause_excerpt(text).to_owned() } else { passage });
     }
     plain::report(text).map(|passage| cause_excerpt(passage).to_owned())
 }
 
-/// An object that Python printed, if it may report an error.
-fn printed(text: &str) -> Option<Value> {
-    let is_candidate = text.len() <= MAX_JSON && repr::might_be(text) && may_be_error(text);
+/// The value of an object that Python printed; `None` if the text is none or cannot report an error.
+fn printed_object(text: &str) -> Option<Value> {
+    let is_candidate = text.len() <= MAX_JSON_BYTES && repr::may_be_object(text) && may_be_error(text);
     let value = is_candidate.then(|| repr::parse(text)).flatten();
     value.filter(|value| value.is_object() || value.is_array())
 }
 
-/// Whether [`from_map`] or [`flagged`] looks for the key. An object without any such key reports no error
-/// and wraps no text.
-fn may_report_error(key: &[u8]) -> bool {
+/// Whether [`from_map`] or [`reports_failure`] reads the key. An object without any such key reports no error and
+/// wraps no text.
+fn is_read_key(key: &[u8]) -> bool {
     matches!(
         key,
         b"isError"
@@ -93,35 +93,36 @@ fn may_report_error(key: &[u8]) -> bool {
 
 static FIND_TRACEBACK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(TRACEBACK));
 
-/// Rules out objects without any such key, before they are parsed.
+/// Whether a text may report an error. Objects without any key of [`is_read_key`] are excluded before they are parsed.
 fn may_be_error(text: &str) -> bool {
     // Text that only resembles an object may end in a traceback.
     let is_object =
         text.starts_with("{\"") && text.ends_with('}') && FIND_TRACEBACK.find(text.as_bytes()).is_none();
-    !is_object || json_keys::may_have(text, may_report_error)
+    !is_object || json_keys::may_have(text, is_read_key)
 }
 
+/// The passage of a value that reports an error; empty if the value reports a failure without a message.
 fn from_value(value: &Value, depth: usize) -> Option<String> {
-    if depth > MAX_UNWRAP {
+    if depth > MAX_DEPTH {
         return None;
     }
     match value {
         Value::String(text) => {
             let inner = text.trim();
             if matches!(inner.as_bytes().first(), Some(b'{' | b'['))
-                && inner.len() <= MAX_JSON
+                && inner.len() <= MAX_JSON_BYTES
                 && let Ok(value) = serde_json::from_str::<Value>(inner)
             {
                 return from_value(&value, depth + 1);
             }
             from_text(inner)
         }
-        // Content blocks: one message in pieces, the first of which must report the error.
+        // Content blocks are one message in pieces, of which the first must report the error.
         Value::Array(items) if !items.is_empty() && items.len() <= MAX_BLOCKS => {
             let is_text = |map: &Map<String, Value>| map.len() == 1 && map.contains_key("text");
             let block = |item: &Value| match item {
                 // A text with a source or a score is a document.
-                Value::Object(map) if map.contains_key("type") || is_text(map) || flagged(map) => {
+                Value::Object(map) if map.contains_key("type") || is_text(map) || reports_failure(map) => {
                     from_map(map, depth + 1)
                 }
                 Value::String(_) if items.len() == 1 => from_value(item, depth + 1),
@@ -134,14 +135,14 @@ fn from_value(value: &Value, depth: usize) -> Option<String> {
     }
 }
 
-/// Keys of an error, after the word for one.
+/// Keys of an error, besides the word "error" itself.
 const ERRORS: [&str; 5] = ["errors", "exception", "traceback", "error_message", "errorMessage"];
-/// [`ERRORS`], and the word for an error in every language.
+/// The word "error" in every language, then [`ERRORS`].
 static ERROR_KEYS: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| vocabulary::words_of(WordMeaning::Error).chain(ERRORS).collect());
-/// Keys of what a check found of what it was given.
+/// Keys of the verdict of a check on its input.
 const VERDICTS: [&str; 5] = ["valid", "is_valid", "isValid", "passed", "compliant"];
-/// Keys of the text of an error in an object with an error flag, after the word for one.
+/// Keys of the text of an error in an object that reports a failure, besides the word "error" itself.
 const MESSAGES: [&str; 12] = [
     "message",
     "detail",
@@ -156,7 +157,7 @@ const MESSAGES: [&str; 12] = [
     "output",
     "result",
 ];
-/// [`MESSAGES`], and the word for an error in every language.
+/// The word "error" in every language, then [`MESSAGES`].
 static MESSAGE_KEYS: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| vocabulary::words_of(WordMeaning::Error).chain(MESSAGES).collect());
 /// Keys under which frameworks wrap a plain result.
@@ -179,7 +180,7 @@ const WRAPPERS: [&str; 13] = [
 /// Keys of the exit status of a run.
 const EXIT_STATUS: [&str; 7] =
     ["exit_code", "exitCode", "exitcode", "exit_status", "exitStatus", "returncode", "return_code"];
-/// Keys of the output of a run, the most telling first.
+/// Keys of the output of a run, the most informative first.
 const OUTPUTS: [&str; 7] = ["stderr", "error", "output", "stdout", "message", "content", "result"];
 
 /// The exit status of a run, also in the metadata next to its output.
@@ -188,8 +189,8 @@ fn exit_status(map: &Map<String, Value>) -> Option<i64> {
     status_in(map).or_else(|| status_in(map.get("metadata")?.as_object()?))
 }
 
-/// The error of a run with an exit status other than 0. Status 1 without any output is the answer "no" of
-/// commands that search or compare.
+/// The error of a run with an exit status other than 0. `None` for status 1 without any output, by which commands that
+/// search or compare report "no".
 fn failed_run(map: &Map<String, Value>, status: i64) -> Option<String> {
     let output =
         OUTPUTS.iter().find_map(|key| map.get(*key)?.as_str().filter(|text| !text.trim().is_empty()));
@@ -199,71 +200,72 @@ fn failed_run(map: &Map<String, Value>, status: i64) -> Option<String> {
     }
 }
 
+/// The passage of an object that reports an error; empty if the object reports a failure without a message.
 fn from_map(map: &Map<String, Value>, depth: usize) -> Option<String> {
     match exit_status(map).filter(|_| !is_declared_failure(map)) {
         Some(0) => return None,
         Some(status) => return failed_run(map, status),
         None => {}
     }
-    if flagged(map) {
+    if reports_failure(map) {
         let message = MESSAGE_KEYS.iter().find_map(|key| map.get(*key).and_then(message_text));
         // Without a message the caller quotes the whole result.
         return Some(message.unwrap_or_default());
     }
-    // Only a message, such as `{"detail": "Not Found"}`.
+    // An object with only a message: `{"detail": "Not Found"}`.
     if map.len() == 1
         && let Some((key, Value::String(text))) = map.iter().next()
         && ["detail", "message"].contains(&key.as_str())
-        && text.len() <= SHORT_BYTES
+        && text.len() <= MAX_SENTENCE_REPORT_BYTES
         && from_text(text).is_some()
     {
         return Some(cause_excerpt(text).to_owned());
     }
-    // A program that wrote nothing else.
+    // A program that wrote to its standard error alone.
     if let Some(Value::String(text)) = map.get("stderr")
         && ["stdout", "output", "result"].iter().all(|key| map.get(*key).is_none_or(is_void))
     {
         return from_text(text.trim());
     }
-    // A wrapper has few keys.
+    // An object with more keys is data, not a wrapper.
     if map.len() > 8 {
         return None;
     }
     WRAPPERS.iter().filter_map(|key| map.get(*key)).find_map(|inner| from_value(inner, depth + 1))
 }
 
-/// Whether a flag of the object says that the call failed.
+/// Whether a flag of the object reports that the call failed.
 fn is_declared_failure(map: &Map<String, Value>) -> bool {
-    let says = |key: &str, wanted: bool| map.get(key).and_then(Value::as_bool) == Some(wanted);
-    says("isError", true) || says("is_error", true) || says("success", false) || says("ok", false)
+    let is_flag = |key: &str, value: bool| map.get(key).and_then(Value::as_bool) == Some(value);
+    is_flag("isError", true) || is_flag("is_error", true) || is_flag("success", false) || is_flag("ok", false)
 }
 
 /// Whether a flag, a status or an error field of the object reports a failure.
-fn flagged(map: &Map<String, Value>) -> bool {
+fn reports_failure(map: &Map<String, Value>) -> bool {
     if is_declared_failure(map) {
         return true;
     }
     let has_payload = ["data", "results", "result", "items", "output", "content", "records"]
         .iter()
         .any(|key| map.get(*key).is_some_and(|v| !is_void(v)));
-    // The problems that a check found are its result.
+    // The errors that a check lists are its result.
     let is_verdict = VERDICTS.iter().any(|key| map.get(*key).is_some_and(Value::is_boolean));
     for &key in ERROR_KEYS.iter().filter(|_| !is_verdict) {
         match map.get(key) {
             Some(Value::Bool(true)) => return true,
             Some(v @ (Value::String(_) | Value::Object(_) | Value::Array(_))) if !is_void(v) => {
-                // Together with a payload it is a warning about part of the work.
+                // An error next to a payload is a warning about a part of the work.
                 return !has_payload || key == "error" && map.len() <= 3;
             }
             _ => {}
         }
     }
-    let word = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_ascii_lowercase);
-    if let Some("error" | "failed" | "failure" | "fail" | "fault") = word("status").as_deref() {
+    let lowercase_text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_ascii_lowercase);
+    if let Some("error" | "failed" | "failure" | "fail" | "fault") = lowercase_text("status").as_deref() {
         return map.keys().any(|k| MESSAGE_KEYS.contains(&k.as_str()) || k.starts_with("error"))
             || map.len() == 1;
     }
-    if let Some("error") = word("type").as_deref() {
+    if let Some("error") = lowercase_text("type").as_deref() {
         return map.keys().any(|k| MESSAGE_KEYS.contains(&k.as_str()));
     }
     let status = ["status", "status_code", "statusCode", "code", "http_status"]
@@ -284,7 +286,7 @@ fn is_void(value: &Value) -> bool {
     }
 }
 
-/// The text of a message, which may be in a small structure.
+/// The text of a message, which may be nested in an object or an array.
 fn message_text(value: &Value) -> Option<String> {
     match value {
         Value::String(s) if !s.trim().is_empty() => Some(cause_excerpt(s).to_owned()),

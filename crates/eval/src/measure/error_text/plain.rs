@@ -1,6 +1,8 @@
-//! Error reports in plain texts, by how they begin and end.
+//! Error reports in plain texts, by their beginning and end.
+//!
+//! In: a text. Out: the passage that reports an error.
 
-use super::document::{self, SHORT_BYTES};
+use super::document::{self, MAX_SENTENCE_REPORT_BYTES};
 use super::uncaught;
 use crate::measure::defects::clip;
 use crate::measure::vocabulary::{self, WordMeaning};
@@ -9,13 +11,13 @@ use crate::recognise::action_text::without_result_labels;
 /// Bytes at the beginning of a text that are matched with the patterns of error reports.
 const HEAD_BYTES: usize = 300;
 
-/// The passage that reports an error.
+/// The passage that reports an error; `None` if the text is no error report.
 pub(super) fn report(text: &str) -> Option<&str> {
     let text = without_result_labels(text);
     let head = clip(text, HEAD_BYTES);
     let is_report = match IS_ERROR.find(head) {
         Some(found) => !is_subject(head, found) && !document::is_about(text, found.as_str()),
-        None if text.len() > SHORT_BYTES => false,
+        None if text.len() > MAX_SENTENCE_REPORT_BYTES => false,
         None => {
             IS_SHORT_ERROR.find(head).is_some_and(|found| !is_subject(head, found))
                 || IS_PARSER_ERROR.is_match(head)
@@ -24,16 +26,18 @@ pub(super) fn report(text: &str) -> Option<&str> {
     if is_report { Some(text) } else { error_page(text).or_else(|| uncaught::at_end(text)) }
 }
 
-/// Whether a sentence goes on to say what such an error is: "404 Not Found is a status code". A report says what
-/// happened.
-fn is_subject(head: &str, found: regex::Match<'_>) -> bool {
-    let goes_on = || IS_SAID_OF.captures(head.get(found.end()..)?);
-    // After a colon follows what happened: "Error: is a directory".
-    !found.as_str().contains([':', '(']) && goes_on().is_some_and(|captures| captures.name("event").is_none())
+/// Whether the matched error is the subject of a definition: "404 Not Found is a status code". A report describes an
+/// event instead.
+fn is_subject(head: &str, error: regex::Match<'_>) -> bool {
+    let definition = || DEFINITION.captures(head.get(error.end()..)?);
+    // A description of the event follows a colon: "Error: is a directory".
+    !error.as_str().contains([':', '('])
+        && definition().is_some_and(|captures| captures.name("event").is_none())
 }
 
+// The rest of a sentence that defines an error. With an event ("is exceeded") it reports one.
 regex!(
-    IS_SAID_OF,
+    DEFINITION,
     r#"(?xi)^ [\ "'’”)*_`]{0,3} (?: (?:errors?|codes?|status|responses?|messages?|exceptions?|pages?|requests?|entity|allowed|out
         |required|unavailable) \b [\ "'’”)*_`]{0,2} ){0,3}
     (?: \( [^()\n]{0,80} \) [\ ]? )?
@@ -42,7 +46,7 @@ regex!(
 );
 
 /// Beginnings that make a text of any length an error report. `{error}` is the word for an error in every language.
-const ALWAYS: &str = r#"(?x)^(?:
+const ANY_LENGTH: &str = r#"(?x)^(?:
     (?i: traceback\ \(most\ recent\ call\ last\) )
   | (?i: (?: (?:tool|api|http|internal|server|validation|runtime|fatal|unexpected|execution|python|search|
              network|connection|input|parse|parsing|request|timeout|syntax|type|value|client|database|sql|
@@ -69,7 +73,7 @@ const ALWAYS: &str = r#"(?x)^(?:
   | (?i: <(?:tool_use_)?error> | <tool_error> )
 )"#;
 
-/// Beginnings that make a text of at most [`SHORT_BYTES`] an error report.
+/// Beginnings that make a text of at most [`MAX_SENTENCE_REPORT_BYTES`] an error report.
 const SHORT: &str = r#"(?ix)^(?:
     (?: sorry,?\s+ | the\ tool\s+ | tool\s+ | request\s+ | operation\s+ | call\s+ )?
     (?: failed\s+(?:to\b|with\b|because\b|due\b|:) | failure\s*: | fatal\s*: | failed\s*: | unable\s+to\s+(?:\w+ly\s+)?
@@ -96,7 +100,7 @@ const SHORT: &str = r#"(?ix)^(?:
   | [\w./-]{1,60} \s* : \s* [^\n]*? (?: command\s+not\s+found | no\s+such\s+file\s+or\s+directory | permission\s+denied | connection\s+refused | not\s+found\s*$ )
 )"#;
 
-// A message of a parser: what it met, and where.
+/// Messages of parsers: the unexpected token, and its position.
 const PARSER: &str = r#"(?ix)^(?:
     (?: unterminated|unexpected|invalid|expected|expecting|unmatched|unclosed|unbalanced|missing|illegal|malformed|unindent
        |leading\ zeros|cannot\ assign|could\ not\ parse|parse\ error|bad|eof|eol )\b
@@ -107,11 +111,11 @@ const PARSER: &str = r#"(?ix)^(?:
   | (?: ['"]?[\[({]['"]?\ )? was\ never\ closed\b
 )"#;
 
-regex!(IS_ERROR, &ALWAYS.replace("{error}", &error_words()));
+regex!(IS_ERROR, &ANY_LENGTH.replace("{error}", &error_words()));
 regex!(IS_PARSER_ERROR, PARSER);
 regex!(IS_SHORT_ERROR, SHORT);
 
-/// The word for an error in every language, longer ones first.
+/// The word for an error in every language, longer ones first, so that no word hides a longer one.
 fn error_words() -> String {
     let mut words: Vec<&str> = vocabulary::words_of(WordMeaning::Error).collect();
     words.sort_by_key(|word| usize::MAX - word.len());
@@ -123,11 +127,11 @@ regex!(
     r"(?i)<title>\s*(?:error\s+)?[45]\d\d\b\s*(?:[-:|]|not|for|un|bad|int|ser|gat|too|me|go|err|</)"
 );
 
-/// An HTML page whose title is an HTTP error.
+/// The part of an HTML page from its title on, if the title is an HTTP error.
 fn error_page(text: &str) -> Option<&str> {
     if text.as_bytes().first() != Some(&b'<') {
         return None;
     }
-    let found = TITLE.find(clip(text, 4 * HEAD_BYTES))?;
-    text.get(found.start()..)
+    let title = TITLE.find(clip(text, 4 * HEAD_BYTES))?;
+    text.get(title.start()..)
 }

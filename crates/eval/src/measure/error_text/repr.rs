@@ -1,17 +1,17 @@
 //! Objects as Python prints them: `{'error': ...}`, `content='...' status='error'`,
 //! `CallToolResult(content=[TextContent(text='...')], isError=True)`.
 //!
-//! In: a text. Out: the value as JSON, an object's fields as a map. Bounded in depth and length; what is no
-//! such text gives nothing.
+//! In: a text. Out: the value as JSON, with the fields of an object as a map, or `None` for any other text. The depth
+//! of values is bounded.
 
 use serde_json::{Map, Value};
 
 /// Maximum depth of values.
 const MAX_DEPTH: usize = 12;
 
-/// The value that the whole text prints.
+/// The value of which the whole text is the printed form.
 pub(super) fn parse(text: &str) -> Option<Value> {
-    if !might_be(text) {
+    if !may_be_object(text) {
         return None;
     }
     let mut reader = ReprReader { rest: text.trim() };
@@ -25,8 +25,8 @@ pub(super) fn parse(text: &str) -> Option<Value> {
     reader.rest.trim().is_empty().then_some(value)
 }
 
-/// Cheap: whether the text begins like a container, a constructor or a field.
-pub(super) fn might_be(text: &str) -> bool {
+/// Whether the text begins like a container, a constructor or a field, which is cheap to test.
+pub(super) fn may_be_object(text: &str) -> bool {
     let body = text.trim_start();
     let name = body.len() - body.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_').len();
     match body.get(name..).and_then(|rest| rest.bytes().next()) {
@@ -36,6 +36,7 @@ pub(super) fn might_be(text: &str) -> bool {
     }
 }
 
+/// A reader over the rest of a text. Each method returns `None` where the text has another form.
 struct ReprReader<'t> {
     rest: &'t str,
 }
@@ -45,6 +46,7 @@ impl<'t> ReprReader<'t> {
         self.rest = self.rest.trim_start();
     }
 
+    /// Skips space and, if it follows, the character `c`; returns whether it did.
     fn eat(&mut self, c: char) -> bool {
         self.skip_space();
         match self.rest.strip_prefix(c) {
@@ -68,7 +70,7 @@ impl<'t> ReprReader<'t> {
         })
     }
 
-    /// `content='...' name='search'`
+    /// Fields without a constructor, as a map: `content='...' name='search'`.
     fn fields_without_name(&mut self) -> Option<Value> {
         let mut map = Map::new();
         while let Some(name) = self.name() {
@@ -88,7 +90,7 @@ impl<'t> ReprReader<'t> {
             '[' => self.list(']', depth),
             '(' => self.list(')', depth),
             '\'' | '"' => self.string().map(Value::String),
-            // `<Status.ERROR: 2>`
+            // An enum value: `<Status.ERROR: 2>`.
             '<' => {
                 let (_, rest) = self.rest.split_once('>')?;
                 self.rest = rest;
@@ -129,7 +131,7 @@ impl<'t> ReprReader<'t> {
         Some(Value::Array(items))
     }
 
-    /// A constant, or a constructor with its fields.
+    /// A constant, a string with a prefix, or a constructor with its fields.
     fn named(&mut self, depth: usize) -> Option<Value> {
         let name = self.name()?;
         if matches!(name, "b" | "r" | "u" | "f") && self.rest.starts_with(['\'', '"']) {
@@ -153,11 +155,11 @@ impl<'t> ReprReader<'t> {
                     self.eat('=');
                     map.insert(field.to_owned(), self.value(depth)?);
                 }
-                // A positional argument: that of an exception is its message.
+                // A positional argument; the one of an exception is its message.
                 None => {
                     self.rest = before;
                     let value = self.value(depth)?;
-                    map.entry(positional(name)).or_insert(value);
+                    map.entry(positional_key(name)).or_insert(value);
                 }
             }
             if !self.eat(',') && !self.rest.trim_start().starts_with(')') {
@@ -199,7 +201,7 @@ impl<'t> ReprReader<'t> {
 }
 
 /// The key of a constructor's positional argument.
-fn positional(class: &str) -> &'static str {
+fn positional_key(class: &str) -> &'static str {
     if class.ends_with("Error") || class.ends_with("Exception") { "error" } else { "value" }
 }
 

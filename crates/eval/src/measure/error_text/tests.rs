@@ -88,7 +88,7 @@ fn error_reports_are_recognised() {
 }
 
 #[test]
-fn executor_says_how_a_run_ended_and_decides_over_its_output() {
+fn exit_status_takes_precedence_over_the_output_of_a_run() {
     let failed = [
         "exitcode: 1 (execution failed)\nCode output: compiling 3 files\nmake: nothing to do for that\n",
         "Reading ledger.csv ...\n412 rows\n\nProcess finished with exit code 1",
@@ -159,7 +159,7 @@ fn source_that_does_not_parse_is_an_error_without_a_traceback() {
 }
 
 #[test]
-fn envelopes_are_opened() {
+fn wrappers_are_removed() {
     for text in [
         r#"{"content":[{"type":"text","text":"Error: the ledger is locked"}]}"#,
         r#"{"result": {"content": [{"type": "text", "text": "Process exited with code 2"}]}}"#,
@@ -249,7 +249,7 @@ proptest! {
 }
 
 #[test]
-fn output_of_a_program_is_what_its_executor_did_not_write() {
+fn output_of_a_program_is_without_headline_and_label() {
     for (text, output) in [
         ("exitcode: 0 (execution succeeded)\nCode output: \n", ""),
         ("exitcode: 0 (execution succeeded)\nCode output: 41\n42\n", "41\n42"),
@@ -263,7 +263,7 @@ fn output_of_a_program_is_what_its_executor_did_not_write() {
     }
 }
 
-/// Sentences of a document about `subject`.
+/// A document about `subject` with this title.
 fn article(first: &str, subject: &str) -> String {
     let body = format!(
         "It is one of the answers that a server gives to a program which asks for a page. Most readers meet {subject} when \
@@ -301,7 +301,7 @@ fn document_that_begins_like_an_error_is_content() {
     }
     let page = article("Error handling in Rust", "the result");
     assert_eq!(reported(&page), None);
-    // A text about an event is a report, however long it is.
+    // A text about an event is a report, whatever its length.
     let trace = "    at Depot.load (depot.js:12:9)\n".repeat(40);
     let steps = "Use one of the depots that are listed below and call it again. ".repeat(20);
     for text in [
@@ -330,7 +330,7 @@ fn document_that_begins_like_an_error_is_content() {
 }
 
 #[test]
-fn error_within_a_document_is_told_from_the_error_of_a_tool() {
+fn error_within_a_document_is_distinguished_from_the_error_of_a_tool() {
     let log = "10:02 start\n10:03 load depots\nTraceback (most recent call last):\n  File \"a.py\", line 2\nKeyError: 'depot'";
     let raised = "Traceback (most recent call last):\n  File \"a.py\", line 2\nKeyError: 'depot'";
     assert!(is_in_document(log) && reported(log).is_some());

@@ -1,9 +1,9 @@
-//! Checks that an answer is in the language of the user, where the instructions say so: "contesta siempre en el idioma
-//! del usuario".
+//! Checks that an answer is in the language of the user, where the instructions require it: "contesta siempre en el
+//! idioma del usuario".
 //!
-//! Principle: such an instruction asks for the language of the latest message of the user. It is broken if both this
-//! message and the answer are recognised as two of the languages that rules read. A message that mentions a language
-//! may ask for another one: then the check does not apply.
+//! Principle: such an instruction requires the language of the latest message of the user. An answer violates it if
+//! the languages of the message and the answer are both recognised and differ. A message that mentions a language may
+//! ask for an answer in it, so that the check does not apply.
 //!
 //! In: the system messages and the latest user message of a prompt, and the final answer. Out: whether the answer
 //! follows such an instruction, with the finding if it does not.
@@ -18,11 +18,13 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Context, Finding, Memo};
 use crate::recognise::{Role, SpanView};
 
-/// Most bytes of instructions that are searched, and of a message of the user that is compared.
-const MAX_INSTRUCTIONS: usize = 32 * 1024;
-const MAX_MESSAGE: usize = 2_000;
-/// Shorter texts have too few words to tell related languages apart.
+/// Maximum bytes of instructions that are searched.
+const MAX_INSTRUCTION_BYTES: usize = 32 * 1024;
+/// Maximum bytes of a message of the user whose language is recognised.
+const MAX_MESSAGE_BYTES: usize = 2_000;
+/// Minimum bytes of an answer: a shorter one has too few words to distinguish related languages.
 const MIN_ANSWER_BYTES: usize = 60;
+/// Minimum bytes of a message of the user, as for the answer.
 const MIN_MESSAGE_BYTES: usize = 30;
 /// Maximum number of mentions of a language that are examined.
 const MAX_MENTIONS: usize = 8;
@@ -36,20 +38,20 @@ pub(super) enum AnswerLanguage {
 }
 
 pub(super) fn check_answer_language(context: &Context<'_>, view: &SpanView, answer: &str) -> AnswerLanguage {
-    let Some((instruction, wanted, found)) = required_and_actual(context, view, answer) else {
+    let Some((instruction, required, actual)) = required_and_actual(context, view, answer) else {
         return AnswerLanguage::NotApplicable;
     };
-    if found == wanted {
+    if actual == required {
         return AnswerLanguage::Follows;
     }
     let rationale = format!(
         "expected an answer in the language of the user, {}, as the prompt says: \"{instruction}\"",
-        wanted.as_str()
+        required.as_str()
     );
     AnswerLanguage::Violates(Defect::WrongFormat.finding(rationale, head(answer.trim(), 80)))
 }
 
-/// The instruction, the language of the user, and that of the answer.
+/// The instruction, the required language, and the language of the answer; `None` if the check does not apply.
 fn required_and_actual(
     context: &Context<'_>,
     view: &SpanView,
@@ -59,7 +61,7 @@ fn required_and_actual(
     let mut texts = systems.flat_map(|message| message.parts.iter().filter_map(plain_text));
     let instruction = texts.find_map(|text| {
         struct LanguageInstruction(Option<String>);
-        let text = clip(text, MAX_INSTRUCTIONS);
+        let text = clip(text, MAX_INSTRUCTION_BYTES);
         context.memo.budget.spend(1 + text.len() / BYTES_PER_STEP);
         context.memo.recurring(text, || LanguageInstruction(instruction(text))).0.clone()
     })?;
@@ -68,15 +70,15 @@ fn required_and_actual(
         .parts
         .iter()
         .filter_map(plain_text)
-        .find(|text| (MIN_MESSAGE_BYTES..=MAX_MESSAGE).contains(&text.len()))?;
+        .find(|text| (MIN_MESSAGE_BYTES..=MAX_MESSAGE_BYTES).contains(&text.len()))?;
     if answer.len() < MIN_ANSWER_BYTES || vocabulary::has(user_text, WordMeaning::Language) {
         return None;
     }
-    let wanted = Language::recognised(user_text, context.memo)?;
-    Some((instruction, wanted, Language::recognised(answer, context.memo)?))
+    let required = Language::recognised(user_text, context.memo)?;
+    Some((instruction, required, Language::recognised(answer, context.memo)?))
 }
 
-/// The sentence that asks for the language of the user.
+/// The first sentence that requires the language of the user unconditionally.
 fn instruction(text: &str) -> Option<String> {
     let mentions = vocabulary::find(text, &[WordMeaning::TheLanguage]);
     mentions.into_iter().take(MAX_MENTIONS).find_map(|(_, at)| {

@@ -4,21 +4,21 @@ use super::prompt::{LengthUnit, OutputRule};
 use crate::measure::defects::{Defect, QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::{head, tail};
 
-/// Word counters differ: a limit on words is exceeded only beyond this factor.
+/// Programs count words differently, so that a limit on words is exceeded only beyond this factor.
 const WORD_TOLERANCE: f64 = 1.1;
 
-/// How an output breaks a rule.
+/// The violation of a rule by an output.
 pub(crate) struct Violation {
     /// The kind of defect, which fixes the score.
     pub defect: Defect,
-    /// The requirement of the rule, to follow the word "expected".
+    /// The requirement of the rule, which follows the word "expected" in the rationale.
     pub expected: String,
-    /// The part of the output that breaks the rule.
-    pub found: String,
+    /// The part of the output that violates the rule.
+    pub quote: String,
 }
 
-/// How `output` breaks `rule`; `None` if it follows the rule. Rules about tools apply to calls, and are
-/// not checked here.
+/// The violation of `rule` by `output`; `None` if the output follows the rule. Rules about tools apply to calls, and
+/// are not checked here.
 pub(crate) fn violation(rule: &OutputRule, output: &str) -> Option<Violation> {
     let text = output.trim();
     match rule {
@@ -34,7 +34,7 @@ pub(crate) fn violation(rule: &OutputRule, output: &str) -> Option<Violation> {
         }
         OutputRule::Enclosed(tag) => missing_tag(text, tag),
         OutputRule::OnlyJson => {
-            let reason = not_json(text)?;
+            let reason = reason_not_json(text)?;
             unless(false, Defect::WrongFormat, format!("JSON and nothing else; {reason}"), text)
         }
         OutputRule::OnlyYesOrNo => {
@@ -59,16 +59,17 @@ pub(crate) fn violation(rule: &OutputRule, output: &str) -> Option<Violation> {
         }
         OutputRule::NoFence | OutputRule::NoMarkdown | OutputRule::Fence(_) => markup_violation(rule, text),
         OutputRule::Forbidden(word) => {
-            let found = text.get(find_word(text, word)?..).unwrap_or(text);
-            unless(false, Defect::ForbiddenText, format!("an output without '{word}'"), found)
+            let quote = text.get(find_word(text, word)?..).unwrap_or(text);
+            unless(false, Defect::ForbiddenText, format!("an output without '{word}'"), quote)
         }
         OutputRule::UseTool(_) | OutputRule::UseSomeTool | OutputRule::OneCall => None,
     }
 }
 
-fn unless(is_met: bool, defect: Defect, expected: impl Into<String>, found: &str) -> Option<Violation> {
-    let found = head(found, QUOTE_BYTES).to_owned();
-    (!is_met).then(|| Violation { defect, expected: expected.into(), found })
+/// The violation, unless the requirement `is_met`.
+fn unless(is_met: bool, defect: Defect, expected: impl Into<String>, quote: &str) -> Option<Violation> {
+    let quote = head(quote, QUOTE_BYTES).to_owned();
+    (!is_met).then(|| Violation { defect, expected: expected.into(), quote })
 }
 
 fn missing_tag(text: &str, tag: &str) -> Option<Violation> {
@@ -79,7 +80,7 @@ fn missing_tag(text: &str, tag: &str) -> Option<Violation> {
     unless(is_met, Defect::MissingTag, expected, text)
 }
 
-/// Violations of rules about code fences and markdown.
+/// The violation of a rule about code fences or markdown.
 fn markup_violation(rule: &OutputRule, text: &str) -> Option<Violation> {
     let is_markdown = |line: &&str| {
         let line = line.trim_start();
@@ -117,8 +118,9 @@ fn has_number_word(text: &str) -> bool {
     text.split(|c: char| !c.is_alphabetic()).any(|word| WORDS.iter().any(|w| word.eq_ignore_ascii_case(w)))
 }
 
-/// Why the text is not JSON alone. A fence around it is accepted: another rule forbids fences.
-fn not_json(text: &str) -> Option<String> {
+/// The reason why the text is not JSON alone; `None` if it is. A fence around it is accepted, since another rule
+/// forbids fences.
+fn reason_not_json(text: &str) -> Option<String> {
     let body = match text.strip_prefix("```") {
         Some(rest) => {
             let rest = rest.strip_suffix("```").unwrap_or(rest);
@@ -137,28 +139,28 @@ fn too_long(text: &str, limit: usize, unit: LengthUnit) -> Option<Violation> {
     let (count, allowed, name) = match unit {
         LengthUnit::Words => {
             let words = text.split_whitespace().filter(|w| w.contains(char::is_alphanumeric)).count();
-            // Small limits have no tolerance: words of a short text are counted alike.
+            // Small limits have no tolerance, since programs agree on the number of words of a short text.
             let allowed = if limit <= 3 { limit } else { (limit as f64 * WORD_TOLERANCE) as usize };
             (words, allowed, "words")
         }
-        LengthUnit::Sentences => (sentences(text), limit, "sentences"),
+        LengthUnit::Sentences => (sentence_count(text), limit, "sentences"),
         LengthUnit::Characters => (text.chars().count(), limit, "characters"),
     };
     let expected = format!("at most {limit} {name}; there are {count}");
     unless(count <= allowed, Defect::LengthLimit, expected, tail(text, 80))
 }
 
-/// The number of sentences: a sentence ends with a stop after a word of more than three letters, before
-/// a capital. Stops after abbreviations, initials and numbers are not counted.
-fn sentences(text: &str) -> usize {
+/// The number of sentences. A sentence ends with a full stop, `!` or `?` after a word of more than three letters and
+/// before white space and a capital letter, which excludes abbreviations, initials and numbers.
+fn sentence_count(text: &str) -> usize {
     let mut count = 0;
     let mut rest = text;
     while let Some(at) = rest.find(['.', '!', '?']) {
         let word = rest.get(..at).unwrap_or("").rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or("");
         let after = rest.get(at + 1..).unwrap_or("");
         let next = after.trim_start();
-        let ends = after.len() > next.len() && next.starts_with(|c: char| c.is_uppercase());
-        if word.chars().count() > 3 && word.contains(char::is_alphabetic) && ends {
+        let is_end = after.len() > next.len() && next.starts_with(|c: char| c.is_uppercase());
+        if word.chars().count() > 3 && word.contains(char::is_alphabetic) && is_end {
             count += 1;
         }
         rest = after;

@@ -12,33 +12,34 @@ use regex::{Captures, Regex};
 use crate::measure::defects::{QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::head;
 use crate::measure::language::is_english_alone;
-use crate::measure::occurrences::{Occurrences, Within};
+use crate::measure::occurrences::{Occurrences, SearchAt};
 use crate::pattern::pattern;
 
-/// Most instructions per prompt.
+/// Maximum instructions per prompt.
 const MAX_INSTRUCTIONS: usize = 32;
-/// Most matches per pattern and prompt.
+/// Maximum matches per pattern and prompt.
 const MAX_MATCHES: usize = 8;
-/// Bytes of a system prompt that are read; the rest is data.
+/// Maximum bytes of a system prompt that are read; the rest of a longer one is data.
 const SYSTEM_BYTES: usize = 32 * 1024;
 /// Bytes read at both ends of a long user message; the middle is data.
 const USER_BYTES: usize = 2048;
 /// Bytes on both sides of a match that are searched for the sentence.
 const SENTENCE_BYTES: usize = 300;
 
-/// Longest marker or forbidden phrase.
-const MARK_BYTES: usize = 60;
-/// Longest match; longer ones join two instructions. Checked here, since bounded gaps in the
-/// patterns would make their automata huge.
-const SPAN_BYTES: usize = 200;
+/// Maximum bytes of a marker or a forbidden phrase.
+const MAX_MARK_BYTES: usize = 60;
+/// Maximum bytes of a match; a longer one joins two instructions. The length of each match is checked, since bounded
+/// gaps in the patterns would make their automata large.
+const MAX_MATCH_BYTES: usize = 200;
 
 /// A rule for the output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum OutputRule {
-    /// Ends with this marker.
+    /// The output ends with this marker.
     EndsWith(String),
+    /// The output starts with this marker.
     StartsWith(String),
-    /// Is between `<tag>` and `</tag>`.
+    /// The output has a text between `<tag>` and `</tag>`.
     Enclosed(String),
     /// JSON and nothing else.
     OnlyJson,
@@ -46,22 +47,23 @@ pub(crate) enum OutputRule {
     OnlyYesOrNo,
     /// A number and nothing else.
     OnlyNumber,
-    /// Contains a number.
+    /// The output contains a number.
     HasNumber,
+    /// The output has at most this length.
     AtMost(usize, LengthUnit),
-    /// Has exactly this number of bullet points.
+    /// The output has exactly this number of bullet points.
     Bullets(usize),
     NoFence,
     NoMarkdown,
-    /// Has a code fence, in this language if one is named.
+    /// The output has a code fence. The language is part of the message only.
     Fence(Option<String>),
-    /// This text must not occur.
+    /// The output does not contain this word or phrase.
     Forbidden(String),
     /// This tool must be used in the run.
     UseTool(String),
     /// Some tool must be used in the run.
     UseSomeTool,
-    /// One tool call in one step.
+    /// A step has at most one tool call.
     OneCall,
 }
 
@@ -83,10 +85,11 @@ pub(crate) enum OutputScope {
     Plan,
 }
 
+/// An instruction about outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OutputInstruction {
     pub rule: OutputRule,
-    /// The outputs it applies to.
+    /// The outputs to which the instruction applies.
     pub scope: OutputScope,
     /// The sentence of the instruction, verbatim.
     pub sentence: String,
@@ -97,23 +100,23 @@ pub(crate) struct OutputInstruction {
 pub(super) struct SystemMessage {
     text: Rc<str>,
     pub(super) instructions: Rc<[OutputInstruction]>,
-    /// Whether rules that have words of English only can read it.
+    /// Whether the message is in English, the language of the patterns.
     pub(super) is_english: bool,
 }
 
 thread_local! {
-    /// System messages, the latest first: a service sends the same one in every trace.
+    /// Cached system messages, the most recently used first: a service sends the same message in every trace.
     static CACHE: RefCell<VecDeque<SystemMessage>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Most cached messages, of [`SYSTEM_BYTES`] at most each.
+/// Maximum cached messages, of at most [`SYSTEM_BYTES`] each.
 const MAX_CACHED: usize = 16;
 
-/// Reads a system message.
+/// The instructions of a system message, from the cache if they are there.
 pub(super) fn system_message(text: &str) -> SystemMessage {
     let text = clip(text, SYSTEM_BYTES);
     CACHE.with_borrow_mut(|cache| {
-        let at = cache.iter().position(|before| *before.text == *text);
+        let at = cache.iter().position(|cached| *cached.text == *text);
         let message = at.and_then(|at| cache.remove(at)).unwrap_or_else(|| SystemMessage {
             text: text.into(),
             instructions: read_instructions(text).into(),
@@ -130,24 +133,24 @@ pub(crate) fn user_instructions(text: &str) -> Vec<OutputInstruction> {
     if text.len() <= 2 * USER_BYTES {
         return read_instructions(text);
     }
-    let mut found = read_instructions(clip(text, USER_BYTES));
-    found.extend(read_instructions(clip_end(text, USER_BYTES)));
-    found
+    let mut instructions = read_instructions(clip(text, USER_BYTES));
+    instructions.extend(read_instructions(clip_end(text, USER_BYTES)));
+    instructions
 }
 
-/// Makes a rule from a match of a pattern.
+/// Makes a rule from a match of a pattern; `None` if the match is no instruction.
 type RuleFromMatch = fn(&Captures<'_>) -> Option<OutputRule>;
-/// Lower-case words: a pattern is tried only if the prompt contains one of each group.
+/// Groups of words in lower case. A pattern is tried only if the prompt contains a word of each group.
 type Cues = &'static [&'static [&'static str]];
 
 struct RulePattern {
     regex: Regex,
     make: RuleFromMatch,
-    /// For each group, the bits of its words.
+    /// For each group of cues, the bits of its words.
     cues: Vec<CueBits>,
 }
 
-/// A bit for each of [`Patterns::cues`].
+/// A set of cues, with one bit for each of [`Patterns::cues`].
 type CueBits = u64;
 
 struct Patterns {
@@ -159,12 +162,12 @@ struct Patterns {
 impl Patterns {
     /// The cues that occur in `text`, in any case.
     fn cues_in(&self, text: &str) -> CueBits {
-        let mut found = 0;
+        let mut bits = 0;
         self.cues.find_each(text, |cue, _| {
-            found |= 1 << cue;
+            bits |= 1 << cue;
             true
         });
-        found
+        bits
     }
 }
 
@@ -177,7 +180,7 @@ const NUMBER: &str = r"(?P<n>\d{1,5}|a\s+single|a|one|two|three|four|five|six|se
 checked_static!(PATTERNS: Patterns = patterns());
 
 fn patterns() -> Result<Patterns, String> {
-    let say = r"(?:answer|respond|reply|return|output)";
+    let answer_verb = r"(?:answer|respond|reply|return|output)";
     let sources: [(String, RuleFromMatch, Cues); 19] = [
         (
             r#"(?:write|add|append|put|output|print|include|place)\s+(?:the\s+)?['"`]?(?:\\n|\s)*(?P<tag></?[a-z][\w-]+>|\[[A-Z_]+\])['"`]?\s*(?:tag|marker|token|sequence)?\s*(?:and\s+(?:then\s+)?stop|at\s+the\s+(?:very\s+)?end|to\s+(?:mark|signal)\s+the\s+end)"#.to_owned(),
@@ -210,22 +213,22 @@ fn patterns() -> Result<Patterns, String> {
             &[&["<"]],
         ),
         (
-            format!(r"{say}\b[^.\n]*?\b(?:only|just|solely|exclusively|nothing\s+but|strictly)\b[^.\n]*?\bjson\b|\b(?:only|just)\s+{say}\b[^.\n]*?\bjson\b|{say}\b[^.\n]*?\bjson\b[^.\n]*?\bonly\b|{OUTPUT}\s+(?:must|should|has\s+to)\s+be\s+(?:a\s+|an\s+)?(?:single\s+)?valid\s+json\b"),
+            format!(r"{answer_verb}\b[^.\n]*?\b(?:only|just|solely|exclusively|nothing\s+but|strictly)\b[^.\n]*?\bjson\b|\b(?:only|just)\s+{answer_verb}\b[^.\n]*?\bjson\b|{answer_verb}\b[^.\n]*?\bjson\b[^.\n]*?\bonly\b|{OUTPUT}\s+(?:must|should|has\s+to)\s+be\s+(?:a\s+|an\s+)?(?:single\s+)?valid\s+json\b"),
             |_| Some(OutputRule::OnlyJson),
             &[&["json"]],
         ),
         (
-            format!(r#"{say}\b[^.\n]*?\b(?:only|just|simply|exactly|single\s+word)\b[^.\n]*?['"`]?\byes\b['"`]?\s*(?:or|/)\s*['"`]?no\b|{say}\s+(?:with\s+)?(?:either\s+)?['"`]?yes['"`]?\s*(?:or|/)\s*['"`]?no['"`]?\s+only\b"#),
+            format!(r#"{answer_verb}\b[^.\n]*?\b(?:only|just|simply|exactly|single\s+word)\b[^.\n]*?['"`]?\byes\b['"`]?\s*(?:or|/)\s*['"`]?no\b|{answer_verb}\s+(?:with\s+)?(?:either\s+)?['"`]?yes['"`]?\s*(?:or|/)\s*['"`]?no['"`]?\s+only\b"#),
             |_| Some(OutputRule::OnlyYesOrNo),
             &[&["yes"]],
         ),
         (
-            format!(r"{say}\b[^.\n]*?\b(?:only|just|nothing\s+but)\s+(?:with\s+)?(?:a|the|one)\s+(?:single\s+|final\s+)?(?:number|integer|numeric\s+value)\b(?P<of>\s+of\b|\s+and\b|\s+with\b)?|{say}\s+with\s+(?:a|the|one)\s+(?:single\s+)?(?:number|integer)\s+only\b"),
+            format!(r"{answer_verb}\b[^.\n]*?\b(?:only|just|nothing\s+but)\s+(?:with\s+)?(?:a|the|one)\s+(?:single\s+|final\s+)?(?:number|integer|numeric\s+value)\b(?P<of>\s+of\b|\s+and\b|\s+with\b)?|{answer_verb}\s+with\s+(?:a|the|one)\s+(?:single\s+)?(?:number|integer)\s+only\b"),
             |c| c.name("of").is_none().then_some(OutputRule::OnlyNumber),
             &[&["number", "integer", "numeric"], &["only", "just", "nothing"]],
         ),
         (
-            format!(r"{say}\s+(?:only\s+)?with\s+(?:a|one)\s+(?:single\s+)?number\b"),
+            format!(r"{answer_verb}\s+(?:only\s+)?with\s+(?:a|one)\s+(?:single\s+)?number\b"),
             |_| Some(OutputRule::HasNumber),
             &[&["number"]],
         ),
@@ -287,12 +290,13 @@ fn patterns() -> Result<Patterns, String> {
         Ok(RulePattern { regex, make: *make, cues: cues.iter().map(bits).collect() })
     };
     let all = sources.iter().map(build).collect::<Result<_, String>>()?;
-    Ok(Patterns { all, cues: Occurrences::new(&cues, true, Within::Text)? })
+    Ok(Patterns { all, cues: Occurrences::new(&cues, true, SearchAt::AllBytes)? })
 }
 
+/// The marker of a match; `None` if its length is outside the limits.
 fn mark(c: &Captures<'_>) -> Option<String> {
-    let found = c.name("mark").or_else(|| c.name("tag"))?;
-    Some(found.as_str().trim().to_owned()).filter(|m| (2..=MARK_BYTES).contains(&m.len()))
+    let mark = c.name("mark").or_else(|| c.name("tag"))?;
+    Some(mark.as_str().trim().to_owned()).filter(|m| (2..=MAX_MARK_BYTES).contains(&m.len()))
 }
 
 fn number(text: &str) -> Option<usize> {
@@ -306,6 +310,7 @@ fn number(text: &str) -> Option<usize> {
     .filter(|n| *n > 0)
 }
 
+/// The rule of a match of a length limit.
 fn limit(c: &Captures<'_>) -> Option<OutputRule> {
     let unit = match c.name("u")?.as_str().to_ascii_lowercase().as_bytes().first()? {
         b'w' => LengthUnit::Words,
@@ -315,6 +320,7 @@ fn limit(c: &Captures<'_>) -> Option<OutputRule> {
     Some(OutputRule::AtMost(number(c.name("n")?.as_str())?, unit))
 }
 
+/// The rule of a match about tools.
 fn tool_rule(c: &Captures<'_>) -> Option<OutputRule> {
     if c.name("one").is_some() {
         return Some(OutputRule::OneCall);
@@ -331,7 +337,7 @@ regex!(
     r"(?i)\b(?:if|whenever|when|once|unless|in case|otherwise|except|for example|for instance|e\.g|such as|example|examples|until|optionally|optional|may|might|could|prefer|preferably|ideally|whether|sometimes|try to|cannot|can not|instead of|where|user|users|customer)\b"
 );
 
-// A length limit counts only if its sentence is about the output, and not about a part of it.
+// A length limit is read only if its sentence is about the output, and not about a part of the output.
 regex!(
     ABOUT_OUTPUT,
     r"(?i)\b(?:answer|respond|response|reply|output|summari[sz]e|summary|explain|describe|be (?:brief|concise)|keep (?:it|your))\b"
@@ -342,37 +348,37 @@ regex!(
 );
 
 fn read_instructions(text: &str) -> Vec<OutputInstruction> {
-    let text = unfenced(text);
+    let text = without_examples(text);
     let cues = PATTERNS.cues_in(&text);
-    let mut found: Vec<OutputInstruction> = Vec::new();
+    let mut instructions: Vec<OutputInstruction> = Vec::new();
     for pattern in &PATTERNS.all {
         if !pattern.cues.iter().all(|any| cues & any != 0) {
             continue;
         }
         for captures in pattern.regex.captures_iter(&text).take(MAX_MATCHES) {
-            let Some(whole) = captures.get(0).filter(|m| m.len() <= SPAN_BYTES) else { continue };
-            let sentence = sentence(&text, whole.start(), whole.end());
+            let Some(full_match) = captures.get(0).filter(|m| m.len() <= MAX_MATCH_BYTES) else { continue };
+            let sentence = sentence(&text, full_match.start(), full_match.end());
             let Some(rule) = (pattern.make)(&captures) else { continue };
             if let Some(instruction) = accept(rule, sentence)
-                && found.len() < MAX_INSTRUCTIONS
-                && !found.iter().any(|f| f.rule == instruction.rule)
+                && instructions.len() < MAX_INSTRUCTIONS
+                && !instructions.iter().any(|other| other.rule == instruction.rule)
             {
-                found.push(instruction);
+                instructions.push(instruction);
             }
         }
     }
-    found
+    instructions
 }
 
-/// Whether a sentence is an instruction for an output, and for which.
+/// The instruction with this rule, if its sentence is an unconditional instruction about outputs; else `None`.
 fn accept(rule: OutputRule, sentence: &str) -> Option<OutputInstruction> {
     if sentence.trim_end().ends_with('?') || CONDITION.is_match(sentence) {
         return None;
     }
     let lower = sentence.to_ascii_lowercase();
-    let part = ABOUT_PART.is_match(sentence);
+    let is_about_part = ABOUT_PART.is_match(sentence);
     match &rule {
-        OutputRule::AtMost(..) if part || !ABOUT_OUTPUT.is_match(sentence) => return None,
+        OutputRule::AtMost(..) if is_about_part || !ABOUT_OUTPUT.is_match(sentence) => return None,
         OutputRule::OnlyJson
         | OutputRule::OnlyNumber
         | OutputRule::OnlyYesOrNo
@@ -384,7 +390,7 @@ fn accept(rule: OutputRule, sentence: &str) -> Option<OutputInstruction> {
         {
             return None;
         }
-        // Providers may separate reasoning and remove its tags.
+        // Providers may separate the reasoning from the output and remove its tags.
         OutputRule::Enclosed(tag)
             if ["think", "thinking", "thought", "reasoning", "scratchpad"].contains(&tag.as_str()) =>
         {
@@ -392,53 +398,53 @@ fn accept(rule: OutputRule, sentence: &str) -> Option<OutputInstruction> {
         }
         _ => {}
     }
-    let every =
+    let every_output =
         ["every response", "each response", "every message", "each message", "every reply", "every output"];
     let scope = match &rule {
         OutputRule::OneCall => OutputScope::Every,
         OutputRule::EndsWith(_) | OutputRule::StartsWith(_) if lower.contains("plan") => OutputScope::Plan,
         OutputRule::Forbidden(_) => OutputScope::Every,
-        _ if every.iter().any(|e| lower.contains(e)) => OutputScope::Every,
+        _ if every_output.iter().any(|e| lower.contains(e)) => OutputScope::Every,
         _ => OutputScope::Answer,
     };
     Some(OutputInstruction { rule, scope, sentence: head(sentence.trim(), QUOTE_BYTES).to_owned() })
 }
 
-/// The sentence around a match. A full stop inside the match does not end it.
+/// The sentence around the match `start..end`. A full stop inside the match does not end the sentence.
 pub(super) fn sentence(text: &str, start: usize, end: usize) -> &str {
     let before = clip_end(text.get(..start).unwrap_or(""), SENTENCE_BYTES);
     let after = clip(text.get(end..).unwrap_or(""), SENTENCE_BYTES);
-    let ends = |bytes: &[u8], i: usize| match bytes.get(i) {
+    let is_end = |bytes: &[u8], i: usize| match bytes.get(i) {
         Some(b'\n') => true,
         Some(b'.' | b'!' | b'?' | b';') => bytes.get(i + 1).is_none_or(u8::is_ascii_whitespace),
         _ => false,
     };
-    let from = (0..before.len()).rev().find(|&i| ends(before.as_bytes(), i)).map_or(0, |i| i + 1);
-    let to = (0..after.len()).find(|&i| ends(after.as_bytes(), i)).map_or(after.len(), |i| i + 1);
+    let from = (0..before.len()).rev().find(|&i| is_end(before.as_bytes(), i)).map_or(0, |i| i + 1);
+    let to = (0..after.len()).find(|&i| is_end(after.as_bytes(), i)).map_or(after.len(), |i| i + 1);
     text.get(start - (before.len() - from)..end + to).unwrap_or("")
 }
 
-/// The text without code fences and `<example>` tags, whose content is no instruction.
-fn unfenced(text: &str) -> String {
+/// The text without the content of code fences and `<example>` tags, which is no instruction.
+fn without_examples(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (i, piece) in text.split("```").enumerate() {
         if i % 2 == 0 {
             out.push_str(piece);
         } else {
-            // Inline names of fences ("in ```json") must stay readable.
+            // The fence itself remains, since a sentence may name it ("do not use ```").
             out.push_str("```");
         }
     }
     let mut rest = out.as_str();
-    let mut without_examples = String::with_capacity(out.len());
+    let mut kept = String::with_capacity(out.len());
     while let Some(at) = memchr::memmem::find(rest.as_bytes(), b"<example") {
-        without_examples.push_str(rest.get(..at).unwrap_or(""));
+        kept.push_str(rest.get(..at).unwrap_or(""));
         let tail = rest.get(at..).unwrap_or("");
         match memchr::memmem::find(tail.as_bytes(), b"</example") {
             Some(end) => rest = tail.get(end..).and_then(|t| t.get(t.find('>')? + 1..)).unwrap_or(""),
-            None => return without_examples,
+            None => return kept,
         }
     }
-    without_examples.push_str(rest);
-    without_examples
+    kept.push_str(rest);
+    kept
 }

@@ -1,12 +1,12 @@
 //! Checks limits on how much an agent reads, prints or requests at a time.
 //!
-//! Principle: an instruction that limits the amount of one step ("read the log 200 lines at a time", "request
-//! at most 20 records per call") applies to every step that it is about: no call asks for more, and no more
-//! comes back. Twice the amount may come back, since results contain headings and wrappers.
+//! Principle: an instruction that limits the amount of one step ("read the log 200 lines at a time", "request at most
+//! 20 records per call") applies to every step of its kind: no call requests more, and no result contains more. A
+//! result may contain twice the amount, since results have headings and wrappers.
 //!
 //! In: the system and user messages of a prompt, the calls or the code of the output, and their results.
-//! Out: a finding on the model span that read more. A limit is about the calls of a tool if its sentence
-//! has a word of the tool's name or is about calls; code that prints is always meant.
+//! Out: a finding on the model call that read more. A limit applies to the calls of a tool if its sentence contains a
+//! word of the tool's name or a word for calls; it always applies to code that prints.
 
 use serde_json::Value;
 
@@ -24,48 +24,50 @@ regex!(
     AMOUNT,
     r"(?i)\b(\d{1,3}(?:,\d{3})+|\d{1,7})\s+(?:[a-z]+\s+)?(characters?|chars?|bytes?|words?|lines?|rows?|records?|results?|items?|entries|hits?|files?|pages?|documents?|messages?)\b"
 );
-// After the amount: it is that of one step.
+// Words after the amount that relate it to one step.
 regex!(
     RATE,
     r"(?i)^\s*(?:[a-z]+\s+){0,3}?(?:at a time|at once|at one time|in one go|(?:per|in each|in every|in one|in a single|with each|with every) (?:step|read|call|request|query|page|batch|turn|print|time))\b"
 );
-// Before the amount: reading or printing is limited to it.
+// Words before the amount that limit reading or printing to it.
 regex!(
     BOUND,
     r"(?i)\b(?:print|read|view|scan|display|show|load|open|fetch|retrieve|request|list|query|inspect|dump|download)\w*\b.*\b(?:only|at most|up ?to|(?:no|not|never) more than|maximum(?: of)?|limit(?:ed)? (?:to|of))\s+(?:the\s+)?(?:first\s+|last\s+)?$"
 );
-// Sentences about the answer, whose length is another rule's, and examples.
-regex!(NOT_MEANT, r"(?i)\b(?:answer|respond|response|reply|summar\w+|example|e\.g)\b");
-/// Words of a parameter that says how many items are requested.
-const COUNTS: [&str; 10] = ["limit", "max", "count", "size", "top", "num", "n", "k", "results", "items"];
-/// Results contain headings and wrappers.
+// Words of examples, and of sentences about the answer, whose length another rule checks.
+regex!(EXCLUDED, r"(?i)\b(?:answer|respond|response|reply|summar\w+|example|e\.g)\b");
+/// Words of parameters that set the number of requested items.
+const COUNT_WORDS: [&str; 10] = ["limit", "max", "count", "size", "top", "num", "n", "k", "results", "items"];
+/// The factor by which a result may exceed the limit, since results contain headings and wrappers.
 const TOLERANCE: usize = 2;
-/// Most texts of a prompt that are searched: limits are in the instructions and the task.
+/// Maximum texts of a prompt that are searched: limits are in the instructions and the task, which are the first ones.
 const MAX_TEXTS: usize = 4;
-/// Most bytes of a text that are searched.
-const MAX_TEXT: usize = 32 * 1024;
-/// Most amounts of a text that are read.
+/// Maximum bytes of a text that are searched.
+const MAX_TEXT_BYTES: usize = 32 * 1024;
+/// Maximum amounts of a text that are read.
 const MAX_AMOUNTS: usize = 32;
-/// Most calls of one output that are compared.
+/// Maximum calls of one output that are compared.
 const MAX_CALLS: usize = 16;
 
+/// A limit on the amount of one step.
 #[derive(Clone, Debug, PartialEq)]
 struct ReadingLimit {
     amount: usize,
-    /// The unit as it is written.
+    /// The unit as it is in the sentence, in lower case.
     unit: String,
     sentence: String,
 }
 
 struct CachedLimit(Option<ReadingLimit>);
 
-/// `None` without a limit, or without a call or result that it is about; else the violation, if any.
+/// Checks the reading limit of the prompt: `None` without a limit, or without a call or result to which it applies;
+/// `Some(None)` if it is not exceeded.
 pub(super) fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
     let limit = limit(context, view)?;
     let call_index = CallIndex::cached(context.trace, context.memo);
     let calls = call_index.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);
     let calls = calls.iter().take(MAX_CALLS).filter_map(|&i| context.trace.calls.get(i));
-    let limited_calls: Vec<&Call> = calls.filter(|call| limit.is_about(&call.name)).collect();
+    let limited_calls: Vec<&Call> = calls.filter(|call| limit.applies_to(&call.name)).collect();
     if !limited_calls.is_empty() {
         return Some(limited_calls.into_iter().find_map(|call| limit.exceeded_by(context, call)));
     }
@@ -78,37 +80,39 @@ pub(super) fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Opt
 }
 
 impl ReadingLimit {
-    /// Whether the limit is about calls of this tool.
-    fn is_about(&self, tool: &str) -> bool {
+    /// Whether the limit applies to calls of this tool.
+    fn applies_to(&self, tool: &str) -> bool {
         let sentence = self.sentence.to_lowercase();
         let words = identifier_words(tool);
         ["call", "request", "tool"].iter().any(|word| sentence.contains(word))
             || words.iter().any(|word| word.len() >= 4 && sentence.contains(word.as_str()))
     }
 
+    /// The finding if the call requests or returns more than the limit.
     fn exceeded_by(&self, context: &Context<'_>, call: &Call) -> Option<Finding> {
-        if let Some((key, number)) = self.requested(call) {
+        if let Some((key, number)) = self.requested_excess(call) {
             let observation = format!("{} was called with {key} {number}", call.name.trim());
             return Some(self.finding(&observation, quoted(call)));
         }
         Some(self.exceeded(call.result.as_deref()?)?.citing_at(context.trace, call.at))
     }
 
-    /// A parameter that requests more of the unit than the limit.
-    fn requested<'c>(&self, call: &'c Call) -> Option<(&'c str, u64)> {
+    /// The parameter that requests more than the limit, with its value.
+    fn requested_excess<'c>(&self, call: &'c Call) -> Option<(&'c str, u64)> {
         let stem = self.unit.trim_end_matches('s');
         let arguments = call.parsed.as_ref()?.as_object()?;
         arguments.iter().find_map(|(key, value)| {
             let number = value.as_u64().filter(|n| *n > self.amount as u64)?;
             let words = identifier_words(key);
             let names_unit = words.iter().any(|word| word.trim_end_matches('s') == stem);
-            let counts_items = self.is_of_items()
+            let counts_items = self.has_item_unit()
                 && !words.is_empty()
-                && words.iter().all(|word| COUNTS.contains(&word.as_str()));
+                && words.iter().all(|word| COUNT_WORDS.contains(&word.as_str()));
             (names_unit || counts_items).then_some((key.as_str(), number))
         })
     }
 
+    /// The finding if the text contains more than the limit.
     fn exceeded(&self, text: &str) -> Option<Finding> {
         let count = self.count(text)?;
         let observation = format!("{count} came back");
@@ -123,11 +127,12 @@ impl ReadingLimit {
         Defect::ReadTooMuch.finding(rationale, quote)
     }
 
-    fn is_of_items(&self) -> bool {
+    /// Whether the unit is an item of a list, not a part of a text.
+    fn has_item_unit(&self) -> bool {
         !self.unit.starts_with("char") && !["byte", "word", "line"].iter().any(|u| self.unit.starts_with(u))
     }
 
-    /// How much of the unit a text has; `None` if it is no list of items.
+    /// The amount of a text in the unit; `None` if the unit is an item and the text contains no list.
     fn count(&self, text: &str) -> Option<usize> {
         match self.unit.as_str() {
             unit if unit.starts_with("char") => Some(text.chars().count()),
@@ -150,23 +155,23 @@ fn longest_list(value: &Value) -> Option<usize> {
 
 /// The first limit in the system or user messages.
 fn limit(context: &Context<'_>, view: &SpanView) -> Option<ReadingLimit> {
-    let asking = view.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
-    let mut texts = asking.flat_map(|m| &m.parts).filter_map(plain_text).take(MAX_TEXTS);
+    let messages = view.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
+    let mut texts = messages.flat_map(|m| &m.parts).filter_map(plain_text).take(MAX_TEXTS);
     texts.find_map(|text| context.memo.for_text(text, |t| CachedLimit(read_limit(t))).0.clone())
 }
 
 fn read_limit(text: &str) -> Option<ReadingLimit> {
-    let text = clip(text, MAX_TEXT);
-    AMOUNT.captures_iter(text).take(MAX_AMOUNTS).find_map(|found| {
-        let whole = found.get(0)?;
-        let amount = found.get(1)?.as_str().replace(',', "").parse().ok().filter(|n| *n > 0)?;
-        let sentence = sentence(text, whole.start(), whole.end());
-        let at = sentence.find(whole.as_str())?;
-        let (before, after) = (sentence.get(..at)?, sentence.get(at + whole.len()..)?);
-        let limits = RATE.is_match(after) || BOUND.is_match(before);
-        (limits && !NOT_MEANT.is_match(sentence)).then(|| ReadingLimit {
+    let text = clip(text, MAX_TEXT_BYTES);
+    AMOUNT.captures_iter(text).take(MAX_AMOUNTS).find_map(|captures| {
+        let amount_match = captures.get(0)?;
+        let amount = captures.get(1)?.as_str().replace(',', "").parse().ok().filter(|n| *n > 0)?;
+        let sentence = sentence(text, amount_match.start(), amount_match.end());
+        let at = sentence.find(amount_match.as_str())?;
+        let (before, after) = (sentence.get(..at)?, sentence.get(at + amount_match.len()..)?);
+        let is_limit = RATE.is_match(after) || BOUND.is_match(before);
+        (is_limit && !EXCLUDED.is_match(sentence)).then(|| ReadingLimit {
             amount,
-            unit: found.get(2).map_or("", |m| m.as_str()).to_lowercase(),
+            unit: captures.get(2).map_or("", |m| m.as_str()).to_lowercase(),
             sentence: head(sentence.trim(), 200).to_owned(),
         })
     })
@@ -229,19 +234,19 @@ mod tests {
         let rule = "List orders 10 records at a time.";
         let found = called(rule, r#"{"limit":50}"#, "[]").unwrap().unwrap();
         assert!(found.rationale.contains("limit 50"), "{}", found.rationale);
-        let many = format!("{:?}", [7; 30]);
-        assert!(called(rule, "{}", &many).unwrap().is_some());
+        let thirty_items = format!("{:?}", [7; 30]);
+        assert!(called(rule, "{}", &thirty_items).unwrap().is_some());
         assert!(called(rule, r#"{"limit":10}"#, "[1, 2]").unwrap().is_none());
         assert!(called(rule, r#"{"customer":5000}"#, "[1, 2]").unwrap().is_none());
-        assert_eq!(called("Read mails 10 lines at a time.", r#"{"limit":50}"#, &many), None);
+        assert_eq!(called("Read mails 10 lines at a time.", r#"{"limit":50}"#, &thirty_items), None);
     }
 
     #[test]
     fn output_of_code_is_compared() {
-        let run = |back: usize| {
+        let run = |line_count: usize| {
             let script =
                 Script::new("Fix it. Print at most 40 lines at a time.").says("```py\nprint(x)\n```");
-            outcome(&script.user(&"row\n".repeat(back)).answers("done").build()).unwrap()
+            outcome(&script.user(&"row\n".repeat(line_count)).answers("done").build()).unwrap()
         };
         assert!(run(100).unwrap().rationale.contains("100 came back"));
         assert!(run(70).is_none());

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::prompt::{LengthUnit, system_message, user_instructions};
 use super::*;
 use crate::measure::Value;
-use crate::measure::sample::{SampleTrace, asking, llm, measure as run, text_message};
+use crate::measure::sample::{SampleTrace, llm, measure as run, text_message, with_tool_request};
 use crate::measure::testing::Script;
 
 fn rules(text: &str) -> Vec<OutputRule> {
@@ -119,8 +119,8 @@ fn abbreviations_do_not_end_a_sentence() {
 fn second_call_violates_a_limit_of_one() {
     let view = llm(vec![text_message(Role::System, "Only call one tool at a time.")], "");
     let mut sample = SampleTrace::new();
-    let one = sample.span(None, asking(view.clone(), "search", "{}"));
-    let two = sample.span(None, asking(asking(view, "search", "{}"), "visit", "{}"));
+    let one = sample.span(None, with_tool_request(view.clone(), "search", "{}"));
+    let two = sample.span(None, with_tool_request(with_tool_request(view, "search", "{}"), "visit", "{}"));
     let trace = sample.trace();
     assert!(run("instruction_following", &trace, one)[0].outcome.as_ref().unwrap().passed);
     let out = run("instruction_following", &trace, two);

@@ -1,7 +1,7 @@
 //! Claims of actions and of work: "I have cancelled your booking", "I verified the figure".
 //!
-//! In: sentences. Out: [`ActionClaim`]s, each with the class of its action, which no language shares words with,
-//! its verb, and whether the action is done, promised or offered.
+//! In: sentences. Out: [`ActionClaim`]s, each with its [`Action`], which is the same in all languages, its verb, and
+//! whether the action is done, promised or offered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::sentence::Sentence;
 use super::verb_finder::{VerbFinder, VerbGroups};
 
 verdict_otlp::labelled_enum! {
-    /// A class of actions. The last four are work on information, which changes nothing.
+    /// A class of actions. The last four are work on information, which has no effect outside of the run.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, serde::Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub(crate) enum Action {
@@ -48,13 +48,13 @@ impl Action {
     }
 }
 
-/// How an action is stated.
+/// Whether an action is stated as done, promised or offered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tense {
     /// "I have cancelled it."
     Done,
-    /// "It has been cancelled." Who did it is not said.
+    /// "It has been cancelled.", without the actor.
     DonePassive,
     /// "I will cancel it."
     Promised,
@@ -63,6 +63,7 @@ pub(crate) enum Tense {
 }
 
 impl Tense {
+    /// Whether the action is stated as completed.
     pub(crate) fn is_done(self) -> bool {
         matches!(self, Tense::Done | Tense::DonePassive)
     }
@@ -77,20 +78,21 @@ pub(crate) struct ActionClaim<'t> {
     pub verb: String,
     /// The sentence, verbatim.
     pub sentence: &'t str,
-    /// For work: what it was done with, "calculator" in "verified with the calculator".
+    /// For work: its instrument, as "calculator" in "verified with the calculator".
     pub instrument: Option<String>,
     /// For work: whether the sentence names a source outside the conversation, for example a page.
     pub names_source: bool,
 }
 
 impl ActionClaim<'_> {
-    /// The claim in a sentence with the same words.
+    /// The same claim with another sentence.
     pub(super) fn with_sentence<'s>(self, sentence: &'s str) -> ActionClaim<'s> {
         let ActionClaim { action, tense, verb, instrument, names_source, .. } = self;
         ActionClaim { action, tense, verb, sentence, instrument, names_source }
     }
 }
 
+/// The section `claims` of a data file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClaimsFile {
@@ -98,11 +100,11 @@ pub(super) struct ClaimsFile {
     passive: Vec<String>,
     promised: Vec<String>,
     offered: Vec<String>,
-    /// In the clause of a done action: negation, attempts.
+    /// Patterns that exclude a done action if its clause matches: negation, attempts.
     unless: Vec<String>,
-    /// In the clause of a passive: other actors.
+    /// Patterns that exclude a done action in the passive if its clause matches: other actors.
     unless_passive: Vec<String>,
-    /// In the clause of a promised or offered action that is no question: negation that the patterns let through.
+    /// Patterns that exclude a promised or offered action in a statement if its clause matches: negation.
     #[serde(default)]
     unless_stated: Vec<String>,
     /// The instrument of work, as the group `noun`.
@@ -111,6 +113,7 @@ pub(super) struct ClaimsFile {
     source: Vec<String>,
 }
 
+/// The compiled patterns of claims of a language.
 #[derive(Debug)]
 pub(super) struct Claims {
     patterns: Vec<ClaimPattern>,
@@ -118,7 +121,7 @@ pub(super) struct Claims {
     unless: Pattern,
     unless_passive: Pattern,
     unless_stated: Option<Pattern>,
-    /// The frames of done actions in any form: most sentences match none.
+    /// The frames of done actions in any form of verbs. Most sentences match none, and need no further search.
     done_frames: Pattern,
     prefilters: Vec<Prefilter>,
     finder: VerbFinder,
@@ -128,18 +131,19 @@ pub(super) struct Claims {
     verbs: BTreeMap<String, Vec<(Action, Pattern)>>,
 }
 
-/// The patterns of one form of verbs with any words in place of the verb: they are small, and most sentences match
-/// them or have a verb in that form at most. A union of the patterns has every verb many times, and becomes too large
-/// for an automaton.
+/// A test before the patterns of one form of verbs: frames are the patterns with any words in place of the verb. Most
+/// sentences match no frame or contain no verb in the form. The frames are small, while a union of the patterns
+/// contains every verb many times and is too large for an automaton.
 #[derive(Debug)]
 struct Prefilter {
     /// Whether the patterns are those of done actions.
     is_done: bool,
-    /// The form of verbs that the patterns have.
+    /// The form of the verbs in the patterns.
     form: String,
     frames: Pattern,
 }
 
+/// A pattern of claims with the verbs of one form.
 #[derive(Debug)]
 struct ClaimPattern {
     tense: Tense,
@@ -149,6 +153,7 @@ struct ClaimPattern {
     prefilter: usize,
 }
 
+/// By action and form of verbs, the pattern of its verbs.
 type Forms = BTreeMap<Action, BTreeMap<String, String>>;
 
 impl Claims {
@@ -159,35 +164,37 @@ impl Claims {
         hypothetical: Arc<Pattern>,
     ) -> Result<Claims, String> {
         let mut verbs: BTreeMap<String, Vec<(Action, Pattern)>> = BTreeMap::new();
-        let mut any: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut verbs_by_form: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (action, forms) in actions {
             for (form, source) in forms {
                 let source = compiler.expand(source, 0)?;
                 let whole = Pattern::new(&format!("^(?:{source})$"));
                 verbs.entry(form.clone()).or_default().push((*action, whole));
-                any.entry(form).or_default().push(source);
+                verbs_by_form.entry(form).or_default().push(source);
             }
         }
         let mut patterns = Vec::new();
         let mut frames: [BTreeMap<&str, Vec<String>>; 2] = Default::default();
-        let kinds = [
+        let sources_by_tense = [
             (Tense::Done, &file.done),
             (Tense::DonePassive, &file.passive),
             (Tense::Promised, &file.promised),
             (Tense::Offered, &file.offered),
         ];
-        for (tense, sources) in kinds {
+        for (tense, sources) in sources_by_tense {
             for source in sources {
                 let (before, verb) =
                     source.split_once('<').ok_or_else(|| format!("no verb in {source:?}"))?;
                 let (form, after) = verb.split_once('>').ok_or_else(|| format!("no verb in {source:?}"))?;
-                let any = any.get(form).ok_or_else(|| format!("no verbs in the form {form:?}"))?.join("|");
+                let verbs_of_form =
+                    verbs_by_form.get(form).ok_or_else(|| format!("no verbs in the form {form:?}"))?;
+                let any_verb = verbs_of_form.join("|");
                 let (before, after) = (compiler.expand(before, 0)?, compiler.expand(after, 0)?);
                 let frame = compiler.within_words(&format!("(?:{before})(?:.+)(?:{after})"));
                 let [done, stated] = &mut frames;
-                let kind = if tense.is_done() { done } else { stated };
-                kind.entry(form).or_default().push(frame);
-                let source = compiler.within_words(&format!("(?:{before})(?P<verb>{any})(?:{after})"));
+                let frames_of_tense = if tense.is_done() { done } else { stated };
+                frames_of_tense.entry(form).or_default().push(frame);
+                let source = compiler.within_words(&format!("(?:{before})(?P<verb>{any_verb})(?:{after})"));
                 patterns.push((tense, form.to_owned(), Pattern::new(&source)));
             }
         }
@@ -204,16 +211,17 @@ impl Claims {
         });
         let prefilters: Vec<Prefilter> = prefilters.collect();
         let patterns = patterns.into_iter().filter_map(|(tense, form, pattern): (Tense, String, Pattern)| {
-            let is_of =
+            let has_pattern =
                 |prefilter: &Prefilter| prefilter.is_done == tense.is_done() && prefilter.form == form;
-            let prefilter = prefilters.iter().position(is_of)?;
+            let prefilter = prefilters.iter().position(has_pattern)?;
             Some(ClaimPattern { tense, form, pattern, prefilter })
         });
         let patterns = patterns.collect();
-        let verbs_for_form = |form: &str| any.get(form).map(|verbs| verbs.join("|")).unwrap_or_default();
+        let verbs_for_form =
+            |form: &str| verbs_by_form.get(form).map(|verbs| verbs.join("|")).unwrap_or_default();
         let finder = VerbFinder::new(
             prefilters.iter().map(|prefilter| verbs_for_form(&prefilter.form)),
-            compiler.spaced,
+            compiler.has_spaces,
         )?;
         Ok(Claims {
             done_frames,
@@ -232,8 +240,8 @@ impl Claims {
         })
     }
 
-    /// Whether there can be claims of done actions in these words, of a sentence or of several.
-    pub(super) fn may_be_done(&self, words: &str) -> bool {
+    /// Whether these words, of one sentence or several, may contain claims of done actions.
+    pub(super) fn may_have_done(&self, words: &str) -> bool {
         self.done_frames.is_match(words)
     }
 
@@ -242,13 +250,14 @@ impl Claims {
         self.search(sentence, |_| true, out);
     }
 
-    /// Adds those claims of `sentence` that [`Claims::find`] finds and that are of done actions.
+    /// Adds the claims of done actions that [`Claims::find`] finds.
     pub(super) fn find_done<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<ActionClaim<'t>>) {
-        if !sentence.is_question && self.may_be_done(sentence.words()) {
+        if !sentence.is_question && self.may_have_done(sentence.words()) {
             self.search(sentence, |prefilter| prefilter.is_done, out);
         }
     }
 
+    /// Adds the claims of `sentence` by the patterns whose prefilter `is_wanted`.
     fn search<'t>(
         &self,
         sentence: &Sentence<'t>,
@@ -257,11 +266,11 @@ impl Claims {
     ) {
         let first = out.len();
         let words = sentence.words();
-        // Most sentences pass none.
-        let found = self.finder.find(words);
+        // Most sentences pass no prefilter.
+        let verb_groups = self.finder.find(words);
         let prefilters = self.prefilters.iter().enumerate();
         let passes = |(nth, prefilter): &(usize, &Prefilter)| {
-            is_wanted(prefilter) && found.has(*nth) && prefilter.frames.is_match(words)
+            is_wanted(prefilter) && verb_groups.has(*nth) && prefilter.frames.is_match(words)
         };
         let passed = prefilters
             .filter(passes)
@@ -269,26 +278,26 @@ impl Claims {
         for ClaimPattern { tense, form, pattern, .. } in
             self.patterns.iter().filter(|candidate| passed.has(candidate.prefilter))
         {
-            // A search for captures costs more than one that only decides.
+            // A search for captures costs more than a test for a match.
             if !pattern.is_match(words) {
                 continue;
             }
-            for found in pattern.captures_iter(words) {
-                let (Some(whole), Some(verb)) = (found.get(0), found.name("verb")) else { continue };
+            for captures in pattern.captures_iter(words) {
+                let (Some(whole), Some(verb)) = (captures.get(0), captures.name("verb")) else { continue };
                 let verb = words.get(verb.range()).unwrap_or_default();
                 let Some(action) = self.action(form, verb) else { continue };
                 let clause = clause(words, whole.start(), whole.end());
-                let is_taken_back = match tense.is_done() {
+                let is_excluded = match tense.is_done() {
                     true => {
                         let is_hypothetical = || is_hypothetical(&self.hypothetical, words, whole.start());
-                        sentence.is_question || is_hypothetical() || self.is_taken_back(*tense, clause)
+                        sentence.is_question || is_hypothetical() || self.is_excluded(*tense, clause)
                     }
                     false => {
-                        let denies = |unless: &Pattern| unless.is_match(clause);
-                        !sentence.is_question && self.unless_stated.as_ref().is_some_and(denies)
+                        let is_denied_by = |unless: &Pattern| unless.is_match(clause);
+                        !sentence.is_question && self.unless_stated.as_ref().is_some_and(is_denied_by)
                     }
                 };
-                if is_taken_back {
+                if is_excluded {
                     continue;
                 }
                 let tense = if sentence.is_question { Tense::Offered } else { *tense };
@@ -296,8 +305,8 @@ impl Claims {
                 if !earlier.iter().any(|claim| claim.action == action && claim.tense == tense) {
                     let is_work = action.is_work() && tense.is_done();
                     let instrument = is_work.then(|| self.instrument.captures_iter(words).next()).flatten();
-                    let instrument =
-                        instrument.and_then(|found| Some(words.get(found.name("noun")?.range())?.to_owned()));
+                    let instrument = instrument
+                        .and_then(|captures| Some(words.get(captures.name("noun")?.range())?.to_owned()));
                     out.push(ActionClaim {
                         action,
                         tense,
@@ -311,8 +320,8 @@ impl Claims {
         }
     }
 
-    /// Whether its clause denies a done action, or gives it to another actor.
-    fn is_taken_back(&self, tense: Tense, clause: &str) -> bool {
+    /// Whether the clause of a done action denies it, or names another actor.
+    fn is_excluded(&self, tense: Tense, clause: &str) -> bool {
         self.unless.is_match(clause) || tense == Tense::DonePassive && self.unless_passive.is_match(clause)
     }
 
@@ -321,7 +330,12 @@ impl Claims {
         self.verbs.keys().find_map(|form| self.action(form, verb))
     }
 
+    /// The action of a verb in this form.
     fn action(&self, form: &str, verb: &str) -> Option<Action> {
-        self.verbs.get(form)?.iter().find(|(_, pattern)| pattern.is_whole(verb)).map(|(action, _)| *action)
+        self.verbs
+            .get(form)?
+            .iter()
+            .find(|(_, pattern)| pattern.is_anchored_match(verb))
+            .map(|(action, _)| *action)
     }
 }

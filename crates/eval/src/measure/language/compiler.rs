@@ -1,7 +1,7 @@
 //! Compiles the patterns of a language's data file.
 //!
-//! In: a pattern and the classes of words of its file. Out: a regular expression over the words of a
-//! sentence. The form of patterns is described in `lists.rs`.
+//! In: a pattern and the classes of words of its file. Out: a regular expression over the words of a sentence. The
+//! syntax of patterns is described in `lists.rs`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,61 +11,64 @@ use regex::bytes::{CaptureMatches, Regex, RegexBuilder};
 
 use crate::pattern::built;
 
-/// Classes of words may contain each other to this depth.
+/// Maximum depth to which classes of words may contain each other.
 const MAX_DEPTH: usize = 6;
-/// The longest program of an automaton that is built while it runs, in bytes: one for each pattern and thread.
-const MAX_AUTOMATON: usize = 1 << 19;
+/// Maximum bytes of the lazily built automaton of a pattern; each thread has its own.
+const MAX_AUTOMATON_BYTES: usize = 1 << 19;
 
-/// Whether a condition begins in the clause of `words` before the match at `start`. What it begins with may be the
-/// first words of the match: "once i".
+/// Whether a condition begins in the clause of `words` before the match at `start`. The words that begin the condition
+/// may extend into the match: "once i".
 pub(super) fn is_hypothetical(hypothetical: &Pattern, words: &str, start: usize) -> bool {
     let from = clause_start(words, start);
-    let begins = || hypothetical.find(words.get(from..).unwrap_or_default());
-    start > from && begins().is_some_and(|found| from + found.start < start)
+    let condition = || hypothetical.find(words.get(from..).unwrap_or_default());
+    start > from && condition().is_some_and(|condition| from + condition.start < start)
 }
 
-/// The clause of `words` around a match: between the commas, colons and parentheses.
+/// The clause of `words` around a match, which commas, colons and parentheses delimit.
 pub(super) fn clause(words: &str, start: usize, end: usize) -> &str {
-    let until = words.get(end..).and_then(|rest| rest.find(MARKS)).map_or(words.len(), |at| end + at);
+    let until =
+        words.get(end..).and_then(|rest| rest.find(CLAUSE_DELIMITERS)).map_or(words.len(), |at| end + at);
     words.get(clause_start(words, start)..until).unwrap_or(words)
 }
 
-const MARKS: [char; 3] = [',', ':', '('];
+const CLAUSE_DELIMITERS: [char; 3] = [',', ':', '('];
 
 fn clause_start(words: &str, start: usize) -> usize {
-    words.get(..start).and_then(|before| before.rfind(MARKS)).map_or(0, |at| at + 1)
+    words.get(..start).and_then(|before| before.rfind(CLAUSE_DELIMITERS)).map_or(0, |at| at + 1)
 }
 
-/// Compiles patterns of one file.
+/// Compiles the patterns of one file.
 pub(super) struct PatternCompiler<'f> {
+    /// The classes of words of the file, by name.
     pub words: &'f BTreeMap<String, String>,
-    pub spaced: bool,
+    /// Whether spaces separate words in the language.
+    pub has_spaces: bool,
 }
 
 impl PatternCompiler<'_> {
-    /// A pattern that matches where any of `sources` does.
+    /// A pattern that matches where any of `sources` matches.
     pub(super) fn any(&self, sources: &[String]) -> Result<Pattern, String> {
         let sources: Vec<String> =
             sources.iter().map(|s| self.expand(without_outer_gaps(s), 0)).collect::<Result<_, _>>()?;
         Ok(Pattern::new(&self.within_words(&sources.join("|"))))
     }
 
-    /// A pattern that matches where any of `sources` does, and where one of `first` begins the text.
+    /// A pattern that matches where any of `sources` matches, and where one of `first` begins the text.
     pub(super) fn any_or_first(&self, sources: &[String], first: &[String]) -> Result<Pattern, String> {
-        let all = |sources: &[String]| {
+        let union = |sources: &[String]| {
             let sources = sources.iter().map(|source| self.expand(source, 0));
             Ok::<_, String>(self.within_words(&sources.collect::<Result<Vec<_>, _>>()?.join("|")))
         };
-        let anywhere = all(sources)?;
+        let anywhere = union(sources)?;
         Ok(Pattern::new(&match first {
             [] => anywhere,
-            _ => format!("{anywhere}|^ ?{}", all(first)?),
+            _ => format!("{anywhere}|^ ?{}", union(first)?),
         }))
     }
 
-    /// `source` between the borders of words.
+    /// `source` between word borders.
     pub(super) fn within_words(&self, source: &str) -> String {
-        if self.spaced { format!(" (?:{source}) ") } else { format!("(?:{source})") }
+        if self.has_spaces { format!(" (?:{source}) ") } else { format!("(?:{source})") }
     }
 
     /// The regular expression of a pattern.
@@ -78,7 +81,7 @@ impl PatternCompiler<'_> {
             out.push_str(before);
             let class = from.strip_prefix('{').and_then(|f| f.split_once('}'));
             rest = match class {
-                // A number of repetitions, not a class.
+                // Braces with a digit are a number of repetitions.
                 Some((count, _)) if count.starts_with(|c: char| c.is_ascii_digit()) => {
                     out.push('{');
                     from.get(1..).unwrap_or_default()
@@ -92,7 +95,7 @@ impl PatternCompiler<'_> {
                     from.get(1..).unwrap_or_default()
                 }
                 None => {
-                    // An apostrophe ends a word.
+                    // An apostrophe ends a word, so that a space follows it in the words of a sentence.
                     let after = from.get(1..).unwrap_or_default();
                     out.push('\'');
                     if after.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '{' | '(' | '<')) {
@@ -106,8 +109,9 @@ impl PatternCompiler<'_> {
         Ok(out)
     }
 
+    /// The regular expression of a class of words.
     fn class(&self, name: &str, depth: usize) -> Result<String, String> {
-        match (name, self.spaced) {
+        match (name, self.has_spaces) {
             ("gap", true) => return Ok("(?:[^ ,:(]+ ){0,8}".to_owned()),
             ("near", true) => return Ok("(?:[^ ,:(]+ ){0,3}".to_owned()),
             ("gap", false) => return Ok("[^,:(]{0,16}".to_owned()),
@@ -120,8 +124,8 @@ impl PatternCompiler<'_> {
     }
 }
 
-/// `source` without gaps at the ends of alternatives: the words that they match change nothing, and they
-/// end with the space that the border of the pattern requires.
+/// `source` without gaps at the ends of alternatives. Such a gap does not change the result, and its final space would
+/// conflict with the space of the word border.
 fn without_final_gaps(source: &str) -> String {
     let mut source = source.to_owned();
     for gap in [" {gap}", " {near}"] {
@@ -130,8 +134,8 @@ fn without_final_gaps(source: &str) -> String {
     source
 }
 
-/// `source` without gaps at the beginning and at the end of a whole pattern, which match any words and none: where a
-/// statement begins decides what is said before it.
+/// `source` without gaps at the beginning and at the end of a whole pattern. They also match without any words, and
+/// would move the start of a match, before which conditions are searched.
 fn without_outer_gaps(source: &str) -> &str {
     let source = ["{gap}", "({gap})?", "{near}"]
         .iter()
@@ -140,24 +144,25 @@ fn without_outer_gaps(source: &str) -> &str {
     source.strip_suffix(" {gap}").or(source.strip_suffix(" {near}")).unwrap_or(source)
 }
 
-/// A pattern, compiled at its first use: a trace in one language uses few of them. It matches bytes: what is between
-/// words is ASCII, so that a class of the bytes of a word finds the same as a class of its characters, with an
-/// automaton that is many times smaller.
+/// A pattern, compiled at its first use: a trace in one language uses few patterns. It matches bytes: separators of
+/// words are ASCII, so that a class of bytes matches the same words as a class of characters, with an automaton that
+/// is many times smaller.
 #[derive(Debug)]
 pub(super) struct Pattern {
     source: String,
     regex: OnceLock<Regex>,
-    /// With any bytes before it, to decide only whether it matches: in one pass of the automaton, without a search
-    /// for the first bytes of matches, which are those of words as frequent as "i".
+    /// The pattern after any bytes, to test for a match in one pass of the automaton. The search of `regex` for the
+    /// first bytes of a match is slower, since words such as "i" are frequent.
     anywhere: OnceLock<Regex>,
 }
 
 impl Pattern {
     pub(super) fn new(source: &str) -> Pattern {
-        let source =
-            without_captures(source).replace("[^ ,:(]", "(?-u:[^ ,:(])").replace("[^ ]", "(?-u:[^ ])");
+        let source = without_unnamed_captures(source)
+            .replace("[^ ,:(]", "(?-u:[^ ,:(])")
+            .replace("[^ ]", "(?-u:[^ ])");
         let pattern = Pattern { source, regex: OnceLock::new(), anywhere: OnceLock::new() };
-        // A test of each language's lists compiles all of them.
+        // Tests compile every pattern of each language.
         #[cfg(test)]
         {
             pattern.get();
@@ -170,8 +175,8 @@ impl Pattern {
         self.anywhere().is_match(words.as_bytes())
     }
 
-    /// As [`Pattern::is_match`], of a pattern that begins with an anchor.
-    pub(super) fn is_whole(&self, words: &str) -> bool {
+    /// As [`Pattern::is_match`], for a pattern that begins with an anchor.
+    pub(super) fn is_anchored_match(&self, words: &str) -> bool {
         self.get().is_match(words.as_bytes())
     }
 
@@ -198,17 +203,17 @@ impl Pattern {
 
     #[allow(
         clippy::disallowed_methods,
-        reason = "patterns of bytes; those of the lists are all compiled by a test"
+        reason = "patterns of bytes; a test compiles all patterns of the lists"
     )]
-    fn compile(&self, before: &str) -> Regex {
-        let mut builder = RegexBuilder::new(&format!("{before}(?:{})", self.source));
-        let regex = builder.dfa_size_limit(MAX_AUTOMATON).build();
+    fn compile(&self, prefix: &str) -> Regex {
+        let mut builder = RegexBuilder::new(&format!("{prefix}(?:{})", self.source));
+        let regex = builder.dfa_size_limit(MAX_AUTOMATON_BYTES).build();
         built("a pattern of a language", regex.map_err(|e| format!("{e} in {}", self.source)))
     }
 }
 
-/// `source` with groups that capture nothing, unless they have a name.
-fn without_captures(source: &str) -> String {
+/// `source` with its unnamed groups as groups without capture.
+fn without_unnamed_captures(source: &str) -> String {
     let mut out = String::with_capacity(source.len() * 2);
     let (mut in_class, mut is_escaped) = (false, false);
     let mut chars = source.chars().peekable();

@@ -1,7 +1,7 @@
-//! Whether a text states to its reader that something is not so.
+//! Whether a text denies something to its reader.
 //!
-//! In: a text. Out: whether a clause of a statement is negated. A question states nothing, nor does a condition ("if it
-//! does not suit you"), an offer, or what the reader is asked not to do ("do not hesitate", "please do not reply").
+//! In: a text. Out: whether a clause of a statement is negated. Questions, conditions ("if it does not suit you"),
+//! offers, and requests not to do something ("do not hesitate", "please do not reply") are not statements.
 
 use std::ops::Range;
 
@@ -9,16 +9,17 @@ use super::word_class::{ClassifiedWords, WordClass, WordClasses, classes, classe
 use super::{Language, ReadText, Reading};
 use crate::measure::Memo;
 
-/// Marks between clauses.
-pub(super) const MARKS: [char; 14] =
+/// Characters between clauses.
+pub(super) const CLAUSE_DELIMITERS: [char; 14] =
     [',', ';', ':', '(', ')', '–', '—', '\n', '，', '；', '：', '、', '（', '）'];
-/// Negations that are a part of something else: an offer ("don't hesitate"), a prohibition, a limit, "without delay".
-const NO_STATEMENT: WordClasses = classes!(Offer Obligation Bound AtOnce Condition Confirmation);
-/// The rest of a clause after one of these words is not stated.
+/// A negation that also has one of these classes is a part of an offer ("don't hesitate"), a prohibition, a limit, or
+/// a phrase such as "without delay", and denies nothing.
+const NON_DENYING: WordClasses = classes!(Offer Obligation Bound AtOnce Condition Confirmation);
+/// The part of a clause after a word of these classes is not stated.
 const NOT_STATED: WordClasses = classes!(Condition Offer);
 
 impl Language {
-    /// Whether a clause asks the reader not to do something, or says that nothing has to be done.
+    /// Whether a clause begins by asking the reader not to do something, or by stating that nothing has to be done.
     pub(super) fn begins_appeal(self, clause: &str) -> bool {
         let split = Reading::default().split(clause, self);
         let appeal = &self.lists().appeal;
@@ -28,18 +29,18 @@ impl Language {
             .is_some_and(|first| appeal.begins(&first) && !appeal.is_limited(&first))
     }
 
-    /// Whether the clause at these bytes of `text` states that something is not so.
-    fn denies(self, text: &str, clause: Range<usize>, places: &ClassifiedWords) -> bool {
-        let words = places.within(clause.clone());
+    /// Whether the clause at these bytes of `text` denies something.
+    fn denies(self, text: &str, clause: Range<usize>, classified: &ClassifiedWords) -> bool {
+        let words = classified.within(clause.clone());
         let is_stated = |nth: usize| {
-            // In languages without spaces the word of a condition comes last.
-            let around = if self.is_spaced() { words.get(..nth) } else { Some(words) };
-            !classes_of(around.unwrap_or_default()).has_any(NOT_STATED)
+            // In languages without spaces the word of a condition may follow the negation.
+            let context = if self.is_spaced() { words.get(..nth) } else { Some(words) };
+            !classes_of(context.unwrap_or_default()).has_any(NOT_STATED)
         };
         let mut negations = words
             .iter()
             .enumerate()
-            .filter(|(_, word)| word.classes.has(WordClass::Negation) && !word.classes.has_any(NO_STATEMENT));
+            .filter(|(_, word)| word.classes.has(WordClass::Negation) && !word.classes.has_any(NON_DENYING));
         negations.any(|(nth, _)| is_stated(nth))
             && text.get(clause).is_some_and(|clause| !self.begins_appeal(clause))
     }
@@ -49,15 +50,15 @@ impl ReadText<'_> {
     /// Whether a statement of the text denies something.
     pub(crate) fn denies_something(&self, memo: &Memo) -> bool {
         self.languages().any(|language| {
-            let places = language.places(self.text, memo);
-            let has_negation = places.all().has(WordClass::Negation);
+            let classified = language.places(self.text, memo);
+            let has_negation = classified.all().has(WordClass::Negation);
             let mut statements = self.sentences(language).filter(|sentence| !sentence.is_question);
             has_negation
                 && statements.any(|sentence| {
-                    let mut clauses = sentence.text.split(MARKS);
+                    let mut clauses = sentence.text.split(CLAUSE_DELIMITERS);
                     clauses.any(|clause| {
                         let start = clause.as_ptr().addr() - self.text.as_ptr().addr();
-                        language.denies(self.text, start..start + clause.len(), &places)
+                        language.denies(self.text, start..start + clause.len(), &classified)
                     })
                 })
         })

@@ -1,41 +1,43 @@
 //! The language of a text, by its script and its function words.
 //!
-//! In: a text, of which the beginning is read. Out: one of the languages that rules read, another one, or
-//! that it is not recognised. Function words occur in prose on every topic, and code and
-//! identifiers have few of them. A word counts less the more languages share it. Neighbouring languages are
-//! counted as well, by the words that only they have, so that Dutch is not taken for German.
+//! In: a text, of which the beginning is read. Out: [`Detected`]: a language that rules read, another one, or no
+//! recognised language. Function words occur in prose on every topic, and rarely in code and identifiers. The weight
+//! of a word is lower the more languages share it. Neighbouring languages that rules do not read are scored by the
+//! words that only they have, so that Dutch is not taken for German.
 
 use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 
 use super::supported::Language;
-use crate::measure::ascii_letters::{BLOCK, block_at, end_of_letters, letters_of};
+use crate::measure::ascii_letters::{BLOCK, block_at, end_of_letters, leading_letters};
 use crate::measure::excerpt::push_lowercase;
 
-/// Bytes that are read.
+/// Maximum bytes that are read.
 pub(super) const MAX_BYTES: usize = 3000;
-/// The least score: two words that only one language has, or several shared ones.
+/// Minimum score of a recognised language: two words that only one language has, or several shared ones.
 const MIN_SCORE: f32 = 1.3;
-/// The best language's share of the score of the best and the second.
+/// Minimum share of the best language in the sum of the best and the second score.
 const MIN_SHARE: f32 = 0.58;
-/// The least score of another language that is too low to recognise it, but excludes English.
+/// Minimum score of another language that excludes English, although it is too low to recognise the language.
 const MIN_HINT: f32 = 1.0;
-/// Prose of at least this number of words in lower case has function words of its language.
-const MIN_PROSE: usize = 20;
-/// The longest function word in bytes.
-const MAX_WORD: usize = 24;
+/// From this number of words in lower case, prose has function words of its language.
+const MIN_PROSE_WORDS: usize = 20;
+/// Maximum bytes of a function word.
+const MAX_WORD_BYTES: usize = 24;
 
+/// The language of a text as its own words show it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Detected {
+    /// A language that rules read.
     In(Language),
     /// A language that rules do not read.
     Other,
-    /// Too few words.
+    /// The text has too few words, and no hint at another language than English.
     TooFewWords,
-    /// Too few words that are known, which hint at another language than English, perhaps at this one.
+    /// The text has too few known words, which hint at another language than English; at this one, if there is one.
     Unclear(Option<Language>),
-    /// No letters: there is nothing to read.
+    /// The text has no letters.
     NoWords,
 }
 
@@ -49,22 +51,23 @@ impl Detected {
     }
 }
 
-/// Function words, each line a language by its code. Those that are no [`Language`] are neighbours.
+/// Function words, with one line for each language code. A code that is no [`Language`] is a neighbouring language.
 const FUNCTION_WORDS: &str = include_str!("data/function_words.txt");
 
-/// Bits of the filter of words, some twenty for each.
+/// Bits of the Bloom filter of words, about twenty for each word.
 const FILTER_BITS: u64 = 1 << 15;
-/// Bytes of a word that the filter sees.
-const HEAD: usize = BLOCK;
+/// Bytes of a word that determine its position in the filter.
+const HEAD_BYTES: usize = BLOCK;
 
-/// Most languages with function words.
+/// Maximum languages with function words.
 const MAX_LANGUAGES: usize = 32;
 
-/// By word, the languages that have it, as indexes of `codes`.
+/// The function words of all languages.
 struct LanguageTable {
     codes: Vec<&'static str>,
+    /// By word, the languages that have it, as indexes of `codes`.
     words: HashMap<&'static str, Vec<usize>>,
-    /// A Bloom filter of the words: most words of a text are none of them, and are not looked up.
+    /// A Bloom filter of the words: most words of a text are no function words, and are not looked up in the map.
     filter: Vec<u64>,
 }
 
@@ -75,35 +78,36 @@ impl LanguageTable {
         Language::ALL.into_iter().find(|language| language.as_str() == code)
     }
 
-    /// Whether there may be such a word, in any case of ASCII letters.
+    /// Whether a word of `text` may be a function word, in any case of ASCII letters.
     fn may_have(&self, text: &str, word: Range<usize>) -> bool {
         let len = word.len();
         self.may_have_head(head(text.as_bytes(), word), len)
     }
 
-    /// As [`Self::may_have`], of a word of `len` bytes with this [`head`].
+    /// As [`Self::may_have`], for a word of `len` bytes with this [`head`].
     fn may_have_head(&self, head: u64, len: usize) -> bool {
-        let (at, bit) = place(head, len);
-        self.filter.get(at).is_some_and(|bits| bits >> bit & 1 == 1)
+        let (index, bit) = filter_position(head, len);
+        self.filter.get(index).is_some_and(|bits| bits >> bit & 1 == 1)
     }
 }
 
-/// The first bytes of a word of `text`, those of a shorter word highest, above zeros.
+/// The first [`HEAD_BYTES`] of a word of `text` as an integer. The bytes of a shorter word are the highest ones, above
+/// zeros.
 fn head(text: &[u8], word: Range<usize>) -> u64 {
     match block_at(text, word.start) {
         // Bytes after the word are shifted out.
-        Some(block) => block << (8 * HEAD.saturating_sub(word.len())),
+        Some(block) => block << (8 * HEAD_BYTES.saturating_sub(word.len())),
         None => text
             .get(word)
             .unwrap_or_default()
             .iter()
-            .take(HEAD)
-            .fold(0, |head, byte| (head >> 8) | u64::from(*byte) << (8 * (HEAD - 1))),
+            .take(HEAD_BYTES)
+            .fold(0, |head, byte| (head >> 8) | u64::from(*byte) << (8 * (HEAD_BYTES - 1))),
     }
 }
 
-/// The place of a word of `len` bytes in the filter, in any case of ASCII letters.
-fn place(head: u64, len: usize) -> (usize, u64) {
+/// The index and the bit of a word of `len` bytes in the filter, the same for any case of ASCII letters.
+fn filter_position(head: u64, len: usize) -> (usize, u64) {
     let hash = ((head | 0x2020_2020_2020_2020) ^ len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let bit = hash >> (u64::BITS - FILTER_BITS.trailing_zeros());
     ((bit / 64) as usize, bit % 64)
@@ -116,32 +120,33 @@ fn table() -> Result<LanguageTable, String> {
     let mut table = LanguageTable { codes: Vec::new(), words: HashMap::new(), filter };
     for line in FUNCTION_WORDS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (code, words) = line.split_once(':').ok_or_else(|| format!("no language in {line:?}"))?;
-        let index = table.codes.len();
+        let language_index = table.codes.len();
         table.codes.push(code);
         let is_read = Language::ALL.iter().any(|language| language.as_str() == code);
         for word in words.split_whitespace() {
-            let (at, bit) = place(head(word.as_bytes(), 0..word.len()), word.len());
-            table.filter.get_mut(at).into_iter().for_each(|bits| *bits |= 1 << bit);
+            let (index, bit) = filter_position(head(word.as_bytes(), 0..word.len()), word.len());
+            table.filter.get_mut(index).into_iter().for_each(|bits| *bits |= 1 << bit);
             let languages = table.words.entry(word).or_default();
-            // Neighbours come last, and have only words of their own.
+            // Neighbouring languages are the last lines, and are scored only by words that no language before them has.
             if is_read || languages.is_empty() {
-                languages.push(index);
+                languages.push(language_index);
             }
         }
     }
     match table.codes.len() <= MAX_LANGUAGES {
         true => Ok(table),
-        false => Err("more languages than have a score".to_owned()),
+        false => Err("more languages than scores".to_owned()),
     }
 }
 
+/// The language of a text, by its script or else by its function words.
 pub(super) fn detect(text: &str) -> Detected {
     let text = text.get(..text.floor_char_boundary(MAX_BYTES)).unwrap_or(text);
     let scripts = Scripts::from_text(text);
     scripts.language().unwrap_or_else(|| by_words(text))
 }
 
-/// Letters by script.
+/// The numbers of letters by script.
 #[derive(Default)]
 struct Scripts {
     latin: usize,
@@ -150,21 +155,23 @@ struct Scripts {
     other: usize,
 }
 
-/// Bytes that are passed over at once if all are ASCII.
-const PART: usize = 32;
+/// Bytes of a chunk that is skipped if all its bytes are ASCII.
+const CHUNK_BYTES: usize = 32;
 
 impl Scripts {
     fn from_text(text: &str) -> Scripts {
         let letters =
             |part: &[u8]| part.iter().fold(0u8, |sum, byte| sum + u8::from(byte.is_ascii_alphabetic()));
-        // Parts so short that the compiler counts many bytes at once.
+        // The sum of a part fits in a byte, so that the compiler can vectorise the count.
         let latin = text.as_bytes().chunks(usize::from(u8::MAX)).map(|part| usize::from(letters(part))).sum();
         let mut scripts = Scripts { latin, ..Scripts::default() };
-        for (nth, part) in text.as_bytes().chunks(PART).enumerate().filter(|(_, part)| !part.is_ascii()) {
-            // The first byte of a character of several bytes has both of the highest bits.
+        for (nth, part) in
+            text.as_bytes().chunks(CHUNK_BYTES).enumerate().filter(|(_, part)| !part.is_ascii())
+        {
+            // The first byte of a character of several bytes has both of its highest bits set.
             let starts = part.iter().enumerate().filter(|(_, byte)| **byte >= 0xc0);
             for (at, _) in starts {
-                scripts.count(text.get(nth * PART + at..).and_then(|rest| rest.chars().next()));
+                scripts.count(text.get(nth * CHUNK_BYTES + at..).and_then(|rest| rest.chars().next()));
             }
         }
         scripts
@@ -181,8 +188,8 @@ impl Scripts {
         }
     }
 
-    /// The language if the script decides it. One Chinese character says about as much as three letters;
-    /// names and code in Latin letters are common in Chinese and Japanese texts.
+    /// The language, if the script determines it. A Chinese or Japanese character counts as three letters, since it has
+    /// about as much content; names and code in Latin letters are common in such texts.
     fn language(&self) -> Option<Detected> {
         let asian = (self.han + self.kana) * 3;
         match () {
@@ -195,7 +202,7 @@ impl Scripts {
     }
 }
 
-/// The score from which on a language is recognised if no other one has more than a quarter of it.
+/// From this score on, a language is recognised early if all other scores together are at most a quarter of it.
 const CLEAR_SCORE: f32 = 8.0;
 
 fn by_words(text: &str) -> Detected {
@@ -203,9 +210,9 @@ fn by_words(text: &str) -> Detected {
     let mut scores = [0.0_f32; MAX_LANGUAGES];
     let scores = scores.get_mut(..table.codes.len()).unwrap_or_default();
     let mut highest = 0.0_f32;
-    let mut lower = String::with_capacity(MAX_WORD);
+    let mut lower = String::with_capacity(MAX_WORD_BYTES);
     let mut words = WordReader { text, at: 0 };
-    while words.next_in_lower_case(table, &mut lower) {
+    while words.read_lowercase(table, &mut lower) {
         let Some(languages) = table.words.get(lower.as_str()) else { continue };
         let weight = 1.0 / languages.len() as f32;
         for language in languages {
@@ -231,49 +238,54 @@ fn by_words(text: &str) -> Detected {
     table.language(best).map_or(Detected::Other, Detected::In)
 }
 
-/// Whether a text of too few known words, of which a language has `best`, is hardly English.
+/// Whether a text with too few known words is probably not English. `best` is the highest score of a language.
 fn hints_at_another(text: &str, best: f32, scores: &[f32]) -> bool {
     let english = TABLE.codes.iter().position(|code| *code == Language::English.as_str());
     let english = english.and_then(|at| scores.get(at)).copied().unwrap_or_default();
-    // A letter may be the name of something.
-    let is_word = || {
+    // A single letter may be a name or a label.
+    let has_unshared_word = || {
         text.split(|c: char| !c.is_alphabetic()).any(|word| {
             word.chars().nth(1).is_some()
                 && TABLE.words.get(&*word.to_lowercase()).is_some_and(|languages| languages.len() == 1)
         })
     };
-    best >= MIN_HINT && english * 2.0 <= best && is_word() || english < MIN_HINT && is_prose(text)
+    best >= MIN_HINT && english * 2.0 <= best && has_unshared_word() || english < MIN_HINT && is_prose(text)
 }
 
-/// Whether a text has many words in lower case, as sentences have and lists of names and values have not.
+/// Whether a text has many words in lower case, as sentences do and lists of names and values do not.
 fn is_prose(text: &str) -> bool {
     let words = text.split_whitespace().map(|word| word.trim_end_matches(['.', ',', '!', '?', ';', ':']));
-    words.filter(|word| word.chars().all(char::is_lowercase) && !word.is_empty()).nth(MIN_PROSE - 1).is_some()
+    words
+        .filter(|word| word.chars().all(char::is_lowercase) && !word.is_empty())
+        .nth(MIN_PROSE_WORDS - 1)
+        .is_some()
 }
 
-/// Whether more words would not change which language is the best.
+/// Whether the best language is so far ahead that further words are not read.
 fn is_clear(scores: &[f32]) -> bool {
     let best = scores.iter().copied().fold(0.0, f32::max);
     let others: f32 = scores.iter().sum::<f32>() - best;
     best >= CLEAR_SCORE && others <= best / 4.0
 }
 
-/// The role of a byte in a word: a set of these bits.
+/// Byte classes, which are combined as bits for a word.
 const LETTER: u8 = 0;
-/// Part of an identifier, a path or code.
+/// A byte of an identifier, a path or code.
 const JOINT: u8 = 1;
-/// Part of a character that is not ASCII.
-const OTHER_SCRIPT: u8 = 2;
+/// A byte of a character that is not ASCII.
+const NON_ASCII: u8 = 2;
+/// A byte between words.
 const SEPARATOR: u8 = 4;
 
-const CLASSES: [u8; 256] = {
+/// The class of each byte.
+const BYTE_CLASSES: [u8; 256] = {
     let mut classes = [SEPARATOR; 256];
     let mut at = 0;
     while at < classes.len() {
         classes[at] = match at as u8 {
             b'a'..=b'z' | b'A'..=b'Z' => LETTER,
             b'_' | b'0'..=b'9' | b'/' | b'@' | b'=' => JOINT,
-            0x80.. => OTHER_SCRIPT,
+            0x80.. => NON_ASCII,
             _ => SEPARATOR,
         };
         at += 1;
@@ -281,28 +293,29 @@ const CLASSES: [u8; 256] = {
     classes
 };
 
-/// The words of a text.
+/// Reads the words of a text.
 struct WordReader<'t> {
     text: &'t str,
     at: usize,
 }
 
 impl WordReader<'_> {
-    /// The next word of letters that can be a function word, up to any word that has other characters.
-    fn next_plain(&mut self, table: &LanguageTable) -> Option<Range<usize>> {
+    /// The next word of ASCII letters that may be a function word; `None` before a word with other characters, and near
+    /// the end of the text.
+    fn next_ascii_word(&mut self, table: &LanguageTable) -> Option<Range<usize>> {
         let bytes = self.text.as_bytes();
         while let Some(block) = block_at(bytes, self.at) {
-            let (start, mut end) = (self.at, self.at + letters_of(block));
+            let (start, mut end) = (self.at, self.at + leading_letters(block));
             if end == start + BLOCK {
                 end = end_of_letters(bytes, end);
             }
             let (next, letters) = (*bytes.get(end)?, end - start);
-            if CLASSES[usize::from(next)] != SEPARATOR {
+            if BYTE_CLASSES[usize::from(next)] != SEPARATOR {
                 return None;
             }
             let is_label = letters == 1 && next == b'-';
             // Bytes after the word are shifted out.
-            let head = || block << (8 * HEAD.saturating_sub(letters));
+            let head = || block << (8 * HEAD_BYTES.saturating_sub(letters));
             if letters > 0 && !is_label && table.may_have_head(head(), letters) {
                 self.at = end;
                 return Some(start..end);
@@ -312,22 +325,22 @@ impl WordReader<'_> {
         None
     }
 
-    /// Reads the next word that can be a function word into `lower`; false at the end.
-    fn next_in_lower_case(&mut self, table: &LanguageTable, lower: &mut String) -> bool {
+    /// Reads the next word that may be a function word into `lower`; returns false at the end of the text.
+    fn read_lowercase(&mut self, table: &LanguageTable, lower: &mut String) -> bool {
         lower.clear();
         loop {
-            if let Some(word) = self.next_plain(table) {
+            if let Some(word) = self.next_ascii_word(table) {
                 lower.push_str(self.text.get(word).unwrap_or_default());
                 lower.make_ascii_lowercase();
                 return true;
             }
-            let Some((word, seen)) = self.next_word() else { return false };
-            // "W-4411" has no word.
+            let Some((word, classes)) = self.next_word() else { return false };
+            // The letter of a label such as "W-4411" is no word.
             let is_label = word.len() == 1 && self.text.as_bytes().get(word.end) == Some(&b'-');
-            if seen & JOINT != 0 || word.len() > MAX_WORD || is_label {
+            if classes & JOINT != 0 || word.len() > MAX_WORD_BYTES || is_label {
                 continue;
             }
-            if seen == LETTER {
+            if classes == LETTER {
                 if table.may_have(self.text, word.clone()) {
                     lower.push_str(self.text.get(word).unwrap_or_default());
                     lower.make_ascii_lowercase();
@@ -343,34 +356,34 @@ impl WordReader<'_> {
         }
     }
 
-    /// The next word, and the classes of its bytes.
+    /// The next word, and the classes of its bytes; `None` at the end of the text.
     fn next_word(&mut self) -> Option<(Range<usize>, u8)> {
         let bytes = self.text.as_bytes();
-        let class = |at: usize| bytes.get(at).map(|byte| CLASSES[usize::from(*byte)]);
+        let class = |at: usize| bytes.get(at).map(|byte| BYTE_CLASSES[usize::from(*byte)]);
         let mut at = self.at;
         while class(at) == Some(SEPARATOR) {
             at += 1;
         }
-        let (mut start, mut seen) = (at, LETTER);
+        let (mut start, mut classes) = (at, LETTER);
         loop {
             at = end_of_letters(bytes, at);
             match class(at) {
                 Some(JOINT) => {
-                    seen |= JOINT;
+                    classes |= JOINT;
                     at += 1;
                 }
-                Some(OTHER_SCRIPT) => {
+                Some(NON_ASCII) => {
                     let c = self.text.get(at..).and_then(|rest| rest.chars().next()).unwrap_or(' ');
-                    let is_sign = !c.is_alphabetic();
-                    if is_sign && at > start {
+                    let is_symbol = !c.is_alphabetic();
+                    if is_symbol && at > start {
                         self.at = at + c.len_utf8();
                         break;
                     }
                     at += c.len_utf8();
-                    if is_sign {
+                    if is_symbol {
                         start = at;
                     } else {
-                        seen |= OTHER_SCRIPT;
+                        classes |= NON_ASCII;
                     }
                 }
                 Some(_) if at == start => {
@@ -383,7 +396,7 @@ impl WordReader<'_> {
                 }
             }
         }
-        (start < at).then_some((start..at, seen))
+        (start < at).then_some((start..at, classes))
     }
 }
 
@@ -392,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filter_passes_every_function_word_wherever_it_stands() {
+    fn filter_passes_every_function_word_at_any_position() {
         for word in TABLE.words.keys() {
             for text in [format!("({word}"), format!("({}) and more", word.to_ascii_uppercase())] {
                 assert!(TABLE.may_have(&text, 1..1 + word.len()), "{text}");

@@ -1,9 +1,9 @@
 //! The lists of one language, compiled from its data file.
 //!
 //! In: a YAML file. Out: one [`PatternList`] for each kind of statement, and the [`Claims`]. A pattern is a regular
-//! expression over the words of a sentence, in which a space separates words, `{name}` is a class of words
-//! of the file, `{gap}` matches up to eight words and `{near}` up to three without a comma or colon
-//! between them, `~` ends a word with any letters, and `<form>` is a verb of any action in that form.
+//! expression over the words of a sentence with these additions: a space separates words, `{name}` is a class of
+//! words of the file, `{gap}` matches up to eight words and `{near}` up to three without a comma or colon between
+//! them, `~` matches any further letters of a word, and `<form>` is a verb of any action in that form.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,12 @@ use super::request::{RequestWords, RequestsFile};
 use super::sentence::{Contrast, Sentence, SentenceSigns};
 use super::word_class::{ClassesFile, WordClassTable};
 
+/// The data file of a language.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct LanguageFile {
     contrast: ContrastFile,
-    /// Languages without spaces have none.
+    /// Absent in languages without spaces.
     #[serde(default)]
     abbreviations: AbbreviationsFile,
     /// Classes of words.
@@ -44,34 +45,34 @@ struct File {
     claims: ClaimsFile,
     /// Forms of the verbs of each action.
     actions: BTreeMap<Action, BTreeMap<String, String>>,
-    /// Words of instructions. Languages without spaces have none.
+    /// Words of instructions; absent in languages without spaces.
     #[serde(default)]
     requests: Option<RequestsFile>,
     classes: ClassesFile,
 }
 
-/// Words that begin a statement of its own: "but".
+/// Words that begin a new statement: "but".
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ContrastFile {
     any: Vec<String>,
-    /// Expressions with such a word that begin none: "nothing but".
+    /// Expressions with such a word that do not begin a statement: "nothing but".
     #[serde(default)]
     unless: Vec<String>,
 }
 
-/// Begins a condition or a time in the future: what follows it up to a comma is not stated.
+/// Beginnings of a condition or a time in the future: the words after it, up to a comma, are not stated.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HypotheticalFile {
-    /// At any place of the clause before the statement.
+    /// Beginnings at any position of the clause before the statement.
     any: Vec<String>,
-    /// Only as the first word of the clause: verbs of inverted conditions ("should it fail").
+    /// Beginnings only as the first word of the clause: verbs of inverted conditions ("should it fail").
     #[serde(default)]
     first: Vec<String>,
 }
 
-/// Patterns, and patterns of the clause around a match that take it back.
+/// Patterns of statements, and patterns that exclude a match if its clause matches them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListFile {
@@ -80,7 +81,7 @@ struct ListFile {
     unless: Vec<String>,
 }
 
-/// Admitted inventions, and which of them only assume something.
+/// Patterns of admitted inventions, and patterns of those that only assume something.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InventionFile {
@@ -90,12 +91,13 @@ struct InventionFile {
     unless: Vec<String>,
 }
 
+/// The compiled lists of a language.
 #[derive(Debug)]
 pub(super) struct Lists {
     pub signs: SentenceSigns,
     pub refusal: PatternList,
     pub inability: PatternList,
-    /// Words in place of an answer that is not known.
+    /// Words in place of an unknown answer.
     pub nothing: PatternList,
     pub stopped: PatternList,
     pub padding: PatternList,
@@ -104,14 +106,15 @@ pub(super) struct Lists {
     /// An assumption in a sentence of `invention`.
     pub assumed: Pattern,
     pub error: PatternList,
-    /// The reply of a user who agrees. `unless` adds something or makes an exception, at any position.
+    /// The beginning of a reply that agrees. `unless` are words that add something or make an exception, at any
+    /// position.
     pub agreement: PatternList,
-    /// The reply of a user who declines, takes back or postpones.
+    /// A reply that declines, withdraws or postpones.
     pub withdrawal: PatternList,
-    /// Statements that the user confirms something, or has to. `unless` is about other confirmations.
+    /// Statements that the user confirms something or has to confirm it. `unless` are other confirmations.
     pub consent: PatternList,
-    /// Clauses that begin so ask the reader not to do something, or say that nothing has to be done. `unless` states
-    /// something after all, at any position: "no problem was found".
+    /// Beginnings of clauses that ask the reader not to do something, or state that nothing has to be done. `unless`
+    /// are words at any position that make the clause a statement: "no problem was found".
     pub appeal: PatternList,
     pub question: PatternList,
     pub claims: Claims,
@@ -128,12 +131,14 @@ pub(super) struct PatternList {
 }
 
 impl Lists {
+    /// Compiles a data file.
+    ///
     /// # Errors
-    /// The file is no valid YAML, or a pattern names an unknown class of words.
-    pub(super) fn parse(yaml: &str, spaced: bool) -> Result<Lists, String> {
-        let file: File = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
-        let compiler = PatternCompiler { words: &file.words, spaced };
-        let classes = WordClassTable::new(&file.classes, spaced)?;
+    /// The file is not valid YAML, or a pattern names an unknown class of words.
+    pub(super) fn parse(yaml: &str, has_spaces: bool) -> Result<Lists, String> {
+        let file: LanguageFile = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
+        let compiler = PatternCompiler { words: &file.words, has_spaces };
+        let classes = WordClassTable::new(&file.classes, has_spaces)?;
         let hypothetical = Arc::new(compiler.any_or_first(&file.hypothetical.any, &file.hypothetical.first)?);
         let list = |list: &ListFile| {
             let unless = (!list.unless.is_empty()).then(|| compiler.any(&list.unless)).transpose()?;
@@ -170,50 +175,51 @@ impl Lists {
 }
 
 impl PatternList {
-    /// Whether the sentence is nothing else than a match.
-    pub(super) fn is_all_of(&self, sentence: &Sentence<'_>) -> bool {
+    /// Whether the first match is the whole sentence.
+    pub(super) fn is_whole(&self, sentence: &Sentence<'_>) -> bool {
         self.any
             .find(sentence.words())
-            .and_then(|found| sentence.words().get(found))
-            .is_some_and(|found| found.trim() == sentence.words().trim())
+            .and_then(|range| sentence.words().get(range))
+            .is_some_and(|matched| matched.trim() == sentence.words().trim())
     }
 
     /// Whether the sentence begins with a match.
     pub(super) fn begins(&self, sentence: &Sentence<'_>) -> bool {
         let before = |start| sentence.words().get(..start).unwrap_or_default();
-        self.any.find(sentence.words()).is_some_and(|found| before(found.start).trim().is_empty())
+        self.any.find(sentence.words()).is_some_and(|range| before(range.start).trim().is_empty())
     }
 
-    /// Whether the sentence has words of `unless`, in any of its clauses.
+    /// Whether any clause of the sentence matches `unless`.
     pub(super) fn is_limited(&self, sentence: &Sentence<'_>) -> bool {
         self.unless.as_ref().is_some_and(|unless| unless.is_match(sentence.words()))
     }
 
-    /// The pattern that a sentence of the list matches.
+    /// The union of the patterns of the list.
     pub(super) fn any(&self) -> &Pattern {
         &self.any
     }
 
+    /// Whether the sentence has a match that is neither in a condition nor excluded by `unless`.
     pub(super) fn finds(&self, sentence: &Sentence<'_>) -> bool {
         let words = sentence.words();
         work::count(words.len());
-        self.any.find_iter(words).any(|found| {
-            let is_taken_back =
-                || self.unless.as_ref().is_some_and(|u| u.is_match(clause(words, found.start, found.end)));
-            !is_hypothetical(&self.hypothetical, words, found.start) && !is_taken_back()
+        self.any.find_iter(words).any(|range| {
+            let is_excluded =
+                || self.unless.as_ref().is_some_and(|u| u.is_match(clause(words, range.start, range.end)));
+            !is_hypothetical(&self.hypothetical, words, range.start) && !is_excluded()
         })
     }
 
-    /// Whether all that the sentence has of the list is in a condition; `None` if it has nothing of it.
+    /// Whether all matches of the sentence are in a condition; `None` without a match.
     #[cfg(test)]
     pub(super) fn is_conditional(&self, sentence: &Sentence<'_>) -> Option<bool> {
         let words = sentence.words();
-        let mut found = self
+        let mut conditional = self
             .any
             .find_iter(words)
             .map(|at| is_hypothetical(&self.hypothetical, words, at.start))
             .peekable();
-        found.peek()?;
-        Some(found.all(|is_condition| is_condition))
+        conditional.peek()?;
+        Some(conditional.all(|is_condition| is_condition))
     }
 }

@@ -1,31 +1,31 @@
 //! Statements in texts, recognised by their words in the languages that rules read: refusals, statements of inability,
 //! claims of actions and of work, hedges, admitted inventions, reports of errors, questions to the reader, and
-//! the replies of a user who agrees or takes back.
+//! replies of a user that agree or withdraw.
 //!
-//! In: a text. Out: its sentences that say such a thing, verbatim. Patterns are data, one file per language
-//! in `data/`: classes of words (speaker, auxiliary, negation, verbs by class of action), and patterns over
-//! these classes. They apply to one sentence as words without case and punctuation; code and quotations say
-//! nothing, questions and conditions claim nothing. `sentences/` has the texts that the patterns must and
-//! must not match. In another language, or if the language is not recognised, the rule is unmeasured.
+//! In: a text. Out: its sentences of such a kind, verbatim. Patterns are data, with one file per language in `data/`:
+//! classes of words (speaker, auxiliary, negation, verbs by class of action), and patterns over these classes. They
+//! apply to one sentence as words without case and punctuation. Code and quotations are ignored; questions and
+//! conditions claim nothing. `sentences/` contains sentences that the patterns must and must not match. In other
+//! languages, or if the language is not recognised, metrics that need the language are unmeasured.
 //!
 //! | file | content |
 //! |---|---|
-//! | `supported`, `detect`, `gate` | the languages that rules read; the language of a text; whether a rule can read it |
-//! | `compiler`, `lists` | a data file, compiled |
+//! | `supported`, `detect`, `text_language` | the languages that rules read; the language of a text; whether a rule can read it |
+//! | `compiler`, `lists` | the compiled data file of a language |
 //! | `word_class`, `names` | closed classes of words in a text, and of single words in any language |
-//! | `sentence`, `abbreviation`, `kind` | the sentences of a text, as words; dots that end none; what sentences are in a text that answers nothing |
-//! | `reading` | what is read of a text once for each trace |
+//! | `sentence`, `abbreviation`, `sentence_kind` | the sentences of a text, as words; full stops within a sentence; kinds of sentences in texts that avoid an answer |
+//! | `reading` | the analysis of a text, which is cached for each trace |
 //! | `claim`, `request`, `denial` | claims of actions and work; words of instructions; statements that deny something |
-//! | `verb_finder` | which forms of verbs a sentence may have |
+//! | `verb_finder` | the forms of verbs that a sentence may contain |
 
 mod abbreviation;
 mod claim;
 mod compiler;
 mod denial;
 mod detect;
-mod gate;
-mod kind;
+mod sentence_kind;
 mod supported;
+mod text_language;
 mod lists;
 pub(crate) mod names;
 mod reading;
@@ -35,10 +35,10 @@ mod verb_finder;
 mod word_class;
 
 pub(crate) use claim::{Action, ActionClaim, Tense};
-pub(crate) use gate::{Readable, classes_in, is_english, is_english_alone, readable};
-pub(crate) use kind::SentenceKind;
+pub(crate) use sentence_kind::SentenceKind;
 use std::rc::Rc;
 pub(crate) use supported::Language;
+pub(crate) use text_language::{Readable, classes_in, is_english, is_english_alone, readable};
 
 use compiler::Pattern;
 use lists::{Lists, PatternList};
@@ -53,9 +53,8 @@ use super::Memo;
 use super::excerpt::clip_end;
 use crate::recognise::Text;
 
-/// Maximum bytes of a text that may consist of words that all languages could share. A text up to this length is
-/// compared with the patterns of every language.
-const SHORT_BYTES: usize = 120;
+/// Maximum bytes of a text without a recognised language that is compared with the patterns of every language.
+const MAX_SHORT_BYTES: usize = 120;
 
 impl Language {
     /// The language of a text, or `None` for another one or if it is not recognised.
@@ -74,11 +73,11 @@ impl Language {
         &self.lists().classes
     }
 
-    /// Whether a text is about a confirmation that the user gives.
-    pub(crate) fn speaks_of_consent(self, text: &str) -> bool {
+    /// Whether a text mentions a confirmation by the user.
+    pub(crate) fn mentions_consent(self, text: &str) -> bool {
         let consent = &self.lists().consent;
         let split = Reading::default().split(text, self);
-        // As in `ReadText::may_match`.
+        // The test of `ReadText::may_match`.
         (!self.is_spaced() || consent.any().is_match(split.words()))
             && split.sentences(text).any(|s| consent.any().is_match(s.words()) && !consent.is_limited(&s))
     }
@@ -88,24 +87,27 @@ impl Language {
         self.lists().claims.action_of(verb)
     }
 
-    /// The words of a text in lower case that carry content.
+    /// The content words of a text, in lower case: of at least three letters, and neither function words nor verbs that
+    /// ask for any result.
     pub(crate) fn content_words(self, text: &str) -> Vec<String> {
         let lists = self.lists();
         let places = lists.classes.places(text);
         let base = text.as_ptr().addr();
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().nth(2).is_some());
-        let is_free = |word: &&str| {
+        let is_no_function_word = |word: &&str| {
             let at = word.as_ptr().addr() - base;
             let is_beside = |place: &ClassifiedWord| place.at.end <= at || at + word.len() <= place.at.start;
-            places.iter().all(|place| is_beside(place) || !place.classes.has_any(word_class::FUNCTION))
+            places
+                .iter()
+                .all(|place| is_beside(place) || !place.classes.has_any(word_class::FUNCTION_CLASSES))
         };
-        let words = words.filter(is_free).map(str::to_lowercase);
-        let carries =
+        let words = words.filter(is_no_function_word).map(str::to_lowercase);
+        let has_content =
             |word: &String| lists.requests.as_ref().is_none_or(|requests| requests.has_content(word));
-        words.filter(carries).collect()
+        words.filter(has_content).collect()
     }
 
-    /// The closed classes that a short text has words of.
+    /// The closed classes of the words of a short text. The result is not cached.
     pub(crate) fn classes(self, text: &str) -> WordClasses {
         self.table().places(text).all()
     }
@@ -147,27 +149,27 @@ checked_static!(IT: Lists = Lists::parse(Language::Italian.data(), true));
 checked_static!(ZH: Lists = Lists::parse(Language::Chinese.data(), false));
 checked_static!(JA: Lists = Lists::parse(Language::Japanese.data(), false));
 
-/// A sentence that admits data that is not real.
+/// A sentence that admits invented data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Invention<'t> {
     pub sentence: &'t str,
-    /// The sentence assumes something, which need not be data in place of others.
+    /// Whether the sentence only assumes something, which need not replace real data.
     pub is_assumption: bool,
 }
 
-/// The language of a text; if it is not recognised, that of `fallback`, the text that it answers. What each of both
-/// only hints at counts if it is the same.
+/// The language of a text or, if it is not recognised, of `fallback`, the text that it answers. If both texts only hint
+/// at the same language, it counts as recognised.
 fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Memo) -> detect::Detected {
     use detect::Detected::{In, TooFewWords, Unclear};
-    let found = reading.language(text);
-    let (TooFewWords | Unclear(_), Some(fallback)) = (found, fallback) else { return found };
-    match (found, Reading::cached(fallback, memo).language(fallback)) {
+    let detected = reading.language(text);
+    let (TooFewWords | Unclear(_), Some(fallback)) = (detected, fallback) else { return detected };
+    match (detected, Reading::cached(fallback, memo).language(fallback)) {
         (Unclear(Some(language)), Unclear(Some(other))) if language == other => In(language),
         (_, fallback_language) => fallback_language,
     }
 }
 
-/// A text in a known language, to be searched for what it says.
+/// A text with the languages in which its sentences are classified.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadText<'t> {
     text: &'t str,
@@ -177,15 +179,15 @@ pub(crate) struct ReadText<'t> {
 }
 
 impl<'t> ReadText<'t> {
-    /// Reads `text`, once per trace; if its language is not recognised, in the language of `fallback`, the text that
-    /// it answers.
+    /// Reads `text` in its language or, if it is not recognised, in the language of `fallback`, the text that it
+    /// answers. The analysis is cached for the trace.
     pub(crate) fn new(text: &'t str, fallback: Option<&str>, memo: &Memo) -> ReadText<'t> {
         let reading = Reading::cached(text, memo);
-        let found = language_of(text, &reading, fallback, memo);
-        ReadText::detected(text, found, reading)
+        let detected = language_of(text, &reading, fallback, memo);
+        ReadText::with_language(text, detected, reading)
     }
 
-    /// As [`ReadText::new`], and counts the work.
+    /// As [`ReadText::new`]; also counts the work of the detection in the work budget, once for each text.
     pub(crate) fn new_counted(text: &'t Text, fallback: Option<&Text>, memo: &Memo) -> ReadText<'t> {
         for text in [Some(text), fallback].into_iter().flatten() {
             memo.for_text(text, |text| {
@@ -196,7 +198,7 @@ impl<'t> ReadText<'t> {
         ReadText::new(text, fallback.map(|text| &**text), memo)
     }
 
-    /// Reads a text that answers this one, in its own language or, if that is not recognised, in that of this text.
+    /// Reads a reply to this text in its own language or, if it is not recognised, in the language of this text.
     pub(crate) fn answered_by<'r>(&self, reply: &'r str, memo: &Memo) -> ReadText<'r> {
         let reading = Reading::cached(reply, memo);
         match reading.language(reply) {
@@ -205,31 +207,31 @@ impl<'t> ReadText<'t> {
             {
                 ReadText { text: reply, languages: self.languages, is_known: self.is_known, reading }
             }
-            found => ReadText::detected(reply, found, reading),
+            detected => ReadText::with_language(reply, detected, reading),
         }
     }
 
-    /// Reads a part of the text in its language.
+    /// Reads a part of the text in the language of the text.
     pub(crate) fn part<'p>(&self, part: &'p str) -> ReadText<'p> {
         let is_whole = part.len() == self.text.len();
         let reading = if is_whole { Rc::clone(&self.reading) } else { Rc::default() };
         ReadText { text: part, languages: self.languages, is_known: self.is_known, reading }
     }
 
-    fn detected(text: &'t str, found: detect::Detected, reading: Rc<Reading>) -> ReadText<'t> {
-        let languages = match found {
+    fn with_language(text: &'t str, detected: detect::Detected, reading: Rc<Reading>) -> ReadText<'t> {
+        let languages = match detected {
             detect::Detected::In(language) => only(language),
-            detect::Detected::TooFewWords | detect::Detected::Unclear(_) if text.len() <= SHORT_BYTES => {
+            detect::Detected::TooFewWords | detect::Detected::Unclear(_) if text.len() <= MAX_SHORT_BYTES => {
                 &Language::ALL
             }
             _ => &[],
         };
-        let is_known = matches!(found, detect::Detected::In(_) | detect::Detected::NoWords);
+        let is_known = matches!(detected, detect::Detected::In(_) | detect::Detected::NoWords);
         ReadText { text, languages, is_known, reading }
     }
 
-    /// Whether the language is known. If it is not, the lack of a sentence means nothing: a rule that rests
-    /// on it is unmeasured, with the reason `language`.
+    /// Whether the language is known. If it is not, the absence of a kind of sentence cannot be determined, and a
+    /// metric that depends on it is unmeasured as `language`.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known
     }
@@ -244,7 +246,7 @@ impl<'t> ReadText<'t> {
         self.sentences_of(|lists| &lists.inability)
     }
 
-    /// Sentences whose content the speaker is not certain of.
+    /// Sentences whose content the speaker states as uncertain.
     pub(crate) fn hedges(&self) -> Vec<&'t str> {
         self.sentences_of(|lists| &lists.hedge)
     }
@@ -257,8 +259,8 @@ impl<'t> ReadText<'t> {
             if !self.may_match(language, lists.invention.any()) {
                 continue;
             }
-            let found = self.sentences(language).filter(|s| !s.is_question && lists.invention.finds(s));
-            out.extend(found.map(|sentence| Invention {
+            let inventions = self.sentences(language).filter(|s| !s.is_question && lists.invention.finds(s));
+            out.extend(inventions.map(|sentence| Invention {
                 is_assumption: lists.assumed.is_match(sentence.words()),
                 sentence: sentence.text,
             }));
@@ -274,8 +276,8 @@ impl<'t> ReadText<'t> {
         })
     }
 
-    /// Whether a reply only agrees: it begins so, and neither asks, nor adds, nor excepts, nor takes anything
-    /// back.
+    /// Whether a reply only agrees: it begins with an agreement, and contains no question, addition, exception or
+    /// withdrawal.
     pub(crate) fn agrees(&self) -> bool {
         self.languages.iter().any(|&language| {
             let lists = language.lists();
@@ -286,7 +288,7 @@ impl<'t> ReadText<'t> {
         })
     }
 
-    /// Whether a reply declines, takes back or postpones something.
+    /// Whether a reply declines, withdraws or postpones something.
     pub(crate) fn withdraws(&self) -> bool {
         self.languages.iter().any(|&language| {
             self.sentences(language).any(|sentence| language.lists().withdrawal.finds(&sentence))
@@ -320,9 +322,9 @@ impl<'t> ReadText<'t> {
     pub(crate) fn claims_of_done_action(&self) -> Vec<ActionClaim<'t>> {
         let mut out = Vec::new();
         for &language in self.languages {
-            let (split, done) =
-                (self.reading.split(self.text, language), self.reading.done(self.text, language));
-            let text_claims = done.iter().filter_map(|(nth, claim)| {
+            let split = self.reading.split(self.text, language);
+            let done_claims = self.reading.done_claims(self.text, language);
+            let text_claims = done_claims.iter().filter_map(|(nth, claim)| {
                 let sentence = split.sentence(self.text, *nth)?;
                 Some(claim.clone().with_sentence(sentence))
             });
@@ -331,18 +333,18 @@ impl<'t> ReadText<'t> {
         out
     }
 
-    /// The closed classes that a part of the text has words of, in any language that it may be in.
+    /// The closed classes of the words of a part of the text, in each language that it may be in.
     pub(crate) fn classes(&self, part: &str) -> WordClasses {
         let all = self.languages.iter().map(|language| language.classes(part));
         all.fold(WordClasses::default(), WordClasses::union)
     }
 
-    /// The languages in which the text is read: one if it is known.
+    /// The languages in which the text is read: one if it is known, all for a short text, none for others.
     pub(crate) fn languages(&self) -> impl Iterator<Item = Language> + use<> {
         self.languages.iter().copied()
     }
 
-    /// The sentences, each with the first of `kinds` that it is; `None` for others.
+    /// The sentences, each with the first of `kinds` that includes it, or `None`.
     pub(crate) fn classified<const N: usize>(
         &self,
         language: Language,
@@ -350,7 +352,7 @@ impl<'t> ReadText<'t> {
     ) -> impl Iterator<Item = (Sentence<'t>, Option<SentenceKind>)> + use<'t, N> {
         let reading = Rc::clone(&self.reading);
         self.sentences(language).enumerate().map(move |(nth, sentence)| {
-            let kind = kinds.into_iter().find(|kind| reading.is_true(*kind, language, nth, &sentence));
+            let kind = kinds.into_iter().find(|kind| reading.is_of_kind(*kind, language, nth, &sentence));
             (sentence, kind)
         })
     }
@@ -362,8 +364,8 @@ impl<'t> ReadText<'t> {
             if !self.may_match(language, list.any()) {
                 continue;
             }
-            let found = self.sentences(language).filter(|s| !s.is_question && list.finds(s));
-            out.extend(found.map(|sentence| sentence.text));
+            let matching = self.sentences(language).filter(|s| !s.is_question && list.finds(s));
+            out.extend(matching.map(|sentence| sentence.text));
         }
         out
     }
@@ -372,9 +374,9 @@ impl<'t> ReadText<'t> {
         self.reading.split(self.text, language).sentences(self.text)
     }
 
-    /// Whether a sentence may match a pattern. Most texts are excluded by one search of all their words.
+    /// Whether a sentence may match a pattern. One search over the words of all sentences excludes most texts.
     fn may_match(&self, language: Language, pattern: &Pattern) -> bool {
-        // Only in languages without spaces have patterns anchors.
+        // Patterns have anchors only in languages without spaces.
         !language.is_spaced() || pattern.is_match(self.reading.split(self.text, language).words())
     }
 }
@@ -385,7 +387,7 @@ fn only(language: Language) -> &'static [Language] {
     ALL.get(language as usize..=language as usize).unwrap_or_default()
 }
 
-/// The work on the language of a text was counted.
+/// The cached mark that the work on the language of a text was counted.
 struct CountedLanguageWork;
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! Single words of closed classes in all languages: names of months and of weekdays, and words of parameters and
-//! fields.
+//! Single words of closed classes in all languages: names of months and weekdays, and words of parameters and fields.
 //!
-//! In: a word in lower case, whose language is not known. Out: what it is in any of them. The words are those of the
-//! closed classes, each of which is one line of a data file: they are read without the rest of it, since every number
-//! of a text may be a day, and every key of a result an amount.
+//! In: a word in lower case, whose language is not known. Out: its classes in any language. The classes are read from
+//! their lines of the data files, without compiling the other lists, since these functions are called for many numbers
+//! and keys.
 
 use std::sync::LazyLock;
 
@@ -13,14 +12,15 @@ use super::supported::Language;
 use super::word_class::WordClass::{self, *};
 use super::word_class::WordClasses;
 
-/// Shorter abbreviations are words as well: "So.", "Do.".
-const MIN_NAME: usize = 3;
-/// The classes, those of words of keys after those of days.
+/// Minimum letters of the name of a day or month: shorter abbreviations are also other words ("So.", "Do.").
+const MIN_NAME_LETTERS: usize = 3;
+/// The classes of names of months and weekdays, then the classes of words of keys.
 const CLASSES: [WordClass; 11] =
     [Month, Weekday, Amount, Identifier, Origin, Phone, Reason, Share, Target, TimeUnit, Title];
-const DAYS: usize = 2;
+/// The number of the former.
+const CALENDAR_CLASSES: usize = 2;
 
-/// By word, its classes, and which month or weekday it is.
+/// By word, its classes, and the number of the month or weekday.
 static NAMES: LazyLock<HashMap<String, (WordClasses, u8)>> = LazyLock::new(|| {
     let mut names: HashMap<String, (WordClasses, u8)> = HashMap::default();
     for language in Language::ALL {
@@ -32,13 +32,13 @@ static NAMES: LazyLock<HashMap<String, (WordClasses, u8)>> = LazyLock::new(|| {
                 for entry in entries.split('|') {
                     let name = entry.trim_start_matches(['=', '+']).trim_end_matches(" <n>");
                     let name = name.trim_end_matches(['*', '.']).to_lowercase();
-                    // Conjunctions are words of keys as well: "car".
+                    // Of the words for reasons only `+word`s are words of keys: the others are conjunctions ("car").
                     let is_word = class != Reason || entry.starts_with('+');
-                    let is_long = nth >= DAYS || name.chars().count() >= MIN_NAME;
+                    let is_long = nth >= CALENDAR_CLASSES || name.chars().count() >= MIN_NAME_LETTERS;
                     if is_word && is_long && !name.contains(' ') {
                         let (classes, calendar_value) = names.entry(name).or_default();
                         *classes = classes.union(WordClasses::new(&[class]));
-                        *calendar_value = if nth < DAYS { value } else { *calendar_value };
+                        *calendar_value = if nth < CALENDAR_CLASSES { value } else { *calendar_value };
                     }
                 }
             }
@@ -47,28 +47,29 @@ static NAMES: LazyLock<HashMap<String, (WordClasses, u8)>> = LazyLock::new(|| {
     names
 });
 
+/// The number of a name of this class.
 fn value(name: &str, class: WordClass) -> Option<usize> {
     NAMES.get(name).filter(|(classes, _)| classes.has(class)).map(|(_, value)| usize::from(*value))
 }
 
-/// The month of a name in lower case, from January, 1, on.
+/// The month of a name in lower case; January is 1.
 pub(crate) fn month_of(name: &str) -> Option<usize> {
     value(name, Month)
 }
 
-/// The weekday of a name in lower case, from Monday, 1, on.
+/// The weekday of a name in lower case; Monday is 1.
 pub(crate) fn weekday_of(name: &str) -> Option<usize> {
     value(name, Weekday)
 }
 
-/// Whether a word in lower case, of a parameter or a field, is of one of the classes in any language.
-pub(crate) fn is_of(word: &str, class: WordClass) -> bool {
+/// Whether a word in lower case, of a parameter or a field, is of the class in any language.
+pub(crate) fn is_of_class(word: &str, class: WordClass) -> bool {
     NAMES.get(word).is_some_and(|(classes, _)| classes.has(class))
 }
 
 /// Whether one of the words of a key is of the class.
-pub(crate) fn has(key: &[String], class: WordClass) -> bool {
-    key.iter().any(|word| is_of(word, class))
+pub(crate) fn has_word_of_class(key: &[String], class: WordClass) -> bool {
+    key.iter().any(|word| is_of_class(word, class))
 }
 
 #[cfg(test)]
@@ -104,8 +105,8 @@ mod tests {
             ("mensagem", WordClass::Reason),
             ("stunde", WordClass::TimeUnit),
         ] {
-            assert!(is_of(word, class), "{word}");
+            assert!(is_of_class(word, class), "{word}");
         }
-        assert!(!is_of("car", WordClass::Reason) && !is_of("betrag", WordClass::Target));
+        assert!(!is_of_class("car", WordClass::Reason) && !is_of_class("betrag", WordClass::Target));
     }
 }

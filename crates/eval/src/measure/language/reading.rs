@@ -1,5 +1,5 @@
-//! The analysis of a text that every search needs: its language, its sentences, its words of closed classes, and the
-//! kinds of its sentences. A text is analysed once per trace, whatever rules read it.
+//! The cached analysis of a text: its language, its sentences, its words of closed classes, the kinds of its sentences,
+//! and its claims. A text is analysed once per trace, no matter how many rules read it.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
@@ -7,44 +7,46 @@ use std::rc::Rc;
 
 use super::claim::ActionClaim;
 use super::detect;
-use super::kind::SentenceKind;
 use super::sentence::{Sentence, SplitText};
+use super::sentence_kind::SentenceKind;
 use super::supported::Language;
 use super::word_class::ClassifiedWords;
 use crate::measure::Memo;
 use crate::measure::excerpt::{clip, clip_end};
 
-/// Bytes at the beginning and at the end of a text that are read. Statements about an answer as a whole
-/// are in these parts.
+/// Maximum bytes at the beginning of a text that are read. Statements about an answer as a whole are at its beginning
+/// or its end.
 const HEAD_BYTES: usize = 12 * 1024;
+/// Maximum bytes at the end of a text that are read.
 pub(super) const TAIL_BYTES: usize = 4 * 1024;
 
-/// The analysis of a text that every search needs.
+/// The analysis of a text, each part of which is computed at its first use.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     language: OnceCell<detect::Detected>,
-    /// The sentences of the text by language: one that is known, all for a short text in an unknown one.
+    /// By language, the sentences of the text. A short text in an unknown language is split in every language.
     split: RefCell<Vec<(Language, Rc<SplitText>)>>,
     /// By language, the claims of done actions.
-    done: RefCell<Vec<(Language, Rc<[DoneClaim]>)>>,
+    done_claims: RefCell<Vec<(Language, Rc<[DoneClaim]>)>>,
     /// By language, the words of closed classes.
     places: RefCell<Vec<(Language, Rc<ClassifiedWords>)>>,
-    /// By language and sentence, the kinds that were asked for.
+    /// By language and sentence, the kinds that were tested.
     kinds: RefCell<Vec<(Language, Vec<KnownKinds>)>>,
 }
 
-/// Which kinds a sentence was compared with, and which of them it is: a bit for each [`Kind`].
+/// The kinds that a sentence was tested for, and those that it has, with a bit for each [`SentenceKind`].
 #[derive(Clone, Copy, Default, Debug)]
 struct KnownKinds {
-    compared: u8,
-    is_true: u8,
+    tested: u8,
+    true_kinds: u8,
 }
 
-/// A claim of a done action without its sentence, and which sentence it is.
+/// The index of a sentence, and a claim of a done action in it. The claim has no text of the sentence, so that it can
+/// be cached.
 pub(super) type DoneClaim = (usize, ActionClaim<'static>);
 
 impl Reading {
-    /// The reading of a text, shared by all that read it in the trace.
+    /// The reading of a text, which is shared within the trace.
     pub(super) fn cached(text: &str, memo: &Memo) -> Rc<Reading> {
         memo.for_content(text, Reading::default)
     }
@@ -81,7 +83,7 @@ impl Reading {
     }
 
     /// Whether the sentence `nth` of the text is of a kind.
-    pub(super) fn is_true(
+    pub(super) fn is_of_kind(
         &self,
         kind: SentenceKind,
         language: Language,
@@ -93,38 +95,38 @@ impl Reading {
             all.push((language, Vec::new()));
             all.len() - 1
         });
-        let Some((_, kinds)) = all.get_mut(at) else { return kind.is_true(sentence, language.lists()) };
+        let Some((_, kinds)) = all.get_mut(at) else { return kind.includes(sentence, language.lists()) };
         if kinds.len() <= nth {
             kinds.resize(nth + 1, KnownKinds::default());
         }
         let Some(sentence_kinds) = kinds.get_mut(nth) else {
-            return kind.is_true(sentence, language.lists());
+            return kind.includes(sentence, language.lists());
         };
         let bit = 1 << kind as u8;
-        if sentence_kinds.compared & bit == 0 {
-            sentence_kinds.compared |= bit;
-            sentence_kinds.is_true |= if kind.is_true(sentence, language.lists()) { bit } else { 0 };
+        if sentence_kinds.tested & bit == 0 {
+            sentence_kinds.tested |= bit;
+            sentence_kinds.true_kinds |= if kind.includes(sentence, language.lists()) { bit } else { 0 };
         }
-        sentence_kinds.is_true & bit != 0
+        sentence_kinds.true_kinds & bit != 0
     }
 
     /// The claims of done actions in `text`, of which this is the reading.
-    pub(super) fn done(&self, text: &str, language: Language) -> Rc<[DoneClaim]> {
+    pub(super) fn done_claims(&self, text: &str, language: Language) -> Rc<[DoneClaim]> {
         let cached =
-            self.done.borrow().iter().find(|(key, _)| *key == language).map(|(_, done)| done.clone());
+            self.done_claims.borrow().iter().find(|(key, _)| *key == language).map(|(_, done)| done.clone());
         cached.unwrap_or_else(|| {
             let (claims, split) = (&language.lists().claims, self.split(text, language));
             let mut done = Vec::new();
-            // As in `ReadText::may_match`.
-            if !language.is_spaced() || claims.may_be_done(split.words()) {
+            // The test of `ReadText::may_match`.
+            if !language.is_spaced() || claims.may_have_done(split.words()) {
                 for (nth, sentence) in split.sentences(text).enumerate() {
-                    let mut found = Vec::new();
-                    claims.find_done(&sentence, &mut found);
-                    done.extend(found.into_iter().map(|claim| (nth, claim.with_sentence(""))));
+                    let mut sentence_claims = Vec::new();
+                    claims.find_done(&sentence, &mut sentence_claims);
+                    done.extend(sentence_claims.into_iter().map(|claim| (nth, claim.with_sentence(""))));
                 }
             }
             let done: Rc<[DoneClaim]> = done.into();
-            self.done.borrow_mut().push((language, Rc::clone(&done)));
+            self.done_claims.borrow_mut().push((language, Rc::clone(&done)));
             done
         })
     }

@@ -1,8 +1,7 @@
-//! Words of instructions: those without content, negations, names of seasons, and words that are each
-//! other's opposites.
+//! Words of instructions: words without content, negations, names of days and seasons, and pairs of opposites.
 //!
-//! In: the section `requests` of a language's data file. Out: [`RequestWords`]. Lists are words separated by
-//! blanks; each entry of `opposites` has two sides, separated by a comma.
+//! In: the section `requests` of a language's data file. Out: [`RequestWords`]. Lists are words separated by spaces;
+//! each entry of `opposites` has two sides.
 
 use std::collections::HashMap;
 
@@ -11,6 +10,7 @@ use serde::Deserialize;
 
 use super::word_class::{WordClass, WordClassTable};
 
+/// The section `requests` of a data file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestsFile {
@@ -19,15 +19,15 @@ pub(super) struct RequestsFile {
     /// Verbs that ask for any kind of result: "fetch", "list".
     verbs: String,
     negation: String,
-    /// Beginnings of words that negate the rest: "un".
+    /// Prefixes that negate the rest of a word: "un".
     prefixes: String,
     /// Endings of inflected forms, longest first.
     endings: String,
-    /// Seasons, and names of days besides those of the closed classes.
+    /// Names of seasons, and of days that are not in the closed classes.
     calendar: String,
-    /// Words between two things whose order matters: "from", "to".
+    /// Words between two objects whose order matters: "from", "to".
     directed: String,
-    /// Common nouns begin with a capital letter, which therefore marks no name.
+    /// Whether common nouns begin with a capital letter, so that a capital letter does not indicate a name.
     #[serde(default)]
     nouns_in_capitals: bool,
     /// The two sides of comparisons, changes, times and signs.
@@ -45,15 +45,15 @@ pub(crate) struct RequestWords {
     calendar: HashSet<String>,
     directed: HashSet<String>,
     pub nouns_in_capitals: bool,
-    /// By word, the entry of `opposites` and the side of it.
+    /// By word, its entry of `opposites`, and whether it is on the first side.
     opposites: HashMap<String, (usize, bool)>,
 }
 
-/// Shortest stem of a word whose ending or prefix is removed, in characters.
-const MIN_STEM: usize = 3;
+/// Minimum characters of a word after its ending or prefix is removed.
+const MIN_STEM_CHARS: usize = 3;
 
 impl RequestWords {
-    /// Numbers and names of days and months are those of the closed classes.
+    /// The words of a data file. Numbers and names of days and months are those of the closed classes.
     pub(super) fn new(file: &RequestsFile, classes: &WordClassTable) -> RequestWords {
         let set = |words: &str| words.split_whitespace().map(str::to_owned).collect::<HashSet<String>>();
         let list = |words: &str| words.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
@@ -91,39 +91,42 @@ impl RequestWords {
         !self.without_content.contains(word) && !self.negation.contains(word)
     }
 
+    /// Whether a word is a negation.
     pub(crate) fn negates(&self, word: &str) -> bool {
         self.negation.contains(word)
     }
 
+    /// Whether a word is between two objects whose order matters.
     pub(crate) fn is_directed(&self, word: &str) -> bool {
         self.directed.contains(word)
     }
 
-    /// Whether it is a day, a month, or a season.
+    /// Whether a word names a day, a month or a season.
     pub(crate) fn is_date(&self, word: &str) -> bool {
         self.calendar.contains(word)
     }
 
+    /// The value of a number word.
     pub(crate) fn number(&self, word: &str) -> Option<u32> {
         self.numbers.get(word).copied()
     }
 
-    /// The entry of opposites that has the word, and its side.
+    /// The entry of `opposites` that contains the word, and whether the word is on its first side.
     pub(crate) fn side(&self, word: &str) -> Option<(usize, bool)> {
         self.opposites.get(word).copied()
     }
 
     /// The word without the ending of an inflected form.
     pub(crate) fn stem<'w>(&self, word: &'w str) -> &'w str {
-        let long = |stem: &&str| stem.chars().count() >= MIN_STEM;
-        self.endings.iter().find_map(|end| word.strip_suffix(end.as_str()).filter(long)).unwrap_or(word)
+        let is_long = |stem: &&str| stem.chars().count() >= MIN_STEM_CHARS;
+        self.endings.iter().find_map(|end| word.strip_suffix(end.as_str()).filter(is_long)).unwrap_or(word)
     }
 
-    /// The word without a prefix that negates it: "resolved" of "unresolved", but also "der" of "under". Whether
-    /// it is a negation is known from a text that has the rest as a word.
+    /// The word without each negating prefix that it begins with: "resolved" of "unresolved", but also "der" of
+    /// "under". The caller decides by a text that contains the rest as a word.
     pub(crate) fn without_prefix<'w>(&'w self, word: &'w str) -> impl Iterator<Item = &'w str> + 'w {
         let rests = self.prefixes.iter().filter_map(move |prefix| word.strip_prefix(prefix.as_str()));
-        rests.filter(|rest| rest.chars().count() >= MIN_STEM)
+        rests.filter(|rest| rest.chars().count() >= MIN_STEM_CHARS)
     }
 }
 
@@ -132,7 +135,7 @@ mod tests {
     use super::super::Language;
 
     #[test]
-    fn every_language_with_spaces_has_words_of_requests() {
+    fn only_languages_with_spaces_have_words_of_requests() {
         for language in Language::ALL {
             assert_eq!(language.lists().requests.is_some(), language.is_spaced(), "{}", language.as_str());
         }
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_on_one_side_of_one_pair_of_opposites() {
+    fn opposites_have_words_on_both_sides() {
         for language in Language::ALL {
             let Some(words) = &language.lists().requests else { continue };
             assert!(words.opposites.values().any(|(_, side)| *side), "{}", language.as_str());

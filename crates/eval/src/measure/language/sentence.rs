@@ -1,9 +1,9 @@
 //! The sentences of a text, as words.
 //!
-//! In: a text. Out: its sentences, each verbatim and as words in lower case: every word is surrounded by
-//! single spaces, an apostrophe ends a word ("i' ve", "j' ai"), commas, colons and parentheses are words of
-//! their own. In a language without spaces the characters follow each other. Code is left out, a quotation
-//! is the word `"`. A contrast ("but") begins a new sentence: what follows it is said on its own.
+//! In: a text. Out: its sentences, each verbatim and as words in lower case: single spaces surround every word, an
+//! apostrophe ends a word ("i' ve", "j' ai"), and commas, colons and parentheses are words. In a language without
+//! spaces there are no separators. Code or a quotation is replaced by the word `"`. A contrast ("but") begins a new
+//! sentence, since the statement after it is independent.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::measure::excerpt::clip;
 use crate::measure::occurrences::Beginnings;
 
 /// Maximum bytes that are searched for the end of a quotation.
-const MAX_QUOTATION: usize = 600;
+const MAX_QUOTATION_BYTES: usize = 600;
 
 /// A sentence, or the part of one before or after a contrast.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl Sentence<'_> {
         self.split.words.get(self.words.clone()).unwrap_or_default()
     }
 
-    /// Whether nothing but punctuation, numbers and quotations is left.
+    /// Whether the sentence consists of punctuation, numbers, code and quotations.
     pub(crate) fn is_without_words(&self) -> bool {
         !self.words().contains(char::is_alphabetic)
     }
@@ -54,16 +54,16 @@ struct SentenceRange {
 }
 
 impl SplitText {
-    /// Adds the sentences of a part of `text`, split before the words of a contrast as well.
-    pub(super) fn add(&mut self, text: &str, part: Range<usize>, spaced: bool, signs: &SentenceSigns) {
-        let within = text.get(part.clone()).unwrap_or_default();
-        if within.is_empty() {
+    /// Adds the sentences of a part of `text`, which is also split before the words of a contrast.
+    pub(super) fn add(&mut self, text: &str, part: Range<usize>, has_spaces: bool, signs: &SentenceSigns) {
+        let part_text = text.get(part.clone()).unwrap_or_default();
+        if part_text.is_empty() {
             return;
         }
-        self.words.reserve(within.len() + within.len() / 4 + 16);
-        let mut splitter = SentenceSplitter { text: within, at: 0, spaced, signs };
+        self.words.reserve(part_text.len() + part_text.len() / 4 + 16);
+        let mut splitter = SentenceSplitter { text: part_text, at: 0, has_spaces, signs };
         let start = self.words.len();
-        let mut words = SentenceWords { text: std::mem::take(&mut self.words), start, spaced };
+        let mut words = SentenceWords { text: std::mem::take(&mut self.words), start, has_spaces };
         loop {
             words.begin();
             let from = splitter.at;
@@ -72,7 +72,7 @@ impl SplitText {
                 continue;
             }
             words.end_word();
-            let whole = within.get(from..splitter.at).unwrap_or_default();
+            let whole = part_text.get(from..splitter.at).unwrap_or_default();
             let sentence = whole.trim_start();
             let begin = part.start + from + (whole.len() - sentence.len());
             self.sentences.push(SentenceRange {
@@ -86,13 +86,13 @@ impl SplitText {
         self.words = words.text;
     }
 
-    /// The words of all sentences, one after the other. In a language with spaces, what matches a sentence and
-    /// has no anchors matches these, too.
+    /// The words of all sentences, one after the other. In a language with spaces, a pattern without anchors that
+    /// matches a sentence also matches these words.
     pub(super) fn words(&self) -> &str {
         &self.words
     }
 
-    /// A sentence of `text`, of which this is the result.
+    /// The sentence `nth` of `text`, of which this is the result.
     pub(super) fn sentence<'t>(&self, text: &'t str, nth: usize) -> Option<&'t str> {
         text.get(self.sentences.get(nth)?.text.clone())
     }
@@ -104,9 +104,9 @@ impl SplitText {
     ) -> impl Iterator<Item = Sentence<'t>> + use<'t> {
         let split = Rc::clone(self);
         (0..split.sentences.len()).filter_map(move |nth| {
-            let SentenceRange { text: place, words, is_question } = split.sentences.get(nth)?;
+            let SentenceRange { text: range, words, is_question } = split.sentences.get(nth)?;
             Some(Sentence {
-                text: text.get(place.clone())?,
+                text: text.get(range.clone())?,
                 is_question: *is_question,
                 split: Rc::clone(&split),
                 words: words.clone(),
@@ -115,53 +115,54 @@ impl SplitText {
     }
 }
 
-/// Where sentences of a language end besides their punctuation, and where they do not.
+/// The words of a language that begin or continue a sentence in spite of the punctuation.
 #[derive(Debug)]
 pub(super) struct SentenceSigns {
     pub contrast: Contrast,
     pub abbreviations: Abbreviations,
 }
 
-/// Words that begin a statement of its own.
+/// Words that begin a new statement.
 #[derive(Debug)]
 pub(super) struct Contrast {
     words: Vec<String>,
     beginnings: Beginnings,
-    /// Expressions with such a word that begin no statement, and where in the expression the word is.
+    /// Expressions with such a word that do not begin a statement, each after the offset of the word in it.
     unless: Vec<(usize, String)>,
 }
 
 impl Contrast {
     pub(super) fn new(words: Vec<String>, unless: Vec<String>) -> Contrast {
-        let places = |expression: String| {
-            let places: Vec<usize> = words.iter().filter_map(|word| expression.find(word.as_str())).collect();
-            places.into_iter().map(move |at| (at, expression.clone()))
+        let with_offsets = |expression: String| {
+            let offsets: Vec<usize> =
+                words.iter().filter_map(|word| expression.find(word.as_str())).collect();
+            offsets.into_iter().map(move |offset| (offset, expression.clone()))
         };
-        let unless = unless.into_iter().flat_map(places).collect();
+        let unless = unless.into_iter().flat_map(with_offsets).collect();
         Contrast { beginnings: Beginnings::new(&words), unless, words }
     }
 
-    /// Whether the word that begins at `at` belongs to an expression that begins no statement.
+    /// Whether the word at `at` belongs to an expression that does not begin a statement.
     fn is_excepted(&self, text: &str, at: usize) -> bool {
-        let is_around = |(word, expression): &(usize, String)| {
+        let is_around = |(offset, expression): &(usize, String)| {
             let Some((before, rest)) =
-                at.checked_sub(*word).and_then(|from| text.as_bytes().split_at_checked(from))
+                at.checked_sub(*offset).and_then(|from| text.as_bytes().split_at_checked(from))
             else {
                 return false;
             };
-            // "small but" has not "all but".
+            // "small but" does not contain the expression "all but".
             let begins_word = !before.last().is_some_and(u8::is_ascii_alphabetic);
-            let around = rest.get(..expression.len());
-            begins_word && around.is_some_and(|around| around.eq_ignore_ascii_case(expression.as_bytes()))
+            let candidate = rest.get(..expression.len());
+            begins_word && candidate.is_some_and(|bytes| bytes.eq_ignore_ascii_case(expression.as_bytes()))
         };
         self.unless.iter().any(is_around)
     }
 
-    /// Whether a word begins `rest`, followed by a space or a comma in a language with spaces.
-    fn begins(&self, rest: &[u8], spaced: bool) -> bool {
+    /// Whether `rest` begins with a word of a contrast. In a language with spaces, a space or a comma must follow it.
+    fn begins(&self, rest: &[u8], has_spaces: bool) -> bool {
         let is_word = |word: &String| {
             let after = rest.strip_prefix(word.as_bytes());
-            after.is_some_and(|after| !spaced || matches!(after.first(), Some(b' ' | b',')))
+            after.is_some_and(|after| !has_spaces || matches!(after.first(), Some(b' ' | b',')))
         };
         self.beginnings.may_begin(rest) && self.words.iter().any(is_word)
     }
@@ -171,10 +172,11 @@ impl Contrast {
 struct SentenceSplitter<'t, 's> {
     text: &'t str,
     at: usize,
-    spaced: bool,
+    has_spaces: bool,
     signs: &'s SentenceSigns,
 }
 
+/// The end of a sentence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SentenceEnd {
     Question,
@@ -194,10 +196,10 @@ impl SentenceSplitter<'_, '_> {
             if self.is_contrast(rest, before) && !words.is_empty() {
                 return Some(SentenceEnd::Other);
             }
-            // Most of a text.
+            // Most of a text is such a run.
             if byte.is_ascii_alphanumeric() {
                 let run = self.plain_run(rest.as_bytes());
-                words.push_run(rest.get(..run).unwrap_or_default());
+                words.push_ascii(rest.get(..run).unwrap_or_default());
                 self.at += run;
                 before = char::from(rest.as_bytes().get(run - 1).copied().unwrap_or(byte));
                 continue;
@@ -212,36 +214,38 @@ impl SentenceSplitter<'_, '_> {
             let after = rest.get(c.len_utf8()..).unwrap_or_default();
             let next = first_char(after).unwrap_or(' ');
             self.at += c.len_utf8();
-            let inside = before.is_alphanumeric() && next.is_alphanumeric();
+            let is_inside_word = before.is_alphanumeric() && next.is_alphanumeric();
             match c {
                 '`' => self.skip_code(rest, words),
                 '\n' | ';' | '；' | '。' | '！' | '!' | '…' | '—' => return Some(SentenceEnd::Other),
                 '?' | '？' => return Some(SentenceEnd::Question),
                 '–' | '-' if before == ' ' && next == ' ' => return Some(SentenceEnd::Other),
-                '.' if inside => words.push('.'),
-                '.' if !next.is_alphanumeric() && !self.is_within(words, after) => {
+                '.' if is_inside_word => words.push('.'),
+                '.' if !next.is_alphanumeric() && !self.is_inner_stop(words, after) => {
                     return Some(SentenceEnd::Other);
                 }
-                ',' | ':' if inside && before.is_ascii_digit() && next.is_ascii_digit() => words.push('.'),
-                ',' | '，' => words.word(','),
-                ':' | '：' => words.word(':'),
-                '(' | ')' | '（' | '）' | '[' | ']' => words.word('('),
+                ',' | ':' if is_inside_word && before.is_ascii_digit() && next.is_ascii_digit() => {
+                    words.push('.')
+                }
+                ',' | '，' => words.push_sign(','),
+                ':' | '：' => words.push_sign(':'),
+                '(' | ')' | '（' | '）' | '[' | ']' => words.push_sign('('),
                 '\'' | '\u{2018}' if !before.is_alphanumeric() && next.is_alphanumeric() => {
                     self.skip_single_quotation(after, words);
                 }
-                '\'' | '\u{2019}' if inside => {
+                '\'' | '\u{2019}' if is_inside_word => {
                     words.push('\'');
                     words.end_word();
                 }
-                '-' if inside => words.push('-'),
-                '_' if inside => words.push('_'),
-                c => match closing(c) {
+                '-' if is_inside_word => words.push('-'),
+                '_' if is_inside_word => words.push('_'),
+                c => match closing_quote(c) {
                     Some(closing) => {
                         if let Some(end) = self.skip_quotation(after, closing, words) {
                             return Some(end);
                         }
                     }
-                    None if is_word(c) => c.to_lowercase().for_each(|c| words.push(c)),
+                    None if is_word_char(c) => c.to_lowercase().for_each(|c| words.push(c)),
                     None => words.end_word(),
                 },
             }
@@ -259,7 +263,7 @@ impl SentenceSplitter<'_, '_> {
                 next.first().is_some_and(u8::is_ascii_alphanumeric) && !self.signs.contrast.begins(next, true)
             };
             match rest.get(run) {
-                Some(b' ') if self.spaced && rest.get(run + 1..).is_some_and(begins_word) => run += 1,
+                Some(b' ') if self.has_spaces && rest.get(run + 1..).is_some_and(begins_word) => run += 1,
                 Some(byte) if byte.is_ascii_digit() => {
                     while rest.get(run).is_some_and(u8::is_ascii_digit) {
                         run += 1;
@@ -270,15 +274,15 @@ impl SentenceSplitter<'_, '_> {
         }
     }
 
-    /// Whether a dot behind these words ends no sentence.
-    fn is_within(&self, words: &SentenceWords, after: &str) -> bool {
-        self.spaced && self.signs.abbreviations.has_dot(words.read(), after)
+    /// Whether the sentence continues after the full stop between these words and `after`.
+    fn is_inner_stop(&self, words: &SentenceWords, after: &str) -> bool {
+        self.has_spaces && self.signs.abbreviations.is_inner_stop(words.current(), after)
     }
 
     /// Whether a contrast begins here.
     fn is_contrast(&self, rest: &str, before: char) -> bool {
-        (!self.spaced || before == ' ')
-            && self.signs.contrast.begins(rest.as_bytes(), self.spaced)
+        (!self.has_spaces || before == ' ')
+            && self.signs.contrast.begins(rest.as_bytes(), self.has_spaces)
             && !self.signs.contrast.is_excepted(self.text, self.at)
     }
 
@@ -294,41 +298,42 @@ impl SentenceSplitter<'_, '_> {
         let length = length.or((fence.len() > 1).then_some(body.len()));
         if let Some(length) = length {
             self.at += fence.len() - 1 + length;
-            words.word('"');
+            words.push_sign('"');
         }
     }
 
-    /// Skips a quotation in single quotes. Unlike an apostrophe, its end is followed by no letter.
+    /// Skips a quotation in single quotes. Unlike an apostrophe, the closing quote has no letter after it.
     fn skip_single_quotation(&mut self, after: &str, words: &mut SentenceWords) {
-        let within = quotable(after);
-        let ends = |at: usize| !within.get(at..).is_some_and(|rest| rest.starts_with(char::is_alphanumeric));
+        let within = quotation_range(after);
+        let is_end =
+            |at: usize| !within.get(at..).is_some_and(|rest| rest.starts_with(char::is_alphanumeric));
         let mut quotes = within.match_indices(['\'', '\u{2019}']).map(|(at, quote)| at + quote.len());
-        if let Some(end) = quotes.find(|end| ends(*end)) {
+        if let Some(end) = quotes.find(|end| is_end(*end)) {
             self.at += end;
-            words.word('"');
+            words.push_sign('"');
         }
     }
 
-    /// Skips a quotation. It ends the sentence if its own punctuation does.
+    /// Skips a quotation; returns the end of the sentence if the punctuation of the quotation ends it.
     fn skip_quotation(
         &mut self,
         after: &str,
         closing: char,
         words: &mut SentenceWords,
     ) -> Option<SentenceEnd> {
-        let Some(length) = quotation(after, closing) else {
+        let Some(length) = quotation_length(after, closing) else {
             words.end_word();
             return None;
         };
         self.at += length + closing.len_utf8();
-        words.word('"');
+        words.push_sign('"');
         let quoted = after.get(..length).unwrap_or_default().trim_end();
-        let ends = quoted.ends_with(['.', '!', '?', '。', '！', '？']);
-        ends.then_some(SentenceEnd::Other)
+        let ends_sentence = quoted.ends_with(['.', '!', '?', '。', '！', '？']);
+        ends_sentence.then_some(SentenceEnd::Other)
     }
 }
 
-/// The first character of a text, which is mostly ASCII.
+/// The first character of a text; faster where it is ASCII, as in most texts.
 fn first_char(text: &str) -> Option<char> {
     match text.as_bytes().first() {
         Some(byte) if byte.is_ascii() => Some(char::from(*byte)),
@@ -336,24 +341,24 @@ fn first_char(text: &str) -> Option<char> {
     }
 }
 
-/// The length of a quotation that begins in front of `after`; `None` if it has no end.
-fn quotation(after: &str, closing: char) -> Option<usize> {
+/// The length of a quotation whose text begins with `after`; `None` if it has no end.
+fn quotation_length(after: &str, closing: char) -> Option<usize> {
     if closing != '"' {
-        return quotable(after).find(closing);
+        return quotation_range(after).find(closing);
     }
-    let within = after.as_bytes().get(..MAX_QUOTATION).unwrap_or(after.as_bytes());
+    let within = after.as_bytes().get(..MAX_QUOTATION_BYTES).unwrap_or(after.as_bytes());
     memchr::memchr2(b'"', b'\n', within).filter(|end| within.get(*end) == Some(&b'"'))
 }
 
-/// The text in which a quotation has to end.
-fn quotable(after: &str) -> &str {
-    let within = clip(after, MAX_QUOTATION);
+/// The part of `after` in which a quotation has to end: the rest of its line, up to a limit.
+fn quotation_range(after: &str) -> &str {
+    let within = clip(after, MAX_QUOTATION_BYTES);
     let line = memchr::memchr(b'\n', within.as_bytes()).and_then(|end| within.get(..end));
     line.unwrap_or(within)
 }
 
-/// The sign that ends a quotation that `opening` begins.
-fn closing(opening: char) -> Option<char> {
+/// The closing quotation mark for `opening`; `None` if it is no quotation mark.
+fn closing_quote(opening: char) -> Option<char> {
     Some(match opening {
         '"' => '"',
         '\u{201c}' => '\u{201d}',
@@ -366,22 +371,22 @@ fn closing(opening: char) -> Option<char> {
     })
 }
 
-/// Whether `c` is part of a word. Signs of currencies and the like are words or parts of words.
-fn is_word(c: char) -> bool {
+/// Whether `c` is part of a word. Currency signs and similar symbols are words or parts of words.
+fn is_word_char(c: char) -> bool {
     c.is_alphanumeric()
         || matches!(c, '€' | '$' | '£' | '¥' | '%' | '％' | '@' | '/' | '+' | '=' | '&' | '々' | 'ー')
 }
 
-/// The words of the sentence that is read, after those of the sentences before it.
+/// The words of the current sentence, after the words of the earlier sentences.
 struct SentenceWords {
     text: String,
-    /// Where the sentence begins.
+    /// The start of the current sentence in `text`.
     start: usize,
-    spaced: bool,
+    has_spaces: bool,
 }
 
 impl SentenceWords {
-    /// Begins a sentence at `start`.
+    /// Begins a sentence at `start`, and discards the words after it.
     fn begin(&mut self) {
         self.text.truncate(self.start);
         self.text.push(' ');
@@ -395,26 +400,27 @@ impl SentenceWords {
         self.text.push(c);
     }
 
-    fn push_run(&mut self, ascii: &str) {
+    fn push_ascii(&mut self, ascii: &str) {
         let from = self.text.len();
         self.text.push_str(ascii);
         self.text.get_mut(from..).into_iter().for_each(str::make_ascii_lowercase);
     }
 
     fn end_word(&mut self) {
-        if self.spaced && self.text.as_bytes().last() != Some(&b' ') {
+        if self.has_spaces && self.text.as_bytes().last() != Some(&b' ') {
             self.text.push(' ');
         }
     }
 
-    fn word(&mut self, sign: char) {
+    /// Adds a sign as a word.
+    fn push_sign(&mut self, sign: char) {
         self.end_word();
         self.text.push(sign);
         self.end_word();
     }
 
-    /// The words of the sentence.
-    fn read(&self) -> &str {
+    /// The words of the current sentence.
+    fn current(&self) -> &str {
         self.text.get(self.start..).unwrap_or_default()
     }
 }

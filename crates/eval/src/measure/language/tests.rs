@@ -1,4 +1,4 @@
-//! Sentences of every language that its lists must and must not find, and the detection of languages.
+//! Tests of the lists of every language with the files in `sentences/`, and of the detection of languages.
 
 use proptest::prelude::*;
 
@@ -28,12 +28,12 @@ fn sections(language: Language) -> Vec<(String, bool, Vec<&'static str>)> {
     sections
 }
 
-/// The text as one of this language.
+/// Reads the text in this language.
 fn read(text: &str, language: Language) -> ReadText<'_> {
     ReadText { text, languages: only(language), is_known: true, reading: Rc::default() }
 }
 
-/// The matches of the lists in a sentence of the section, as far as they concern the section.
+/// The matches in a sentence of a section: the name of its list, or the actions or instruments; empty without a match.
 fn found(language: Language, list: &str, sentence: &str) -> String {
     let read_text = read(sentence, language);
     let list_if = |found: bool| if found { list } else { "" }.to_owned();
@@ -47,8 +47,10 @@ fn found(language: Language, list: &str, sentence: &str) -> String {
         }
         "agreement" => list_if(read_text.agrees()),
         "withdrawal" => list_if(read_text.withdraws()),
-        "consent" => list_if(language.speaks_of_consent(sentence)),
-        "appeal" => list_if(sentence.split(denial::MARKS).any(|clause| language.begins_appeal(clause))),
+        "consent" => list_if(language.mentions_consent(sentence)),
+        "appeal" => {
+            list_if(sentence.split(denial::CLAUSE_DELIMITERS).any(|clause| language.begins_appeal(clause)))
+        }
         "question" => list_if(read_text.ends_with_question()),
         "nothing" => {
             list_if(read_text.classified(language, [SentenceKind::Nothing]).any(|(_, kind)| kind.is_some()))
@@ -102,7 +104,8 @@ fn found(language: Language, list: &str, sentence: &str) -> String {
     }
 }
 
-fn wrong(language: Language) -> Vec<String> {
+/// A message for each sentence of a language whose matches are not the expected ones.
+fn mismatches(language: Language) -> Vec<String> {
     let mut wrong = Vec::new();
     for (list, fires, sentences) in sections(language) {
         for line in sentences {
@@ -148,10 +151,10 @@ const LISTS: [&str; 21] = [
     "padding",
 ];
 
-/// Every language has at least 20 sentences that each list must find, and 20 that it must not. Those of abbreviations
-/// are one sentence, and not.
+/// Every language has at least 20 sentences that each list must find, and 20 that it must not find. A text of
+/// `abbreviation` must be one sentence, or must not.
 #[test]
-fn lists_find_their_sentences_and_not_the_near_misses() {
+fn lists_find_their_sentences_and_no_similar_ones() {
     for language in Language::ALL {
         let count = |list: &str, fires| {
             let sections = sections(language);
@@ -164,7 +167,7 @@ fn lists_find_their_sentences_and_not_the_near_misses() {
         let dots = [true, false].map(|fires| count("abbreviation", fires));
         assert!(!language.is_spaced() || dots.iter().all(|dots| *dots >= 20), "{language:?} {dots:?}");
     }
-    let wrong: Vec<String> = Language::ALL.into_iter().flat_map(wrong).collect();
+    let wrong: Vec<String> = Language::ALL.into_iter().flat_map(mismatches).collect();
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -184,13 +187,13 @@ macro_rules! sentences_of {
     };
 }
 
-/// The sentences of a language with the closed classes that each has words of: `class class: sentence`.
+/// The sentences of a language, each with the closed classes of its words: `class class: sentence`.
 fn classified(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
     let file = sentences_of!(language, "classes");
     file.lines().map(|line| line.split_once(": ").expect("classes and a sentence"))
 }
 
-/// Every class is in at least 20 sentences of each language, and 20 do not have it.
+/// Every class has words in at least 20 sentences of each language, and none in 20 others.
 #[test]
 fn closed_classes_are_those_of_their_sentences() {
     let mut wrong = Vec::new();
@@ -200,7 +203,7 @@ fn closed_classes_are_those_of_their_sentences() {
         for (expected, sentence) in classified(language) {
             let table = &language.lists().classes;
             let words = sentence.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
-            // No text is searched for some words.
+            // Some words are found only by `WordClassTable::name`.
             let found = words.fold(table.places(sentence).all(), |all, word| all.union(table.name(&word).0));
             let found = format!("{found:?}");
             if found != expected {
@@ -223,14 +226,15 @@ fn closed_classes_are_those_of_their_sentences() {
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The sentences of a language with the meanings of the vocabulary that each has words of: `meaning ~meaning: text`.
-/// Behind `~` is one whose word means something else in the sentence, or is of another language.
+/// The sentences of a language, each with the meanings of the vocabulary whose words it contains:
+/// `meaning ~meaning: text`. After `~` is a meaning whose word has another sense in the sentence, or is of another
+/// language.
 fn with_meanings(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
     let file = sentences_of!(language, "meanings");
     file.lines().map(|line| line.split_once(": ").expect("meanings and a sentence"))
 }
 
-/// Every meaning is in at least 20 sentences of each language that has words for it, and 20 do not have it.
+/// Every meaning has words in at least 20 sentences of each language with words for it, and none in 20 others.
 #[test]
 fn meanings_are_those_of_their_sentences() {
     let mut wrong = Vec::new();
@@ -257,8 +261,8 @@ fn meanings_are_those_of_their_sentences() {
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The sentences of a language, each with what its words are in instructions: `date opposite: sentence`. Words that
-/// carry content are in brackets.
+/// The sentences of a language, each with the roles of its words in instructions: `date opposite: sentence`. Content
+/// words are in brackets.
 fn instructions(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
     let file = match language {
         Language::English => include_str!("sentences/en.requests.txt"),
@@ -269,10 +273,10 @@ fn instructions(language: Language) -> impl Iterator<Item = (&'static str, &'sta
         Language::Italian => include_str!("sentences/it.requests.txt"),
         Language::Chinese | Language::Japanese => "",
     };
-    file.lines().map(|line| line.split_once(": ").expect("what its words are, and a sentence"))
+    file.lines().map(|line| line.split_once(": ").expect("roles of words, and a sentence"))
 }
 
-/// As [`instructions`], of a sentence without brackets.
+/// A sentence in the form of [`instructions`], with its roles and with brackets around content words.
 fn annotated(words: &RequestWords, sentence: &str) -> String {
     let (mut date, mut directed, mut negation, mut opposite) = (false, false, false, false);
     let mut marked = String::new();
@@ -303,7 +307,7 @@ fn annotated(words: &RequestWords, sentence: &str) -> String {
     format!("{}: {marked}", found.join(" "))
 }
 
-/// In each language with spaces, at least 20 sentences have a word of instructions, and 20 have none.
+/// In each language with spaces, at least 20 sentences have a word of each role, and 20 have none.
 #[test]
 fn words_of_instructions_are_those_of_their_sentences() {
     let mut wrong = Vec::new();
@@ -327,7 +331,7 @@ fn words_of_instructions_are_those_of_their_sentences() {
 }
 
 #[test]
-fn values_and_places_of_closed_classes() {
+fn words_of_closed_classes_have_values_and_positions() {
     let places = |language: Language, text: &str| {
         let places = language.lists().classes.places(text);
         let shown = |place: &ClassifiedWord| {
@@ -351,13 +355,13 @@ fn values_and_places_of_closed_classes() {
     assert_eq!(Language::Italian.lists().classes.value(WordClass::Month, "luglio"), Some(7));
 }
 
-/// Of single sentences, some have too few function words; hardly any is taken for another language.
+/// Some single sentences have too few function words; at most one percent is taken for another language.
 #[test]
-fn language_of_one_sentence_is_told_by_its_function_words() {
+fn language_of_one_sentence_is_recognised_by_its_function_words() {
     for language in Language::ALL {
         let mut recognised = 0;
         let mut mistaken = Vec::new();
-        // Replies such as "yes, please" have no function words: they are read in the language of the question.
+        // Replies such as "yes, please" have no function words, and are read in the language of the question.
         let is_reply = |list: &str| ["agreement", "withdrawal", "nothing"].contains(&list);
         let selected = sections(language).into_iter().filter(|s| !is_reply(&s.0));
         let sentences: Vec<&str> = selected.flat_map(|s| s.2).collect();
@@ -375,7 +379,7 @@ fn language_of_one_sentence_is_told_by_its_function_words() {
 }
 
 #[test]
-fn language_of_other_texts_is_not_told() {
+fn other_languages_and_texts_without_words_are_not_recognised() {
     let other = [
         "Ik heb uw reservering geannuleerd en het bedrag is teruggestort op uw rekening.",
         "Jag har avbokat din resa och pengarna är tillbaka på ditt konto inom tre dagar.",
@@ -392,13 +396,13 @@ fn language_of_other_texts_is_not_told() {
     for text in ["", "42", "OK", "{\"id\": 17}", "Paris"] {
         assert_eq!(Language::from_text(text), None, "{text}");
     }
-    // A text that hints at another language is not read as English, nor is prose of unknown words.
+    // Neither a text that hints at another language nor prose of unknown words is read as English.
     let swahili = "Ninaomba msaada wenu kuhusu safari yangu kwa sababu sikupata tiketi ambayo nililipia jana asubuhi \
                    kupitia simu yangu ya mkononi wala sijui nifanye nini sasa hivi.";
     for text in ["Bestellung storniert und erstattet.", "Commande annulée et remboursée.", swahili] {
         assert!(matches!(detect(text), Detected::Unclear(_)), "{text}: {:?}", detect(text));
     }
-    // The first letters of identifiers are no words of Polish.
+    // The first letters of identifiers are not read as Polish words.
     assert_eq!(detect("Cancel W-4411, W-4412 and W-4413."), Detected::TooFewWords);
     for text in ["No trains found.", "Order W-77: shipped, express.", "lamp, chair, table"] {
         assert_eq!(detect(text), Detected::TooFewWords, "{text}");
@@ -408,7 +412,7 @@ fn language_of_other_texts_is_not_told() {
 }
 
 #[test]
-fn what_two_texts_hint_at_is_told_by_both() {
+fn language_that_both_texts_hint_at_is_recognised() {
     let detected = |text: &str, fallback| Language::detected(text, fallback, &Memo::new());
     let (question, answer) = ("Wer leitet den Kurs K-312?", "Den Kurs K-312 leitet Pichler.");
     assert_eq!(detected(answer, None), None);
@@ -418,7 +422,7 @@ fn what_two_texts_hint_at_is_told_by_both() {
 }
 
 #[test]
-fn tense_tells_done_promised_and_offered_actions_apart() {
+fn tense_distinguishes_done_promised_and_offered_actions() {
     let tense = |text: &str| {
         let read_text = read(text, Language::English);
         read_text.claims_of_action().first().map(|c| (c.action, c.tense))
@@ -431,7 +435,7 @@ fn tense_tells_done_promised_and_offered_actions_apart() {
 }
 
 #[test]
-fn code_and_quotations_say_nothing() {
+fn code_and_quotations_are_ignored() {
     let memo = Memo::new();
     for text in [
         "The handler is this:\n```\nprint('I cannot help with that.')\n```\nIt is called by the server on each request.",

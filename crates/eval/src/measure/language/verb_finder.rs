@@ -1,16 +1,16 @@
-//! Finds in one pass which of several groups of verbs may be in the words of a sentence.
+//! Finds in one pass the groups of verbs that may occur in the words of a sentence.
 //!
-//! In: for each group, a pattern of verbs. Out: the groups of which the words have the beginning of a verb, which is
-//! all of it for most. A group whose verbs have no known beginnings may always be there.
+//! In: for each group, a pattern of verbs. Out: the groups with a verb whose literal beginning is in the words; for
+//! most verbs it is the whole verb. A group with a verb that has no literal beginning may always occur.
 
 use regex_syntax::hir::literal::Extractor;
 
-use crate::measure::occurrences::{Occurrences, Within};
+use crate::measure::occurrences::{Occurrences, SearchAt};
 
-/// Most beginnings of the verbs of one group.
+/// Maximum literal beginnings of the verbs of one group.
 const MAX_LITERALS: usize = 1000;
 
-/// The groups of some words, one bit for each.
+/// A set of groups, with one bit for each. Groups beyond the bits are always in the set.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct VerbGroups(u32);
 
@@ -23,28 +23,32 @@ impl VerbGroups {
         VerbGroups(self.0 | others.0)
     }
 
-    /// The group alone; those beyond the bits are always there.
+    /// The set of this group alone.
     pub(super) fn only(group: usize) -> VerbGroups {
         VerbGroups(1u32.checked_shl(group as u32).unwrap_or_default())
     }
 }
 
+/// Searches the literal beginnings of verbs.
 #[derive(Debug)]
 pub(super) struct VerbFinder {
     beginnings: Occurrences,
-    /// By beginning.
+    /// By index of `beginnings`, the group of the verb.
     groups: Vec<VerbGroups>,
-    /// The groups whose verbs have no known beginnings.
+    /// The groups with a verb that has no literal beginning.
     always: VerbGroups,
     all: VerbGroups,
-    /// Spaces separate words: a verb is a word.
-    spaced: bool,
+    /// Whether spaces separate words, so that a verb begins at the beginning of a word.
+    has_spaces: bool,
 }
 
 impl VerbFinder {
     /// # Errors
-    /// A pattern is no regular expression, or the verbs are too many for an automaton.
-    pub(super) fn new(patterns: impl Iterator<Item = String>, spaced: bool) -> Result<VerbFinder, String> {
+    /// A pattern is not a regular expression, or an automaton for all verbs would be too large.
+    pub(super) fn new(
+        patterns: impl Iterator<Item = String>,
+        has_spaces: bool,
+    ) -> Result<VerbFinder, String> {
         let (mut literals, mut groups) = (Vec::new(), Vec::new());
         let (mut always, mut all) = (VerbGroups::default(), VerbGroups::default());
         let mut extractor = Extractor::new();
@@ -54,34 +58,34 @@ impl VerbFinder {
             all = all.union(group);
             let hir = regex_syntax::parse(&pattern).map_err(|e| e.to_string())?;
             match extractor.extract(&hir).literals() {
-                Some(found) if found.iter().all(|literal| !literal.is_empty()) => {
-                    literals.extend(found.iter().map(|literal| literal.as_bytes().to_vec()));
+                Some(literals_of_group) if literals_of_group.iter().all(|literal| !literal.is_empty()) => {
+                    literals.extend(literals_of_group.iter().map(|literal| literal.as_bytes().to_vec()));
                     groups.resize(literals.len(), group);
                 }
                 _ => always = always.union(group),
             }
         }
         Ok(VerbFinder {
-            beginnings: Occurrences::new(&literals, false, Within::Text)?,
+            beginnings: Occurrences::new(&literals, false, SearchAt::AllBytes)?,
             groups,
             always,
             all,
-            spaced,
+            has_spaces,
         })
     }
 
-    /// The groups that may be in `words`.
+    /// The groups of which `words` may contain a verb.
     pub(super) fn find(&self, words: &str) -> VerbGroups {
-        let mut found = self.always;
+        let mut groups = self.always;
         self.beginnings.find_each(words, |beginning, at| {
             let before = at.start.checked_sub(1).and_then(|before| words.as_bytes().get(before));
-            let is_inside = self.spaced && before.is_some_and(u8::is_ascii_alphabetic);
+            let is_inside = self.has_spaces && before.is_some_and(u8::is_ascii_alphabetic);
             if !is_inside {
-                found = found.union(self.groups.get(beginning).copied().unwrap_or(self.all));
+                groups = groups.union(self.groups.get(beginning).copied().unwrap_or(self.all));
             }
-            found != self.all
+            groups != self.all
         });
-        found
+        groups
     }
 }
 

@@ -1,14 +1,15 @@
 //! Closed classes of words: negations, conditions, numbers in words, names of days.
 //!
-//! In: the section `classes` of a language's data file, and a text. Out: the [`ClassifiedWords`] of the text: where
-//! which classes are. One automaton per language finds all entries in one pass.
+//! In: the section `classes` of a language's data file, and a text. Out: the [`ClassifiedWords`] of the text: the
+//! positions of words of the classes. One automaton per language finds all entries in one pass.
 //!
-//! A class is its entries between `|`; a list of them has a value by position, from 1. An entry is a word or several,
-//! found as a whole where spaces separate words, in any case. `word*` is also found with letters after it, `word <n>`
-//! only before a number, `^word` only at the beginning of a clause, and `=Word` only as it is written: at the beginning
-//! of a sentence the entry in lower case, if there is one, counts instead. Of entries that overlap the longest
-//! counts, so that "no later than" is no negation; those of `none` only hide shorter ones. No text is searched for
-//! `+word`, which would be in most of them: a rule asks whether one of its words is such a word.
+//! The entries of a class are separated by `|`; in a list of such strings, the position from 1 is the value of the
+//! entries. An entry is one or more words, which match in any case and, where spaces separate words, as whole words.
+//! `word*` also matches with letters after it, `word <n>` only before a number, `^word` only at the beginning of a
+//! clause, and `=Word` only in this case; at the beginning of a sentence, the entry in lower case, if there is one,
+//! matches instead. Of overlapping entries the longest one counts, so that "no later than" is no negation; entries of
+//! `none` only hide shorter ones. `+word` is not searched in texts, since most of them would contain it: rules look up
+//! a single word by [`WordClassTable::name`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +18,7 @@ use std::ops::Range;
 use foldhash::HashMap;
 use serde::Deserialize;
 
-use crate::measure::occurrences::{Occurrences, Within};
+use crate::measure::occurrences::{Occurrences, SearchAt};
 
 verdict_otlp::labelled_enum! {
     /// A closed class of words.
@@ -31,7 +32,7 @@ verdict_otlp::labelled_enum! {
         Obligation = "obligation",
         Probability = "probability",
         Approximation = "approximation",
-        /// "Only", "partly", "almost": what is said holds of a part.
+        /// "Only", "partly", "almost": the statement is about a part.
         Restriction = "restriction",
         /// "Before", "after", "until".
         Sequence = "sequence",
@@ -48,43 +49,43 @@ verdict_otlp::labelled_enum! {
         Repetition = "repetition",
         /// "Already", "existing".
         Already = "already",
-        /// "At most", 1, "above", 2, and others, 3.
+        /// An upper bound ("at most"), 1; "above", 2; others, 3.
         Bound = "bound",
-        /// A wording, or what begins an example.
+        /// A word for a wording, or the beginning of an example.
         Example = "example",
-        /// Data for tests, or that do not exist.
+        /// Words for test data or data that does not exist.
         MadeUp = "made_up",
         /// Consent and approval.
         Confirmation = "confirmation",
         Advice = "advice",
         Offer = "offer",
-        /// From one to twelve, with its value.
+        /// Numbers from one to twelve, with their values.
         Number = "number",
-        /// From Monday, 1, on.
+        /// Weekdays; Monday is 1.
         Weekday = "weekday",
-        /// From January, 1, on.
+        /// Months; January is 1.
         Month = "month",
         RelativeDay = "relative_day",
-        /// "Before", with what comes later: after it where spaces separate words, else before it.
+        /// "Before". The later event follows it where spaces separate words, and precedes it elsewhere.
         Before = "before",
         /// "Immediately", "without asking", "yes".
         AtOnce = "at_once",
         Which = "which",
         /// "Than", "unlike", "between".
         Comparison = "comparison",
-        /// "Next", "similar", "same": a thing by means of another one.
+        /// "Next", "similar", "same": a thing is described by another one.
         Neighbour = "neighbour",
-        /// Prepositions before what is no object: "about", "for", "with".
+        /// Prepositions before words that are no object of the verb: "about", "for", "with".
         Relation = "relation",
-        /// "Action", "operation": words for any action, and words next to them without a meaning of their own.
+        /// "Action", "operation": words for any action, and words next to them without their own meaning.
         AnyAction = "any_action",
         /// "User", "customer".
         Client = "client",
-        /// "Number", "code": what a thing is identified by.
+        /// "Number", "code": words for an identifier.
         Identifier = "identifier",
-        /// "New", "correct": another than the one that is known.
+        /// "New", "correct": a thing that replaces the known one.
         New = "new",
-        /// Second, minute, hour, day, week, month and year, from 1 on.
+        /// Second, 1, minute, 2, hour, day, week, month and year, 7.
         TimeUnit = "time_unit",
         /// The source of a movement: "from", 1, and nouns, 2.
         Origin = "origin",
@@ -92,26 +93,26 @@ verdict_otlp::labelled_enum! {
         Target = "target",
         /// "Return", "undo".
         Reversal = "reversal",
-        /// "Ending in", 1, and "the last four digits", 2.
+        /// Words for the end of a number: "ending in", 1, and "the last four digits", 2.
         Ending = "ending",
-        /// Amounts of money: 1, and those for one thing, 2.
+        /// Words for amounts of money, 1, and for prices of one item, 2.
         Amount = "amount",
         /// "Percent", "discount".
         Share = "share",
-        /// A simulated, assumed or imagined thing.
+        /// Words for a simulated, assumed or imagined thing.
         Unreal = "unreal",
-        /// A prohibition, a refusal, or a required approval.
+        /// Words for a prohibition, a refusal, or a required approval.
         Barrier = "barrier",
-        /// A thing with a telephone number.
+        /// Words for a thing with a telephone number.
         Phone = "phone",
-        /// The title before the name of a person, or in place of their first name.
+        /// Titles before the name of a person, or in place of a first name.
         Title = "title",
-        /// "Per", "each", "a": behind an amount, it is that of one of several things.
+        /// "Per", "each", "a": after an amount, the amount is the one of a single item.
         Per = "per",
     }
 }
 
-/// A set of classes by their names, as a constant.
+/// A constant set of classes.
 macro_rules! classes {
     ($($class:ident)+) => {
         $crate::measure::language::WordClasses::new(&[$($crate::measure::language::WordClass::$class),+])
@@ -119,8 +120,8 @@ macro_rules! classes {
 }
 pub(crate) use classes;
 
-/// Classes of words that carry no content: those before the first one that has nouns.
-pub(super) const FUNCTION: WordClasses = WordClasses((1 << WordClass::AnyAction as u64) - 1);
+/// Classes of function words: all classes before the first one with nouns.
+pub(super) const FUNCTION_CLASSES: WordClasses = WordClasses((1 << WordClass::AnyAction as u64) - 1);
 
 /// A set of classes.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -159,10 +160,10 @@ impl fmt::Debug for WordClasses {
 /// A word of closed classes in a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ClassifiedWord {
-    /// Bytes of the text.
+    /// The bytes of the word in the text.
     pub at: Range<usize>,
     pub classes: WordClasses,
-    /// The number, weekday or month that the entry means; else 0.
+    /// The value of the entry, for example the number of a weekday or month; 0 without a value.
     pub value: u8,
 }
 
@@ -171,7 +172,7 @@ pub(crate) struct ClassifiedWord {
 pub(crate) struct ClassifiedWords(Vec<ClassifiedWord>);
 
 impl ClassifiedWords {
-    /// The places within some bytes of the text.
+    /// The words within these bytes of the text.
     pub(crate) fn within(&self, bytes: Range<usize>) -> &[ClassifiedWord] {
         let from = self.0.partition_point(|place| place.at.start < bytes.start);
         let end = self.0.partition_point(|place| place.at.end <= bytes.end);
@@ -200,21 +201,21 @@ pub(super) type ClassesFile = BTreeMap<String, ClassEntries>;
 #[serde(untagged)]
 pub(super) enum ClassEntries {
     Any(String),
-    /// By value, from 1 on.
+    /// The entries by value, from 1 on.
     Ordered(Vec<String>),
 }
 
-/// The surroundings that an entry must have in a text.
+/// An entry, parsed: its word and the conditions for a match.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct EntryForm {
-    /// Without its signs.
+    /// The word, without the signs of the data file.
     word: String,
-    /// Letters may follow.
-    open: bool,
+    /// Whether letters may follow.
+    has_open_end: bool,
     before_number: bool,
     begins_clause: bool,
-    as_written: bool,
-    /// No text is searched for it.
+    is_case_sensitive: bool,
+    /// Whether texts are not searched for it.
     is_name: bool,
 }
 
@@ -223,7 +224,7 @@ struct ClassEntry {
     form: EntryForm,
     classes: WordClasses,
     value: u8,
-    /// The entry is also there in lower case.
+    /// Whether the word is also an entry in lower case.
     has_lower: bool,
 }
 
@@ -232,19 +233,19 @@ struct ClassEntry {
 pub(crate) struct WordClassTable {
     entries: Vec<ClassEntry>,
     spellings: Occurrences,
-    /// By spelling, its entry, which may have several.
-    entry: Vec<usize>,
-    /// By word in lower case, those with a value: "sept" is a number and an abbreviation.
+    /// By index of `spellings`, the index of its entry. An entry may have several spellings.
+    entry_of_spelling: Vec<usize>,
+    /// By word in lower case, its classes and values. A word may have several: "sept" is a number and an abbreviation.
     values: HashMap<String, Vec<(WordClasses, u8)>>,
-    /// By word, those that no text is searched for.
+    /// By word, the classes and values of entries that are not searched in texts.
     names: HashMap<String, (WordClasses, u8)>,
-    spaced: bool,
+    has_spaces: bool,
 }
 
 impl WordClassTable {
     /// # Errors
     /// The file has an unknown class, or too many entries for an automaton.
-    pub(super) fn new(file: &ClassesFile, spaced: bool) -> Result<WordClassTable, String> {
+    pub(super) fn new(file: &ClassesFile, has_spaces: bool) -> Result<WordClassTable, String> {
         let mut forms: BTreeMap<EntryForm, (WordClasses, u8)> = BTreeMap::new();
         for (name, entries) in file {
             let class = WordClass::ALL.iter().find(|class| class.as_str() == name);
@@ -264,21 +265,21 @@ impl WordClassTable {
                 }
             }
         }
-        let (mut patterns, mut entry) = (Vec::new(), Vec::new());
+        let (mut patterns, mut entry_of_spelling) = (Vec::new(), Vec::new());
         for (nth, form) in forms.keys().enumerate() {
             let spellings = form.spellings();
-            entry.extend(spellings.iter().map(|_| nth));
+            entry_of_spelling.extend(spellings.iter().map(|_| nth));
             patterns.extend(spellings);
         }
-        let is_plain = |word: &str| forms.keys().any(|form| !form.as_written && form.word == word);
+        let is_entry = |word: &str| forms.keys().any(|form| !form.is_case_sensitive && form.word == word);
         let has_lower: Vec<bool> =
-            forms.keys().map(|form| form.as_written && is_plain(&form.word.to_lowercase())).collect();
+            forms.keys().map(|form| form.is_case_sensitive && is_entry(&form.word.to_lowercase())).collect();
         let entries = forms
             .into_iter()
             .zip(has_lower)
             .map(|((form, (classes, value)), has_lower)| ClassEntry { form, classes, value, has_lower });
         let entries: Vec<ClassEntry> = entries.collect();
-        // Abbreviations of two letters are words as well: "So.", "Do.".
+        // Abbreviations of two letters are also other words: "So.", "Do.".
         let name = |entry: &ClassEntry| entry.form.word.trim_end_matches('.').to_lowercase();
         let is_short = |word: &str| word.ends_with('.') && word.chars().count() < 4;
         let valued = entries.iter().filter(|entry| entry.value > 0 && !is_short(&entry.form.word));
@@ -286,36 +287,36 @@ impl WordClassTable {
         valued.for_each(|entry| values.entry(name(entry)).or_default().push((entry.classes, entry.value)));
         let names = entries.iter().filter(|entry| entry.form.is_name);
         let names = names.map(|entry| (entry.form.word.clone(), (entry.classes, entry.value))).collect();
-        let within = if spaced { Within::Beginnings } else { Within::Text };
+        let positions = if has_spaces { SearchAt::WordBeginnings } else { SearchAt::AllBytes };
         Ok(WordClassTable {
             entries,
-            spellings: Occurrences::new(&patterns, true, within)?,
-            entry,
+            spellings: Occurrences::new(&patterns, true, positions)?,
+            entry_of_spelling,
             values,
             names,
-            spaced,
+            has_spaces,
         })
     }
 
     /// The words of closed classes in `text`.
     pub(crate) fn places(&self, text: &str) -> ClassifiedWords {
-        let mut found: Vec<(Range<usize>, usize, &ClassEntry)> = Vec::new();
+        let mut matches: Vec<(Range<usize>, usize, &ClassEntry)> = Vec::new();
         self.spellings.find_each(text, |spelling, at| {
-            let entry = self.entry.get(spelling).and_then(|nth| self.entries.get(*nth));
+            let entry = self.entry_of_spelling.get(spelling).and_then(|nth| self.entries.get(*nth));
             let matched =
-                entry.and_then(|entry| Some((entry, entry.form.end(text, at.clone(), self.spaced)?)));
-            let matched = matched.filter(|(entry, end)| !entry.yields(text, at.start, *end));
-            found.extend(matched.map(|(entry, end)| (at, end, entry)));
+                entry.and_then(|entry| Some((entry, entry.form.end(text, at.clone(), self.has_spaces)?)));
+            let matched = matched.filter(|(entry, end)| !entry.defers_to_lowercase(text, at.start, *end));
+            matches.extend(matched.map(|(entry, end)| (at, end, entry)));
             true
         });
-        found.sort_by_key(|(at, end, entry)| {
-            (at.start, usize::MAX - at.end, usize::MAX - end, usize::MAX - entry.form.conditions())
+        matches.sort_by_key(|(at, end, entry)| {
+            (at.start, usize::MAX - at.end, usize::MAX - end, usize::MAX - entry.form.condition_count())
         });
-        let mut places: Vec<ClassifiedWord> = Vec::with_capacity(found.len());
+        let mut places: Vec<ClassifiedWord> = Vec::with_capacity(matches.len());
         let mut until = 0;
         let mut last = None;
-        for (at, end, entry) in found {
-            let key = (at.start, at.end, end, entry.form.conditions());
+        for (at, end, entry) in matches {
+            let key = (at.start, at.end, end, entry.form.condition_count());
             if at.start >= until {
                 places.push(ClassifiedWord { at: at.start..end, classes: entry.classes, value: entry.value });
                 (until, last) = (end, Some(key));
@@ -330,20 +331,21 @@ impl WordClassTable {
         ClassifiedWords(places)
     }
 
-    /// The place of the first word of a class with this value in a text in lower case, its words between single spaces.
+    /// The bytes of the first word of a class with this value. `text` is in lower case, with single spaces between
+    /// words.
     pub(crate) fn first(&self, text: &str, class: WordClass, value: u8) -> Option<Range<usize>> {
-        let is_it = |(classes, word_value): (WordClasses, u8)| classes.has(class) && word_value == value;
-        if !self.spaced {
+        let has_value = |(classes, word_value): (WordClasses, u8)| classes.has(class) && word_value == value;
+        if !self.has_spaces {
             return Some(
-                self.places(text).0.into_iter().find(|place| is_it((place.classes, place.value)))?.at,
+                self.places(text).0.into_iter().find(|place| has_value((place.classes, place.value)))?.at,
             );
         }
-        let word = text.split(' ').find(|word| is_it(self.name(word)))?;
+        let word = text.split(' ').find(|word| has_value(self.name(word)))?;
         let at = word.as_ptr().addr() - text.as_ptr().addr();
         Some(at..at + word.len())
     }
 
-    /// The classes and the value of a word in lower case that no text is searched for.
+    /// The classes and the value of a word in lower case, by the entries that are not searched in texts.
     pub(crate) fn name(&self, word: &str) -> (WordClasses, u8) {
         self.names.get(word).copied().unwrap_or_default()
     }
@@ -354,7 +356,7 @@ impl WordClassTable {
         class_entries.filter_map(|entry| Some((entry.single()?, entry.value)))
     }
 
-    /// The value of a word in lower case, if it is of the class: the month of "februar".
+    /// The value of a word in lower case, if it is of the class, for example the number of a month's name.
     pub(crate) fn value(&self, class: WordClass, word: &str) -> Option<u8> {
         let mut readings = self.values.get(word)?.iter();
         readings.find(|(classes, _)| classes.has(class)).map(|(_, value)| *value)
@@ -362,33 +364,37 @@ impl WordClassTable {
 }
 
 impl ClassEntry {
-    /// The word of the entry, if it is a single one without a dot.
+    /// The word of the entry, if it is a single word without a full stop.
     fn single(&self) -> Option<&str> {
         Some(&*self.form.word).filter(|word| !word.contains([' ', '.']))
     }
 
-    /// Whether the entry in lower case counts instead: at the beginning of a sentence every word has a capital.
-    fn yields(&self, text: &str, start: usize, end: usize) -> bool {
+    /// Whether the entry in lower case matches instead: at the beginning of a sentence every word has a capital letter.
+    fn defers_to_lowercase(&self, text: &str, start: usize, end: usize) -> bool {
         let before = text.get(..start).unwrap_or_default().trim_end_matches(' ').chars().next_back();
-        let begins = before.is_none_or(|c| matches!(c, '.' | '!' | '?' | ':' | '\n' | '"' | '«' | '„' | '“'));
-        self.has_lower && begins && !is_before_number(text, end)
+        let begins_sentence =
+            before.is_none_or(|c| matches!(c, '.' | '!' | '?' | ':' | '\n' | '"' | '«' | '„' | '“'));
+        self.has_lower && begins_sentence && !is_before_number(text, end)
     }
 }
 
 impl EntryForm {
     fn parse(entry: &str) -> EntryForm {
-        let (word, is_name) = without(entry, str::strip_prefix, "+");
-        let (word, begins_clause) = without(word, str::strip_prefix, "^");
-        let (word, as_written) = without(word, str::strip_prefix, "=");
-        let (word, before_number) = without(word, str::strip_suffix, " <n>");
-        let (word, open) = without(word, str::strip_suffix, "*");
-        let word = if as_written { word.to_owned() } else { word.to_lowercase() };
-        EntryForm { word, open, before_number, begins_clause, as_written, is_name }
+        let (word, is_name) = strip_sign(entry, str::strip_prefix, "+");
+        let (word, begins_clause) = strip_sign(word, str::strip_prefix, "^");
+        let (word, is_case_sensitive) = strip_sign(word, str::strip_prefix, "=");
+        let (word, before_number) = strip_sign(word, str::strip_suffix, " <n>");
+        let (word, has_open_end) = strip_sign(word, str::strip_suffix, "*");
+        let word = if is_case_sensitive { word.to_owned() } else { word.to_lowercase() };
+        EntryForm { word, has_open_end, before_number, begins_clause, is_case_sensitive, is_name }
     }
 
-    /// How many conditions it has in addition to its letters.
-    fn conditions(&self) -> usize {
-        [self.before_number, self.begins_clause, self.as_written].into_iter().filter(|is_set| *is_set).count()
+    /// The number of conditions in addition to the letters.
+    fn condition_count(&self) -> usize {
+        [self.before_number, self.begins_clause, self.is_case_sensitive]
+            .into_iter()
+            .filter(|is_set| *is_set)
+            .count()
     }
 
     /// The spellings that differ in more than the case of ASCII letters.
@@ -397,7 +403,7 @@ impl EntryForm {
             return Vec::new();
         }
         let mut out = vec![self.word.clone()];
-        if !self.as_written && !self.word.is_ascii() {
+        if !self.is_case_sensitive && !self.word.is_ascii() {
             let (first, rest) = self.word.split_at(self.word.chars().next().map_or(0, char::len_utf8));
             out.extend([format!("{}{rest}", first.to_uppercase()), self.word.to_uppercase()]);
         }
@@ -412,11 +418,11 @@ impl EntryForm {
         out
     }
 
-    /// The end of the entry where its letters are found at `at`, if its surroundings match.
-    fn end(&self, text: &str, at: Range<usize>, spaced: bool) -> Option<usize> {
+    /// The end of a match of the entry whose letters are at `at`; `None` if a condition is not met.
+    fn end(&self, text: &str, at: Range<usize>, has_spaces: bool) -> Option<usize> {
         let before = text.get(..at.start)?;
         let mut end = at.end;
-        if spaced {
+        if has_spaces {
             let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
             let mut preceding = before.chars().rev();
             let previous = preceding.next();
@@ -427,7 +433,7 @@ impl EntryForm {
                 return None;
             }
             let after = text.get(end..)?;
-            if self.open {
+            if self.has_open_end {
                 end += after.len() - after.trim_start_matches(char::is_alphabetic).len();
             } else if self.word.ends_with(char::is_alphanumeric) {
                 let next = after.chars().next();
@@ -435,16 +441,17 @@ impl EntryForm {
             }
         }
         let before = before.trim_end_matches(' ').chars().next_back();
-        let begins = || before.is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '\'' | ')' | '-' | '%'));
-        let holds = (!self.begins_clause || begins())
+        let is_clause_start =
+            || before.is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '\'' | ')' | '-' | '%'));
+        let is_match = (!self.begins_clause || is_clause_start())
             && (!self.before_number || is_before_number(text, end))
-            && (!self.as_written || text.get(at) == Some(&self.word));
-        holds.then_some(end)
+            && (!self.is_case_sensitive || text.get(at) == Some(&self.word));
+        is_match.then_some(end)
     }
 }
 
-/// `word` without a sign, and whether it had it.
-fn without<'w>(
+/// `word` without a sign of the data file, and whether it had the sign.
+fn strip_sign<'w>(
     word: &'w str,
     strip: impl Fn(&'w str, &'static str) -> Option<&'w str>,
     sign: &'static str,
@@ -452,9 +459,9 @@ fn without<'w>(
     strip(word, sign).map_or((word, false), |rest| (rest, true))
 }
 
-/// Whether a number follows `end`, with at most a sign of a currency or a comma between.
+/// Whether a number follows `end`, with at most a currency sign, punctuation and spaces between.
 fn is_before_number(text: &str, end: usize) -> bool {
     let mut after = text.get(end..).unwrap_or_default().chars().take(4);
-    let between = |c: &char| matches!(c, ' ' | ',' | '.' | '(' | '$' | '€' | '£' | '¥');
-    after.find(|c| !between(c)).is_some_and(|c| c.is_ascii_digit())
+    let may_precede = |c: &char| matches!(c, ' ' | ',' | '.' | '(' | '$' | '€' | '£' | '¥');
+    after.find(|c| !may_precede(c)).is_some_and(|c| c.is_ascii_digit())
 }

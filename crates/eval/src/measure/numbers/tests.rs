@@ -1,4 +1,4 @@
-//! Tests of numbers and of values derived from them.
+//! Tests of the numbers in texts.
 
 use proptest::prelude::*;
 
@@ -31,9 +31,9 @@ fn powers_of_ten_thousand_are_read_with_the_digits_behind_them() {
 
 #[test]
 fn ambiguous_digits_keep_both_readings() {
-    assert_eq!(all("1.234")[0].other, Some(1234.0));
+    assert_eq!(all("1.234")[0].alternative, Some(1234.0));
     assert_eq!(all("3,5")[0].value, 3.5);
-    assert_eq!(all("3,5")[0].other, Some(3.0));
+    assert_eq!(all("3,5")[0].alternative, Some(3.0));
     assert_eq!(values("[1, 2, 30]"), vec![1.0, 2.0, 30.0]);
 }
 

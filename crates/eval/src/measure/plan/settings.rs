@@ -13,7 +13,7 @@ use super::part::PlanWeights;
 use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
-use crate::measure::sections::{MetricSettings, Section, below, outside};
+use crate::measure::sections::{MetricSettings, Section, threshold_problem, with_key};
 use crate::measure::table::{MetricSpec, PLAN, PLAN_RATING, PLAN_SCORE, spec};
 
 settings! {
@@ -83,8 +83,9 @@ impl Section for PlanSettings {
         let score = spec(PLAN_SCORE).unwrap_or(row);
         let thresholds =
             [("threshold", self.threshold, row), ("score_threshold", self.score_threshold, score)];
-        let outside = thresholds.map(|(key, value, row)| outside(row.scale, key.to_owned(), value));
-        let mut out: Vec<Problem> = outside.into_iter().flatten().collect();
+        let problems =
+            thresholds.map(|(key, value, row)| threshold_problem(row.scale, key.to_owned(), value));
+        let mut out: Vec<Problem> = problems.into_iter().flatten().collect();
         out.extend(self.matching.problems().into_iter().map(|p| p.in_section("matching")));
         out.extend(self.weights.problems().into_iter().map(|p| p.in_section("weights")));
         out.extend(tools::problems(&self.tools).into_iter().map(|p| p.in_section("tools")));
@@ -104,7 +105,7 @@ impl Section for PlanSettings {
     }
 
     fn named_judges(&self) -> Vec<(String, &str)> {
-        let embeddings = below("matching.embeddings", self.matching.embeddings.as_slice());
-        below("judges", &self.judges).into_iter().chain(embeddings).collect()
+        let embeddings = with_key("matching.embeddings", self.matching.embeddings.as_slice());
+        with_key("judges", &self.judges).into_iter().chain(embeddings).collect()
     }
 }

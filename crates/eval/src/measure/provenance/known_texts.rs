@@ -1,8 +1,8 @@
-//! The texts that precede each call of a trace, with their authors: what a value of the call can be copied from.
+//! The texts that precede each call of a trace, with their authors: the possible sources of the values of the call.
 //!
 //! In: a trace. Out: for a call, the texts before it in the order in which they became known, and whether one of them
-//! has a number, a moment or a wording. The texts are listed once per trace, when a rule first needs them, and each is
-//! read once for each kind of value.
+//! contains a number, another kind of value or a wording. The texts are listed once per trace, at the first use, and
+//! each text is read once for each kind of value.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,10 +17,10 @@ use crate::measure::numbers;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{AgentTrace, Call, Message, Part, Role, Text};
 
-/// Most distinct numbers of a trace.
+/// Maximum distinct numbers of a trace.
 const MAX_NUMBERS: usize = 400_000;
 
-/// Who a value came from. Of several, the first in this order.
+/// The origin of a value. If a value has several origins, the first one in this order counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Origin {
     /// A message of the user, or of the agent's caller.
@@ -29,19 +29,19 @@ pub(crate) enum Origin {
     System,
     /// A result of an earlier call.
     Result,
-    /// No earlier text: the model made it up or derived it.
+    /// The model, which invented or derived the value: no earlier text contains it.
     Model,
 }
 
-/// A text that a model was given or wrote for its user.
+/// A text of a prompt or a result, or a text that a model wrote for its user.
 pub(crate) struct KnownText {
     pub(crate) text: Text,
-    /// The author. A text of the model is a proposal: the user answered it.
+    /// The author. A text of the model is one to which the user replied.
     pub(crate) origin: Origin,
-    /// The agent that the text was first given to. A message of the user is listed for each agent.
+    /// The agent that received the text first. A message of the user is listed for each agent.
     pub(crate) agent: Option<usize>,
     /// The index of the first call that the text precedes.
-    since: usize,
+    first_call: usize,
 }
 
 /// The distinct texts of a trace.
@@ -49,26 +49,26 @@ pub(crate) struct KnownText {
 pub(crate) struct KnownTexts {
     /// Sorted by the first call that they precede.
     texts: Vec<KnownText>,
-    /// From this call on, a value may be of an image, or of a text beyond the work budget.
-    hidden_since: Option<usize>,
+    /// From this call on, a value may come from an image, or from a text beyond the work budget.
+    hidden_from: Option<usize>,
     numbers: RefCell<NumberIndex>,
 }
 
 impl KnownTexts {
     /// The texts of the trace, listed once.
     pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<KnownTexts> {
-        memo.trace(|| Listing::new(trace, memo).complete())
+        memo.trace(|| TextLister::new(trace, memo).list())
     }
 
-    /// The texts before a call, those that were known first in front. `None` if an image or a text that was not listed
-    /// may have any value.
+    /// The texts before a call, in the order in which they became known. `None` if an image or a text that was not
+    /// listed may contain any value.
     pub(crate) fn before(&self, trace: &AgentTrace, call: &Call) -> Option<&[KnownText]> {
         let call = index_of(trace, call)?;
         (!self.may_hide_value(call)).then(|| self.until(call))
     }
 
-    /// Whether a text before a call has the number, in digits or as a word. True where [`Self::before`] is `None`, and
-    /// beyond the work budget.
+    /// Whether a text before a call contains the number, in digits or as a word. True where [`Self::before`] is `None`,
+    /// and beyond the work budget.
     pub(crate) fn has_number(&self, trace: &AgentTrace, memo: &Memo, call: &Call, number: f64) -> bool {
         let Some(call) = index_of(trace, call).filter(|call| !self.may_hide_value(*call)) else {
             return true;
@@ -79,17 +79,18 @@ impl KnownTexts {
 
     /// The texts before the call of this index.
     pub(super) fn until(&self, call: usize) -> &[KnownText] {
-        let end = self.texts.partition_point(|known| known.since <= call);
+        let end = self.texts.partition_point(|known| known.first_call <= call);
         self.texts.get(..end).unwrap_or_default()
     }
 
+    /// Whether the texts before the call of this index may be incomplete.
     pub(super) fn may_hide_value(&self, call: usize) -> bool {
-        self.hidden_since.is_some_and(|since| since <= call)
+        self.hidden_from.is_some_and(|first_hidden| first_hidden <= call)
     }
 }
 
-/// Whether one of the texts has a value, among those that `read` finds in it. Each text is read once for each type of
-/// values. True beyond the work budget.
+/// Whether `has` is true for the values that `read` returns for one of the texts. Each text is read once for each type
+/// `T`. True beyond the work budget.
 pub(crate) fn have_value<'k, T: 'static>(
     mut texts: impl Iterator<Item = &'k KnownText>,
     memo: &Memo,
@@ -97,13 +98,13 @@ pub(crate) fn have_value<'k, T: 'static>(
     has: impl Fn(&T) -> bool,
 ) -> bool {
     texts.any(|known| {
-        let within = |text: &str| memo.budget.spend(1 + text.len() / BYTES_PER_STEP);
-        let values = memo.for_text(&known.text, |text| within(text).then(|| read(text)));
+        let is_within_budget = |text: &str| memo.budget.spend(1 + text.len() / BYTES_PER_STEP);
+        let values = memo.for_text(&known.text, |text| is_within_budget(text).then(|| read(text)));
         (*values).as_ref().is_none_or(&has)
     })
 }
 
-/// Whether one of the texts has a wording, by `has`. True beyond the work budget.
+/// Whether `has` is true for one of the texts. True beyond the work budget.
 pub(crate) fn have_wording<'k>(
     mut texts: impl Iterator<Item = &'k KnownText>,
     memo: &Memo,
@@ -112,85 +113,95 @@ pub(crate) fn have_wording<'k>(
     texts.any(|known| !memo.budget.spend(1 + known.text.len() / BYTES_PER_STEP) || has(&known.text))
 }
 
-/// The numbers of the first texts.
+/// The numbers of the texts that were read so far.
 #[derive(Default)]
 struct NumberIndex {
-    /// The texts that were read.
-    count: usize,
+    /// The number of texts that were read.
+    read_count: usize,
     /// By the bits of a number, the first call that a text with the number precedes.
-    since: HashMap<u64, usize>,
+    first_calls: HashMap<u64, usize>,
 }
 
 impl NumberIndex {
-    /// Reads the texts that were not read before; false beyond the work budget.
+    /// Reads the texts that were not read before; returns false beyond the work budget.
     fn read(&mut self, memo: &Memo, texts: &[KnownText]) -> bool {
-        for known in texts.get(self.count..).unwrap_or_default() {
+        for known in texts.get(self.read_count..).unwrap_or_default() {
             let is_within = memo.budget.spend(1 + known.text.len() / BYTES_PER_STEP);
-            if !is_within || self.since.len() > MAX_NUMBERS {
+            if !is_within || self.first_calls.len() > MAX_NUMBERS {
                 return false;
             }
-            self.count += 1;
-            let mut know = |number: f64| {
-                self.since.entry(number.to_bits()).or_insert(known.since);
+            self.read_count += 1;
+            let mut add = |number: f64| {
+                self.first_calls.entry(number.to_bits()).or_insert(known.first_call);
             };
-            numbers::scan(&known.text, |n| n.possible_values().for_each(&mut know));
+            numbers::scan(&known.text, |n| n.possible_values().for_each(&mut add));
             let words = known.text.split(|c: char| !c.is_alphabetic());
-            words.filter_map(numbers::from_any_word).for_each(know);
+            words.filter_map(numbers::from_any_word).for_each(add);
         }
         true
     }
 
     fn is_known(&self, number: f64, call: usize) -> bool {
-        self.since.get(&number.to_bits()).is_some_and(|since| *since <= call)
+        self.first_calls.get(&number.to_bits()).is_some_and(|first_call| *first_call <= call)
     }
 }
 
-/// The index of a call of the trace.
+/// The index of a call in `trace.calls`, by its address; `None` if the call is not one of them.
 pub(super) fn index_of(trace: &AgentTrace, call: &Call) -> Option<usize> {
-    let from = std::ptr::from_ref(call).addr().checked_sub(trace.calls.as_ptr().addr())?;
-    let i = from / size_of::<Call>();
+    let offset = std::ptr::from_ref(call).addr().checked_sub(trace.calls.as_ptr().addr())?;
+    let i = offset / size_of::<Call>();
     trace.calls.get(i).filter(|entry| std::ptr::eq(*entry, call)).map(|_| i)
 }
 
-/// The list of texts while the trace is walked.
-struct Listing<'t> {
+/// Lists the texts of a trace in the order of its calls.
+struct TextLister<'t> {
     trace: &'t AgentTrace,
     memo: &'t Memo,
     turns: Rc<Turns>,
     replies: Rc<Replies>,
     known: KnownTexts,
-    /// Texts by address, length and author, those of the user for each agent.
+    /// The listed texts by address, length and author; texts of the user also by agent.
     listed: HashSet<(usize, usize, Origin, Option<usize>)>,
+    /// The model calls whose prompts are listed.
     prompts: HashSet<Idx>,
-    /// The index of the call that comes next.
-    next: usize,
+    /// The index of the next call.
+    next_call: usize,
 }
 
-impl<'t> Listing<'t> {
-    fn new(trace: &'t AgentTrace, memo: &'t Memo) -> Listing<'t> {
+impl<'t> TextLister<'t> {
+    fn new(trace: &'t AgentTrace, memo: &'t Memo) -> TextLister<'t> {
         let (turns, replies) = (Turns::cached(trace, memo), Replies::cached(trace, memo));
         let (listed, prompts) = (HashSet::default(), HashSet::default());
-        Listing { trace, memo, turns, replies, known: KnownTexts::default(), listed, prompts, next: 0 }
+        TextLister {
+            trace,
+            memo,
+            turns,
+            replies,
+            known: KnownTexts::default(),
+            listed,
+            prompts,
+            next_call: 0,
+        }
     }
 
-    fn complete(mut self) -> KnownTexts {
+    fn list(mut self) -> KnownTexts {
         let trace = self.trace;
         let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |span| span.start);
         let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|view| view.kind == Kind::Llm);
         let mut agents: Vec<usize> = (0..trace.agents.len()).collect();
         agents.sort_by_key(|agent| trace.agents.get(*agent).map_or(0, |agent| start(agent.at)));
-        let begins = |agent: usize| trace.agents.get(agent).map_or(0, |agent| start(agent.at));
+        let start_of_agent = |agent: usize| trace.agents.get(agent).map_or(0, |agent| start(agent.at));
         let mut agents = agents.into_iter().peekable();
         let mut llms = (0..trace.views.len()).filter(is_llm).peekable();
-        let mut returned = trace.calls.iter().peekable();
-        // Calls are sorted by their start, as spans are.
+        let mut pending_results = trace.calls.iter().peekable();
+        // Calls and spans are sorted by their start.
         for (i, call) in trace.calls.iter().enumerate() {
-            self.next = i;
-            while let Some(agent) = agents.next_if(|agent| begins(*agent) <= call.start) {
+            self.next_call = i;
+            while let Some(agent) = agents.next_if(|agent| start_of_agent(*agent) <= call.start) {
                 self.add_task(agent);
             }
             call.agent.into_iter().for_each(|agent| self.add_task(agent));
-            while let Some(earlier) = returned.next_if(|earlier| earlier.start < call.start) {
+            while let Some(earlier) = pending_results.next_if(|earlier| earlier.start < call.start) {
                 self.add_result(earlier);
             }
             while let Some(at) = llms.next_if(|at| start(*at) < call.start) {
@@ -198,10 +209,10 @@ impl<'t> Listing<'t> {
             }
             call.llm.into_iter().for_each(|at| self.add_prompt(at));
         }
-        // The texts from here on are known to an answer, which follows all calls.
-        self.next = trace.calls.len();
+        // Answers, which follow all calls, also know the texts after the last call.
+        self.next_call = trace.calls.len();
         agents.for_each(|agent| self.add_task(agent));
-        returned.for_each(|call| self.add_result(call));
+        pending_results.for_each(|call| self.add_result(call));
         llms.for_each(|at| self.add_prompt(at));
         self.known
     }
@@ -209,7 +220,12 @@ impl<'t> Listing<'t> {
     fn add(&mut self, text: &Text, origin: Origin, agent: Option<usize>) {
         let for_agent = agent.filter(|_| origin == Origin::User);
         if self.listed.insert((text.as_ptr() as usize, text.len(), origin, for_agent)) {
-            self.known.texts.push(KnownText { text: text.clone(), origin, agent, since: self.next });
+            self.known.texts.push(KnownText {
+                text: text.clone(),
+                origin,
+                agent,
+                first_call: self.next_call,
+            });
         }
     }
 
@@ -222,22 +238,23 @@ impl<'t> Listing<'t> {
         call.result.iter().for_each(|text| self.add(text, Origin::Result, call.agent));
     }
 
-    /// Adds the prompt of a model call: of the model's own texts, those that the user answered.
+    /// Adds the messages of a prompt. Of the model's own texts, those with a reply of the user are added.
     fn add_prompt(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at).filter(|_| self.prompts.insert(at)) else { return };
         if !self.memo.budget.spend(1 + view.input.len() / BYTES_PER_STEP) {
-            self.known.hidden_since.get_or_insert(self.next);
+            self.known.hidden_from.get_or_insert(self.next_call);
             return;
         }
         let agent = self.trace.owner.get(at).copied().flatten();
         let before = self.turns.before(at);
         let view_before = before.and_then(|before| self.trace.views.get(before));
-        // A prompt may have the new messages only.
+        // A prompt may contain only the new messages, without the text to which the user replied.
         if before.is_some_and(|before| self.replies.to(before).is_some()) {
             let answered = view_before.into_iter().flat_map(|view| &view.output);
             answered.for_each(|message| self.add_proposal(message, agent));
         }
-        // Most prompts begin with that of the previous turn, whose last message may have an answer now.
+        // Most prompts begin with the prompt of the previous turn. Its last message is read again: it may have a reply
+        // now.
         let listed = view_before.filter(|_| before.is_some_and(|before| self.prompts.contains(&before)));
         let listed = listed.map_or(&[][..], |view| view.input.as_slice());
         let repeated = listed.iter().zip(&view.input).take_while(|(one, other)| one == other).count();
@@ -253,7 +270,7 @@ impl<'t> Listing<'t> {
                 match part {
                     Part::Result { content, .. } => self.add(content, Origin::Result, agent),
                     Part::Text(text) if origin != Origin::Model => self.add(text, origin, agent),
-                    Part::Media => _ = self.known.hidden_since.get_or_insert(self.next),
+                    Part::Media => _ = self.known.hidden_from.get_or_insert(self.next_call),
                     _ => {}
                 }
             }
@@ -264,6 +281,7 @@ impl<'t> Listing<'t> {
         }
     }
 
+    /// Adds the texts of a message of the model to which the user replied.
     fn add_proposal(&mut self, message: &Message, agent: Option<usize>) {
         message.parts.iter().filter_map(plain_text).for_each(|text| self.add(text, Origin::Model, agent));
     }
@@ -329,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_a_later_prompt_leaves_out_are_known() {
+    fn texts_that_a_later_prompt_omits_are_known() {
         let mut trace = transfer().build();
         let llm = trace.calls[1].llm.unwrap();
         trace.views[llm].input.drain(..5);
@@ -353,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn image_may_show_any_value() {
+    fn image_may_contain_any_value() {
         let mut trace = transfer().build();
         let llm = trace.calls[1].llm.unwrap();
         trace.views[llm].input.push(Message { role: Role::User, parts: vec![Part::Media].into() });

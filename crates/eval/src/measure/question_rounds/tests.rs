@@ -1,4 +1,4 @@
-//! Tests of the rounds, with a metric that asks twice.
+//! Tests of the rounds, with metrics that ask in several rounds.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::measure::sample::{SampleTrace, llm};
 use crate::measure::{Measured, Metric, Usage, Value};
 use crate::recognise::AgentTrace;
 
-/// Asks two questions, then a third, and passes when all are answered. What was not answered is unmeasured.
+/// Asks two questions, then a third, and passes when all are answered. It is unmeasured if one has no answer.
 struct Thrice;
 
 fn question(key: &str) -> Question {
@@ -73,7 +73,7 @@ fn next_round_starts_when_all_answers_of_the_previous_have_arrived() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let mut rounds =
-        Questions::over(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, at| at == 0);
+        Questions::with_metrics(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, at| at == 0);
     let first = all_asked(&mut rounds);
     assert_eq!(first.len(), 2);
     rounds.answer(first[0].id, answer(&first[0]));
@@ -91,7 +91,7 @@ fn unanswered_questions_are_unmeasured_with_the_given_reason() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let mut rounds =
-        Questions::over(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, _| true);
+        Questions::with_metrics(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, _| true);
     let ask = rounds.next_question().unwrap();
     rounds.answer(ask.id, answer(&ask));
     let done = rounds.finish(Unmeasured::Timeout);
@@ -99,7 +99,7 @@ fn unanswered_questions_are_unmeasured_with_the_given_reason() {
     assert_eq!(reasons, [(0, Err(Unmeasured::Timeout)), (1, Err(Unmeasured::Timeout))]);
 }
 
-/// Applies to the first span alone, and passes with any answer.
+/// Applies only to the first span, and passes with any answer.
 struct OnTheFirst;
 
 impl Metric for OnTheFirst {
@@ -124,11 +124,11 @@ impl Metric for OnTheFirst {
 }
 
 #[test]
-fn what_was_answered_before_the_timeout_stands() {
+fn answers_before_the_timeout_are_used() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let mut rounds =
-        Questions::over(only("latency", OnTheFirst), inputs, AskConditions::closed(&[]), |_, _| true);
+        Questions::with_metrics(only("latency", OnTheFirst), inputs, AskConditions::closed(&[]), |_, _| true);
     let ask = rounds.next_question().unwrap();
     rounds.answer(ask.id, answer(&ask));
     let done = rounds.finish(Unmeasured::Timeout);
@@ -145,7 +145,7 @@ fn excluded_questions_leave_no_measurement_where_the_metric_does_not_apply() {
         let settings = Settings { asker: Arc::new(asker.unwrap()), ..settings };
         let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
         let metrics = only("checklist.verdict", OnTheFirst);
-        let mut rounds = Questions::over(metrics, inputs, AskConditions::closed(&[]), |_, _| true);
+        let mut rounds = Questions::with_metrics(metrics, inputs, AskConditions::closed(&[]), |_, _| true);
         assert_eq!(all_asked(&mut rounds).len(), if sample == "0" { 0 } else { 2 });
         rounds.finish(Unmeasured::Timeout).len()
     };
@@ -153,11 +153,11 @@ fn excluded_questions_leave_no_measurement_where_the_metric_does_not_apply() {
 }
 
 #[test]
-fn metric_is_stopped_after_the_maximum_of_rounds() {
+fn metric_is_stopped_after_the_maximum_number_of_rounds() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let mut rounds =
-        Questions::over(only("tokens", Endless), inputs, AskConditions::closed(&[]), |_, at| at == 0);
+        Questions::with_metrics(only("tokens", Endless), inputs, AskConditions::closed(&[]), |_, at| at == 0);
     let mut asked = 0;
     while let Some(ask) = rounds.next_question() {
         asked += 1;
@@ -173,7 +173,8 @@ fn questions_beyond_the_work_budget_are_not_asked() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let rounds = |steps| {
-        let all = Questions::over(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, _| true);
+        let all =
+            Questions::with_metrics(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, _| true);
         let mut rounds = all.within(steps, None);
         let mut asked = all_asked(&mut rounds);
         let mut asked_count = asked.len();
@@ -194,7 +195,7 @@ fn questions_beyond_the_work_budget_are_not_asked() {
     assert_eq!(rounds(0), (0, 0, vec![Err(Unmeasured::Limit); 2]));
 }
 
-/// Asks about a megabyte.
+/// Asks with a prompt of a megabyte.
 struct Long;
 
 impl Metric for Long {
@@ -205,11 +206,12 @@ impl Metric for Long {
 }
 
 #[test]
-fn prompts_count_as_work_and_the_clock_ends_it() {
+fn prompts_count_as_work_and_the_clock_ends_the_work() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let rounds = |stop| {
-        let all = Questions::over(only("latency", Long), inputs, AskConditions::closed(&[]), |_, _| true);
+        let all =
+            Questions::with_metrics(only("latency", Long), inputs, AskConditions::closed(&[]), |_, _| true);
         let mut rounds = all.within(DEFAULT_STEPS, stop);
         (all_asked(&mut rounds).len(), DEFAULT_STEPS - rounds.steps)
     };

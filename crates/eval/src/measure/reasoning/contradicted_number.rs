@@ -62,7 +62,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
 fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<String>, Option<Finding>)>> {
     let arguments = call.parsed.as_deref()?.as_object()?;
     let keys = memo.shared::<KeyNames>();
-    let is_money = |key: &str| names::has(&keys.name_for(key), WordClass::Amount);
+    let is_money = |key: &str| names::has_word_of_class(&keys.name_for(key), WordClass::Amount);
     let counts = arguments.iter().take(MAX_ARGUMENTS).filter_map(|(key, value)| {
         let passed = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
         let name = keys.name_for(key);

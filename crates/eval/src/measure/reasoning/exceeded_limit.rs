@@ -256,7 +256,8 @@ fn is_about(words: &[String], limit: &StatedLimit) -> bool {
         };
         limit.topic_stems.iter().any(is_similar)
     };
-    if limit.unit == LimitUnit::Percent && limit.is_share && names::has(words, WordClass::Share) {
+    if limit.unit == LimitUnit::Percent && limit.is_share && names::has_word_of_class(words, WordClass::Share)
+    {
         return true;
     }
     let is_action = |word: &&String| {
@@ -277,7 +278,7 @@ fn has_unit(words: &[String], unit: &LimitUnit) -> bool {
     let is_share = names::has(words, WordClass::Share);
     match unit {
         LimitUnit::Money => {
-            let is_amount = names::has(words, WordClass::Amount);
+            let is_amount = names::has_word_of_class(words, WordClass::Amount);
             (is_amount || words.iter().any(|word| currency::code_for_word(word).is_some())) && !is_share
         }
         LimitUnit::Percent => is_share,

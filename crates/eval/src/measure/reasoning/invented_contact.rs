@@ -83,12 +83,14 @@ fn has_phone(call: &Call) -> bool {
     });
     let has_digit =
         |value: &Value| value.as_str().is_some_and(|text| text.contains(|c: char| c.is_ascii_digit()));
-    nested.any(|(key, value)| has_digit(value) && names::has(&identifier_words(key), WordClass::Phone))
+    nested.any(|(key, value)| {
+        has_digit(value) && names::has_word_of_class(&identifier_words(key), WordClass::Phone)
+    })
 }
 
 fn is_phone(value: &ArgumentValue) -> bool {
     let is_sign = |c: char| c.is_ascii_digit() || " +-().\u{2011}/".contains(c);
-    names::has(&identifier_words(&value.name), WordClass::Phone)
+    names::has_word_of_class(&identifier_words(&value.name), WordClass::Phone)
         && value.value.chars().all(is_sign)
         && DIGITS.contains(&value.value.bytes().filter(u8::is_ascii_digit).count())
 }

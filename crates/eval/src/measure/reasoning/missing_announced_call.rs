@@ -17,7 +17,7 @@ use crate::measure::defects::Defect;
 use crate::measure::language::{Action, ActionClaim, ReadText, SentenceKind, Tense};
 use crate::measure::numbers::has_digit;
 use crate::measure::tool_index::OfferedTo;
-use crate::measure::tool_purpose::{ToolPurpose, offered};
+use crate::measure::tool_purpose::{ToolPurpose, offered_tools};
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView, Text, json_keys};
 
@@ -177,7 +177,7 @@ fn promised_call(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Optio
         false => tool.actions.first() == Some(&action),
     };
     let tools =
-        offered(trace, i).map(|tool| (tool, ToolPurpose::new(&tool.name, tool.description.as_deref())));
+        offered_tools(trace, i).map(|tool| (tool, ToolPurpose::new(&tool.name, tool.description.as_deref())));
     let tools: Vec<_> = tools.filter(|_| only_promises).collect();
     promises.iter().find_map(|claim| {
         let (tool, _) = tools.iter().find(|(_, purpose)| does(purpose, claim.action))?;

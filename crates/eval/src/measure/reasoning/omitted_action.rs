@@ -24,7 +24,7 @@ use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, ReadText, WordClass, WordClasses, classes};
 use crate::measure::numbers::has_digit;
-use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered_tools, purpose, stems};
 use crate::measure::{Finding, Memo, currency};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content};
@@ -139,7 +139,7 @@ fn omitted_part<'p>(
     let requested = parts.iter().filter_map(|part| Some((part, requested_action(part, mentions.language)?)));
     let does = |action: Action| {
         let mut tools =
-            offered(trace, agent).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
+            offered_tools(trace, agent).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
         tools.any(|tool| !tool.is_query() && tool.actions.first() == Some(&action))
     };
     let mut missing = requested.filter(|(part, action)| {
@@ -245,7 +245,7 @@ fn uncalled_tool_part<'p, 't>(
     parts: &'p [String],
     mentions: &Mentions<'_>,
 ) -> Option<(&'p str, &'t str)> {
-    offered(trace, agent).filter(|tool| !is_called(trace, &tool.name)).find_map(|tool| {
+    offered_tools(trace, agent).filter(|tool| !is_called(trace, &tool.name)).find_map(|tool| {
         let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
         let words = identifier_words(&tool.name);
         // The name begins with a verb: `update_emergency_contact`.

@@ -25,7 +25,7 @@ use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome};
 use crate::measure::conversation::runs_code;
 use crate::measure::dialogue::{Replies, is_for_reader};
 use crate::measure::excerpt::clip;
-use crate::measure::failure_origin::is_of_others;
+use crate::measure::failure_origin::is_external_failure;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{ReadText, Readable, readable};
 use crate::measure::memo::Memo;
@@ -101,7 +101,7 @@ impl Recoveries {
             let mut is_told = || reported() || repeats_output(trace, memo, call);
             if recovers
                 || continues()
-                || is_of_others(trace, memo, attempt, call) && is_told()
+                || is_external_failure(trace, memo, attempt, call) && is_told()
                 || is_put_to_user(trace, memo, call)
             {
                 self.recovered.insert(key(call));

@@ -17,7 +17,7 @@ use super::{dates_and_times, local_dates};
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::language::{Language, ReadText, WordClass, WordClasses, classes, names};
-use crate::measure::tool_purpose::{ToolPurpose, offered, stems};
+use crate::measure::tool_purpose::{ToolPurpose, offered_tools, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Content, Text};
@@ -156,7 +156,7 @@ fn thing_before(text: &str, id: &str) -> Option<String> {
     let before = lower.get(..lower.find(id)?)?;
     let words = before.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<&str> = words.collect();
-    let noun = words.iter().rev().take(2).find(|word| !names::is_of(word, WordClass::Identifier))?;
+    let noun = words.iter().rev().take(2).find(|word| !names::is_of_class(word, WordClass::Identifier))?;
     stems(noun).next().filter(|stem| stem.len() > 2)
 }
 
@@ -167,7 +167,7 @@ fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
         lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let is_thing = |word: &str| stems(word).any(|stem| stem == thing);
     // "Parcel number", "numéro du colis", "Paketnummer".
-    let is_number = |word: &str| names::is_of(word, WordClass::Identifier);
+    let is_number = |word: &str| names::is_of_class(word, WordClass::Identifier);
     let is_compound = |word: &str| {
         let suffix = word.strip_prefix(thing);
         suffix.is_some_and(|suffix| is_number(suffix) || suffix.strip_prefix('s').is_some_and(is_number))

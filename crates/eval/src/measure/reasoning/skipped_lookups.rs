@@ -157,8 +157,11 @@ impl AnswerContext<'_> {
         // An answer may state in any words that nothing was found ("you are free then"), but it then has no specific
         // values without a source.
         let provenance = Provenance::cached(self.trace, self.memo);
-        let states =
-            || provenance.unknown_particular(self.answer).filter(|word| !follows_negation(self.answer, word));
+        let states = || {
+            provenance
+                .unknown_specific_or_name(self.answer)
+                .filter(|word| !follows_negation(self.answer, word))
+        };
         if !failed && states().is_none() {
             return None;
         }

@@ -32,7 +32,7 @@ use crate::measure::language::{
 };
 use crate::measure::numbers::has_digit;
 use crate::measure::records::{FieldValue, Structure};
-use crate::measure::tool_purpose::{Purpose, ToolPurpose, is_of_kind, offered, purpose, stems};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, is_of_kind, offered_tools, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Call, Part, Role, Text};
@@ -98,7 +98,7 @@ fn read_orders(text: &str, tools: Vec<&str>) -> Vec<RequiredOrder> {
     if !words.all().has_any(ORDER) && !requires_consent()
         || !(words.all().has(WordClass::Confirmation)
             || tools.iter().any(|tool| text.contains(tool))
-            || language.speaks_of_consent(text))
+            || language.mentions_consent(text))
     {
         return Vec::new();
     }

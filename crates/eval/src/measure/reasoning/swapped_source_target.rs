@@ -8,7 +8,7 @@
 
 use super::statements::words_of;
 use crate::measure::Memo;
-use crate::measure::language::names::is_of;
+use crate::measure::language::names::is_of_class;
 use crate::measure::language::{Language, ReadText, WordClass};
 use crate::measure::records::{KeyFact, KeyNames};
 use crate::recognise::Call;

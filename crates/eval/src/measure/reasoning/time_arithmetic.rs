@@ -309,7 +309,7 @@ impl StatedDuration {
         let tolerance = 0.5;
         self.compound.then_some(Number {
             value,
-            other: None,
+            alternative: None,
             bare: None,
             tolerance,
             fractional: false,

@@ -16,7 +16,7 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::excerpt::clip;
 use crate::measure::language::{Action, ReadText, Tense};
-use crate::measure::tool_purpose::{ToolPurpose, action_of, offered};
+use crate::measure::tool_purpose::{ToolPurpose, action_of, offered_tools};
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Text};
 
@@ -37,7 +37,8 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
             continue;
         }
         let dialogue = Dialogue { trace, memo, agent, task: agent_index::task(trace, i) };
-        let tools = offered(trace, i).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
+        let tools =
+            offered_tools(trace, i).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
         let tools: Vec<ToolPurpose> = tools.filter(|t| !t.is_query() && !t.actions.is_empty()).collect();
         if !tools.is_empty() {
             out.extend(dialogue.unmet(&tools, &replies));

@@ -90,8 +90,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if !succeeded_calls().filter(|call| passes_number(call)).any(|call| acts(&call)) {
         return None;
     }
-    let actions: Vec<&Call> =
-        succeeded_calls().filter(acts).filter(|call| !without_effect::reports_none(call, memo)).collect();
+    let actions: Vec<&Call> = succeeded_calls()
+        .filter(acts)
+        .filter(|call| !without_effect::reports_no_effect(call, memo))
+        .collect();
     actions.iter().any(|call| passes_number(call)).then_some(())?;
     let user_texts = conduct.user_messages();
     let bytes: usize = user_texts.iter().map(|text| text.len()).sum();
@@ -302,7 +304,7 @@ impl<'a> AmountCheck<'a> {
             let (field, name, number, expected) = fields.find_map(|(field, number)| {
                 let noun = counted_by(call, field)?;
                 // "day: 12" is a point in time.
-                if names::is_of(&noun, WordClass::TimeUnit) {
+                if names::is_of_class(&noun, WordClass::TimeUnit) {
                     return None;
                 }
                 let expected = wanted.get(&thing(&noun)?).copied().flatten()?;
@@ -372,7 +374,7 @@ impl<'a> AmountCheck<'a> {
 
 /// The thing that a word names.
 fn thing(word: &str) -> Option<String> {
-    match people::are_named_by(&word.to_lowercase()) {
+    match people::names_people(&word.to_lowercase()) {
         true => Some(PERSON.to_owned()),
         false => stems(word).next(),
     }
@@ -390,7 +392,7 @@ fn counted_by(call: &Call, name: &[String]) -> Option<String> {
             let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).take(MAX_ARGUMENTS).collect();
             let counted = words.windows(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?)));
             let mut people = counted.filter(|(quantifier, thing)| {
-                matches!(**quantifier, "of" | "many") && people::are_named_by(thing)
+                matches!(**quantifier, "of" | "many") && people::names_people(thing)
             });
             people.next().map(|(_, thing)| (*thing).to_owned())
         }
@@ -467,11 +469,11 @@ fn counted_in(text: &str, language: Option<Language>) -> impl Iterator<Item = (f
         let is_sign = |c: char| !c.is_alphanumeric();
         let number = value(words.get(at)?.trim_matches(is_sign), language)?;
         let mut nouns = Vec::new();
-        if people::are_counted_at(language, &words, at) {
+        if people::is_people_count(language, &words, at) {
             nouns.push((number, PERSON.to_owned()));
         }
         for next in words.get(at + 1..)?.iter().take(2) {
-            match people::are_named_by(&next.trim_matches(is_sign).to_lowercase()) {
+            match people::names_people(&next.trim_matches(is_sign).to_lowercase()) {
                 true => nouns.push((number, PERSON.to_owned())),
                 false => nouns.extend(stems(next).map(|stem| (number, stem))),
             }

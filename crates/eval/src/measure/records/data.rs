@@ -1,4 +1,5 @@
-//! The records of one result: its objects and rows with their fields, its lists, and what follows from them together.
+//! The records of one result: its objects and rows with their fields, its lists, and values that are derived from
+//! several rows.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -10,19 +11,21 @@ use foldhash::HashMap;
 use super::key_names::KeyName;
 use crate::measure::excerpt::lowercase;
 
-/// Most records of one result.
+/// Maximum records of one result.
 pub(super) const MAX_RECORDS: usize = 1000;
-/// Most fields of one result.
+/// Maximum fields of one result.
 const MAX_FIELDS: usize = 10_000;
-/// Most rows, and numbers of each, that are multiplied.
-const MAX_MULTIPLIED: usize = 50;
-const FACTORS: usize = 4;
-/// Bytes of the month and of the day at the beginning of a date: "2025-11-09T08:00".
-const MONTH: usize = 7;
-const DAY: usize = 10;
-/// Different keys of a result that are known to be all.
+/// Maximum rows of a list whose columns are multiplied.
+const MAX_MULTIPLIED_ROWS: usize = 50;
+/// Maximum numbers of each of these rows that are multiplied.
+const MAX_FACTORS: usize = 4;
+/// Bytes of the year and month at the beginning of a date: "2025-11-09T08:00".
+const MONTH_BYTES: usize = 7;
+/// Bytes of the year, month and day at the beginning of a date.
+const DAY_BYTES: usize = 10;
+/// Maximum distinct keys of a result that are stored. A result with as many may have further keys.
 const MAX_KEYS: usize = 32;
-/// Columns of a table that are added up.
+/// Maximum columns of a table that are added up.
 pub(super) const MAX_COLUMNS: usize = 16;
 
 /// A value of a field.
@@ -33,7 +36,7 @@ pub(crate) enum FieldValue {
     Text(CellText),
 }
 
-/// A trimmed text, which is read in lower case. It is converted when it is first read: most are never compared.
+/// A trimmed text, which is compared in lower case. It is converted at its first comparison: most are never compared.
 #[derive(Clone, Debug)]
 pub(crate) struct CellText {
     shown: Box<str>,
@@ -59,39 +62,41 @@ impl PartialEq for CellText {
     }
 }
 
+/// A field of a record.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordField {
     /// The words of the key.
     pub name: KeyName,
     pub value: FieldValue,
-    /// See [`RecordField::written`].
-    written: Option<String>,
+    /// See [`RecordField::original`].
+    original: Option<String>,
 }
 
 impl PartialEq for RecordField {
     fn eq(&self, other: &RecordField) -> bool {
-        self.name == other.name && self.value == other.value && self.written() == other.written()
+        self.name == other.name && self.value == other.value && self.original() == other.original()
     }
 }
 
 impl RecordField {
-    /// The value as written.
+    /// The value as it is in the result.
     pub(crate) fn shown(&self) -> &str {
         match &self.value {
             FieldValue::Text(text) => &text.shown,
-            FieldValue::Bool(_) | FieldValue::Number(_) => self.written(),
+            FieldValue::Bool(_) | FieldValue::Number(_) => self.original(),
         }
     }
 
-    /// A number or a flag as written, and a text below the name of a column.
-    fn written(&self) -> &str {
-        self.written.as_deref().unwrap_or(match self.value {
+    /// A number or a flag as it is in the result, and a text of a row below a header; empty for other texts.
+    fn original(&self) -> &str {
+        self.original.as_deref().unwrap_or(match self.value {
             FieldValue::Bool(true) => "true",
             FieldValue::Bool(false) => "false",
             FieldValue::Number(_) | FieldValue::Text(_) => "",
         })
     }
 
+    /// The value, if it is a number.
     pub(crate) fn number(&self) -> Option<f64> {
         match self.value {
             FieldValue::Number(number) => Some(number),
@@ -99,6 +104,7 @@ impl RecordField {
         }
     }
 
+    /// The value in lower case, if it is a text.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
             FieldValue::Text(text) => Some(text),
@@ -111,36 +117,38 @@ impl RecordField {
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub fields: Vec<RecordField>,
-    /// The words of the key that it is the value of; none for a row of a list.
+    /// The words of the key whose value the record is; none for a row of a list.
     pub key: KeyName,
-    /// The record that contains this one.
+    /// The index of the record that contains this one.
     pub parent: Option<usize>,
-    /// The list that contains it.
+    /// The index of the list that contains this record as an item.
     pub list: Option<usize>,
 }
 
+/// A list of a result.
 #[derive(Debug)]
 pub(crate) struct RecordList {
     /// The words of its key; empty for a list without one.
     pub name: KeyName,
     pub len: usize,
-    /// The items are numbers: a series of measurements.
+    /// Whether all items are numbers, as in a series of measurements.
     pub is_numeric: bool,
 }
 
-/// The statements of one result.
+/// The records and lists of one result.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     pub records: Vec<Record>,
     pub lists: Vec<RecordList>,
-    /// A field is a flag.
+    /// Whether a field is a flag.
     pub has_flags: bool,
-    /// The different keys of fields, up to [`MAX_KEYS`] of them.
+    /// The distinct keys of fields, at most [`MAX_KEYS`].
     keys: Vec<KeyName>,
     /// Sums and means of lists of numbers.
     pub(super) list_aggregates: Vec<f64>,
     /// The sums and means of lists and columns, see [`Records::aggregates`].
     summary: OnceCell<ColumnSummary>,
+    /// The number of fields, including those above [`MAX_FIELDS`].
     pub(super) fields: usize,
 }
 
@@ -154,12 +162,13 @@ struct ColumnSummary {
 }
 
 impl Records {
-    /// Whether a field may have such a key: few results have one, and the fields of the others are not read.
+    /// Whether a field may have a key for which `matches_key` is true. Most results have none, and need not be
+    /// searched.
     pub(crate) fn may_have_key(&self, matches_key: impl FnMut(&KeyName) -> bool) -> bool {
         self.keys.len() >= MAX_KEYS || self.keys.iter().any(matches_key)
     }
 
-    /// Sums and means of columns and of lists of numbers.
+    /// The sums and means of columns and of lists of numbers.
     pub(crate) fn aggregates(&self) -> &[f64] {
         &self.summary().values
     }
@@ -169,7 +178,7 @@ impl Records {
             let mut summary = ColumnSummary { values: self.list_aggregates.clone(), lengths: Vec::new() };
             self.columns(&mut summary.lengths)
                 .iter()
-                .for_each(|numbers| aggregate(&mut summary.values, numbers));
+                .for_each(|numbers| add_sum_and_mean(&mut summary.values, numbers));
             summary
         })
     }
@@ -179,7 +188,8 @@ impl Records {
         self.lists.iter().map(|list| list.len).chain(self.summary().lengths.iter().copied())
     }
 
-    /// `fields` is how many there may be.
+    /// Adds a record and returns its index; `None` if there are too many. `fields` is the expected number of its
+    /// fields.
     pub(super) fn add_record(
         &mut self,
         key: &KeyName,
@@ -194,6 +204,7 @@ impl Records {
         })
     }
 
+    /// Adds a list and returns its index; `None` if there are too many.
     pub(super) fn add_list(&mut self, name: &KeyName, len: usize, is_numeric: bool) -> Option<usize> {
         (self.lists.len() < MAX_RECORDS).then(|| {
             self.lists.push(RecordList { name: Rc::clone(name), len, is_numeric });
@@ -201,20 +212,20 @@ impl Records {
         })
     }
 
-    /// Sets the length and the kind of a list at its end.
+    /// Sets the length and the kind of a list when its end has been read.
     pub(super) fn complete_list(&mut self, list: Option<usize>, len: usize, is_numeric: bool) {
         if let Some(list) = list.and_then(|list| self.lists.get_mut(list)) {
             (list.len, list.is_numeric) = (len, is_numeric);
         }
     }
 
-    /// The lengths of all collections, and of the fields of a record.
-    pub(super) fn len(&self, record: Option<usize>) -> [usize; 5] {
+    /// The lengths of all collections, and the number of fields of a record, for [`truncate`](Self::truncate).
+    pub(super) fn lengths_of_collections(&self, record: Option<usize>) -> [usize; 5] {
         let fields = record.and_then(|at| self.records.get(at)).map_or(0, |record| record.fields.len());
         [self.records.len(), self.lists.len(), self.list_aggregates.len(), self.fields, fields]
     }
 
-    /// Removes the additions since [`len`](Self::len) returned these lengths.
+    /// Removes the additions since [`lengths_of_collections`](Self::lengths_of_collections) returned these lengths.
     pub(super) fn truncate(
         &mut self,
         [records, lists, list_aggregates, all, fields]: [usize; 5],
@@ -230,7 +241,8 @@ impl Records {
             .for_each(|record| record.fields.truncate(fields));
     }
 
-    /// Adds a field to a record, if there is one, with a value and how it is written, see [`RecordField::shown`].
+    /// Adds a field to a record, if there is one. `value` returns the value and its original text, see
+    /// [`RecordField::shown`].
     pub(super) fn add_field(
         &mut self,
         record: Option<usize>,
@@ -242,17 +254,17 @@ impl Records {
         if self.fields <= MAX_FIELDS
             && let Some(record) = self.records.get_mut(record)
         {
-            let (value, written) = value();
+            let (value, original) = value();
             self.has_flags |= matches!(value, FieldValue::Bool(_));
             if self.keys.len() < MAX_KEYS && !self.keys.iter().any(|key| Rc::ptr_eq(key, name)) {
                 self.keys.push(Rc::clone(name));
             }
-            record.fields.push(RecordField { name: Rc::clone(name), value, written });
+            record.fields.push(RecordField { name: Rc::clone(name), value, original });
         }
     }
 
-    /// The columns of each list, of all rows and of the groups of rows, and products of columns; adds the lengths of
-    /// groups.
+    /// The numbers of the columns of each list, for all rows and for the groups of rows, and the products of columns.
+    /// Adds the lengths of groups to `lengths`.
     fn columns(&self, lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
         let mut rows: Vec<Vec<&Record>> = vec![Vec::new(); self.lists.len()];
         for record in &self.records {
@@ -264,31 +276,30 @@ impl Records {
     }
 }
 
-/// Adds the sum and the mean of some numbers.
-pub(super) fn aggregate(aggregates: &mut Vec<f64>, numbers: &[f64]) {
+/// Adds the sum and the mean of several numbers.
+pub(super) fn add_sum_and_mean(aggregates: &mut Vec<f64>, numbers: &[f64]) {
     if numbers.len() > 1 && aggregates.len() < MAX_RECORDS {
         let sum: f64 = numbers.iter().sum();
         aggregates.extend([sum, sum / numbers.len() as f64]);
     }
 }
 
-/// The numbers of each column of a list, of all rows and of those that share a text, a flag, a month or a day.
+/// The numbers of each column of a list, for all rows and for each group of rows that share a text, a flag, a month or
+/// a day.
 fn columns(rows: &[&Record], lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
-    // A value that occurs once is shared by no rows.
-    let mut occurring: HashMap<&str, usize> = HashMap::default();
-    rows.iter()
-        .flat_map(|row| shared_values(row))
-        .for_each(|value| *occurring.entry(value).or_default() += 1);
-    occurring.retain(|_, rows| *rows > 1);
-    let free = MAX_RECORDS.saturating_sub(lengths.len());
-    lengths.extend(occurring.values().copied().take(free));
+    // Only a value that occurs several times forms a group.
+    let mut counts: HashMap<&str, usize> = HashMap::default();
+    rows.iter().flat_map(|row| group_values(row)).for_each(|value| *counts.entry(value).or_default() += 1);
+    counts.retain(|_, rows| *rows > 1);
+    let max_added = MAX_RECORDS.saturating_sub(lengths.len());
+    lengths.extend(counts.values().copied().take(max_added));
     let fields = || rows.iter().flat_map(|row| row.fields.iter().enumerate().take(MAX_COLUMNS));
     let mut columns: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
     for (column, number) in fields().filter_map(|(column, field)| Some((column, field.number()?))) {
         columns.entry((column, "")).or_default().push(number);
     }
-    for row in rows.iter().filter(|_| !occurring.is_empty()) {
-        for group in shared_values(row).filter(|value| occurring.contains_key(value)) {
+    for row in rows.iter().filter(|_| !counts.is_empty()) {
+        for group in group_values(row).filter(|value| counts.contains_key(value)) {
             for (column, field) in row.fields.iter().enumerate().take(MAX_COLUMNS) {
                 columns.entry((column, group)).or_default().extend(field.number());
             }
@@ -297,38 +308,39 @@ fn columns(rows: &[&Record], lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
     columns.into_values().collect()
 }
 
-/// By two columns, the products of their numbers in each row: a quantity and its price.
+/// For each pair of columns, the products of their numbers in each row, as of a quantity and its price.
 fn products_of(rows: &[&Record]) -> Vec<Vec<f64>> {
-    if !(2..=MAX_MULTIPLIED).contains(&rows.len()) {
+    if !(2..=MAX_MULTIPLIED_ROWS).contains(&rows.len()) {
         return Vec::new();
     }
     let numbers: Vec<Vec<f64>> = rows
         .iter()
-        .map(|row| row.fields.iter().filter_map(RecordField::number).take(FACTORS).collect())
+        .map(|row| row.fields.iter().filter_map(RecordField::number).take(MAX_FACTORS).collect())
         .collect();
-    let pairs = (0..FACTORS).flat_map(|a| (a + 1..FACTORS).map(move |b| (a, b)));
+    let pairs = (0..MAX_FACTORS).flat_map(|a| (a + 1..MAX_FACTORS).map(move |b| (a, b)));
     let product = |(a, b): (usize, usize)| -> Option<Vec<f64>> {
         numbers.iter().map(|row| Some(row.get(a)? * row.get(b)?)).collect()
     };
     pairs.filter_map(product).collect()
 }
 
-/// The values of a row by which rows are grouped: texts and flags, and of dates the day and the month.
-fn shared_values(row: &Record) -> impl Iterator<Item = &str> {
+/// The values of a row by which rows are grouped: texts and flags, and the day and the month of dates.
+fn group_values(row: &Record) -> impl Iterator<Item = &str> {
     let texts = row.fields.iter().filter(|f| f.number().is_none()).map(RecordField::shown).take(MAX_COLUMNS);
     texts.flat_map(|text| {
-        let is_date = text.len() >= DAY
+        let is_date = text.len() >= DAY_BYTES
             && text
                 .bytes()
-                .take(DAY)
+                .take(DAY_BYTES)
                 .zip(*b"0000-00-00")
                 .all(|(b, form)| b == form || form == b'0' && b.is_ascii_digit());
-        let parts = [MONTH, DAY].map(|len| text.get(..len).filter(|part| is_date && part.len() < text.len()));
+        let parts = [MONTH_BYTES, DAY_BYTES]
+            .map(|len| text.get(..len).filter(|part| is_date && part.len() < text.len()));
         parts.into_iter().flatten().chain([text])
     })
 }
 
-/// The value of a cell.
+/// The value of a cell of a table: a flag, a number or a text.
 pub(super) fn scalar_of_text(text: &str) -> FieldValue {
     let text = CellText::from_trimmed(text.trim());
     match &*text {

@@ -1,6 +1,6 @@
-//! The words of the keys of a trace's results, which often have the same ones.
+//! The words of the keys of a trace's results, which often have the same keys.
 //!
-//! In: a key. Out: its words, shared by all values that have it.
+//! In: a key. Out: its words, which all values with the key share.
 
 use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
@@ -11,37 +11,38 @@ use foldhash::HashMap;
 
 use crate::measure::identifier::identifier_words;
 
-/// Most keys that are kept.
+/// Maximum keys that are cached.
 const MAX_KEYS: usize = 10_000;
 
-/// The words of a key, shared by all values that have it.
+/// The words of a key, which all values with the key share.
 pub(crate) type KeyName = Rc<KeyWords>;
 
-/// The words of a key, and what rules have asked of them: many values have the same key.
+/// The words of a key, and the cached facts about them.
 #[derive(Debug, Default)]
 pub(crate) struct KeyWords {
     words: Vec<String>,
-    /// Two bits for each [`KeyFact`]: whether it was asked for, and whether it holds.
+    /// Two bits for each [`KeyFact`]: whether it was computed, and whether it is true.
     facts: Cell<u32>,
 }
 
-/// A fact about the words of a key that rules ask for.
+/// A fact about the words of a key that rules need.
 #[derive(Clone, Copy)]
 pub(crate) enum KeyFact {
     /// The values are states.
     State,
-    /// The values name rows.
+    /// The values are the names of rows.
     RowName,
-    /// The value may name what contains it.
+    /// The value may be the name of the record that contains it.
     ChildName,
-    /// One word is a year.
+    /// A word of the key is a year.
     Year,
     /// The value may be an amount that is paid back.
     Refund,
     /// A number under the key identifies something.
     Code,
-    /// The value is one end of a movement.
+    /// The value is the source of a movement.
     Origin,
+    /// The value is the target of a movement.
     Target,
 }
 
@@ -50,14 +51,14 @@ impl KeyWords {
         KeyWords { words: identifier_words(key), facts: Cell::default() }
     }
 
-    /// Whether a fact holds, which depends on the words alone and is computed once.
-    pub(crate) fn has_fact(&self, fact: KeyFact, holds: impl FnOnce(&[String]) -> bool) -> bool {
-        let (computed_bit, holds_bit) = (1 << (2 * fact as u32), 2 << (2 * fact as u32));
+    /// Whether a fact is true by `compute`, which must depend on the words alone and is called once.
+    pub(crate) fn has_fact(&self, fact: KeyFact, compute: impl FnOnce(&[String]) -> bool) -> bool {
+        let (computed_bit, true_bit) = (1 << (2 * fact as u32), 2 << (2 * fact as u32));
         if self.facts.get() & computed_bit == 0 {
-            let found = if holds(&self.words) { holds_bit } else { 0 };
-            self.facts.set(self.facts.get() | computed_bit | found);
+            let result = if compute(&self.words) { true_bit } else { 0 };
+            self.facts.set(self.facts.get() | computed_bit | result);
         }
-        self.facts.get() & holds_bit != 0
+        self.facts.get() & true_bit != 0
     }
 }
 
@@ -82,35 +83,36 @@ impl Hash for KeyWords {
     }
 }
 
-/// The words of the keys of a trace's results, which often have the same ones.
+/// The cache of the words of the keys of a trace's results.
 #[derive(Default)]
 pub(crate) struct KeyNames {
     names: RefCell<HashMap<String, KeyName>>,
-    /// Names of one word that were asked for last, see [`slot`].
+    /// The last requested names of keys that are a single word in lower case, by [`slot`].
     recent: RefCell<[Option<KeyName>; SLOTS]>,
-    /// Without words.
+    /// A name without words.
     none: KeyName,
 }
 
-/// Places of [`KeyNames::recent`].
+/// Slots of [`KeyNames::recent`].
 const SLOTS: usize = 16;
 
+/// The slot of a key.
 fn slot(key: &str) -> usize {
     (key.len() + key.bytes().next_back().map_or(0, usize::from)) % SLOTS
 }
 
 impl KeyNames {
-    /// Of what has no key.
+    /// The name of a value without a key.
     pub(crate) fn none(&self) -> &KeyName {
         &self.none
     }
 
-    /// Whether equal keys may have different names.
+    /// Whether no further keys are cached, so that equal keys may have different [`KeyName`]s.
     pub(super) fn is_full(&self) -> bool {
         self.names.borrow().len() >= MAX_KEYS
     }
 
-    /// The words of `key`. Equal keys have the same name, unless there are too many.
+    /// The words of `key`. Equal keys have the same [`KeyName`], unless the cache is full.
     pub(crate) fn name_for(&self, key: &str) -> KeyName {
         let mut recent = self.recent.borrow_mut();
         let recent = &mut recent[slot(key)];
@@ -127,7 +129,7 @@ impl KeyNames {
             }
             name
         });
-        // Other keys have names of the same words.
+        // Only a key that equals its single word is found by a comparison with the words: "Order" has the word "order".
         if matches!(name.words.as_slice(), [word] if word == key) {
             *recent = Some(Rc::clone(&name));
         }

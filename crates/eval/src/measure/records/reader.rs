@@ -1,7 +1,7 @@
 //! Reads one result into records: JSON while it is parsed, tables and lines of `key: value` row by row.
 //!
-//! In: a text. Out: its records. Of JSON a tree is made only where the form of a part depends on what follows: of a
-//! list of lists, and of a text with an object of which a key recurs.
+//! In: a text. Out: its records. JSON is parsed into a tree only where the form of a part depends on later parts: in a
+//! list of lists, and in a text with an object in which a key recurs.
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
@@ -12,23 +12,26 @@ use foldhash::{HashMap, HashSet};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::data::{CellText, FieldValue, MAX_COLUMNS, Records, aggregate, scalar_of_text};
+use super::data::{CellText, FieldValue, MAX_COLUMNS, Records, add_sum_and_mean, scalar_of_text};
 use super::key_names::{KeyName, KeyNames};
 use crate::measure::tables::{self, CellRow};
 use crate::recognise::ContentNode;
 
-/// Levels of JSON inside strings.
+/// Maximum levels of JSON inside strings.
 const MAX_NESTED: usize = 4;
-/// Longer texts are prose, which states nothing that could be compared.
-const MAX_VALUE: usize = 120;
-/// Up to this number of members of an object, keys are compared with each other; keys of larger objects are looked up.
+/// Maximum bytes of a text that is stored as a value: longer texts are prose, which rules do not compare.
+const MAX_VALUE_BYTES: usize = 120;
+/// Up to this number of members of an object in a tree, keys are compared with each other; those of larger objects are
+/// compared by a set.
 const FEW_MEMBERS: usize = 16;
 
-/// Most members of an object whose keys are compared with each other.
+/// Maximum members of an object whose keys are compared while it is parsed; a larger one is read from a tree.
 const MAX_MEMBERS: usize = 64;
-/// Fields for which a record has room at first: as many as the one before has, within these bounds.
-const FEW_FIELDS: usize = 4;
-const MANY_FIELDS: usize = 16;
+/// Minimum fields for which a record reserves memory. It reserves as many as the record before it has, within these
+/// bounds.
+const MIN_RESERVED_FIELDS: usize = 4;
+/// Maximum fields for which a record reserves memory.
+const MAX_RESERVED_FIELDS: usize = 16;
 
 /// A member of an object.
 type Member<'a> = (Cow<'a, str>, ContentNode<'a>);
@@ -39,16 +42,15 @@ pub(super) struct RecordReader<'n> {
     names: &'n KeyNames,
     /// The keys of the objects that are being read, by the addresses of their names.
     keys: Vec<usize>,
-    /// A key recurs, or may do so.
-    recurs: bool,
-    /// JSON is read from a tree without such keys.
+    /// Whether a key recurs or may recur in an object, so that the text must be read from a tree.
+    has_recurring_key: bool,
+    /// Whether JSON is read from a tree, in which recurring keys are merged.
     from_tree: bool,
 }
 
-/// The position of a value in a structure: under a name, in a record, in a list, with the remaining levels of JSON in
-/// strings.
+/// The position of a value in a result: its key, its record and its list, and the remaining levels of JSON in strings.
 #[derive(Clone, Copy)]
-struct ValuePlace<'v> {
+struct ValuePosition<'v> {
     name: &'v KeyName,
     parent: Option<usize>,
     list: Option<usize>,
@@ -56,17 +58,17 @@ struct ValuePlace<'v> {
 }
 
 impl<'n> RecordReader<'n> {
-    /// `None` if the text has no structure.
+    /// The records of a text; `None` if it has no structure.
     pub(super) fn read(text: &str, names: &'n KeyNames) -> Option<Records> {
         let mut reader = RecordReader {
             records: Records::default(),
             names,
             keys: Vec::new(),
-            recurs: false,
+            has_recurring_key: false,
             from_tree: false,
         };
         let mut is_read = reader.read_whole(text);
-        if reader.recurs {
+        if reader.has_recurring_key {
             reader = RecordReader { records: Records::default(), from_tree: true, ..reader };
             is_read = reader.read_whole(text);
         }
@@ -75,100 +77,100 @@ impl<'n> RecordReader<'n> {
 
     fn read_whole(&mut self, text: &str) -> bool {
         let name = self.names.none();
-        self.read_text(text.trim(), ValuePlace { name, parent: None, list: None, nested: MAX_NESTED })
+        self.read_text(text.trim(), ValuePosition { name, parent: None, list: None, nested: MAX_NESTED })
     }
 
-    /// Reads a text without white space at its ends.
-    fn read_text(&mut self, text: &str, place: ValuePlace<'_>) -> bool {
+    /// Reads a text without white space at its ends; returns false if it has no structure.
+    fn read_text(&mut self, text: &str, position: ValuePosition<'_>) -> bool {
         if text.starts_with(['{', '[']) {
-            return place.nested > 0
-                && self.read_json(text, ValuePlace { nested: place.nested - 1, ..place });
+            return position.nested > 0
+                && self.read_json(text, ValuePosition { nested: position.nested - 1, ..position });
         }
         let Some(rows) = tables::read(text) else { return false };
-        let ValuePlace { name, parent, .. } = place;
+        let ValuePosition { name, parent, .. } = position;
         let list = tables::is_list(&rows).then(|| self.records.add_list(name, rows.len(), false)).flatten();
         rows.into_iter().for_each(|row| self.add_row(row, parent, list));
         true
     }
 
-    /// Nothing is added if the text is no JSON.
-    fn read_json(&mut self, text: &str, place: ValuePlace<'_>) -> bool {
+    /// Reads JSON; returns false and adds nothing if the text is no JSON.
+    fn read_json(&mut self, text: &str, position: ValuePosition<'_>) -> bool {
         if self.from_tree {
             let tree = ContentNode::json(text);
-            tree.iter().for_each(|tree| self.read_tree(tree, place));
+            tree.iter().for_each(|tree| self.read_tree(tree, position));
             return tree.is_some();
         }
-        let (before, keys) = (self.records.len(place.parent), self.keys.len());
-        let is_read = read_parsing(text, self, place);
+        let (before, keys) = (self.records.lengths_of_collections(position.parent), self.keys.len());
+        let is_read = read_while_parsing(text, self, position);
         if !is_read {
-            self.records.truncate(before, place.parent);
+            self.records.truncate(before, position.parent);
             self.keys.truncate(keys);
         }
         is_read
     }
 
     /// Reads a value of a tree, whose depth is bounded by the JSON parser.
-    fn read_tree(&mut self, value: &ContentNode<'_>, place: ValuePlace<'_>) {
+    fn read_tree(&mut self, value: &ContentNode<'_>, position: ValuePosition<'_>) {
         match value {
             ContentNode::Map(members) => {
-                let Some(at) = self.add_object(place, members.len()) else { return };
+                let Some(at) = self.add_object(position, members.len()) else { return };
                 for (key, value) in &*without_repeated_keys(members) {
                     let name = &self.names.name_for(key);
-                    self.read_tree(value, ValuePlace { name, parent: Some(at), list: None, ..place });
+                    self.read_tree(value, ValuePosition { name, parent: Some(at), list: None, ..position });
                 }
             }
             ContentNode::List(items) => {
-                let list = self.records.add_list(place.name, 0, false);
-                self.read_items(items, ValuePlace { list, ..place });
+                let list = self.records.add_list(position.name, 0, false);
+                self.read_items(items, ValuePosition { list, ..position });
             }
-            ContentNode::Str(text) => self.add_text(text, matches!(text, Cow::Owned(_)), place),
-            ContentNode::Bool(flag) => self.add_flag(*flag, place),
-            ContentNode::Int(n) => self.add_number(*n as f64, || n.to_string(), place),
-            ContentNode::Uint(n) => self.add_number(*n as f64, || n.to_string(), place),
-            ContentNode::Float(n) => self.add_number(*n, || value.to_json(), place),
+            ContentNode::Str(text) => self.add_text(text, matches!(text, Cow::Owned(_)), position),
+            ContentNode::Bool(flag) => self.add_flag(*flag, position),
+            ContentNode::Int(n) => self.add_number(*n as f64, || n.to_string(), position),
+            ContentNode::Uint(n) => self.add_number(*n as f64, || n.to_string(), position),
+            ContentNode::Float(n) => self.add_number(*n, || value.to_json(), position),
             ContentNode::Null => {}
         }
     }
 
-    /// Reads the items of the list of a place.
-    fn read_items(&mut self, items: &[ContentNode<'_>], place: ValuePlace<'_>) {
-        if self.add_rows(items, place) {
+    /// Reads the items of the list of a position.
+    fn read_items(&mut self, items: &[ContentNode<'_>], position: ValuePosition<'_>) {
+        if self.add_rows(items, position) {
             return;
         }
         let numbers: Vec<f64> = items.iter().filter_map(as_f64).collect();
         let is_numeric = numbers.len() == items.len();
         if is_numeric {
-            aggregate(&mut self.records.list_aggregates, &numbers);
+            add_sum_and_mean(&mut self.records.list_aggregates, &numbers);
         }
         self.add_columns(items);
-        self.records.complete_list(place.list, items.len(), is_numeric);
-        items.iter().for_each(|item| self.read_tree(item, place));
+        self.records.complete_list(position.list, items.len(), is_numeric);
+        items.iter().for_each(|item| self.read_tree(item, position));
     }
 
-    /// The record of an object with about `fields` fields.
-    fn add_object(&mut self, place: ValuePlace<'_>, fields: usize) -> Option<usize> {
-        let key = if place.list.is_none() { place.name } else { self.names.none() };
-        self.records.add_record(key, place.parent, place.list, fields)
+    /// Adds the record of an object with an expected number of `fields`.
+    fn add_object(&mut self, position: ValuePosition<'_>, fields: usize) -> Option<usize> {
+        let key = if position.list.is_none() { position.name } else { self.names.none() };
+        self.records.add_record(key, position.parent, position.list, fields)
     }
 
-    /// Adds a text or what it contains: rows, if it `may_have_lines`, or JSON.
-    fn add_text(&mut self, text: &str, may_have_lines: bool, place: ValuePlace<'_>) {
+    /// Adds a text as a value, or its content if it is JSON or, if it `may_have_lines`, a table.
+    fn add_text(&mut self, text: &str, may_have_lines: bool, position: ValuePosition<'_>) {
         let trimmed = text.trim();
         let may_be_read = may_have_lines || trimmed.starts_with(['{', '[']);
-        let is_read = may_be_read && self.read_text(trimmed, ValuePlace { list: None, ..place });
-        if !is_read && text.len() <= MAX_VALUE {
+        let is_read = may_be_read && self.read_text(trimmed, ValuePosition { list: None, ..position });
+        if !is_read && text.len() <= MAX_VALUE_BYTES {
             let value = || (FieldValue::Text(CellText::from_trimmed(trimmed)), None);
-            self.records.add_field(place.parent, place.name, value);
+            self.records.add_field(position.parent, position.name, value);
         }
     }
 
-    fn add_flag(&mut self, flag: bool, place: ValuePlace<'_>) {
-        self.records.add_field(place.parent, place.name, || (FieldValue::Bool(flag), None));
+    fn add_flag(&mut self, flag: bool, position: ValuePosition<'_>) {
+        self.records.add_field(position.parent, position.name, || (FieldValue::Bool(flag), None));
     }
 
-    fn add_number(&mut self, number: f64, written: impl FnOnce() -> String, place: ValuePlace<'_>) {
-        let value = || (FieldValue::Number(number), Some(written()));
-        self.records.add_field(place.parent, place.name, value);
+    fn add_number(&mut self, number: f64, original: impl FnOnce() -> String, position: ValuePosition<'_>) {
+        let value = || (FieldValue::Number(number), Some(original()));
+        self.records.add_field(position.parent, position.name, value);
     }
 
     fn add_row(&mut self, row: CellRow<'_>, parent: Option<usize>, list: Option<usize>) {
@@ -178,8 +180,8 @@ impl<'n> RecordReader<'n> {
         for (key, text) in row {
             self.records.add_field(Some(at), &self.names.name_for(key), || {
                 let value = scalar_of_text(text);
-                let written = (!matches!(value, FieldValue::Text(_))).then(|| text.trim().to_owned());
-                (value, written)
+                let original = (!matches!(value, FieldValue::Text(_))).then(|| text.trim().to_owned());
+                (value, original)
             });
         }
     }
@@ -193,30 +195,31 @@ impl<'n> RecordReader<'n> {
         let Some(ContentNode::List(first)) = items.first() else { return };
         for at in 0..first.len().min(MAX_COLUMNS) {
             let numbers: Option<Vec<f64>> = items.iter().map(|row| cell(row, at)).collect();
-            numbers.into_iter().for_each(|numbers| aggregate(&mut self.records.list_aggregates, &numbers));
+            numbers
+                .into_iter()
+                .for_each(|numbers| add_sum_and_mean(&mut self.records.list_aggregates, &numbers));
         }
     }
 
-    /// Adds a list of rows whose first one has the names of the columns, as spreadsheets return ranges; false if it
-    /// is none.
+    /// Adds a list of rows whose first row is a header, as spreadsheets return ranges; returns false for other lists.
     fn add_rows(
         &mut self,
         items: &[ContentNode<'_>],
-        ValuePlace { parent, list, .. }: ValuePlace<'_>,
+        ValuePosition { parent, list, .. }: ValuePosition<'_>,
     ) -> bool {
         let [ContentNode::List(first), rows @ ..] = items else { return false };
         let names: Vec<KeyName> =
             first.iter().filter_map(ContentNode::as_str).map(|key| self.names.name_for(key)).collect();
-        let fits =
+        let has_cell_per_name =
             |row: &ContentNode<'_>| matches!(row, ContentNode::List(cells) if cells.len() == names.len());
-        // Without numbers below it, the first row may be one like the others.
+        // Only if all other rows have numbers, and the first one has none, is the first row a header.
         let is_number = |cell: &ContentNode<'_>| {
             as_f64(cell).is_some() || matches!(cell.as_str().map(scalar_of_text), Some(FieldValue::Number(_)))
         };
         let has_number =
             |row: &ContentNode<'_>| matches!(row, ContentNode::List(cells) if cells.iter().any(is_number));
-        let are_below = !rows.is_empty() && rows.iter().all(has_number) && !first.iter().any(is_number);
-        if names.len() < 2 || !are_below || !items.iter().all(fits) {
+        let has_header = !rows.is_empty() && rows.iter().all(has_number) && !first.iter().any(is_number);
+        if names.len() < 2 || !has_header || !items.iter().all(has_cell_per_name) {
             return false;
         }
         self.records.complete_list(list, rows.len(), false);
@@ -226,15 +229,17 @@ impl<'n> RecordReader<'n> {
                 continue;
             };
             for (name, cell) in names.iter().zip(cells) {
-                let shown = cell.as_str().map_or_else(|| Cow::Owned(cell.to_json()), Cow::Borrowed);
-                let shown = shown.trim();
-                self.records.add_field(Some(at), name, || (scalar_of_text(shown), Some(shown.to_owned())));
+                let cell_text = cell.as_str().map_or_else(|| Cow::Owned(cell.to_json()), Cow::Borrowed);
+                let cell_text = cell_text.trim();
+                self.records
+                    .add_field(Some(at), name, || (scalar_of_text(cell_text), Some(cell_text.to_owned())));
             }
         }
         true
     }
 }
 
+/// The value of a number.
 fn as_f64(value: &ContentNode<'_>) -> Option<f64> {
     match value {
         ContentNode::Int(n) => Some(*n as f64),
@@ -244,7 +249,7 @@ fn as_f64(value: &ContentNode<'_>) -> Option<f64> {
     }
 }
 
-/// The members of an object, each key at its first place with its last value.
+/// The members of an object, each distinct key at its first position with its last value.
 fn without_repeated_keys<'n, 'a>(members: &'n [Member<'a>]) -> Cow<'n, [Member<'a>]> {
     let keys = || members.iter().map(|(key, _)| key);
     let are_distinct = match members.len() <= FEW_MEMBERS {
@@ -255,14 +260,14 @@ fn without_repeated_keys<'n, 'a>(members: &'n [Member<'a>]) -> Cow<'n, [Member<'
         return Cow::Borrowed(members);
     }
     let mut out: Vec<Member<'a>> = Vec::with_capacity(members.len());
-    let mut places: HashMap<&str, usize> = HashMap::default();
+    let mut positions: HashMap<&str, usize> = HashMap::default();
     for (key, value) in members {
-        match places.entry(key) {
-            Entry::Occupied(place) => {
-                out.get_mut(*place.get()).into_iter().for_each(|(_, previous)| *previous = value.clone())
+        match positions.entry(key) {
+            Entry::Occupied(entry) => {
+                out.get_mut(*entry.get()).into_iter().for_each(|(_, previous)| *previous = value.clone())
             }
-            Entry::Vacant(place) => {
-                place.insert(out.len());
+            Entry::Vacant(entry) => {
+                entry.insert(out.len());
                 out.push((key.clone(), value.clone()));
             }
         }
@@ -270,40 +275,43 @@ fn without_repeated_keys<'n, 'a>(members: &'n [Member<'a>]) -> Cow<'n, [Member<'
     Cow::Owned(out)
 }
 
-/// False if the text is no JSON, or if a key may recur.
-fn read_parsing(text: &str, reader: &mut RecordReader<'_>, place: ValuePlace<'_>) -> bool {
+/// Reads JSON while it is parsed; returns false if the text is no JSON, or if a key may recur.
+fn read_while_parsing(text: &str, reader: &mut RecordReader<'_>, position: ValuePosition<'_>) -> bool {
     let mut json = serde_json::Deserializer::from_str(text);
-    RecordValueSeed { reader, place, first: None }.deserialize(&mut json).is_ok() && json.end().is_ok()
+    RecordValueSeed { reader, position, first_list: None }.deserialize(&mut json).is_ok()
+        && json.end().is_ok()
 }
 
-/// The kind of a value in the list that contains it.
+/// A value as an item of a list.
 enum ListItem {
     Number(f64),
     Other,
 }
 
-/// Adds one value of JSON to the records. Depth is bounded by the parser.
+/// Adds one value of JSON to the records. The parser bounds the depth.
 struct RecordValueSeed<'r, 'n, 'v, 'de> {
     reader: &'r mut RecordReader<'n>,
-    place: ValuePlace<'v>,
-    /// Where a list is put that is not to be added yet: the first one of a list, whose form depends on the others.
-    first: Option<&'r mut Option<ContentNode<'de>>>,
+    position: ValuePosition<'v>,
+    /// For the first item of a list: receives the item if it is a list, which is not added yet, since its meaning
+    /// depends on the other items.
+    first_list: Option<&'r mut Option<ContentNode<'de>>>,
 }
 
 impl RecordValueSeed<'_, '_, '_, '_> {
-    fn add_number(self, number: f64, written: impl FnOnce() -> String) -> ListItem {
-        self.reader.add_number(number, written, self.place);
+    fn add_number(self, number: f64, original: impl FnOnce() -> String) -> ListItem {
+        self.reader.add_number(number, original, self.position);
         ListItem::Number(number)
     }
 
     fn add_text<E: Error>(self, text: &str, may_have_lines: bool) -> Result<ListItem, E> {
-        self.reader.add_text(text, may_have_lines, self.place);
+        self.reader.add_text(text, may_have_lines, self.position);
         unless_recurring(self.reader)
     }
 }
 
+/// An error if a key recurs, which ends the parsing.
 fn unless_recurring<E: Error>(reader: &RecordReader<'_>) -> Result<ListItem, E> {
-    if reader.recurs { Err(E::custom("a key recurs")) } else { Ok(ListItem::Other) }
+    if reader.has_recurring_key { Err(E::custom("a key recurs")) } else { Ok(ListItem::Other) }
 }
 
 impl<'de> DeserializeSeed<'de> for RecordValueSeed<'_, '_, '_, 'de> {
@@ -322,7 +330,7 @@ impl<'de> Visitor<'de> for RecordValueSeed<'_, '_, '_, 'de> {
         Ok(ListItem::Other)
     }
     fn visit_bool<E>(self, flag: bool) -> Result<ListItem, E> {
-        self.reader.add_flag(flag, self.place);
+        self.reader.add_flag(flag, self.position);
         Ok(ListItem::Other)
     }
     fn visit_i64<E>(self, n: i64) -> Result<ListItem, E> {
@@ -335,7 +343,7 @@ impl<'de> Visitor<'de> for RecordValueSeed<'_, '_, '_, 'de> {
         Ok(self.add_number(n, || ContentNode::Float(n).to_json()))
     }
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<ListItem, E> {
-        // A borrowed text has no escapes, and so no line ends.
+        // A borrowed text has no escapes, and thus no line ends.
         self.add_text(text, false)
     }
     fn visit_str<E: Error>(self, text: &str) -> Result<ListItem, E> {
@@ -343,60 +351,63 @@ impl<'de> Visitor<'de> for RecordValueSeed<'_, '_, '_, 'de> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ListItem, A::Error> {
-        let RecordValueSeed { reader, place, first } = self;
-        if let Some(first) = first {
-            *first = Some(ContentNode::List(rest(&mut seq)?));
+        let RecordValueSeed { reader, position, first_list } = self;
+        if let Some(first_list) = first_list {
+            *first_list = Some(ContentNode::List(remaining_items(&mut seq)?));
             return Ok(ListItem::Other);
         }
-        let place = ValuePlace { list: reader.records.add_list(place.name, 0, false), ..place };
+        let position = ValuePosition { list: reader.records.add_list(position.name, 0, false), ..position };
         let (mut numbers, mut len, mut row) = (Vec::new(), 0, None);
         loop {
-            let first = (len == 0).then_some(&mut row);
-            let Some(item) = seq.next_element_seed(RecordValueSeed { reader, place, first })? else { break };
+            let first_list = (len == 0).then_some(&mut row);
+            let Some(item) = seq.next_element_seed(RecordValueSeed { reader, position, first_list })? else {
+                break;
+            };
             len += 1;
             if let ListItem::Number(number) = item {
                 numbers.push(number);
             }
             if let Some(row) = row.take() {
-                let items: Vec<ContentNode<'de>> = std::iter::once(row).chain(rest(&mut seq)?).collect();
-                reader.read_items(&items, place);
+                let items: Vec<ContentNode<'de>> =
+                    std::iter::once(row).chain(remaining_items(&mut seq)?).collect();
+                reader.read_items(&items, position);
                 return unless_recurring(reader);
             }
         }
         if numbers.len() == len {
-            aggregate(&mut reader.records.list_aggregates, &numbers);
+            add_sum_and_mean(&mut reader.records.list_aggregates, &numbers);
         }
-        reader.records.complete_list(place.list, len, numbers.len() == len);
+        reader.records.complete_list(position.list, len, numbers.len() == len);
         Ok(ListItem::Other)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ListItem, A::Error> {
-        let RecordValueSeed { reader, place, .. } = self;
+        let RecordValueSeed { reader, position, .. } = self;
         let fields = reader.records.records.last().map_or(0, |record| record.fields.len());
-        let at = reader.add_object(place, fields.clamp(FEW_FIELDS, MANY_FIELDS));
+        let at = reader.add_object(position, fields.clamp(MIN_RESERVED_FIELDS, MAX_RESERVED_FIELDS));
         let from = reader.keys.len();
         while let Some(name) = map.next_key_seed(KeyNameSeed(reader.names))? {
             if at.is_none() {
-                // Its syntax counts all the same.
+                // The value of an object that is not added is still parsed, since the JSON must be valid.
                 map.next_value::<ContentNode<'de>>()?;
                 continue;
             }
             let key = Rc::as_ptr(&name).addr();
             let earlier_keys = reader.keys.get(from..).unwrap_or_default();
-            reader.recurs |=
+            reader.has_recurring_key |=
                 earlier_keys.contains(&key) || earlier_keys.len() >= MAX_MEMBERS || reader.names.is_full();
             unless_recurring(reader)?;
             reader.keys.push(key);
-            let place = ValuePlace { name: &name, parent: at, list: None, ..place };
-            map.next_value_seed(RecordValueSeed { reader, place, first: None })?;
+            let position = ValuePosition { name: &name, parent: at, list: None, ..position };
+            map.next_value_seed(RecordValueSeed { reader, position, first_list: None })?;
         }
         reader.keys.truncate(from);
         Ok(ListItem::Other)
     }
 }
 
-/// The other items of a list.
-fn rest<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Vec<ContentNode<'de>>, A::Error> {
+/// The remaining items of a list.
+fn remaining_items<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Vec<ContentNode<'de>>, A::Error> {
     let mut items = Vec::new();
     while let Some(item) = seq.next_element()? {
         items.push(item);
@@ -404,7 +415,7 @@ fn rest<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Vec<ContentNode<'de>>, A:
     Ok(items)
 }
 
-/// The name of a key.
+/// Reads a key as its [`KeyName`].
 struct KeyNameSeed<'n>(&'n KeyNames);
 
 impl<'de> DeserializeSeed<'de> for KeyNameSeed<'_> {
@@ -428,7 +439,7 @@ impl Visitor<'_> for KeyNameSeed<'_> {
 mod tests {
     use super::*;
 
-    /// A deterministic source of numbers.
+    /// A deterministic pseudo-random generator.
     struct Random(u64);
 
     impl Random {
@@ -438,7 +449,7 @@ mod tests {
         }
     }
 
-    /// Any value, of which few are as one expects.
+    /// A random value, with many unusual forms.
     fn value(random: &mut Random, depth: usize) -> String {
         const SCALARS: [&str; 16] = [
             "null",
@@ -456,7 +467,7 @@ mod tests {
             r#""{broken""#,
             r#""[1, 2""#,
             r#""[[\"a\",\"b\"],[1,2]]""#,
-            // Is no JSON, as a whole text.
+            // The text of the string is no valid JSON.
             r#""[1e999]""#,
         ];
         const KEYS: [&str; 6] = ["id", "name", "orderId", "Order", "order", r"\u0069d"];
@@ -479,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_read_as_from_its_tree() {
+    fn parsed_json_and_its_tree_have_equal_records() {
         let (mut random, mut read) = (Random(7), 0);
         for _ in 0..20_000 {
             let text = value(&mut random, 5);
@@ -487,7 +498,7 @@ mod tests {
             let expected = {
                 let (records, keys) = (Records::default(), Vec::new());
                 let mut reader =
-                    RecordReader { records, names: &names, keys, recurs: false, from_tree: true };
+                    RecordReader { records, names: &names, keys, has_recurring_key: false, from_tree: true };
                 reader.read_whole(&text).then_some(reader.records)
             };
             let found = RecordReader::read(&text, &names);

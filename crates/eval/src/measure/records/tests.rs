@@ -65,7 +65,7 @@ fn hostile_structures_are_bounded() {
 }
 
 #[test]
-fn rows_below_names_of_columns_are_records() {
+fn rows_below_a_header_are_records() {
     let range = r#"[["Branch","May","Staff"],["Lund",310,"4"],["Umea",290.5,"3"]]"#;
     let expected = [
         pair("branch", "Lund"),
@@ -79,7 +79,7 @@ fn rows_below_names_of_columns_are_records() {
     let records = records_of(range).unwrap();
     assert_eq!((records.lists.len(), records.lists[0].len), (1, 2));
     assert!(records.aggregates().contains(&300.25) && records.aggregates().contains(&7.0));
-    // Without numbers the first row may be one like the others.
+    // Without numbers in all other rows the first row is no header.
     for pairs in
         [r#"[["Lund","Sweden"],["Oslo","Norway"]]"#, r#"[["Lund",1],["Oslo",2]]"#, r#"[["a","b"],[1]]"#]
     {

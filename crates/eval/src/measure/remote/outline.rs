@@ -91,7 +91,7 @@ impl Outline {
                 let (content, span_shows) = (context.content(), Shows::span(context.trace, at));
                 let texts = context.trace.views.get(at).map(texts).unwrap_or_default();
                 prompt.showing(
-                    texts.iter().fold(span_shows, |shows, text| shows.and(&content.shows(at, &text.piece))),
+                    texts.iter().fold(span_shows, |shows, text| shows.union(&content.shows(at, &text.piece))),
                 )
             }
             SubjectPart::Run(_) => prompt,

@@ -1,10 +1,9 @@
 //! Validation of a value against a compiled schema, in counted steps.
 //!
-//! In: a node of a [`Schema`] and a value. Out: a [`SchemaFit`]: valid, invalid, or unclear where a part
-//! cannot be checked. On request the same walk reports the problems of an invalid value. A node that
-//! several references share is checked once for each value, so the number of steps is at most linear
-//! in schema times value, however references fan out; beyond the limit of steps every result is
-//! unclear.
+//! In: a node of a [`Schema`] and a value. Out: a [`SchemaFit`]: valid, invalid, or unclear where a part cannot be
+//! checked. On request the same traversal reports the problems of an invalid value. A node to which several references
+//! point is checked once for each value, so that the number of steps is at most linear in the size of the schema times
+//! the size of the value. Beyond the limit of steps every result is unclear.
 
 use std::cmp::Ordering;
 
@@ -17,36 +16,37 @@ use super::compile::{
 use super::pattern::SchemaPattern;
 use super::problem::{MAX_PROBLEMS, PathStep, SchemaProblem};
 
-/// Most schemas that are applied within each other: a level takes some kilobytes of stack in a
-/// debug build. Usual schemas and values take a few dozen levels.
+/// Maximum depth of nested schemas: a level takes some kilobytes of stack in a debug build. Usual schemas and values
+/// have a few dozen levels.
 const MAX_DEPTH: usize = 128;
-/// Most alternatives named in one problem, and most references followed to name one.
+/// Maximum alternatives that one problem names, and maximum references that are followed to name one.
 const MAX_NAMED: usize = 8;
-/// Weights of mismatches in the search for the nearest of several alternatives: another type of
-/// value, and another constant, which usually distinguishes alternatives.
-const OTHER_TYPE: u32 = 1 << 12;
-const OTHER_CHOICE: u32 = 1 << 6;
-/// Steps for each byte of a text that is matched against a pattern with a counted repetition, which
-/// may make a program of thousands of states.
-const REPEATED: u64 = 64;
-/// Steps for compiling a pattern: for each of its bytes, and for a counted repetition.
-const COMPILING: (u64, u64) = (256, 1 << 15);
+/// The weight of a mismatch of type in the search for the nearest of several alternatives.
+const TYPE_WEIGHT: u32 = 1 << 12;
+/// The weight of a mismatch of a constant or enumeration, which usually distinguishes alternatives.
+const CHOICE_WEIGHT: u32 = 1 << 6;
+/// Steps for each byte of a text that is matched against a pattern with a counted repetition, whose automaton may have
+/// thousands of states.
+const REPETITION_STEPS_PER_BYTE: u64 = 64;
+/// Steps for compiling a pattern: for each of its bytes, and for counted repetitions.
+const COMPILE_STEPS: (u64, u64) = (256, 1 << 15);
 
-/// Whether a value fits a schema.
+/// The result of checking a value against a schema.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SchemaFit {
     Valid,
     Unclear,
-    /// With the weight of the mismatch.
+    /// The value does not match, by this weight.
     Invalid(u32),
 }
 
 impl SchemaFit {
+    /// The result of two requirements together.
     fn and(self, other: SchemaFit) -> SchemaFit {
         match (self, other) {
-            // A value of another type has the largest weight; many small mismatches stay below it.
-            (SchemaFit::Invalid(a), SchemaFit::Invalid(b)) if a.max(b) < OTHER_TYPE => {
-                SchemaFit::Invalid((a + b).min(OTHER_TYPE - 1))
+            // A mismatch of type has the largest weight, which many small mismatches together do not reach.
+            (SchemaFit::Invalid(a), SchemaFit::Invalid(b)) if a.max(b) < TYPE_WEIGHT => {
+                SchemaFit::Invalid((a + b).min(TYPE_WEIGHT - 1))
             }
             (SchemaFit::Invalid(a), SchemaFit::Invalid(b)) => SchemaFit::Invalid(a.max(b)),
             (SchemaFit::Invalid(a), _) | (_, SchemaFit::Invalid(a)) => SchemaFit::Invalid(a),
@@ -55,6 +55,7 @@ impl SchemaFit {
         }
     }
 
+    /// The result of a requirement: `None` is unclear.
     fn from_validity(valid: Option<bool>, weight: u32) -> SchemaFit {
         match valid {
             Some(true) => SchemaFit::Valid,
@@ -74,10 +75,11 @@ pub(super) struct Checker<'s, 'v> {
     pub(super) steps: u64,
     limit: u64,
     depth: usize,
-    /// Results of shared nodes, by node and the value's address; the others are checked once.
+    /// Cached results of shared nodes, by node and address of the value. Other nodes are checked once.
     fits: HashMap<(u32, usize), SchemaFit>,
-    /// The mismatches of shared nodes that were reported.
+    /// The shared nodes and values whose mismatches were reported.
     reported: HashSet<(u32, usize)>,
+    /// The path from the document to the current value.
     path: Vec<PathStep<'v>>,
     pub(super) problems: Vec<SchemaProblem>,
 }
@@ -115,6 +117,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         self.is_within_limit()
     }
 
+    /// Checks a value against a node. If `report`, also collects the problems.
     fn fit(&mut self, index: u32, value: &'v Value, report: bool) -> SchemaFit {
         let Some(node) = self.schema.nodes.get(index as usize).filter(|_| self.charge(1)) else {
             return SchemaFit::Unclear;
@@ -133,7 +136,7 @@ impl<'s, 'v> Checker<'s, 'v> {
             return SchemaFit::Unclear;
         }
         if node.shared && cached_fit.is_none() {
-            // A reference that leads back to the same value decides nothing.
+            // A reference that leads back to the same node and value is unclear.
             self.fits.insert(key, SchemaFit::Unclear);
         }
         self.depth += 1;
@@ -145,6 +148,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         fit
     }
 
+    /// Checks the rules of a node. After a mismatch of type, the other rules are skipped.
     fn rules(&mut self, rules: &'s [SchemaRule], value: &'v Value, report: bool) -> SchemaFit {
         let mut all = SchemaFit::Valid;
         for rule in rules {
@@ -176,15 +180,15 @@ impl<'s, 'v> Checker<'s, 'v> {
                 };
                 branch.map_or(SchemaFit::Valid, |schema| self.fit(schema, value, report))
             }
-            (SchemaRule::Required(names), Value::Object(given)) => {
+            (SchemaRule::Required(names), Value::Object(members)) => {
                 self.charge(names.len());
-                self.all(names.iter().filter(|name| !given.contains_key(*name)), |checker, name| {
+                self.all(names.iter().filter(|name| !members.contains_key(*name)), |checker, name| {
                     checker.report(report, |path| SchemaProblem::missing(path, name));
                     SchemaFit::Invalid(1)
                 })
             }
-            (SchemaRule::Members(members), Value::Object(given)) => {
-                self.all(given, |checker, (name, value)| checker.member(members, name, value, report))
+            (SchemaRule::Members(schemas), Value::Object(members)) => {
+                self.all(members, |checker, (name, value)| checker.member(schemas, name, value, report))
             }
             (SchemaRule::Items { first, rest }, Value::Array(items)) => {
                 let schemas = first.iter().copied().chain(rest.iter().copied().cycle());
@@ -193,7 +197,7 @@ impl<'s, 'v> Checker<'s, 'v> {
                 })
             }
             _ => {
-                let fit = self.simple(rule, value);
+                let fit = self.own_rule(rule, value);
                 if fit.is_invalid() {
                     self.report(report, |path| SchemaProblem::ill_typed(path, &rule.expectation(), value));
                 }
@@ -202,8 +206,8 @@ impl<'s, 'v> Checker<'s, 'v> {
         }
     }
 
-    /// Checks a rule whose mismatch is one problem of the value itself.
-    fn simple(&mut self, rule: &'s SchemaRule, value: &'v Value) -> SchemaFit {
+    /// Checks a rule whose mismatch is a single problem of the value itself.
+    fn own_rule(&mut self, rule: &'s SchemaRule, value: &'v Value) -> SchemaFit {
         match (rule, value) {
             (SchemaRule::Unclear, _) => SchemaFit::Unclear,
             (SchemaRule::Never, _) => SchemaFit::Invalid(1),
@@ -213,22 +217,22 @@ impl<'s, 'v> Checker<'s, 'v> {
                 SchemaFit::Invalid(_) => SchemaFit::Valid,
             },
             (SchemaRule::Type(names), _) => {
-                SchemaFit::from_validity(Some(names.iter().any(|name| is_type(name, value))), OTHER_TYPE)
+                SchemaFit::from_validity(Some(names.iter().any(|name| is_type(name, value))), TYPE_WEIGHT)
             }
             (SchemaRule::Choice(options), _) => SchemaFit::from_validity(
                 Some(options.iter().any(|option| self.are_equal(option, value))),
-                OTHER_CHOICE,
+                CHOICE_WEIGHT,
             ),
-            (SchemaRule::Names(schema), Value::Object(given)) => self.names(*schema, given),
+            (SchemaRule::Names(schema), Value::Object(members)) => self.names(*schema, members),
             (SchemaRule::Contains { item, min_count, max_count }, Value::Array(items)) => {
                 self.contains(*item, *min_count, *max_count, items)
             }
             (SchemaRule::Bound(bound), _) => SchemaFit::from_validity(self.is_within(bound, value), 1),
             (SchemaRule::Multiple(step), Value::Number(number)) => {
-                let times = number.as_f64().map(|number| number / step);
-                // Quotients of decimals such as 19.99 / 0.01 are whole up to a rounding error.
-                let whole = |t: f64| !t.is_finite() || (t - t.round()).abs() <= 1e-9 * t.abs().max(1.0);
-                SchemaFit::from_validity(times.map(whole), 1)
+                let quotient = number.as_f64().map(|number| number / step);
+                // Quotients of decimals such as 19.99 / 0.01 are whole numbers up to a rounding error.
+                let is_whole = |q: f64| !q.is_finite() || (q - q.round()).abs() <= 1e-9 * q.abs().max(1.0);
+                SchemaFit::from_validity(quotient.map(is_whole), 1)
             }
             (SchemaRule::Pattern(pattern), Value::String(text)) => {
                 SchemaFit::from_validity(self.matches(pattern, text), 1)
@@ -242,6 +246,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         }
     }
 
+    /// Adds a problem if `report` is set and there are not too many.
     fn report(&mut self, report: bool, problem: impl FnOnce(&[PathStep<'v>]) -> SchemaProblem) {
         if report && self.problems.len() < MAX_PROBLEMS && self.charge(1) {
             let problem = problem(&self.path);
@@ -252,36 +257,37 @@ impl<'s, 'v> Checker<'s, 'v> {
         }
     }
 
-    /// Checks all `parts`, up to as many mismatches as can be reported.
+    /// Checks all `parts`, until there are as many mismatches as can be reported.
     fn all<T>(
         &mut self,
         parts: impl IntoIterator<Item = T>,
         mut check: impl FnMut(&mut Self, T) -> SchemaFit,
     ) -> SchemaFit {
-        let (mut all, mut invalid) = (SchemaFit::Valid, 0);
+        let (mut all, mut invalid_count) = (SchemaFit::Valid, 0);
         for part in parts {
-            if invalid >= MAX_PROBLEMS || !self.is_within_limit() {
+            if invalid_count >= MAX_PROBLEMS || !self.is_within_limit() {
                 break;
             }
             let fit = check(self, part);
             all = all.and(fit);
-            invalid += usize::from(fit.is_invalid());
+            invalid_count += usize::from(fit.is_invalid());
         }
         all
     }
 
-    /// Checks a part of a value, whose mismatch weighs less than one of the value itself.
-    fn part(&mut self, place: PathStep<'v>, schema: u32, value: &'v Value, report: bool) -> SchemaFit {
-        self.path.push(place);
+    /// Checks a part of a value. Its mismatch has a lower weight than a mismatch of the value itself.
+    fn part(&mut self, step: PathStep<'v>, schema: u32, value: &'v Value, report: bool) -> SchemaFit {
+        self.path.push(step);
         let fit = self.fit(schema, value, report);
         self.path.pop();
         match fit {
-            SchemaFit::Invalid(OTHER_TYPE..) => SchemaFit::Invalid(4),
+            SchemaFit::Invalid(TYPE_WEIGHT..) => SchemaFit::Invalid(4),
             SchemaFit::Invalid(weight) => SchemaFit::Invalid((weight / 2).max(1)),
             fit => fit,
         }
     }
 
+    /// Checks a member of an object by its name, by the patterns that match it, or else as an additional one.
     fn member(
         &mut self,
         members: &'s ObjectMembers,
@@ -292,31 +298,31 @@ impl<'s, 'v> Checker<'s, 'v> {
         if !self.charge(1 + members.matching.len()) {
             return SchemaFit::Unclear;
         }
-        let place = PathStep::Member(name);
-        let named = members.named.get(name).copied();
-        let mut covered = named.is_some();
-        let mut all = named.map_or(SchemaFit::Valid, |schema| self.part(place, schema, value, report));
+        let step = PathStep::Member(name);
+        let named_schema = members.named.get(name).copied();
+        let mut is_covered = named_schema.is_some();
+        let mut all = named_schema.map_or(SchemaFit::Valid, |schema| self.part(step, schema, value, report));
         for (pattern, schema) in &members.matching {
             let schema = match self.matches(pattern, name) {
                 Some(false) => continue,
                 Some(true) => *schema,
                 None => UNCLEAR,
             };
-            covered = true;
-            all = all.and(self.part(place, schema, value, report));
+            is_covered = true;
+            all = all.and(self.part(step, schema, value, report));
         }
-        match members.rest.filter(|_| !covered) {
+        match members.additional.filter(|_| !is_covered) {
             Some(NEVER) => {
                 self.report(report, |path| SchemaProblem::unknown(path, name, value));
                 SchemaFit::Invalid(1)
             }
-            Some(schema) => self.part(place, schema, value, report),
+            Some(schema) => self.part(step, schema, value, report),
             None => all,
         }
     }
 
-    /// Checks `anyOf`, or `oneOf` if `only_one`. The mismatch of the nearest alternative counts and is
-    /// reported.
+    /// Checks `anyOf`, or `oneOf` if `only_one`. The result and the problems of a mismatch are those of the nearest
+    /// alternative.
     fn alternatives(
         &mut self,
         branches: &'s [u32],
@@ -324,47 +330,49 @@ impl<'s, 'v> Checker<'s, 'v> {
         value: &'v Value,
         report: bool,
     ) -> SchemaFit {
-        let (mut valid, mut unclear, mut least, mut nearest) = (0, false, OTHER_TYPE, None);
+        let (mut valid_count, mut has_unclear, mut least_weight, mut nearest) = (0, false, TYPE_WEIGHT, None);
         for branch in branches {
             match self.fit(*branch, value, false) {
-                SchemaFit::Valid => valid += 1,
-                SchemaFit::Unclear => unclear = true,
-                SchemaFit::Invalid(weight) if weight < least => (least, nearest) = (weight, Some(*branch)),
-                SchemaFit::Invalid(weight) if weight == least => nearest = None,
+                SchemaFit::Valid => valid_count += 1,
+                SchemaFit::Unclear => has_unclear = true,
+                SchemaFit::Invalid(weight) if weight < least_weight => {
+                    (least_weight, nearest) = (weight, Some(*branch))
+                }
+                SchemaFit::Invalid(weight) if weight == least_weight => nearest = None,
                 SchemaFit::Invalid(_) => {}
             }
-            if !self.is_within_limit() || valid > usize::from(only_one) {
+            if !self.is_within_limit() || valid_count > usize::from(only_one) {
                 break;
             }
         }
-        match valid {
+        match valid_count {
             2.. => {
                 let expected = "valid by only one of the alternatives in the tool's schema";
                 self.report(report, |path| SchemaProblem::ill_typed(path, expected, value));
                 return SchemaFit::Invalid(1);
             }
-            // Another branch, which is unclear, may be valid too.
-            1 if only_one && unclear => return SchemaFit::Unclear,
+            // An unclear branch may also be valid.
+            1 if only_one && has_unclear => return SchemaFit::Unclear,
             1 => return SchemaFit::Valid,
-            0 if unclear => return SchemaFit::Unclear,
-            0 if !report => return SchemaFit::Invalid(least),
+            0 if has_unclear => return SchemaFit::Unclear,
+            0 if !report => return SchemaFit::Invalid(least_weight),
             0 => {}
         }
         if let Some(branch) = nearest {
             return self.fit(branch, value, true);
         }
-        let mut named: Vec<String> = Vec::new();
+        let mut types: Vec<String> = Vec::new();
         for branch in branches {
             let name = self.type_of(*branch);
-            if named.len() < MAX_NAMED && !named.contains(&name) {
-                named.push(name);
+            if types.len() < MAX_NAMED && !types.contains(&name) {
+                types.push(name);
             }
         }
-        self.report(true, |path| SchemaProblem::ill_typed(path, &named.join(" or "), value));
-        SchemaFit::Invalid(least)
+        self.report(true, |path| SchemaProblem::ill_typed(path, &types.join(" or "), value));
+        SchemaFit::Invalid(least_weight)
     }
 
-    /// The types that a node requires, through references.
+    /// The types that a node requires, directly or by references.
     fn type_of(&mut self, mut index: u32) -> String {
         self.charge(1);
         for _ in 0..MAX_NAMED {
@@ -377,19 +385,19 @@ impl<'s, 'v> Checker<'s, 'v> {
         "another shape".to_owned()
     }
 
-    /// Checks `propertyNames`. Each name is a temporary value with a checker of its own, since its
-    /// address may be reused.
-    fn names(&mut self, schema: u32, given: &Map<String, Value>) -> SchemaFit {
-        self.all(given.keys(), |checker, name| {
+    /// Checks `propertyNames`. Each name is a temporary value with a separate checker, since its address may be reused.
+    fn names(&mut self, schema: u32, members: &Map<String, Value>) -> SchemaFit {
+        self.all(members.keys(), |checker, name| {
             let name = Value::String(name.clone());
-            let mut alone = Checker::new(checker.schema, checker.limit.saturating_sub(checker.steps));
-            alone.depth = checker.depth;
-            let fit = alone.fit(schema, &name, false);
-            checker.steps = checker.steps.saturating_add(alone.steps);
+            let mut name_checker = Checker::new(checker.schema, checker.limit.saturating_sub(checker.steps));
+            name_checker.depth = checker.depth;
+            let fit = name_checker.fit(schema, &name, false);
+            checker.steps = checker.steps.saturating_add(name_checker.steps);
             fit
         })
     }
 
+    /// Checks `contains` with the bounds on the number of matching items.
     fn contains(
         &mut self,
         schema: u32,
@@ -397,22 +405,23 @@ impl<'s, 'v> Checker<'s, 'v> {
         max_count: Option<u64>,
         items: &'v [Value],
     ) -> SchemaFit {
-        let (mut fitting, mut unclear) = (0, false);
+        let (mut valid_count, mut has_unclear) = (0, false);
         for item in items {
             let fit = self.fit(schema, item, false);
-            fitting += u64::from(fit == SchemaFit::Valid);
-            unclear |= fit == SchemaFit::Unclear;
+            valid_count += u64::from(fit == SchemaFit::Valid);
+            has_unclear |= fit == SchemaFit::Unclear;
             if !self.is_within_limit() {
                 return SchemaFit::Unclear;
             }
         }
         SchemaFit::from_validity(
-            (!unclear).then(|| fitting >= min_count && max_count.is_none_or(|max| fitting <= max)),
+            (!has_unclear)
+                .then(|| valid_count >= min_count && max_count.is_none_or(|max| valid_count <= max)),
             1,
         )
     }
 
-    /// `None` if the numbers cannot be compared.
+    /// Whether the quantity of a value is within a bound; `None` if the numbers cannot be compared.
     fn is_within(&mut self, bound: &QuantityBound, value: &Value) -> Option<bool> {
         let size = match (bound.quantity, value) {
             (Quantity::Value, Value::Number(number)) => number.clone(),
@@ -421,27 +430,27 @@ impl<'s, 'v> Checker<'s, 'v> {
                 text.chars().count().into()
             }
             (Quantity::Items, Value::Array(items)) => items.len().into(),
-            (Quantity::Properties, Value::Object(given)) => given.len().into(),
+            (Quantity::Properties, Value::Object(members)) => members.len().into(),
             _ => return Some(true),
         };
         let order = compare_numbers(&size, &bound.limit)?;
         let order = if bound.is_upper { order.reverse() } else { order };
-        Some(order.is_gt() || order.is_eq() && !bound.exclusive)
+        Some(order.is_gt() || order.is_eq() && !bound.is_exclusive)
     }
 
-    /// `None` if the pattern is not supported, or costs too much.
+    /// Whether the text matches; `None` if the pattern is not supported, or if the limit of steps is exceeded.
     fn matches(&mut self, pattern: &SchemaPattern, text: &str) -> Option<bool> {
-        let repeats = pattern.text.contains('{');
+        let has_repetition = pattern.text.contains('{');
         if !pattern.is_compiled() {
-            let (byte, repetition) = COMPILING;
-            self.steps += byte * pattern.text.len() as u64 + if repeats { repetition } else { 0 };
+            let (byte, repetition) = COMPILE_STEPS;
+            self.steps += byte * pattern.text.len() as u64 + if has_repetition { repetition } else { 0 };
         }
-        self.steps += text.len() as u64 * if repeats { REPEATED } else { 1 };
+        self.steps += text.len() as u64 * if has_repetition { REPETITION_STEPS_PER_BYTE } else { 1 };
         pattern.regex().filter(|_| self.is_within_limit()).map(|regex| regex.is_match(text))
     }
 
-    /// Whether the JSON values are equal: 1 equals 1.0, the order of members is ignored. False beyond
-    /// the limit of steps.
+    /// Whether JSON values are equal: 1 equals 1.0, and the order of members is ignored. False beyond the limit of
+    /// steps.
     fn are_equal(&mut self, a: &Value, b: &Value) -> bool {
         self.charge(1)
             && match (a, b) {
@@ -462,6 +471,7 @@ impl<'s, 'v> Checker<'s, 'v> {
     }
 }
 
+/// Compares two numbers, integers exactly; `None` if they cannot be compared.
 pub(crate) fn compare_numbers(a: &Number, b: &Number) -> Option<Ordering> {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),

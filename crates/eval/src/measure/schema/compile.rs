@@ -1,8 +1,8 @@
 //! Compiles a JSON schema into a flat table of nodes.
 //!
-//! In: a schema as JSON. Out: a [`Schema`] whose `$ref`s are indices into its own table. References
-//! to other documents are not fetched. Keywords have the meaning of draft 2020-12; spellings of
-//! older drafts that tools still use are accepted. Compiling takes time linear in the schema's size.
+//! In: a schema as JSON. Out: a [`Schema`] whose `$ref`s are indices into its table. References to other documents are
+//! not fetched. Keywords have the meaning of draft 2020-12; spellings of older drafts that tools still use are
+//! accepted. Compiling takes time linear in the schema's size.
 
 use foldhash::HashMap;
 use percent_encoding::percent_decode_str;
@@ -14,11 +14,11 @@ use super::problem::{json_start, shown};
 use crate::measure::defects::QUOTE_BYTES;
 use crate::measure::excerpt::clip;
 
-/// Most subschemas. More would need about a mebibyte of text, the most that is read.
+/// Maximum subschemas. More would need about a mebibyte of text, which is the limit for a schema.
 const MAX_NODES: usize = 1 << 16;
 /// The node of a schema that cannot be checked.
 pub(super) const UNCLEAR: u32 = 0;
-/// The node of the schema `false`, for properties that are not allowed.
+/// The node of the schema `false`, as for properties that are not allowed.
 pub(super) const NEVER: u32 = 1;
 /// The node of the document itself.
 pub(super) const ROOT: u32 = 2;
@@ -34,16 +34,16 @@ pub struct Schema {
 #[derive(Debug, Default)]
 pub(super) struct SchemaNode {
     pub(super) rules: Vec<SchemaRule>,
-    /// OpenAPI's keyword for "or null", which generators of schemas use.
+    /// Whether the value may be null, by OpenAPI's keyword `nullable`, which generators of schemas use.
     pub(super) nullable: bool,
-    /// A `$ref` points to the node, so a value may be checked against it more than once.
+    /// Whether a `$ref` points to the node, so that a value may be checked against it more than once.
     pub(super) shared: bool,
 }
 
-/// The requirement of one keyword, or of several keywords together. Numbers are nodes.
+/// The requirement of one keyword, or of several keywords together. A `u32` is the index of a node.
 #[derive(Debug)]
 pub(super) enum SchemaRule {
-    /// Cannot be checked: a malformed keyword, or a reference to another document.
+    /// A requirement that cannot be checked: a malformed keyword, or a reference to another document.
     Unclear,
     /// The schema `false`.
     Never,
@@ -58,7 +58,7 @@ pub(super) enum SchemaRule {
         only_one: bool,
     },
     Not(u32),
-    /// `if`, `then`, `else`.
+    /// `if`, with `then` and `else`.
     If(u32, Option<u32>, Option<u32>),
     Required(Vec<String>),
     Members(ObjectMembers),
@@ -79,11 +79,12 @@ pub(super) enum SchemaRule {
     Pattern(SchemaPattern),
 }
 
+/// A bound on a quantity.
 #[derive(Debug)]
 pub(super) struct QuantityBound {
     pub(super) quantity: Quantity,
     pub(super) is_upper: bool,
-    pub(super) exclusive: bool,
+    pub(super) is_exclusive: bool,
     pub(super) limit: Number,
 }
 
@@ -110,19 +111,23 @@ const BOUNDS: [(&str, Quantity, bool, bool); 10] = [
     ("maxProperties", Quantity::Properties, true, false),
 ];
 
-/// Keywords with which [`SchemaCompiler::joint`] begins a rule.
-const JOINT: [&str; 7] =
+/// Keywords from which [`SchemaCompiler::combined_rules`] makes a rule.
+const COMBINED: [&str; 7] =
     ["properties", "patternProperties", "additionalProperties", "items", "prefixItems", "contains", "if"];
 
+/// The schemas of the members of an object.
 #[derive(Debug)]
 pub(super) struct ObjectMembers {
+    /// `properties`, by name.
     pub(super) named: HashMap<String, u32>,
+    /// `patternProperties`.
     pub(super) matching: Vec<(SchemaPattern, u32)>,
-    /// For members that match neither a name nor a pattern.
-    pub(super) rest: Option<u32>,
+    /// `additionalProperties`, for members that match neither a name nor a pattern.
+    pub(super) additional: Option<u32>,
 }
 
 impl SchemaRule {
+    /// The patterns of the rule.
     fn patterns(&self) -> Vec<&SchemaPattern> {
         match self {
             SchemaRule::Pattern(pattern) => vec![pattern],
@@ -131,7 +136,7 @@ impl SchemaRule {
         }
     }
 
-    /// The requirement in words, to follow "expected to be".
+    /// A description of the requirement, which follows "expected to be".
     pub(super) fn expectation(&self) -> String {
         match self {
             SchemaRule::Never => "absent".to_owned(),
@@ -149,8 +154,8 @@ impl SchemaRule {
                 format!("a list with {count} items as the tool's schema says")
             }
             SchemaRule::Unique => "a list without equal items".to_owned(),
-            SchemaRule::Bound(QuantityBound { quantity, is_upper, exclusive, limit }) => {
-                let bound = match (is_upper, exclusive) {
+            SchemaRule::Bound(QuantityBound { quantity, is_upper, is_exclusive, limit }) => {
+                let bound = match (is_upper, is_exclusive) {
                     (false, false) => "at least",
                     (false, true) => "more than",
                     (true, false) => "at most",
@@ -173,16 +178,16 @@ impl SchemaRule {
 }
 
 impl Schema {
-    /// Compiles `document`. A part that is not supported is unclear, see [`Schema::problem`].
+    /// Compiles `document`. A part that is not supported makes results unclear, see [`Schema::problem`].
     pub fn compile(document: &Value) -> Schema {
         let mut compiler = SchemaCompiler {
             document,
             nodes: Vec::new(),
-            todo: Vec::new(),
+            pending: Vec::new(),
             node_by_address: HashMap::default(),
             problem: None,
-            // Until draft 7 other keywords next to a `$ref` were ignored.
-            ref_alone: document
+            // Up to draft 7, other keywords next to a `$ref` are ignored.
+            ignores_beside_ref: document
                 .get("$schema")
                 .and_then(Value::as_str)
                 .is_some_and(|draft| draft.contains("/draft-0")),
@@ -190,7 +195,7 @@ impl Schema {
         compiler.add(vec![SchemaRule::Unclear]);
         compiler.add(vec![SchemaRule::Never]);
         compiler.node(document);
-        while let Some((index, schema)) = compiler.todo.pop() {
+        while let Some((index, schema)) = compiler.pending.pop() {
             let (rules, nullable) = compiler.read(schema);
             if let Some(node) = compiler.nodes.get_mut(index as usize) {
                 (node.rules, node.nullable) = (rules, nullable);
@@ -199,7 +204,8 @@ impl Schema {
         Schema { nodes: compiler.nodes, problem: compiler.problem }
     }
 
-    /// A part of the schema that cannot be used. Compiles every pattern.
+    /// A description of the first part of the schema that cannot be used; `None` if all parts can. Compiles every
+    /// pattern.
     pub fn problem(&self) -> Option<String> {
         let mut patterns = self.nodes.iter().flat_map(|node| &node.rules).flat_map(SchemaRule::patterns);
         let mut unusable = || patterns.find(|pattern| pattern.regex().is_none());
@@ -207,22 +213,27 @@ impl Schema {
     }
 }
 
+/// Compiles a document node by node.
 struct SchemaCompiler<'d> {
     document: &'d Value,
     nodes: Vec<SchemaNode>,
-    todo: Vec<(u32, &'d Value)>,
-    /// By the address of the value in the document.
+    /// Nodes whose schemas have not been read.
+    pending: Vec<(u32, &'d Value)>,
+    /// By the address of a schema in the document, its node.
     node_by_address: HashMap<*const Value, u32>,
     problem: Option<String>,
-    ref_alone: bool,
+    /// Whether other keywords next to a `$ref` are ignored.
+    ignores_beside_ref: bool,
 }
 
 impl<'d> SchemaCompiler<'d> {
+    /// The rule of a part that cannot be used. The first problem is recorded.
     fn unusable(&mut self, problem: impl FnOnce() -> String) -> SchemaRule {
         self.problem.get_or_insert_with(problem);
         SchemaRule::Unclear
     }
 
+    /// Adds a node and returns its index; [`UNCLEAR`] if there are too many.
     fn add(&mut self, rules: Vec<SchemaRule>) -> u32 {
         if self.nodes.len() >= MAX_NODES {
             self.unusable(|| format!("it has more than {MAX_NODES} subschemas"));
@@ -239,12 +250,13 @@ impl<'d> SchemaCompiler<'d> {
         }
         let index = self.add(Vec::new());
         if index != UNCLEAR {
-            self.todo.push((index, schema));
+            self.pending.push((index, schema));
             self.node_by_address.insert(schema, index);
         }
         index
     }
 
+    /// The node to which a `$ref` points.
     fn target(&mut self, reference: &Value) -> u32 {
         let document = self.document;
         let pointer = reference.as_str().and_then(|r| r.strip_prefix('#'));
@@ -260,13 +272,14 @@ impl<'d> SchemaCompiler<'d> {
         index
     }
 
+    /// The rules of a schema, and whether it is nullable.
     fn read(&mut self, schema: &'d Value) -> (Vec<SchemaRule>, bool) {
         match schema {
             Value::Bool(true) => (Vec::new(), false),
             Value::Bool(false) => (vec![SchemaRule::Never], false),
             Value::Object(map) => {
-                let alone = map.get("$ref").filter(|_| self.ref_alone);
-                let rules = match alone {
+                let only_reference = map.get("$ref").filter(|_| self.ignores_beside_ref);
+                let rules = match only_reference {
                     Some(reference) => vec![SchemaRule::All(vec![self.target(reference)])],
                     None => self.rules(map),
                 };
@@ -283,8 +296,8 @@ impl<'d> SchemaCompiler<'d> {
                 rules.push(rule.unwrap_or_else(|| self.malformed(key)));
             }
         }
-        self.joint(map, &mut rules);
-        // The order of the reported problems. After a mismatch of type the other rules are skipped.
+        self.combined_rules(map, &mut rules);
+        // This is the order of the reported problems. After a mismatch of type the other rules are skipped.
         rules.sort_by_key(|rule| match rule {
             SchemaRule::Type(_) => 0,
             SchemaRule::Choice(_) => 1,
@@ -300,13 +313,13 @@ impl<'d> SchemaCompiler<'d> {
         self.unusable(|| format!("'{keyword}' in it cannot be used"))
     }
 
-    /// The rule of a keyword that does not depend on others: `None` for one without a requirement,
-    /// `Some(None)` for a malformed one.
+    /// The rule of a keyword that does not depend on others: `None` for a keyword without a requirement, `Some(None)`
+    /// for a malformed one.
     fn rule(&mut self, key: &str, value: &'d Value, map: &Map<String, Value>) -> Option<Option<SchemaRule>> {
         match (key, value) {
             ("uniqueItems", Value::Bool(false)) => return None,
             ("unevaluatedProperties" | "unevaluatedItems", Value::Bool(true)) => return None,
-            // Draft 4 made a bound exclusive by a flag, see `bound`.
+            // In draft 4 these keywords are flags, see `bound`.
             ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(_)) => return None,
             _ => {}
         }
@@ -331,24 +344,24 @@ impl<'d> SchemaCompiler<'d> {
             "uniqueItems" => value.is_boolean().then_some(SchemaRule::Unique),
             "multipleOf" => value.as_f64().filter(|step| *step > 0.0).map(SchemaRule::Multiple),
             "pattern" => value.as_str().map(|text| SchemaRule::Pattern(SchemaPattern::new(text))),
-            // Not supported; they may exclude values.
+            // These keywords are not supported, and may exclude values.
             "unevaluatedProperties" | "unevaluatedItems" | "$dynamicRef" | "$recursiveRef" => None,
             _ => bound(BOUNDS.iter().find(|(name, ..)| *name == key)?, value, map),
         })
     }
 
-    /// The rules of keywords that depend on each other.
-    fn joint(&mut self, map: &'d Map<String, Value>, rules: &mut Vec<SchemaRule>) {
-        // Most subschemas have none of them, and each lookup hashes.
-        if !map.keys().any(|key| JOINT.contains(&key.as_str())) {
+    /// Adds the rules of keywords that depend on each other.
+    fn combined_rules(&mut self, map: &'d Map<String, Value>, rules: &mut Vec<SchemaRule>) {
+        // Most subschemas have none of these keywords, and each lookup below computes a hash.
+        if !map.keys().any(|key| COMBINED.contains(&key.as_str())) {
             return;
         }
-        let any = |keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
-        if any(&["properties", "patternProperties", "additionalProperties"]) {
+        let has_any = |keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
+        if has_any(&["properties", "patternProperties", "additionalProperties"]) {
             let members = self.members(map).map(SchemaRule::Members);
             rules.push(members.unwrap_or_else(|| self.malformed("properties")));
         }
-        if any(&["items", "prefixItems"]) {
+        if has_any(&["items", "prefixItems"]) {
             // A list in `items` is the older spelling of `prefixItems`.
             let (first, rest) = match map.get("items") {
                 list @ Some(Value::Array(_)) => (list, map.get("additionalItems")),
@@ -370,6 +383,7 @@ impl<'d> SchemaCompiler<'d> {
         }
     }
 
+    /// The schemas of an object's members; `None` if a keyword is malformed.
     fn members(&mut self, map: &'d Map<String, Value>) -> Option<ObjectMembers> {
         let optional_object =
             |key: &str| map.get(key).map_or(Some(None), |value| value.as_object().map(Some));
@@ -380,21 +394,21 @@ impl<'d> SchemaCompiler<'d> {
             .flatten()
             .map(|(text, s)| (SchemaPattern::new(text), self.node(s)))
             .collect();
-        let rest = match map.get("additionalProperties") {
+        let additional = match map.get("additionalProperties") {
             None | Some(Value::Bool(true)) => None,
             Some(Value::Bool(false)) => Some(NEVER),
             Some(schema) => Some(self.node(schema)),
         };
-        Some(ObjectMembers { named, matching, rest })
+        Some(ObjectMembers { named, matching, additional })
     }
 
-    /// Each dependency as a condition: an object with the member must meet the requirement.
+    /// Each dependency as a condition: an object with the member must meet the requirement. `None` if it is malformed.
     fn dependent(&mut self, value: &'d Value) -> Option<SchemaRule> {
         let mut all = Vec::new();
-        for (name, needs) in value.as_object()? {
-            let then = match needs {
+        for (name, requirement) in value.as_object()? {
+            let then = match requirement {
                 Value::Array(_) => {
-                    let names = texts(needs)?;
+                    let names = texts(requirement)?;
                     self.add(vec![SchemaRule::Required(names)])
                 }
                 schema => self.node(schema),
@@ -406,13 +420,15 @@ impl<'d> SchemaCompiler<'d> {
         Some(SchemaRule::All(all))
     }
 
+    /// The nodes of a list of schemas.
     fn list(&mut self, value: &'d Value) -> Option<Vec<u32>> {
         value.as_array().map(|list| list.iter().map(|schema| self.node(schema)).collect())
     }
 }
 
+/// The rule of a keyword of [`BOUNDS`]; `None` if its value is malformed.
 fn bound(
-    &(_, quantity, is_upper, exclusive): &(&str, Quantity, bool, bool),
+    &(_, quantity, is_upper, is_exclusive): &(&str, Quantity, bool, bool),
     value: &Value,
     map: &Map<String, Value>,
 ) -> Option<SchemaRule> {
@@ -421,10 +437,12 @@ fn bound(
         _ => whole_number(value)?.into(),
     };
     let flag = if is_upper { "exclusiveMaximum" } else { "exclusiveMinimum" };
-    let exclusive = exclusive || quantity == Quantity::Value && map.get(flag) == Some(&Value::Bool(true));
-    Some(SchemaRule::Bound(QuantityBound { quantity, is_upper, exclusive, limit }))
+    let is_exclusive =
+        is_exclusive || quantity == Quantity::Value && map.get(flag) == Some(&Value::Bool(true));
+    Some(SchemaRule::Bound(QuantityBound { quantity, is_upper, is_exclusive, limit }))
 }
 
+/// The texts of a list; `None` for any other value.
 fn texts(value: &Value) -> Option<Vec<String>> {
     value.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
 }
@@ -434,22 +452,24 @@ fn whole_number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|f| *f >= 0.0 && f.fract() == 0.0).map(|f| f as u64))
 }
 
-/// The first name of each type of a list, so that a check costs no more than all types; `None` if one is unknown.
+/// The names of a list without repeated types, so that a check costs at most one test per type; `None` if a name is
+/// unknown.
 fn distinct_types(mut names: Vec<String>) -> Option<Vec<String>> {
-    let mut seen = [false; TYPES.len()];
+    let mut is_listed = [false; TYPES.len()];
     let mut all_known = true;
     names.retain(|name| {
-        let number = TYPES.iter().position(|(type_name, _)| name.eq_ignore_ascii_case(type_name));
-        all_known &= number.is_some();
-        number.and_then(|n| seen.get_mut(n)).is_some_and(|seen| !std::mem::replace(seen, true))
+        let type_index = TYPES.iter().position(|(type_name, _)| name.eq_ignore_ascii_case(type_name));
+        all_known &= type_index.is_some();
+        type_index.and_then(|i| is_listed.get_mut(i)).is_some_and(|entry| !std::mem::replace(entry, true))
     });
     all_known.then_some(names)
 }
 
-type IsOfType = fn(&Value) -> bool;
+/// Tests the type of a value.
+type TypeTest = fn(&Value) -> bool;
 
-/// Types by name, in any case: Google writes them in capitals. Python tools use `any`.
-const TYPES: [(&str, IsOfType); 8] = [
+/// The tests of types by name, in any case: schemas of Google have capital letters. Python tools use `any`.
+const TYPES: [(&str, TypeTest); 8] = [
     ("any", |_| true),
     ("null", Value::is_null),
     ("boolean", Value::is_boolean),
@@ -460,13 +480,15 @@ const TYPES: [(&str, IsOfType); 8] = [
     ("integer", |value| value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|f| f.fract() == 0.0)),
 ];
 
-fn type_test(name: &str) -> Option<IsOfType> {
+/// The test of the type with this name.
+fn type_test(name: &str) -> Option<TypeTest> {
     TYPES
         .iter()
         .find(|(type_name, _)| name.eq_ignore_ascii_case(type_name))
         .map(|(_, is_of_type)| *is_of_type)
 }
 
+/// Whether a value is of the type with this name.
 pub(super) fn is_type(name: &str, value: &Value) -> bool {
     work::count(1);
     type_test(name).is_some_and(|is_of_type| is_of_type(value))

@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 
 use regex::{Captures, Regex};
 
-/// Most bytes of one compiled `pattern`.
+/// Maximum bytes of one compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1 << 18;
 
-/// A pattern, compiled when a text is first matched: a schema may have thousands of unused ones.
+/// A pattern, compiled at its first match: a schema may have thousands of unused patterns.
 #[derive(Debug)]
 pub(super) struct SchemaPattern {
     pub(super) text: String,
@@ -24,7 +24,7 @@ impl SchemaPattern {
         self.compiled.get().is_some()
     }
 
-    /// `None` if the pattern is invalid, or cannot be matched in linear time.
+    /// The compiled pattern; `None` if it is invalid, or cannot be matched in linear time.
     #[allow(clippy::disallowed_methods, reason = "a pattern of a user's schema, of bounded size")]
     pub(super) fn regex(&self) -> Option<&Regex> {
         let compile = || {
@@ -37,7 +37,8 @@ impl SchemaPattern {
 
 regex!(ESCAPE, r"(?s)\\(.)");
 
-/// In JavaScript, whose patterns JSON schemas use, `\d` and `\w` match ASCII only.
+/// Replaces `\d` and `\w` by classes of ASCII characters, which they match in JavaScript, whose patterns JSON schemas
+/// use.
 fn ascii_classes(pattern: &str) -> Cow<'_, str> {
     ESCAPE.replace_all(pattern, |escape: &Captures<'_>| {
         let ascii = match &escape[1] {

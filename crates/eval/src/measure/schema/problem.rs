@@ -1,6 +1,6 @@
-//! Problems of values that do not match a schema, in words.
+//! Descriptions of the problems of values that do not match a schema.
 //!
-//! In: a path within the value, the requirement, and the value found. Out: a [`SchemaProblem`].
+//! In: a path within the value, the requirement, and the actual value. Out: a [`SchemaProblem`].
 
 use std::fmt::{self, Write as _};
 
@@ -11,9 +11,9 @@ use verdict_config::Step;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::excerpt::{clip, head};
 
-/// Most problems reported for one value.
+/// Maximum problems that are reported for one value.
 pub(crate) const MAX_PROBLEMS: usize = 8;
-/// Most bytes of a value that are shown.
+/// Maximum bytes of a value that are shown.
 pub(super) const SHOWN_BYTES: usize = 80;
 
 /// One step of a path from a value to a part of it.
@@ -23,18 +23,18 @@ pub(super) enum PathStep<'v> {
     Item(usize),
 }
 
-/// One mismatch.
+/// One mismatch of a value and a schema.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchemaProblem {
     /// Missing, unknown, or ill-typed.
     pub defect: Defect,
-    /// The requirement and the value found.
+    /// The requirement and the actual value.
     pub rationale: String,
-    /// The requirement and its place, without the value found.
+    /// The requirement and the path to its part, without the actual value.
     pub fault: String,
     /// The name of the parameter, without the path to it.
     pub name: String,
-    /// The value can be converted to another type (`"5"` to 5), as many frameworks do.
+    /// Whether the value can be converted to another type (`"5"` to 5), as many frameworks do.
     pub coercible: bool,
 }
 
@@ -60,11 +60,11 @@ impl SchemaProblem {
     }
 
     pub(super) fn ill_typed(path: &[PathStep<'_>], expected: &str, value: &Value) -> SchemaProblem {
-        let place = match dotted(path) {
+        let subject = match dotted(path) {
             path if path.is_empty() => "the arguments".to_owned(),
             path => format!("'{}'", clip(&path, QUOTE_BYTES)),
         };
-        let rationale = format!("{place} was expected to be {expected}; it is {}", shown(value));
+        let rationale = format!("{subject} was expected to be {expected}; it is {}", shown(value));
         let fault = format!("the value was expected to be {expected}");
         let problem = SchemaProblem::at(path, Defect::IllTypedParameter, rationale, &fault);
         SchemaProblem { coercible: is_coercible(value), ..problem }
@@ -72,7 +72,7 @@ impl SchemaProblem {
 
     fn at(path: &[PathStep<'_>], defect: Defect, rationale: String, fault: &str) -> SchemaProblem {
         let pointer: String = path.iter().map(pointer_token).collect();
-        let name = path.iter().rev().find_map(|place| match place {
+        let name = path.iter().rev().find_map(|step| match step {
             PathStep::Member(name) => Some(clip(name, QUOTE_BYTES).to_owned()),
             PathStep::Item(_) => None,
         });
@@ -81,13 +81,15 @@ impl SchemaProblem {
     }
 }
 
-fn pointer_token(place: &PathStep<'_>) -> String {
-    match place {
+/// A step of a path as a token of a JSON pointer.
+fn pointer_token(step: &PathStep<'_>) -> String {
+    match step {
         PathStep::Member(name) => format!("/{}", name.replace('~', "~0").replace('/', "~1")),
         PathStep::Item(i) => format!("/{i}"),
     }
 }
 
+/// A path in the form `a.b[0]`.
 fn dotted(path: &[PathStep<'_>]) -> String {
     let steps: Vec<Step> = path
         .iter()
@@ -99,7 +101,7 @@ fn dotted(path: &[PathStep<'_>]) -> String {
     verdict_config::dotted(&steps)
 }
 
-/// The beginning of a value.
+/// The beginning of a value as JSON, at most [`SHOWN_BYTES`].
 pub(super) fn shown(value: &Value) -> String {
     head(&json_start(value, SHOWN_BYTES), SHOWN_BYTES).to_owned()
 }
@@ -120,7 +122,8 @@ pub(super) fn json_start(value: &Value, max: usize) -> String {
     start.0
 }
 
-/// `null` for an optional value, or a scalar written as a string or the other way round.
+/// Whether frameworks may convert the value: `null`, which stands for an absent optional value, a scalar that may be
+/// written as a string, or a string that contains a scalar.
 fn is_coercible(value: &Value) -> bool {
     match value {
         Value::Null | Value::Number(_) | Value::Bool(_) => true,

@@ -1,4 +1,4 @@
-//! Hostile schemas, a table of keywords after the specification, and properties of every schema.
+//! Tests of schemas: hostile schemas, a table of keywords by the specification, and properties of every schema.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
 use crate::measure::work_budget::DEFAULT_STEPS;
 
-fn found(schema: Value, arguments: Value) -> Vec<(Defect, bool)> {
+fn classified_problems(schema: Value, arguments: Value) -> Vec<(Defect, bool)> {
     let memo = Memo::new();
     problems(&memo, &Arc::new(schema), &arguments).into_iter().map(|p| (p.defect, p.coercible)).collect()
 }
@@ -31,25 +31,37 @@ fn plain() -> Value {
 
 #[test]
 fn matching_arguments_have_no_problems() {
-    assert_eq!(found(plain(), json!({ "url": "x", "depth": 2.0, "mode": "fast", "tags": null })), []);
-    assert_eq!(found(plain(), json!({ "url": "x", "tags": ["a"] })), []);
+    assert_eq!(
+        classified_problems(plain(), json!({ "url": "x", "depth": 2.0, "mode": "fast", "tags": null })),
+        []
+    );
+    assert_eq!(classified_problems(plain(), json!({ "url": "x", "tags": ["a"] })), []);
     let nullable = json!({ "properties": { "a": { "type": "string", "nullable": true } } });
-    assert_eq!(found(nullable, json!({ "a": null })), []);
-    assert_eq!(found(json!({}), json!({ "a": 1 })), []);
-    assert_eq!(found(json!("nonsense"), json!({ "a": 1 })), []);
+    assert_eq!(classified_problems(nullable, json!({ "a": null })), []);
+    assert_eq!(classified_problems(json!({}), json!({ "a": 1 })), []);
+    assert_eq!(classified_problems(json!("nonsense"), json!({ "a": 1 })), []);
 }
 
 #[test]
 fn problems_are_classified_as_missing_unknown_or_ill_typed() {
     assert_eq!(
-        found(plain(), json!({ "link": "x" })),
+        classified_problems(plain(), json!({ "link": "x" })),
         [(Defect::MissingParameter, false), (Defect::UnknownParameter, false)]
     );
-    assert_eq!(found(plain(), json!({ "url": ["x"] })), [(Defect::IllTypedParameter, false)]);
-    assert_eq!(found(plain(), json!({ "url": "x", "depth": "2" })), [(Defect::IllTypedParameter, true)]);
-    assert_eq!(found(plain(), json!({ "url": "x", "mode": "odd" })), [(Defect::IllTypedParameter, false)]);
-    assert_eq!(found(plain(), json!({ "url": "x", "tags": "a" })), [(Defect::IllTypedParameter, false)]);
-    assert_eq!(found(plain(), json!("x")), [(Defect::IllTypedParameter, false)]);
+    assert_eq!(classified_problems(plain(), json!({ "url": ["x"] })), [(Defect::IllTypedParameter, false)]);
+    assert_eq!(
+        classified_problems(plain(), json!({ "url": "x", "depth": "2" })),
+        [(Defect::IllTypedParameter, true)]
+    );
+    assert_eq!(
+        classified_problems(plain(), json!({ "url": "x", "mode": "odd" })),
+        [(Defect::IllTypedParameter, false)]
+    );
+    assert_eq!(
+        classified_problems(plain(), json!({ "url": "x", "tags": "a" })),
+        [(Defect::IllTypedParameter, false)]
+    );
+    assert_eq!(classified_problems(plain(), json!("x")), [(Defect::IllTypedParameter, false)]);
 }
 
 #[test]
@@ -60,15 +72,21 @@ fn local_references_and_bounds_are_checked() {
         "required": ["at"],
         "$defs": { "place": { "type": "string", "pattern": "^https://" } },
     });
-    assert_eq!(found(schema.clone(), json!({ "at": "https://x", "n": 1 })), []);
-    assert_eq!(found(schema.clone(), json!({ "at": "x" })), [(Defect::IllTypedParameter, false)]);
-    assert_eq!(found(schema, json!({ "at": "https://x", "n": 0 })), [(Defect::IllTypedParameter, true)]);
+    assert_eq!(classified_problems(schema.clone(), json!({ "at": "https://x", "n": 1 })), []);
+    assert_eq!(
+        classified_problems(schema.clone(), json!({ "at": "x" })),
+        [(Defect::IllTypedParameter, false)]
+    );
+    assert_eq!(
+        classified_problems(schema, json!({ "at": "https://x", "n": 0 })),
+        [(Defect::IllTypedParameter, true)]
+    );
 }
 
 #[test]
 fn remote_reference_is_not_fetched() {
     let schema = json!({ "properties": { "a": { "$ref": "http://127.0.0.1:9/schema.json" } } });
-    assert_eq!(found(schema, json!({ "a": 1 })), []);
+    assert_eq!(classified_problems(schema, json!({ "a": 1 })), []);
 }
 
 #[test]
@@ -96,7 +114,7 @@ fn unlisted_names_are_reported_unless_additional_properties_are_allowed() {
     assert!(unlisted(&json!({}), &json!({ "b": 2 })).is_empty());
 }
 
-/// For each schema, valid and invalid values.
+/// The rows are schemas with their valid and invalid values.
 #[test]
 fn keywords_follow_the_specification() {
     let node = json!({
@@ -274,7 +292,7 @@ fn malformed_or_unsupported_schema_is_indeterminate() {
         let value = if unclear.get("pattern").is_some() { &inside } else { &unclear };
         assert_eq!(outcome(value), Validity::Indeterminate, "{value}");
         assert_eq!(outcome(&json!({ "not": value })), Validity::Indeterminate, "{value}");
-        // Other mismatches are still found.
+        // Other mismatches are still reported.
         assert_eq!(outcome(&json!({ "allOf": [value], "required": ["b"] })), Validity::Invalid, "{value}");
         assert_eq!(outcome(&json!({ "anyOf": [value, true] })), Validity::Valid, "{value}");
     }
@@ -345,16 +363,16 @@ fn calls_of_one_trace_share_a_step_budget() {
     let memo = Memo::new();
     let mut branches = vec![json!({ "type": "null" }); 4_000];
     branches.push(json!({ "type": "integer" }));
-    let dear = Arc::new(json!({ "properties": { "a": { "items": { "anyOf": branches } } } }));
+    let costly_schema = Arc::new(json!({ "properties": { "a": { "items": { "anyOf": branches } } } }));
     let ones = json!({ "a": vec![1; 10_000] });
     for _ in 0..40 {
         memo.budget.begin();
-        assert_eq!(problems(&memo, &dear, &ones), []);
+        assert_eq!(problems(&memo, &costly_schema, &ones), []);
         assert!(memo.budget.is_exceeded());
     }
     let spent = DEFAULT_STEPS - memo.budget.left();
     assert!((40 * MAX_STEPS..41 * MAX_STEPS).contains(&spent), "{spent}");
-    // A usual call is still checked.
+    // A usual call is still checked after the costly ones.
     memo.budget.begin();
     assert_eq!(problems(&memo, &Arc::new(plain()), &json!({ "link": "x" })).len(), 2);
     assert!(!memo.budget.is_exceeded());
@@ -433,21 +451,21 @@ proptest! {
         };
         let check = |schema: Value| Schema::compile(&with_defs(schema)).check(&value);
         let outcome = |schema: Value| check(schema).validity;
-        let plain = check(schema.clone());
-        prop_assert!(plain.problems.len() <= MAX_PROBLEMS);
-        prop_assert_eq!(plain.validity == Validity::Invalid, !plain.problems.is_empty());
+        let base = check(schema.clone());
+        prop_assert!(base.problems.len() <= MAX_PROBLEMS);
+        prop_assert_eq!(base.validity == Validity::Invalid, !base.problems.is_empty());
         let all = check(json!({ "allOf": [schema, true, schema] }));
-        prop_assert_eq!((all.validity, all.problems), (plain.validity, plain.problems.clone()));
-        prop_assert_eq!(outcome(json!({ "anyOf": [schema, schema] })), plain.validity);
-        prop_assert_eq!(outcome(json!({ "oneOf": [schema, false] })), plain.validity);
-        prop_assert_eq!(outcome(json!({ "not": { "not": schema } })), plain.validity);
-        prop_assert_eq!(outcome(json!({ "if": schema, "then": true, "else": false })), plain.validity);
+        prop_assert_eq!((all.validity, all.problems), (base.validity, base.problems.clone()));
+        prop_assert_eq!(outcome(json!({ "anyOf": [schema, schema] })), base.validity);
+        prop_assert_eq!(outcome(json!({ "oneOf": [schema, false] })), base.validity);
+        prop_assert_eq!(outcome(json!({ "not": { "not": schema } })), base.validity);
+        prop_assert_eq!(outcome(json!({ "if": schema, "then": true, "else": false })), base.validity);
         if let Value::Object(mut more) = schema.clone() {
             more.insert("x-unknown".to_owned(), json!([{ "type": 5 }]));
-            prop_assert_eq!(check(Value::Object(more)).problems, plain.problems);
+            prop_assert_eq!(check(Value::Object(more)).problems, base.problems);
         }
         // Each part of the value is checked once, and reported once, by each part of the schema.
         let bound = 8 * count(&with_defs(schema)) * (count(&value) + 2);
-        prop_assert!(plain.steps <= bound, "{} steps, {bound}", plain.steps);
+        prop_assert!(base.steps <= bound, "{} steps, {bound}", base.steps);
     }
 }

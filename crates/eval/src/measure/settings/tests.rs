@@ -1,4 +1,4 @@
-//! Tests of `settings`: what it must find, and what it must leave alone.
+//! Tests of `settings`: defaults, overrides, limits, judges and invalid values.
 
 use super::*;
 use crate::measure::testing::row;
@@ -19,11 +19,11 @@ fn one_llm_span(agent: &str, model: &str) -> AgentTrace {
 }
 
 #[test]
-fn nothing_written_means_the_defaults() {
+fn empty_configuration_has_the_defaults() {
     let settings = read("{}").unwrap();
     assert_eq!(*settings, MetricsConfig::default());
     let trace = one_llm_span("a", "m");
-    assert!(settings.metric_settings(row("avoidance")).enabled(&trace, 0));
+    assert!(settings.metric_settings(row("avoidance")).is_enabled_on(&trace, 0));
     assert_eq!(settings.threshold(row("completeness"), &trace, 0), 4.0);
     assert_eq!(settings.max_ms(&trace, 0), None);
     assert_eq!(settings.max_tokens(&trace, 0), None);
@@ -35,27 +35,27 @@ fn nothing_written_means_the_defaults() {
 }
 
 #[test]
-fn what_is_written_reads_back_the_same() {
+fn serialised_configuration_is_read_as_the_same() {
     let text = serde_json::to_string(&MetricsConfig::default()).unwrap();
     assert_eq!(*read(&text).unwrap(), MetricsConfig::default());
 }
 
 #[test]
-fn an_unknown_metric_or_key_is_an_error() {
+fn unknown_metric_or_key_is_an_error() {
     assert!(read("helpfulness: { threshold: 3 }").is_err());
     assert!(read("tool_abuse: { treshold: 3 }").is_err());
     assert!(read("avoidance: { fail_labels: [rude] }").is_err());
 }
 
 #[test]
-fn overrides_hold_where_all_their_keys_match() {
+fn overrides_apply_where_all_their_keys_match() {
     let settings = read(
         "tool_abuse:\n  overrides:\n  - { agent: planner, model: 'big-*', threshold: 2 }\n  - { kind: llm, enabled: false }\n",
     )
     .unwrap();
     let trace = one_llm_span("planner", "big-7");
     assert_eq!(settings.threshold(row("tool_abuse"), &trace, 0), 2.0);
-    assert!(!settings.metric_settings(row("tool_abuse")).enabled(&trace, 0));
+    assert!(!settings.metric_settings(row("tool_abuse")).is_enabled_on(&trace, 0));
     assert_eq!(settings.threshold(row("tool_abuse"), &one_llm_span("planner", "small"), 0), 4.0);
 }
 
@@ -74,7 +74,7 @@ fn limits_prefer_agent_over_model_over_kind() {
 }
 
 #[test]
-fn values_that_make_no_sense_are_named() {
+fn invalid_values_are_reported_with_their_keys() {
     let settings = read(
         "completeness: { threshold: 7 }\n\
          avoidance: { overrides: [ { threshold: 2 } ] }\n\
@@ -87,16 +87,16 @@ fn values_that_make_no_sense_are_named() {
 }
 
 #[test]
-fn judges_are_the_metrics_own_or_those_of_all() {
+fn judges_are_those_of_the_metric_or_else_of_all_metrics() {
     let settings =
         read("judges: [rules, main]\ntool_abuse: { judges: [rules] }\navoidance: { judges: [big] }\n")
             .unwrap();
     assert!(
-        settings.ruled(row("completeness"))
-            && settings.ruled(row("tool_abuse"))
-            && settings.ruled(row("latency"))
+        settings.is_measured_by_rules(row("completeness"))
+            && settings.is_measured_by_rules(row("tool_abuse"))
+            && settings.is_measured_by_rules(row("latency"))
     );
-    assert!(!settings.ruled(row("avoidance")));
+    assert!(!settings.is_measured_by_rules(row("avoidance")));
     assert_eq!(settings.judges(row("completeness")), ["main"]);
     assert!(settings.judges(row("tool_abuse")).is_empty());
     let named: Vec<(String, &str)> = settings.named_judges().collect();

@@ -1,9 +1,10 @@
-//! Runs of agents that no rule was made on, with the answers of a model to the questions of two metrics: the questions
-//! show what a judge needs, and its answers decide the verdict where rules find nothing.
+//! Runs of agents that were not used to develop rules, with recorded answers of a model to the questions of two
+//! metrics. The tests show that the prompts contain the content that a judge needs, and that the answers decide the
+//! verdict where rules find nothing.
 //!
-//! `judged_runs.json` has runs as `value_runs.json`, with `answers` by metric: the answers that a model gave to these
-//! questions without knowing which of the runs were right. They pass through the validator as the answers of any judge:
-//! one that fails a run without a quotation of the record is dropped.
+//! `judged_runs.json` has runs as `value_runs.json`, with `answers` by metric, which a model wrote without knowing the
+//! verdicts. They are validated as the answers of any judge: an answer that fails a run without a quotation of its
+//! content is dropped.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,13 +18,14 @@ use crate::measure::{Answer, Measurement, Opinion, Settings, Unmeasured, Usage, 
 use crate::propagate::{Policies, Policy, propagate};
 use crate::recognise::AgentTrace;
 
-/// The metrics whose judges see a whole run and decide whether it did its job, and whether its claims have grounds.
+/// Metrics whose prompts contain a whole run: whether it fulfilled its goal, and whether its statements are grounded.
 const METRICS: [&str; 2] = ["gpa.goal_fulfillment", "gpa.logical_consistency"];
 
+/// A run with recorded answers.
 #[derive(Deserialize)]
 struct JudgedRun {
     run: ValueRun,
-    /// By metric.
+    /// The answers by metric.
     answers: BTreeMap<String, Value>,
 }
 
@@ -58,11 +60,11 @@ fn fails(trace: &AgentTrace, measurements: &[Measurement]) -> bool {
     propagate(trace, measurements, &policies).trace.passed == Some(false)
 }
 
-/// Verdicts of rules and recorded answers, which may differ from those of the people who wrote the runs for
-/// `known_differences` ones only. Returns how many wrong runs there are, and how many of them the rules alone find.
+/// Asserts that the verdicts by rules and recorded answers differ from the expected ones only for the
+/// `known_differences`. Returns the number of failing runs, and how many of them the rules alone find.
 fn compare(file: &str, known_differences: &[&str]) -> (usize, usize) {
     let runs: Vec<JudgedRun> = serde_json::from_str(file).unwrap();
-    let (mut differ, mut found_by_rules) = (Vec::new(), 0);
+    let (mut different, mut found_by_rules) = (Vec::new(), 0);
     for JudgedRun { run, answers } in &runs {
         let trace = trace(run);
         let judged = measured(&trace, |ask| Some(answers[ask.metric].clone()));
@@ -74,28 +76,35 @@ fn compare(file: &str, known_differences: &[&str]) -> (usize, usize) {
             run.name
         );
         if fails(&trace, &judged) != run.fails {
-            differ.push(&*run.name);
+            different.push(&*run.name);
         }
         let rules = measured(&trace, |_| None);
         found_by_rules += usize::from(run.fails && fails(&trace, &rules));
     }
-    assert_eq!(differ, known_differences);
+    assert_eq!(different, known_differences);
     (runs.iter().filter(|judged_run| judged_run.run.fails).count(), found_by_rules)
 }
 
 #[test]
 fn judges_find_what_rules_miss() {
-    let (wrong, found_by_rules) = compare(include_str!("judged_runs.json"), &[]);
-    assert!(found_by_rules < 2 * wrong / 3, "then the figure in rules.md of rules alone is to be changed");
+    let (failing, found_by_rules) = compare(include_str!("judged_runs.json"), &[]);
+    assert!(
+        found_by_rules < 2 * failing / 3,
+        "the number of runs that rules alone find in rules.md is outdated"
+    );
 }
 
-/// The runs of the four blind sets, whose rules were measured before anybody read them.
+/// The runs of the four blind sets, on which the rules were measured before anybody had read the runs.
 #[test]
 fn judges_find_what_rules_miss_in_blind_sets() {
-    // The judge wanted a page that failed to be requested again; a rule does not know the working days of a week.
+    // In the first run the judge demands a second request for a page that failed; in the second one a rule does not
+    // know the working days of a week.
     let known_differences = ["v-es-pisos-primera-pagina-ok", "w-leave-balance-halfdays"];
-    let (wrong, found_by_rules) = compare(include_str!("judged_blind_runs.json"), &known_differences);
-    assert!(found_by_rules < 2 * wrong / 3, "then the figure in rules.md of rules alone is to be changed");
+    let (failing, found_by_rules) = compare(include_str!("judged_blind_runs.json"), &known_differences);
+    assert!(
+        found_by_rules < 2 * failing / 3,
+        "the number of runs that rules alone find in rules.md is outdated"
+    );
 }
 
 /// Prints how many runs fail by the rules alone and with the recorded answers.
@@ -104,9 +113,9 @@ fn judges_find_what_rules_miss_in_blind_sets() {
 fn score_judged_runs() {
     let runs: Vec<JudgedRun> =
         serde_json::from_str(&std::fs::read_to_string(std::env::var("RUNS").unwrap()).unwrap()).unwrap();
-    for kind in [false, true] {
-        let runs_of_kind: Vec<&JudgedRun> =
-            runs.iter().filter(|judged_run| judged_run.run.fails == kind).collect();
+    for expected in [false, true] {
+        let expected_runs: Vec<&JudgedRun> =
+            runs.iter().filter(|judged_run| judged_run.run.fails == expected).collect();
         let failing = |with_judges: bool| {
             let fails = |judged_run: &&&JudgedRun| {
                 let trace = trace(&judged_run.run);
@@ -115,33 +124,33 @@ fn score_judged_runs() {
                     &measured(&trace, |ask| with_judges.then(|| judged_run.answers[ask.metric].clone())),
                 )
             };
-            runs_of_kind.iter().filter(fails).map(|judged_run| &*judged_run.run.name).collect::<Vec<_>>()
+            expected_runs.iter().filter(fails).map(|judged_run| &*judged_run.run.name).collect::<Vec<_>>()
         };
         let (rules, judged) = (failing(false), failing(true));
-        let others: Vec<&str> = runs_of_kind
+        let different: Vec<&str> = expected_runs
             .iter()
             .map(|judged_run| &*judged_run.run.name)
-            .filter(|name| judged.contains(name) != kind)
+            .filter(|name| judged.contains(name) != expected)
             .collect();
-        println!("{} runs that fail: {kind}", runs_of_kind.len());
-        println!("  failed by rules {}, with judges {}; otherwise {others:?}", rules.len(), judged.len());
+        println!("{} runs that are expected to fail: {expected}", expected_runs.len());
+        println!("  failed by rules {}, with judges {}; different {different:?}", rules.len(), judged.len());
     }
 }
 
-/// Writes the questions, for which a model's answers can be recorded.
+/// Writes the questions, so that a model's answers can be recorded.
 #[test]
 #[ignore = "writes the questions about the runs of the file RUNS to the folder QUESTIONS"]
 fn write_questions() {
     let runs: Vec<ValueRun> =
         serde_json::from_str(&std::fs::read_to_string(std::env::var("RUNS").unwrap()).unwrap()).unwrap();
     let folder = std::env::var("QUESTIONS").unwrap();
-    for (at, run) in runs.iter().enumerate() {
+    for (index, run) in runs.iter().enumerate() {
         measured(&trace(run), |ask| {
             let prompt = &ask.question.prompt;
             let file =
                 |name: String, text: &str| std::fs::write(Path::new(&folder).join(name), text).unwrap();
             file(format!("{}.system.md", ask.metric), &prompt.system);
-            file(format!("{at:03}.{}.md", ask.metric), &prompt.user);
+            file(format!("{index:03}.{}.md", ask.metric), &prompt.user);
             None
         });
     }

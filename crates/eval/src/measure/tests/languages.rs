@@ -1,5 +1,5 @@
-//! The same runs in other languages: rules that have words of English only are unmeasured there. They neither
-//! find what is none, nor pass what they could not read.
+//! Runs in other languages, on which metrics with English words only are unmeasured: they neither report false defects,
+//! nor pass texts that they cannot read.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::measure::testing::Script;
 use crate::measure::{Settings, Unmeasured, catalog};
 use crate::recognise::AgentTrace;
 
-/// By metric, the worst that it said of any span: failed, passed, or the reason.
+/// By metric, the outcome on each span: passed, failed, or the unmeasured reason.
 fn results(trace: &AgentTrace) -> BTreeMap<&'static str, Vec<Result<bool, Unmeasured>>> {
     let mut out: BTreeMap<&'static str, Vec<_>> = BTreeMap::new();
     for m in catalog::run(trace, &Settings::default()) {
@@ -27,7 +27,7 @@ fn failures(trace: &AgentTrace) -> Vec<String> {
         .collect()
 }
 
-/// A question, a search, its result and the answer.
+/// A run of a question, a search, its result and the answer.
 fn search(instructions: &str, task: &str, query: &str, result: &str, answer: &str) -> AgentTrace {
     let arguments = serde_json::json!({ "query": query }).to_string();
     Script::new(task)
@@ -39,8 +39,9 @@ fn search(instructions: &str, task: &str, query: &str, result: &str, answer: &st
         .build()
 }
 
-/// Metrics that read words, where the run gives them nothing else to examine.
-const OF_WORDS: [&str; 4] = ["completeness", "instruction_following", "reasoning_integrity", "tool_coverage"];
+/// Metrics that examine only words in such runs.
+const WORD_METRICS: [&str; 4] =
+    ["completeness", "instruction_following", "reasoning_integrity", "tool_coverage"];
 
 #[test]
 fn run_in_another_language_is_unmeasured_by_rules_that_read_english() {
@@ -70,7 +71,7 @@ fn run_in_another_language_is_unmeasured_by_rules_that_read_english() {
         let trace = search(instructions, task, query, result, answer);
         assert_eq!(failures(&trace), Vec::<String>::new(), "{task}");
         let results = results(&trace);
-        for metric in OF_WORDS {
+        for metric in WORD_METRICS {
             let outcomes = &results[metric];
             assert!(outcomes.iter().all(Result::is_err), "{metric} on {task}: {outcomes:?}");
             assert!(outcomes.contains(&Err(Unmeasured::Language)), "{metric} on {task}: {outcomes:?}");
@@ -79,7 +80,7 @@ fn run_in_another_language_is_unmeasured_by_rules_that_read_english() {
 }
 
 #[test]
-fn comparison_by_english_words_is_unmeasured_where_the_language_cannot_be_told() {
+fn comparison_by_english_words_is_unmeasured_where_the_language_is_not_recognised() {
     let integrity = |answer: &str| {
         let trace = Script::new("What is the highest tide of the week?")
             .tools(&["get_tides"])
@@ -93,7 +94,7 @@ fn comparison_by_english_words_is_unmeasured_where_the_language_cannot_be_told()
         // Dutch and Polish.
         "Het hoogste water van deze week is 412 en dat is niet erg hoog voor de tijd van het jaar.",
         "Najwyższa woda w tym tygodniu to 412 i nie jest to dużo jak na tę porę roku, ale może być więcej.",
-        // The wrong value, which nothing but English words would relate to the question.
+        // The value is wrong, but only English words could relate it to the question.
         "Najwyższa woda w tym tygodniu to 97 i nie jest to dużo jak na tę porę roku, ale może być więcej.",
     ] {
         let (outcomes, failures) = integrity(answer);
@@ -113,7 +114,7 @@ fn identifiers_and_sums_are_compared_in_any_language() {
         let result = r#"{"booking": {"code": "KQ-5519-T", "berths": [{"price": 180.5}, {"price": 220.5}]}}"#;
         failures(&script.returns(result).answers(answer).build()).len()
     };
-    // Short answers, of which one is hardly English and the other in no language, and Dutch.
+    // The answers are short, one of them probably not English and the other without words, or are Dutch.
     let dutch = "Uw reservering met het nummer KQ-9155-T is bij ons bekend en dat is niet gewijzigd.";
     for answer in ["KQ-9155-T, met ontbijt", "KQ-9155-T", dutch, "180.50 + 220.50 = 402.00"] {
         assert!(failures(answer) > 0, "{answer}");
@@ -125,7 +126,7 @@ fn identifiers_and_sums_are_compared_in_any_language() {
 }
 
 #[test]
-fn same_run_in_english_is_not_unmeasured_for_its_language() {
+fn english_run_is_not_unmeasured_for_its_language() {
     let trace = search(
         "You are a helpful assistant, and the answers that you give are short.",
         "How high is Mount Elbrus, and where is it?",
@@ -139,7 +140,7 @@ fn same_run_in_english_is_not_unmeasured_for_its_language() {
 }
 
 #[test]
-fn what_only_english_words_would_excuse_is_no_finding() {
+fn statements_that_only_english_words_would_excuse_are_no_findings() {
     let story = Script::new("Schreibe eine kurze Geschichte über die Schafe auf dem Hof.")
         .tools(&["get_farm"])
         .calls("", &[("get_farm", "{}")])
@@ -181,7 +182,7 @@ fn what_only_english_words_would_excuse_is_no_finding() {
     for script in [story, rounded, lacking, unread, parts, planned] {
         let trace = script.build();
         let mut failures = failures(&trace);
-        // An answer that nothing was found is none, in each language that is read.
+        // `avoidance` fails in each language that it reads, since the answer states that nothing was found.
         failures.retain(|failure| !failure.starts_with("avoidance"));
         assert_eq!(failures, Vec::<String>::new(), "{:?}", trace.agents[0].task);
     }
@@ -197,7 +198,7 @@ fn numbers_in_words_of_another_language_answer_an_english_question() {
 }
 
 #[test]
-fn result_in_another_language_than_the_query_is_not_irrelevant() {
+fn result_in_another_language_than_the_query_has_no_finding() {
     let result = "The capital is the seat of the government. ".repeat(20);
     let trace = search(
         "",

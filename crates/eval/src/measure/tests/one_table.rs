@@ -1,4 +1,4 @@
-//! Every list of metrics or labels outside the table has the table's entries.
+//! Tests that each list of metrics or labels outside the table has the entries of the table.
 
 use std::collections::BTreeSet;
 

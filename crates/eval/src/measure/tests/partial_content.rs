@@ -1,5 +1,5 @@
-//! Recorded runs whose attributes are cut off or hidden: no rule finds more in them, and none passes what it
-//! could not read.
+//! Recorded runs with cut off or hidden attributes, on which no rule reports new defects, and none passes content that
+//! it could not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::measure::defects::Defect;
 use crate::measure::{Finding, Settings, Unmeasured, catalog};
 use crate::recognise::recorded_cases::{RecordedCase, case_folders, read_case, read_edited_case};
 
-/// Edits the text under a key.
+/// A function that edits the text of an attribute, by its key.
 type Edit<'e> = &'e dyn Fn(&str, &mut String);
 
 fn edit_any(key: &str, value: &mut AnyValue, edit: Edit<'_>) {
@@ -51,8 +51,8 @@ fn edited(folder: &std::path::Path, edit: Edit<'_>) -> RecordedCase {
     read_edited_case(folder, &edit_request, &edit_record)
 }
 
-/// The result of each metric on each span: passed, or the reason. A missing call that is only noted, since its agent
-/// claims to have made it, is a failure of the claim: where the claim is cut off, the call itself fails.
+/// The result of each metric on each span: passed, failed, or the unmeasured reason. A missing call that is noted,
+/// since its agent falsely claims to have made it, counts as failed: where the claim is cut off, the call itself fails.
 fn results(run: &RecordedCase) -> BTreeMap<(String, &'static str), Result<bool, Unmeasured>> {
     let mut out = BTreeMap::new();
     for trace in &run.traces {
@@ -62,15 +62,16 @@ fn results(run: &RecordedCase) -> BTreeMap<(String, &'static str), Result<bool, 
                 let is_missing = [Some(Defect::StepSkipped), Some(Defect::PlannedCallMissing)];
                 finding.is_note() && is_missing.contains(&finding.defect)
             };
-            let result = m.outcome.map(|found| found.passed && !found.findings.iter().any(is_claimed));
+            let result =
+                m.outcome.map(|measured| measured.passed && !measured.findings.iter().any(is_claimed));
             out.insert(key, result);
         }
     }
     out
 }
 
-/// The content that is read of a span: its output and its input; of an agent the answer, and of a call the
-/// result, which a prompt may contain as well.
+/// The content of each span: its output, its input, the answer of its agent, and the result of its call, which may come
+/// from a prompt.
 fn contents(run: &RecordedCase) -> BTreeMap<String, [String; 4]> {
     let mut out: BTreeMap<String, [String; 4]> = BTreeMap::new();
     for trace in &run.traces {
@@ -89,15 +90,15 @@ fn contents(run: &RecordedCase) -> BTreeMap<String, [String; 4]> {
     out
 }
 
-/// The metrics that may not pass if the output, the input, the answer or the result is not what it was.
-const REST_ON: [&[&str]; 4] = [
+/// The metrics that must not pass if the output, the input, the answer or the result was changed.
+const DEPENDENT_METRICS: [&[&str]; 4] = [
     &["avoidance", "instruction_following", "reasoning_integrity", "error_detection"],
     &["instruction_following"],
     &["completeness"],
     &["tool_completeness", "error_detection"],
 ];
 
-/// Compares a run with its edited copy; the number of measurements that were lost.
+/// Compares a run with its edited copy; returns the number of measurements that became unmeasured.
 fn compare(name: &str, whole: &RecordedCase, partial: &RecordedCase, wrong: &mut BTreeSet<String>) -> usize {
     let (before, after) = (results(whole), results(partial));
     let (old_contents, new_contents) = (contents(whole), contents(partial));
@@ -109,7 +110,7 @@ fn compare(name: &str, whole: &RecordedCase, partial: &RecordedCase, wrong: &mut
         let changed = old_contents[span]
             .iter()
             .zip(&new_contents[span])
-            .zip(REST_ON)
+            .zip(DEPENDENT_METRICS)
             .filter(|((old, new), _)| old != new);
         if *result == Ok(true) && changed.into_iter().any(|(_, metrics)| metrics.contains(metric)) {
             wrong.insert(format!(
@@ -122,7 +123,7 @@ fn compare(name: &str, whole: &RecordedCase, partial: &RecordedCase, wrong: &mut
 }
 
 #[test]
-fn content_that_is_cut_off_fails_nothing_and_passes_nothing() {
+fn cut_content_leads_to_no_new_failure_and_no_pass() {
     let (mut wrong, mut lost, mut reasons) = (BTreeSet::new(), 0, 0);
     for folder in case_folders() {
         let whole = read_case(&folder);
@@ -137,17 +138,18 @@ fn content_that_is_cut_off_fails_nothing_and_passes_nothing() {
     assert!(lost > 0 && reasons > 0);
 }
 
-/// Whether an attribute holds content, by its key.
+/// Whether an attribute contains content, by its key.
 fn is_content(key: &str) -> bool {
     const CONTENT: [&str; 9] =
         ["message", "content", "input", "output", "prompt", "completion", "arguments", "result", "response"];
-    const NOT: [&str; 9] = ["role", "name", "id", "model", "type", "tokens", "reason", "reasons", "kind"];
+    const METADATA: [&str; 9] =
+        ["role", "name", "id", "model", "type", "tokens", "reason", "reasons", "kind"];
     let last = key.rsplit(['.', '_']).next().unwrap_or(key);
-    CONTENT.iter().any(|word| key.contains(word)) && !NOT.contains(&last)
+    CONTENT.iter().any(|word| key.contains(word)) && !METADATA.contains(&last)
 }
 
 #[test]
-fn content_that_is_hidden_fails_nothing_and_passes_nothing() {
+fn hidden_content_leads_to_no_new_failure_and_no_pass() {
     let (mut wrong, mut lost, mut reasons) = (BTreeSet::new(), 0, 0);
     let hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
     for folder in case_folders() {

@@ -1,9 +1,8 @@
-//! Small runs in pairs, each with the verdict that its user would give: right runs must not fail, and wrong ones that
-//! differ from them in what a rule is about must fail (`value_runs.json`).
+//! Small runs in pairs, each with the verdict of its user: a correct run, which must not fail, and a run that differs
+//! in the subject of a rule, which must fail (`value_runs.json`).
 //!
-//! A run has a request, perhaps instructions and tools, its steps (calls with arguments and result, passages that were
-//! retrieved, turns of the dialogue) and the answer. With the path of another file in `RUNS`, its runs are read
-//! instead.
+//! A run has a request, optional instructions and tools, steps (calls with arguments and result, retrieved passages,
+//! turns of the dialogue) and an answer. If `RUNS` is the path of another file, its runs are read instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +16,7 @@ use crate::measure::{Finding, Settings};
 use crate::propagate::{Policies, Policy, propagate};
 use crate::recognise::AgentTrace;
 
+/// A run with its expected verdict.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ValueRun {
@@ -32,7 +32,7 @@ pub(super) struct ValueRun {
     #[serde(default, rename = "why")]
     #[allow(dead_code)]
     reason: String,
-    /// Nanoseconds since 1970 at its beginning.
+    /// The start of the run in nanoseconds since 1970.
     #[serde(default)]
     time: u64,
 }
@@ -40,7 +40,7 @@ pub(super) struct ValueRun {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RunStep {
-    /// The name of a tool, its arguments and its result.
+    /// A call: the name of a tool, its arguments and its result.
     Call(String, Value, Value),
     Turn(RunTurn),
 }
@@ -103,7 +103,7 @@ fn runs_have_the_verdicts_of_their_users() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), runs.len(), wrong.join("\n"));
 }
 
-/// Runs that one rule finds, and runs next to them that it does not.
+/// Runs that a rule finds, and similar runs that it must not find.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleRuns {
@@ -119,8 +119,8 @@ fn rules_on(run: &ValueRun) -> BTreeSet<String> {
     failing.flat_map(|m| &m.findings).filter(|f| !f.is_note()).filter_map(Finding::rule_name).collect()
 }
 
-/// A rule that shares its defect has a name, so that it can be told from the others. Each finds at least two runs, and
-/// there are two next to them that it does not find.
+/// Each rule finds at least two runs and does not find two similar ones. A rule that shares its defect with others has
+/// a name, by which it is distinguished.
 #[test]
 fn each_rule_finds_its_own_runs() {
     let runs: Vec<ValueRun> = serde_json::from_str(include_str!("value_runs.json")).unwrap();
@@ -150,11 +150,11 @@ fn each_rule_finds_its_own_runs() {
         let defect = Defect::ALL.iter().find(|known| known.name() == defect).unwrap();
         assert!(defect.rules().contains(&name), "{name} is no rule of {defect:?}");
     }
-    // Defects of an answer are those of its statements.
+    // `AnswerUnsupported` has the rules of other defects.
     for defect in Defect::ALL.iter().filter(|defect| **defect != Defect::AnswerUnsupported) {
         for rule in defect.rules().iter().map(|name| format!("{}.{name}", defect.name())) {
             let count = found.get(&rule).copied().unwrap_or_default();
-            // The runs have no plans; its tests do.
+            // The runs have no plans; the tests of `plan_efficiency` have.
             if count < 2 && rule != "StepSkipped.plan" {
                 differences.push(format!("{rule} finds {count} runs"));
             }

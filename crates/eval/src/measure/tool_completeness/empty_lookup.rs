@@ -1,14 +1,13 @@
-//! Lookups that found nothing: information about what was asked for, unless the question was made up.
+//! Lookups that found nothing, which is information, unless the model invented the identifier.
 //!
-//! Principle: that there is nothing is information about what was asked for, and no failure. For an identifier that
-//! the model made up it is no information about the request at all, and the lookup fails.
+//! Principle: an empty result is information about the requested thing, and no failure. For an identifier that the
+//! model invented it is no information about the request, and the lookup fails.
 //!
-//! In: a call of a tool that returns information, whose result is empty or says that there is no such thing. That the
-//! tool raises an exception to say that its search found nothing ("No results found") makes no difference; a resource
-//! that an exception reports as missing (404) is an error. Out: a finding. It is only noted where the call looked for
-//! what the user, the instructions or an earlier result named, and fails where the model made the identifier up. A run
-//! that answers with particulars although none of its lookups found anything fails where it answers
-//! (`reasoning::skipped_lookups`).
+//! In: a call of a tool that returns information, whose result is empty or states that the thing does not exist. An
+//! exception which states that a search found nothing ("No results found") counts as such a result; an exception about
+//! a missing resource (404) is an error. Out: a finding. It is a note if the identifier comes from the user, the
+//! instructions or an earlier result, and fails if the model invented it. A run that answers with details although none
+//! of its lookups found anything fails on its answer (`reasoning::skipped_lookups`).
 
 use crate::measure::calls::empty_result::is_nothing;
 use crate::measure::calls::error_signs::call_error;
@@ -19,8 +18,8 @@ use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::{Context, Finding};
 use crate::recognise::Call;
 
-/// The finding on a lookup that reports that its search found nothing or, without a sign of failure on its span, that
-/// there is no such thing.
+/// The finding about a lookup whose error states that its search found nothing or, without a sign of failure on its
+/// span, that the thing does not exist; else `None`.
 pub(crate) fn not_found(context: &Context<'_>, call: &Call) -> Option<Finding> {
     let error = call_error(context.trace, context.memo, call)?;
     let purpose = || purpose(context.trace, context.memo, call);
@@ -35,19 +34,20 @@ pub(crate) fn not_found(context: &Context<'_>, call: &Call) -> Option<Finding> {
     })
 }
 
-/// Whether the model wrote a statement of a query language: a table that does not exist is its error.
+/// Whether the arguments contain a statement of a query language, in which a missing table is an error of the model.
 fn writes_statement(call: &Call) -> bool {
-    const WORDS: [&str; 7] = ["select", "with", "insert", "update", "delete", "create", "match"];
-    const MARKS: [&str; 5] = [" from ", " into ", " set ", "(", "{"];
-    let begins = |text: &str| {
+    const KEYWORDS: [&str; 7] = ["select", "with", "insert", "update", "delete", "create", "match"];
+    const CLAUSES: [&str; 5] = [" from ", " into ", " set ", "(", "{"];
+    let is_statement = |text: &str| {
         let lower = text.trim_start().to_ascii_lowercase();
-        WORDS.iter().any(|word| lower.starts_with(word)) && MARKS.iter().any(|mark| lower.contains(mark))
+        KEYWORDS.iter().any(|word| lower.starts_with(word))
+            && CLAUSES.iter().any(|clause| lower.contains(clause))
     };
     let arguments = call.parsed.as_deref().and_then(|value| value.as_object());
-    arguments.is_some_and(|map| map.values().filter_map(|value| value.as_str()).any(begins))
+    arguments.is_some_and(|map| map.values().filter_map(|value| value.as_str()).any(is_statement))
 }
 
-/// The finding on a lookup that found nothing.
+/// The finding about a lookup that found nothing.
 pub(super) fn finding(context: &Context<'_>, call: &Call, rationale: &str, quote: &str) -> Finding {
     if let Some(finding) = invented(context, call) {
         let finding = recovery::graded(context, call, finding);
@@ -59,16 +59,16 @@ pub(super) fn finding(context: &Context<'_>, call: &Call, rationale: &str, quote
     Defect::EmptyResult.finding(rationale, quote).noted()
 }
 
-/// The finding on the model call that made the identifier up.
-pub(super) fn wrote(context: &Context<'_>, call: &Call) -> Option<Finding> {
-    let nothing = !call.failed
+/// The finding on the model call that invented the identifier of a lookup without a result.
+pub(super) fn finding_of_author(context: &Context<'_>, call: &Call) -> Option<Finding> {
+    let has_found_nothing = !call.failed
         && call.result.as_deref().is_some_and(is_nothing)
         && purpose(context.trace, context.memo, call) == Purpose::Query;
-    if nothing || not_found(context, call).is_some() { invented(context, call) } else { None }
+    if has_found_nothing || not_found(context, call).is_some() { invented(context, call) } else { None }
 }
 
-/// The finding on an identifier that the model made up, for which nothing was found.
-pub(super) fn invented(context: &Context<'_>, call: &Call) -> Option<Finding> {
+/// The finding about an identifier of a call that the model invented; `None` if there is none.
+fn invented(context: &Context<'_>, call: &Call) -> Option<Finding> {
     call.llm?;
     let provenance = Provenance::cached(context.trace, context.memo);
     let value = provenance.invented(context.trace, call)?;

@@ -1,7 +1,7 @@
 //! Defects of a result that is not an error: empty or truncated.
 //!
-//! Principle: a result is returned whole, since what was cut off cannot be told from what does not exist. A page of a
-//! list that says so is whole, and an empty result is only noted.
+//! Principle: a result is complete, since its reader cannot distinguish cut content from missing content. A page of a
+//! list that is marked as a page is complete, and an empty result is only noted.
 
 use aho_corasick::AhoCorasick;
 use serde::de::IgnoredAny;
@@ -25,72 +25,71 @@ use crate::recognise::{Call, Text, python_repr};
 /// The assessment of a result.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ResultCheck {
-    /// Without a defect.
+    /// The result has no defect.
     Complete {
-        /// The result shows whether the call succeeded: it is structured, or contains terms of the query.
+        /// Whether the result shows that the call succeeded: it is structured, or contains a term of the query.
         shows_outcome: bool,
     },
-    /// Empty, of a tool that may return nothing.
+    /// The result is empty, and the tool may return nothing.
     Unclear,
     Defective(Box<Finding>),
 }
 
-/// Bytes at the end in which markers of truncation are searched.
+/// Maximum bytes at the end of a result in which markers of truncation are searched.
 const TAIL_BYTES: usize = 160;
-/// Minimum bytes of a result that is expected to contain a term of the query; a shorter one may be a number
-/// or name.
-const SUBSTANTIAL_BYTES: usize = 600;
-/// Minimum terms of a query by which its result is recognised.
+/// Minimum bytes of a result that is compared with the terms of the query; a shorter one may be a number or a name.
+const MIN_COMPARED_BYTES: usize = 600;
+/// Minimum terms of a query that is compared with its result.
 const MIN_TERMS: usize = 3;
-/// Letters by which terms are compared, so that endings are ignored.
+/// Maximum bytes of a term that are compared, so that inflections have no effect.
 const STEM_BYTES: usize = 5;
 /// Maximum bytes of a result that are searched.
 const SEARCH_BYTES: usize = 64 * 1024;
 
 /// Checks a result that is not an error.
 pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCheck {
-    let plain = text.trim();
-    // On the tool's own span its name is not repeated.
+    let trimmed = text.trim();
+    // On the span of the tool its name need not be repeated.
     let call_suffix = if call.tool.is_some() { String::new() } else { format!(" of {}", call.name.trim()) };
-    if is_void(plain) {
-        // The request is quoted if the result is empty.
-        let quote = if plain.is_empty() { quoted(call) } else { plain };
+    if is_void(trimmed) {
+        // An empty result cannot be quoted; the arguments are quoted instead.
+        let quote = if trimmed.is_empty() { quoted(call) } else { trimmed };
         let rationale = format!("a result{call_suffix} was expected; nothing came back");
         return match purpose(context.trace, context.memo, call) {
             Purpose::Query => nothing_found(context, call, &rationale, quote),
             Purpose::Action | Purpose::Unknown => unclear_or_printed_nothing(context, call),
         };
     }
-    if program_output(plain).is_empty() {
+    if program_output(trimmed).is_empty() {
         return unclear_or_printed_nothing(context, call);
     }
-    if says_nothing_found(plain) && purpose(context.trace, context.memo, call) != Purpose::Action {
+    if says_nothing_found(trimmed) && purpose(context.trace, context.memo, call) != Purpose::Action {
         let rationale = format!("a result{call_suffix} was expected; the query found nothing");
-        return nothing_found(context, call, &rationale, plain);
+        return nothing_found(context, call, &rationale, trimmed);
     }
-    if let Some(marker) = cut_off(plain) {
+    if let Some(marker) = truncation_marker(trimmed) {
         let rationale = format!("the whole result{call_suffix} was expected; it is cut off");
         return defect(Defect::TruncatedResult, &rationale, marker);
     }
     let task = call.agent.and_then(|agent| agent_index::task(context.trace, agent));
     let shows_outcome = is_structured(text, context.memo)
-        || has_term_of_query(call, plain, task.map(|task| &**task), context.memo);
+        || has_term_of_query(call, trimmed, task.map(|task| &**task), context.memo);
     ResultCheck::Complete { shows_outcome }
 }
 
-/// Whether a text is an object or array, or several: as JSON, or as Python prints one. It is parsed, since prose may
-/// begin and end with brackets, too ("[1] the opening hours [2]"), and has no fields that say how the call ended.
+/// Whether a text consists of objects or arrays, in JSON or as Python prints them. The text is parsed, since prose may
+/// also begin and end with brackets ("[1] the opening hours [2]").
 fn is_structured(text: &Text, memo: &Memo) -> bool {
-    let plain = text.trim();
-    let has_brackets =
-        plain.starts_with('{') && plain.ends_with('}') || plain.starts_with('[') && plain.ends_with(']');
-    // The records are read for other rules as well: a second parse would cost as much as this whole metric.
+    let trimmed = text.trim();
+    let has_brackets = trimmed.starts_with('{') && trimmed.ends_with('}')
+        || trimmed.starts_with('[') && trimmed.ends_with(']');
+    // Other rules use the cached records as well, and a parse costs as much as the rest of this metric.
     let has_records = || Structure::cached(text, memo).is_some_and(|structure| structure.0.is_some());
-    let parses = || is_json(plain) || python_repr::parse(plain).is_some();
-    has_brackets && (has_records() || memo.budget.spend(1 + plain.len() / BYTES_PER_STEP) && parses())
+    let parses = || is_json(trimmed) || python_repr::parse(trimmed).is_some();
+    has_brackets && (has_records() || memo.budget.spend(1 + trimmed.len() / BYTES_PER_STEP) && parses())
 }
 
-/// Whether a text is one JSON value or several, as in files of lines.
+/// Whether a text is one JSON value or several, as in a file of JSON lines.
 fn is_json(text: &str) -> bool {
     serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>().all(|value| value.is_ok())
 }
@@ -99,17 +98,18 @@ fn defect(defect: Defect, rationale: &str, quote: &str) -> ResultCheck {
     ResultCheck::Defective(Box::new(defect.finding(rationale, quote)))
 }
 
-/// Code that is written to print something and prints nothing shows nothing; other actions may be silent.
+/// The assessment of an empty result of an action: a finding if the call runs code that prints, else unclear, since
+/// other actions may return nothing.
 fn unclear_or_printed_nothing(context: &Context<'_>, call: &Call) -> ResultCheck {
     let code = call.arguments.as_deref().filter(|_| runs_code(&call.name)).unwrap_or_default();
     match PRINTS.find(code) {
-        Some(print) => {
+        Some(print_statement) => {
             let rationale = format!(
                 "{} ran code that prints; an output was expected, and nothing came",
                 call.name.trim()
             );
-            let quote = around(code, print.start(), print.end(), QUOTE_BYTES / 3);
-            // A program that prints may have had nothing to print, as a lookup may find nothing.
+            let quote = around(code, print_statement.start(), print_statement.end(), QUOTE_BYTES / 3);
+            // The program may have had nothing to print, as a lookup may find nothing.
             nothing_found(context, call, &rationale, quote)
         }
         None => ResultCheck::Unclear,
@@ -126,6 +126,7 @@ fn nothing_found(context: &Context<'_>, call: &Call, rationale: &str, quote: &st
     ResultCheck::Defective(Box::new(empty_lookup::finding(context, call, rationale, quote)))
 }
 
+/// Markers by which tools indicate truncation.
 const MARKERS: [&str; 16] = [
     "[truncated",
     "(truncated",
@@ -146,38 +147,39 @@ const MARKERS: [&str; 16] = [
 ];
 checked_static!(MARKER: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true).build(MARKERS));
 
-/// Every marker has one of these.
+/// Every marker contains one of these words.
 const CUT_WORDS: [&str; 2] = ["truncated", "cut"];
 checked_static!(CUT_WORD: WordSearcher = WordSearcher::new(&CUT_WORDS));
 
 /// The end of a text with an explicit marker that the tool (not the instrumentation) truncated it.
-fn cut_off(text: &str) -> Option<&str> {
+fn truncation_marker(text: &str) -> Option<&str> {
     let end = tail(text, TAIL_BYTES);
-    // Every result is searched. All markers have one of these words, and few texts.
+    // Every result is searched, and few texts contain one of the words that all markers contain.
     let may_match = CUT_WORD.find(&end.to_ascii_lowercase()).is_some();
     (may_match && MARKER.is_match(end)).then_some(end)
 }
 
-/// Whether a long result contains a term of its query. That it has none means nothing: a query may be code, or its
-/// result in other words.
+/// Whether a long result contains a term of its query. The absence of terms is no defect: the query may be code, or the
+/// result may use other words.
 fn has_term_of_query(call: &Call, text: &str, task: Option<&str>, memo: &Memo) -> bool {
-    text.len() >= SUBSTANTIAL_BYTES
+    text.len() >= MIN_COMPARED_BYTES
         && is_search(&call.name)
         && term_of_query(call, text, task, memo) == Some(true)
 }
 
+/// Whether the result contains a term of its query; `None` if they cannot be compared.
 fn term_of_query(call: &Call, text: &str, task: Option<&str>, memo: &Memo) -> Option<bool> {
     let arguments = call.parsed.as_ref()?.as_object()?;
     let query = ["query", "q", "search_query", "question", "keywords", "search", "topic", "term"]
         .iter()
         .find_map(|key| arguments.get(*key)?.as_str())?;
-    // A relevant result in another script or language would share no term.
+    // A relevant result in another script shares no terms with its query.
     if !query.is_ascii() {
         return None;
     }
     let terms: Vec<&str> = query
         .split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|word| word.len() >= 4 && !STOP.contains(&word.to_ascii_lowercase().as_str()))
+        .filter(|word| word.len() >= 4 && !STOP_WORDS.contains(&word.to_ascii_lowercase().as_str()))
         .take(12)
         .collect();
     if terms.len() < MIN_TERMS {
@@ -186,23 +188,25 @@ fn term_of_query(call: &Call, text: &str, task: Option<&str>, memo: &Memo) -> Op
     let stems: Vec<&str> = terms.iter().map(|term| clip(term, STEM_BYTES)).collect();
     let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(&stems).ok()?;
     let body = clip(text, SEARCH_BYTES);
-    // Texts in two languages share no terms.
+    // Texts in different languages share no terms.
     if !is_english(body, None, memo) || !is_english(query, task, memo) {
         return None;
     }
     let letters = body.bytes().filter(u8::is_ascii_alphabetic).count();
-    // Mostly digits, another script, or encoded data has no words to compare.
+    // A text of digits, another script, or encoded data has no words to compare.
     if letters * 2 < body.len() {
         return None;
     }
     Some(automaton.is_match(body))
 }
 
-const STOP: [&str; 24] = [
+/// Words of queries that are no terms.
+const STOP_WORDS: [&str; 24] = [
     "what", "when", "where", "which", "does", "with", "from", "that", "this", "many", "much", "have",
     "there", "their", "about", "into", "than", "then", "they", "list", "find", "search", "show", "give",
 ];
 
+/// Whether a tool of this name searches.
 fn is_search(name: &str) -> bool {
     identifier_words(name)
         .iter()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::measure::sample::{SampleTrace, asking, llm, measure as run, sign, tool};
+use crate::measure::sample::{SampleTrace, llm, measure as run, sign, tool, with_tool_request};
 use crate::measure::testing::Script;
 use crate::measure::{Category, Severity, Value};
 use crate::recognise::{AgentTrace, Content, ToolDefinition};
@@ -22,12 +22,12 @@ fn definition(name: &str, description: &str) -> ToolDefinition {
     }
 }
 
-/// A model call (span 0) that calls a tool (span 1), which answers with `result`.
-fn ran(name: &str, arguments: &str, result: &str) -> AgentTrace {
+/// The trace of a model call (span 0) that calls a tool (span 1), which returns `result`.
+fn called(name: &str, arguments: &str, result: &str) -> AgentTrace {
     let mut sample = SampleTrace::new();
-    let wrote = sample.span(None, asking(llm(vec![], ""), name, arguments));
-    let did = sample.span(None, tool(name, arguments, result));
-    sample.call(Some(wrote), Some(did), name, arguments, Some(result)).definition =
+    let llm_span = sample.span(None, with_tool_request(llm(vec![], ""), name, arguments));
+    let tool_span = sample.span(None, tool(name, arguments, result));
+    sample.call(Some(llm_span), Some(tool_span), name, arguments, Some(result)).definition =
         Some(definition(name, ""));
     sample.trace()
 }
@@ -40,7 +40,7 @@ fn score(measurements: &[Measurement]) -> Option<f64> {
 }
 
 fn score_of_result(name: &str, result: &str) -> Option<f64> {
-    score(&run("tool_completeness", &ran(name, r#"{"url":"https://x"}"#, result), 1))
+    score(&run("tool_completeness", &called(name, r#"{"url":"https://x"}"#, result), 1))
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn ordinary_result_scores_5() {
 fn error_scores_1_and_a_lookup_that_finds_nothing_is_noted() {
     assert_eq!(score_of_result("visit_page", "Error: no such host"), Some(1.0));
     let found = |name: &str, result: &str| {
-        let trace = ran(name, r#"{"url":"the peak"}"#, result);
+        let trace = called(name, r#"{"url":"the peak"}"#, result);
         let out = run("tool_completeness", &trace, 1);
         let measured = out[0].outcome.as_ref().unwrap();
         (measured.passed, measured.findings[0].is_note())
@@ -90,7 +90,7 @@ fn findings_of(trace: &AgentTrace) -> [Vec<(Option<Defect>, bool)>; 2] {
 }
 
 #[test]
-fn identifier_that_the_model_made_up_and_no_lookup_finds_is_the_models_fault() {
+fn invented_identifier_without_a_result_fails_on_the_model_call() {
     for nothing in
         ["[]", "Error: order not found", r#"{"error": "no such order"}"#, "No order was found for this id."]
     {
@@ -106,7 +106,7 @@ fn identifier_that_the_model_made_up_and_no_lookup_finds_is_the_models_fault() {
 }
 
 #[test]
-fn search_that_raises_an_exception_to_say_that_it_found_nothing_is_noted() {
+fn exception_of_a_search_that_found_nothing_is_noted() {
     let raised = |tool: &str, arguments: &str, error: &str| {
         let script = Script::new("Which bakeries at Elm Square open at 6?").calls("", &[(tool, arguments)]);
         let trace = script.raises(error).answers("None is listed.").build();
@@ -122,7 +122,7 @@ fn search_that_raises_an_exception_to_say_that_it_found_nothing_is_noted() {
     let none = "Exception: No results found.";
     let ([tool, llm], _) = raised("get_place", r#"{"place_id":"PL-88123"}"#, none);
     assert_eq!((tool[0], llm[0]), (INVENTED, INVENTED), "the model made the identifier up");
-    // An action, a resource that is missing, and a search that failed.
+    // An action, a missing resource, and a search that failed are errors.
     for (tool, arguments, error, cause) in [
         ("delete_place", query, none, Defect::EmptyResult),
         ("visit_page", r#"{"url":"https://elm.example"}"#, "HTTPError: 404 Not Found", Defect::NotFound),
@@ -134,7 +134,7 @@ fn search_that_raises_an_exception_to_say_that_it_found_nothing_is_noted() {
 }
 
 #[test]
-fn exception_is_the_models_where_the_model_wrote_the_code_that_raised_it() {
+fn exception_in_code_of_the_model_has_the_model_as_its_origin() {
     let cause = |tool: &str, arguments: &str, error: &str| {
         let script = Script::new("What is the mean rainfall?").calls("", &[(tool, arguments)]);
         let trace = script.raises(error).answers("Unknown.").build();
@@ -160,13 +160,13 @@ fn exception_is_the_models_where_the_model_wrote_the_code_that_raised_it() {
             );
         }
     }
-    // Invalid code is the model's fault, whichever program reads it.
+    // Invalid code has the model as its origin, no matter which program reads it.
     let parsed = cause("query_db", r#"{"sql":"SELEC rain"}"#, "syntax error at or near \"SELEC\"");
     assert_eq!(parsed, (Some(Defect::InvalidCode), Some(Category::FormattingErrors), true));
 }
 
 #[test]
-fn lookup_that_found_nothing_is_noted_whatever_the_answer_says() {
+fn lookup_that_found_nothing_is_noted_independently_of_the_answer() {
     let asked = |answer: &str| {
         let script = Script::new("When does the ferry to Norderney leave on Sunday?");
         let script = script.calls("", &[("search_timetable", r#"{"to":"Norderney"}"#)]).returns("[]");
@@ -177,7 +177,7 @@ fn lookup_that_found_nothing_is_noted_whatever_the_answer_says() {
 }
 
 #[test]
-fn error_that_another_tool_recovered_is_mild() {
+fn error_from_which_another_tool_recovered_has_low_severity() {
     let severity = |trace: &AgentTrace| {
         let out = run("tool_completeness", trace, trace.calls[0].tool.unwrap());
         out[0].outcome.as_ref().unwrap().findings[0].severity
@@ -197,10 +197,10 @@ fn empty_result_of_an_action_is_unmeasured() {
 }
 
 #[test]
-fn code_that_prints_and_shows_nothing_is_noted_and_silent_code_is_unmeasured() {
+fn code_that_prints_nothing_is_noted_and_code_without_prints_is_unmeasured() {
     let score_for = |name: &str, code: &str, result: &str| {
         let arguments = serde_json::json!({ "url": code }).to_string();
-        score(&run("tool_completeness", &ran(name, &arguments, result), 1))
+        score(&run("tool_completeness", &called(name, &arguments, result), 1))
     };
     let code = "for row in rows:\n    if row.tide > 3:\n        print(row)";
     assert_eq!(score_for("python", code, "exitcode: 0 (execution succeeded)\nCode output: "), Some(5.0));
@@ -238,23 +238,23 @@ fn result_with_a_truncation_marker_scores_3() {
 
 #[test]
 fn wrong_arguments_are_reported_on_both_spans_with_the_model_call_as_origin() {
-    let trace = ran("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
-    let wrote = run("tool_completeness", &trace, 0);
-    let finding = &wrote[0].outcome.as_ref().unwrap().findings[0];
+    let trace = called("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
+    let llm_measurements = run("tool_completeness", &trace, 0);
+    let finding = &llm_measurements[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!((finding.score, finding.origin), (3.0, None));
     assert_eq!(finding.cited, [trace.tree.spans[1].id]);
-    let did = run("tool_completeness", &trace, 1);
-    let findings = &did[0].outcome.as_ref().unwrap().findings;
+    let tool_measurements = run("tool_completeness", &trace, 1);
+    let findings = &tool_measurements[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.origin == Some(0) && f.cited == [trace.tree.spans[0].id]));
-    assert_eq!(score(&did), Some(1.0));
+    assert_eq!(score(&tool_measurements), Some(1.0));
 }
 
 #[test]
 fn number_as_a_string_passes_if_the_call_succeeded() {
     let arguments = r#"{"url":"https://x","depth":"2"}"#;
-    assert!(run("tool_completeness", &ran("visit_page", arguments, "a page"), 0).is_empty());
+    assert!(run("tool_completeness", &called("visit_page", arguments, "a page"), 0).is_empty());
     assert_eq!(
-        score(&run("tool_completeness", &ran("visit_page", arguments, "Error: bad depth"), 0)),
+        score(&run("tool_completeness", &called("visit_page", arguments, "Error: bad depth"), 0)),
         Some(3.0)
     );
 }
@@ -263,7 +263,7 @@ fn number_as_a_string_passes_if_the_call_succeeded() {
 fn truncated_arguments_are_malformed() {
     let mut sample = SampleTrace::new();
     let arguments = r#"{"url": "https://almanac.exam"#;
-    let at = sample.span(None, asking(llm(vec![], ""), "visit_page", arguments));
+    let at = sample.span(None, with_tool_request(llm(vec![], ""), "visit_page", arguments));
     sample.call(Some(at), None, "visit_page", arguments, None);
     let out = run("tool_completeness", &sample.trace(), at);
     let finding = &out[0].outcome.as_ref().unwrap().findings[0];
@@ -275,7 +275,7 @@ fn truncated_arguments_are_malformed() {
 fn arguments_of_a_successful_call_are_not_malformed() {
     for arguments in [r#"{"url": "https://almanac.exam"#, "{'url': 'https://x'}", "print('x')"] {
         assert!(
-            run("tool_completeness", &ran("visit_page", arguments, "a page"), 0).is_empty(),
+            run("tool_completeness", &called("visit_page", arguments, "a page"), 0).is_empty(),
             "{arguments}"
         );
     }
@@ -284,7 +284,7 @@ fn arguments_of_a_successful_call_are_not_malformed() {
 #[test]
 fn tool_that_was_not_offered_is_unknown_if_the_call_failed() {
     let mut sample = SampleTrace::new();
-    let mut view = asking(llm(vec![], ""), "teleport", "{}");
+    let mut view = with_tool_request(llm(vec![], ""), "teleport", "{}");
     view.tools = vec![definition("visit_page", "")];
     let at = sample.span(None, view.clone());
     sample.call(
@@ -297,7 +297,7 @@ fn tool_that_was_not_offered_is_unknown_if_the_call_failed() {
     let out = run("tool_completeness", &sample.trace(), at);
     let findings = &out[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.rationale.contains("was not offered")));
-    // A call that was answered is not an unknown tool.
+    // The tool of a call with a result is not unknown.
     let mut sample = SampleTrace::new();
     let at = sample.span(None, view);
     sample.call(Some(at), None, "teleport", "{}", Some("there you are"));
@@ -364,7 +364,7 @@ fn missing_content_is_unmeasured() {
 
 #[test]
 fn refused_arguments_are_reported_on_the_model_call() {
-    let trace = ran(
+    let trace = called(
         "page_down",
         "{\"url\":\"x\"}",
         "Error: TypeError: forward() got an unexpected keyword argument 'url'",
@@ -381,7 +381,7 @@ fn run_that_ends_with_an_unparsed_call_scores_2() {
     trace.views[1].finish = vec!["tool_calls".into()];
     trace.views[1].output.clear();
     assert_eq!(score(&run("tool_completeness", &trace, 1)), Some(2.0));
-    // An instrumentation that does not record requests still records the tool's span.
+    // An instrumentation that does not record requests may still record the tool's span.
     let mut trace = script().calls("", &[("visit_page", "{}")]).returns("a page").answers("836 m").build();
     trace.views[1].finish = vec!["tool_calls".into()];
     trace.views[1].output.clear();
@@ -417,7 +417,7 @@ fn failing_code_is_reported_on_the_model_call_that_wrote_it() {
     assert_eq!(category("FileNotFoundError: no such file: 'sales.csv'"), Some(Category::ResourceNotFound));
     assert_eq!(category("SyntaxError: '(' was never closed"), Some(Category::FormattingErrors));
     assert_eq!(category("KeyError: 'total'"), Some(Category::FormattingErrors));
-    // A search within the code found nothing.
+    // A search in the code found nothing.
     let (trace, wrote) =
         failed("Code execution failed at line 'search()' due to: Exception: No results found!");
     let out = run("tool_completeness", &trace, wrote);

@@ -1,8 +1,8 @@
-//! Outputs that could not be carried out: a call that cannot be parsed, or code that fails. There is no
-//! recorded call then; the error is on the step around the model call.
+//! Outputs that could not be executed: a call that cannot be parsed, or code that fails. No call is recorded for them;
+//! the error is on the step around the model call.
 //!
-//! Principle: what a model writes to be carried out can be: a call that is no call, and code that does not parse, do
-//! nothing. What the code would have done is not judged.
+//! Principle: a call or code that a model writes can be executed. The rule does not judge the effect that the code
+//! would have had.
 
 use std::cell::RefCell;
 
@@ -15,16 +15,16 @@ use crate::measure::defects::Defect;
 use crate::measure::{Category, Context, Finding};
 use crate::recognise::{FinishReason, SpanView, ToolRequest};
 
-/// The defect of an output without a recorded call.
+/// The finding about an output that could not be executed.
 pub(crate) fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     if !view.errors.is_empty() || view.requests().next().is_some() || view.output_content.is_partial() {
         return None;
     }
-    unparsed(context, view).or_else(|| broken_code(context, view))
+    unparsed_call(context, view).or_else(|| broken_code(context))
 }
 
-/// The model stopped to call a tool, the framework could not parse a call, and the run ended.
-fn unparsed(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
+/// The finding if the model stopped to call a tool, the framework could not parse a call, and the run ended.
+fn unparsed_call(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     if context.trace.incomplete
         || view.finished_by(FinishReason::ToolCalls).is_none()
         || !view.output_text().trim().is_empty()
@@ -36,26 +36,31 @@ fn unparsed(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
         return None;
     }
     let start = context.trace.tree.spans.get(context.at)?.start;
-    // An instrumentation that does not record requests still records the calls.
-    let continued =
+    // An instrumentation that does not record requests may still record later calls.
+    let has_continued =
         agent.calls.iter().filter_map(|&i| context.trace.calls.get(i)).any(|call| call.start > start);
-    if continued {
+    if has_continued {
         return None;
     }
-    // The agent's own span may contain the request.
-    let seen = context.trace.views.get(agent.at).and_then(|r| r.requests().filter(|r| !is_json(r)).last());
+    // The agent's span may contain the request.
+    let request = context
+        .trace
+        .views
+        .get(agent.at)
+        .and_then(|r| r.requests().filter(|r| !has_json_arguments(r)).last());
     let rationale = "a call was expected, since the model stopped to call a tool; it wrote none that could be \
                      parsed, and the run ended there";
-    let quote = seen.and_then(|r| r.arguments.as_deref()).or(view.finish.first().map(|f| &**f));
+    let quote = request.and_then(|r| r.arguments.as_deref()).or(view.finish.first().map(|f| &**f));
     Some(Defect::MalformedArguments.finding(rationale, quote.unwrap_or_default()))
 }
 
-fn is_json(request: &ToolRequest) -> bool {
+/// Whether the arguments of a request are valid JSON, or absent.
+fn has_json_arguments(request: &ToolRequest) -> bool {
     request.arguments.as_deref().is_none_or(|a| serde_json::from_str::<serde::de::IgnoredAny>(a).is_ok())
 }
 
-/// The step around the model call failed on the code that the model wrote.
-fn broken_code(context: &Context<'_>, _: &SpanView) -> Option<Finding> {
+/// The finding if the step around the model call failed on the code that the model wrote.
+fn broken_code(context: &Context<'_>) -> Option<Finding> {
     let step = step_of_code(context, context.at)?;
     let (error, cause) = own_signs(context.trace.views.get(step)?, None)?;
     if cause == Defect::EmptyResult {
@@ -72,18 +77,19 @@ fn broken_code(context: &Context<'_>, _: &SpanView) -> Option<Finding> {
     Some(finding.under(category))
 }
 
-/// The step that failed on the code which the model call `at` wrote.
+/// The step around the model call `at` that failed on the code which the model wrote; `None` if there is none.
 pub(crate) fn step_of_code(context: &Context<'_>, at: Idx) -> Option<Idx> {
     let step = context.trace.tree.parent(at)?;
-    let around = context.trace.views.get(step).filter(|r| matches!(r.kind, Kind::Chain | Kind::Unknown))?;
-    if around.errors.is_empty() || last_llm(context, step) != Some(at) {
+    let step_view =
+        context.trace.views.get(step).filter(|view| matches!(view.kind, Kind::Chain | Kind::Unknown))?;
+    if step_view.errors.is_empty() || last_llm(context, step) != Some(at) {
         return None;
     }
     let text = context.trace.views.get(at)?.output_text();
     writes_code(&text).then_some(step)
 }
 
-/// The model call whose code made the step of the context fail.
+/// The model call whose code caused the failure of the step of the context.
 pub(crate) fn author_of_step(context: &Context<'_>) -> Option<Idx> {
     last_llm(context, context.at).filter(|&llm| step_of_code(context, llm) == Some(context.at))
 }
@@ -93,8 +99,8 @@ pub(crate) fn found_nothing(context: &Context<'_>, cause: Defect) -> bool {
     cause == Defect::EmptyResult && author_of_step(context).is_some()
 }
 
-/// The category of code that fails for this cause: the cause's, such as a missing file; of an error without a
-/// known cause, that of the code itself, since TRAIL's "Formatting Errors" include the execution of code.
+/// The category of failing code by the cause of its error. An error without a known cause has the category of invalid
+/// code, since TRAIL's "Formatting Errors" include the execution of code.
 pub(crate) fn category_of_code(cause: Defect) -> Option<Category> {
     cause.category().or(Defect::InvalidCode.category())
 }
@@ -103,6 +109,7 @@ pub(crate) fn category_of_code(cause: Defect) -> Option<Category> {
 #[derive(Default)]
 struct LastLlm(RefCell<HashMap<Idx, Option<Idx>>>);
 
+/// The last child of a step that is a model call, computed once.
 fn last_llm(context: &Context<'_>, step: Idx) -> Option<Idx> {
     let is_llm = |i: &Idx| context.trace.views.get(*i).is_some_and(|r| r.kind == Kind::Llm && !r.wrapper);
     let last = || context.trace.tree.children(step).iter().copied().rev().find(is_llm);

@@ -1,4 +1,4 @@
-//! The budget by itself, and what traces take of it.
+//! Tests of the budget, and of the steps that traces use.
 
 mod growth;
 
@@ -14,11 +14,11 @@ use crate::recognise::message::COMPARED;
 use crate::recognise::recorded_cases::{recogniser, recorded_cases};
 
 #[test]
-fn each_metric_may_take_half_of_what_is_left() {
+fn each_metric_may_use_half_of_the_remaining_steps() {
     let budget = WorkBudget::new(1_000, None);
     budget.begin();
     assert!(budget.spend(500) && !budget.spend(1) && budget.is_exceeded());
-    assert!(!budget.spend(0), "it stays exceeded");
+    assert!(!budget.spend(0), "the budget remains exceeded");
     budget.begin();
     assert!(!budget.is_exceeded() && budget.share() == 249 && budget.spend(249));
     assert!(!budget.spend(1_000_000));
@@ -30,12 +30,12 @@ fn each_metric_may_take_half_of_what_is_left() {
 fn stop_ends_the_work() {
     let budget = WorkBudget::new(DEFAULT_STEPS, Some(Box::new(|| true)));
     budget.begin();
-    assert!(budget.spend((POLL_STEPS - BEGIN_STEPS) as usize), "not asked yet");
+    assert!(budget.spend((POLL_STEPS - BEGIN_STEPS) as usize), "`stop` was not called yet");
     assert!(!budget.spend(1) && budget.left() == 0);
 }
 
 #[test]
-fn stop_is_asked_although_metrics_count_no_steps() {
+fn stop_is_called_although_metrics_count_no_steps() {
     let budget = WorkBudget::new(DEFAULT_STEPS, Some(Box::new(|| true)));
     let spans = POLL_STEPS / BEGIN_STEPS;
     (0..=spans).for_each(|_| budget.begin());
@@ -43,7 +43,7 @@ fn stop_is_asked_although_metrics_count_no_steps() {
 }
 
 #[test]
-fn part_of_a_metric_can_be_left_out() {
+fn optional_part_of_a_metric_can_be_skipped() {
     let budget = WorkBudget::new(1_000, None);
     budget.begin();
     assert!(budget.spend_if_left(400) && !budget.spend_if_left(101) && !budget.is_exceeded());
@@ -59,14 +59,18 @@ fn attempt_is_void_when_a_metric_reaches_its_limit() {
         (budget.is_void(), budget.left())
     };
     let left = DEFAULT_STEPS - 1_000;
-    assert_eq!(attempt(&|budget| assert!(budget.spend(1_000))), (false, left), "one metric may take all");
+    assert_eq!(
+        attempt(&|budget| assert!(budget.spend(1_000))),
+        (false, left),
+        "one metric may use all steps"
+    );
     assert_eq!(attempt(&|budget| assert!(!budget.spend(1_001))), (true, left));
     assert_eq!(attempt(&|budget| assert!(!budget.spend_if_left(1_001))), (true, left));
     assert_eq!(attempt(&WorkBudget::exceed), (true, left));
     let next = |budget: &WorkBudget| {
         budget.exceed();
         budget.begin();
-        assert!(!budget.spend(1), "no metric goes on");
+        assert!(!budget.spend(1), "no later metric continues");
     };
     assert_eq!(attempt(&next), (true, left));
     let whole = WorkBudget::new(1_000, None);
@@ -142,7 +146,7 @@ fn agent(i: u64, parent: u64) -> Span {
     span(i, parent, &[("gen_ai.operation.name", "invoke_agent"), ("gen_ai.agent.name", "finder")])
 }
 
-/// Traces of `n` spans, each of a shape with much of one thing.
+/// Traces of `n` spans, each with many spans of one kind.
 fn shapes(n: u64) -> Vec<(&'static str, Vec<Span>)> {
     let claims = output(
         r#"{"type":"text","content":"I verified it with the look_up tool. I have searched the web."}"#,
@@ -240,7 +244,7 @@ fn attempt_has_the_result_of_the_whole_budget_or_is_void() {
 }
 
 #[test]
-fn what_exceeds_the_budget_is_unmeasured_and_the_rest_is_measured() {
+fn metrics_beyond_the_budget_are_unmeasured_and_others_are_measured() {
     let schema = |trace: &AgentTrace| {
         trace.calls.iter().find_map(|call| call.definition.as_ref()?.parameters.clone()).is_some()
     };

@@ -295,7 +295,7 @@ fn every_matching_task_is_scored_and_can_fail() {
     let passed: Vec<bool> = accepting.iter().map(|m| m.outcome.as_ref().unwrap().passed).collect();
     assert_eq!(passed, [true, false]);
     assert_eq!(accepting[1].judge, "task/strict");
-    assert_eq!(accepting[1].written("path.final_state"), "path.strict.final_state");
+    assert_eq!(accepting[1].with_task("path.final_state"), "path.strict.final_state");
 }
 
 #[test]

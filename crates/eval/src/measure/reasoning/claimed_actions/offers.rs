@@ -7,7 +7,7 @@ use verdict_otlp::work;
 
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
-use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
+use crate::measure::tool_purpose::{ToolPurpose, action_of, offered_tools, stems};
 use crate::recognise::{AgentTrace, Text};
 
 /// The effects of the tools that an agent was offered.

@@ -97,7 +97,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let follows = |field: &RecordField| {
         let is_number = !is_english && field.number().is_some();
         field.name.iter().any(|word| is_duration(word))
-            || is_number && names::has(&field.name, WordClass::TimeUnit)
+            || is_number && names::has_word_of_class(&field.name, WordClass::TimeUnit)
     };
     if fields().any(follows)
         || seen().any(|text| is_zoned(text) || DURATION.is_match(text))

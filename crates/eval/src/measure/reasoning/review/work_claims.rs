@@ -165,7 +165,7 @@ impl<'a> Reviewer<'a> {
         let is_meant = |name: &str| noun_means_tool(tool, name) || noun_means_tool(name, tool);
         let (by_noun, as_nouns) = self.first_calls.get_or_insert_with(|| {
             let names = CallIndex::cached(self.trace, self.memo);
-            let first = || names.first.iter().map(|(name, start)| (&**name, *start));
+            let first = || names.first_start.iter().map(|(name, start)| (&**name, *start));
             (ToolsByNoun::new(first()), ToolsAsNouns::new(first()))
         });
         let first = [by_noun.meant_by(tool), as_nouns.meaning(tool)].into_iter().flatten().min();

@@ -1,4 +1,5 @@
-//! The work on traces of the shapes of `tests/bench/growth.rs`: what rules compare, whether a budget counts it or not.
+//! Tests of the growth of the work on traces with the shapes of `tests/bench/growth.rs`, including work that no budget
+//! counts.
 
 use verdict_otlp::trace::{Span, TraceId, Tree};
 use verdict_otlp::work;
@@ -8,14 +9,14 @@ use crate::measure::Unmeasured;
 use crate::recognise::message::COMPARED;
 use crate::recognise::recorded_cases::recogniser;
 
-// The bench uses the rest.
+// The benchmark uses the other items of the module.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../../../../../tests/bench/shapes.rs"]
 mod shapes;
 
-/// How many times as many spans, sentences or rows a larger trace has.
+/// The factor of spans, sentences or rows between the smaller and the larger trace.
 const TIMES: u64 = 10;
-/// Spans of the smaller traces of shapes that are no rule's own.
+/// Spans of the smaller traces of shapes that belong to no rule.
 const SMALL_TRACE_SPANS: u64 = 60;
 
 /// The steps and the counted work of a trace.
@@ -27,7 +28,7 @@ fn work_of(shape: &str, spans: Vec<Span>) -> u64 {
     steps + work::counted() + COMPARED.get() - before
 }
 
-/// A line of the report for a shape whose work per span, sentence or row more than doubles.
+/// A line of the report, if the work of the shape per span, sentence or row more than doubles.
 fn growing(shape: &str, few: u64, make: shapes::Shape) -> Option<String> {
     let [less, more] = [few, few * TIMES].map(|n| work_of(shape, make(n)));
     let growth = more as f64 / (TIMES * less) as f64;

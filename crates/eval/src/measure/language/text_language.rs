@@ -1,15 +1,16 @@
 //! The language in which a text is read, and whether a rule can read it.
 //!
-//! In: a text, perhaps with the one that it answers. Out: its language, and whether rules that have words of English
-//! only can read it. A text that cannot be read is unmeasured, or excuses a finding that its words might excuse.
+//! In: a text, and optionally the text that it answers. Out: its language, and whether rules with English words only
+//! can read it. For a text that cannot be read, a metric is unmeasured, or a rule reports no finding that the words of
+//! the text might excuse.
 
 use super::detect::{Detected, detect};
 use super::{Language, ReadText, Reading, RequestWords, WordClasses, language_of};
 use crate::measure::Memo;
 
 impl Language {
-    /// The language of a text or, if that cannot be recognised, of `fallback`, the text that it answers; `None` if it
-    /// is none that rules read. Too few words that hint at no language are read as English.
+    /// The language of a text or, if it is not recognised, of `fallback`, the text that it answers. A text of too few
+    /// words without a hint at another language is read as English. `None` for a language that rules do not read.
     pub(crate) fn detected(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<Language> {
         match language_of(text, &Reading::cached(text, memo), fallback, memo) {
             Detected::In(language) => Some(language),
@@ -18,7 +19,7 @@ impl Language {
         }
     }
 
-    /// The language of a text if its own words show it.
+    /// The language of a text, if its own words are enough to recognise one that rules read.
     pub(crate) fn recognised(text: &str, memo: &Memo) -> Option<Language> {
         match Reading::cached(text, memo).language(text) {
             Detected::In(language) => Some(language),
@@ -40,45 +41,46 @@ impl RequestWords {
     }
 }
 
-/// In what languages rules can read a text.
+/// The rules that can read a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Readable {
-    /// The text is English, has no words, or too few to recognise its language and none that hint at another one: what
-    /// an English rule finds in those are English words.
+    /// All rules: the text is English, has no words, or has too few words to recognise its language and no hint at
+    /// another one, so that words which an English rule finds in it are English.
     InEnglish,
-    /// The text is in another language that has lists.
+    /// Rules with lists for each language: the text is in another language that has lists.
     ByLists,
-    /// The text is in a language that has no lists, or that is not recognised and is hardly English.
+    /// None: the text is in a language without lists, or in one that is not recognised and probably not English.
     No,
 }
 
-/// In what languages rules can read `text`; if it has too few words, `fallback` decides, the text that it
-/// answers. Rules that have words of English only read no text that is not readable in English: what is
-/// hedged, labelled, negated or asked for in another language would be taken for something else.
+/// The rules that can read `text`. If it has too few words, the language of `fallback` decides, the text that it
+/// answers. Rules with English words only must not read other texts: they would miss hedges, labels, negations and
+/// requests in another language.
 pub(crate) fn readable(text: &str, fallback: Option<&str>, memo: &Memo) -> Readable {
     readable_in(language_of(text, &Reading::cached(text, memo), fallback, memo))
 }
 
-fn readable_in(found: Detected) -> Readable {
-    match found {
+fn readable_in(detected: Detected) -> Readable {
+    match detected {
         Detected::In(Language::English) | Detected::TooFewWords | Detected::NoWords => Readable::InEnglish,
         Detected::In(_) => Readable::ByLists,
         Detected::Unclear(_) | Detected::Other => Readable::No,
     }
 }
 
-/// Whether rules that have words of English only can read `text`; see [`readable`].
+/// Whether rules with English words only can read `text`; see [`readable`].
 pub(crate) fn is_english(text: &str, fallback: Option<&str>, memo: &Memo) -> bool {
     readable(text, fallback, memo) == Readable::InEnglish
 }
 
-/// As [`is_english`], of a text that answers none and is read once.
+/// As [`is_english`], for a text that answers no other text and whose analysis is not cached.
 pub(crate) fn is_english_alone(text: &str) -> bool {
     readable_in(detect(text)) == Readable::InEnglish
 }
 
-/// The closed classes that a text has words of, in any language that it may be in: that of what it answers, if its
-/// own is not recognised. `None` for a text that cannot be read: what such words would excuse is no finding.
+/// The closed classes of the words of a text, in each language that it may be in. If its language is not recognised,
+/// the language of `fallback` is used, the text that it answers. `None` for a text that cannot be read, so that
+/// callers report no finding that such words might excuse.
 pub(crate) fn classes_in(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<WordClasses> {
     let analysed = ReadText::new(text, fallback, memo);
     let classes = |language| analysed.reading.places(text, language, memo).all();
