@@ -98,7 +98,7 @@ fn may_be_error(text: &str) -> bool {
     // Text that only resembles an object may end in a traceback.
     let is_object =
         text.starts_with("{\"") && text.ends_with('}') && FIND_TRACEBACK.find(text.as_bytes()).is_none();
-    !is_object || json_keys::may_have(text, may_report_error)
+    !is_object || json_keys::may_have_key(text, may_report_error)
 }
 
 fn from_value(value: &Value, depth: usize) -> Option<String> {

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use regex::bytes::{CaptureMatches, Regex, RegexBuilder};
 
-use crate::pattern::built;
+use crate::pattern::unwrap_static;
 
 /// Classes of words may contain each other to this depth.
 const MAX_DEPTH: usize = 6;
@@ -203,7 +203,7 @@ impl Pattern {
     fn compile(&self, before: &str) -> Regex {
         let mut builder = RegexBuilder::new(&format!("{before}(?:{})", self.source));
         let regex = builder.dfa_size_limit(MAX_AUTOMATON).build();
-        built("a pattern of a language", regex.map_err(|e| format!("{e} in {}", self.source)))
+        unwrap_static("a pattern of a language", regex.map_err(|e| format!("{e} in {}", self.source)))
     }
 }
 
