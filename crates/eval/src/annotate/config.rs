@@ -55,7 +55,8 @@ pub enum Existing {
     /// The sender's attributes are removed, and the verdict is written, so that a sender cannot forge a verdict.
     #[default]
     Replace,
-    /// The sender's attributes remain, and no verdict is written on that span, for a second processor after a first one.
+    /// The sender's attributes remain, and no verdict is written on that span, for a second processor after a first
+    /// one.
     Keep,
 }
 

@@ -1,8 +1,8 @@
 //! Findings as data: `verdict.findings` and `verdict.cited_by`.
 //!
 //! In: the measurements of a trace. Out, by span: the findings of its failing metrics, and the findings on other spans
-//! whose origin it is, as a JSON array of bounded size; and the failing metrics of runs whose findings cite it. Nothing is
-//! computed for a trace without a failure.
+//! whose origin it is, as a JSON array of bounded size; and the failing metrics of runs whose findings cite it. Nothing
+//! is computed for a trace without a failure.
 //!
 //! The array is valid JSON for any content of the findings: texts are cut before they are encoded, and findings that do
 //! not fit are counted in a last element, `{"more": 3}`. Quotes and rationales obey `explanations` and `redact`.

@@ -47,8 +47,8 @@ pub struct TraceVerdict {
     pub failed_metrics: Vec<&'static str>,
     /// The probability that the run failed its user, with the root policy `expected_outcome`.
     pub failure: Option<FailureProbability>,
-    /// The span in which the failure of the trace began, as judges state it; without their answer, the span in which the
-    /// worst failure began. `None` if the trace does not fail.
+    /// The span in which the failure of the trace began, as judges state it; without their answer, the span in which
+    /// the worst failure began. `None` if the trace does not fail.
     pub root_cause: Option<Idx>,
     /// The judges' statement about the outcome, if they were asked.
     pub outcome: Option<RunOutcome>,

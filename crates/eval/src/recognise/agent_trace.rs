@@ -121,8 +121,8 @@ impl From<Tree> for AgentTrace {
 }
 
 impl AgentTrace {
-    /// Whether the content was recorded that the output of a model call can be based on: its prompt, or without a prompt
-    /// the results of the trace. `Absent` if it contains an image, a file or the like.
+    /// Whether the content was recorded that the output of a model call can be based on: its prompt, or without a
+    /// prompt the results of the trace. `Absent` if it contains an image, a file or the like.
     pub fn evidence(&self, at: Idx) -> Content {
         let Some(view) = self.views.get(at) else { return Content::Absent };
         match view.input_content {
@@ -148,7 +148,8 @@ impl AgentTrace {
                 let parts = view.input.iter().chain(&view.output).flat_map(|message| &message.parts);
                 let arguments = view.call.iter().filter_map(|call| call.arguments.clone());
                 let all = parts.filter_map(part_text).chain(arguments).chain(view.result.clone());
-                // Every prompt repeats the texts of earlier prompts; texts are interned, so their addresses identify them.
+                // Every prompt repeats the texts of earlier prompts; texts are interned, so their addresses identify
+                // them.
                 texts.extend(all.filter(|text| known_texts.insert(text.as_ptr())));
             }
             EmailAddresses::from_texts(texts.iter().map(|text| &**text))
@@ -157,7 +158,8 @@ impl AgentTrace {
 
     fn has_media(&self, at: Idx) -> bool {
         let all = self.has_media.get_or_init(|| {
-            // Every prompt repeats the results of earlier prompts; texts are interned, so their addresses identify them.
+            // Every prompt repeats the results of earlier prompts; texts are interned, so their addresses identify
+            // them.
             let mut is_media_by_address: HashMap<*const u8, bool> = HashMap::default();
             if self.results == Content::Present {
                 let tools =

@@ -52,7 +52,7 @@ pub(crate) struct EarlierSpans<'a> {
     /// The attributes of the current span are the first `repeated_count` attributes of `previous`, then `current`.
     repeated_count: usize,
     current: Vec<ListAttribute<'a>>,
-    /// The run at the beginning of `previous`, and that of the present span.
+    /// The run at the beginning of `previous`, and that of the current span.
     run: ListRun<'a>,
     current_run: CurrentRun<'a>,
     /// The list of the last list attribute of the current span, and the part of its key before the index.
@@ -164,8 +164,8 @@ impl<'a> EarlierSpans<'a> {
     }
 
     /// Extends the current run by the last attribute, if the attribute continues the run. `from_attribute` contains the
-    /// fields of the span from the attribute on, `rest` those after it. `leaves` is the number of leaves so far; 0 if they
-    /// are not in order.
+    /// fields of the span from the attribute on, `rest` those after it. `leaves` is the number of leaves so far; 0 if
+    /// they are not in order.
     pub(super) fn extend_run(&mut self, from_attribute: &[u8], rest: &'a [u8], leaves: usize) {
         let run = &mut self.current_run;
         let attributes = self.repeated_count + self.current.len();
@@ -225,7 +225,8 @@ impl<'a> EarlierSpans<'a> {
         attributes[slot_of(read.encoded, ATTRIBUTE_SLOTS)] = Some(read);
     }
 
-    /// The meaning of a key of an earlier attribute; `None` if the key is not cached, `Some(None)` if it has no meaning.
+    /// The meaning of a key of an earlier attribute; `None` if the key is not cached, `Some(None)` if it has no
+    /// meaning.
     #[inline]
     pub(super) fn meaning(&self, key: &[u8]) -> Option<Option<&'a KeyMeaning>> {
         let (known_key, meaning) = self.keys[slot_of(key, KEY_SLOTS)];

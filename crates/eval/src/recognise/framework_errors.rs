@@ -1,13 +1,13 @@
 //! The wording with which frameworks of agents report their own errors: code of the model that could not be run, and
 //! limits of a run that were reached.
 //!
-//! The wording of all frameworks is in this module, in lower case. The phrases of programs, databases and services are in
-//! `measure/error_kind/phrases.rs`.
+//! The wording of all frameworks is in this module, in lower case. The phrases of programs, databases and services are
+//! in `measure/error_kind/phrases.rs`.
 
 /// Phrases of an interpreter that cannot parse the model's code.
 pub(crate) const CODE_NOT_PARSED: &[&str] = &["code parsing", "parsing code", "parse the code"];
-/// Pairs of words that an error contains together if an interpreter refused the model's code: the code cannot be parsed,
-/// or imports a module that is not allowed.
+/// Pairs of words that an error contains together if an interpreter refused the model's code: the code cannot be
+/// parsed, or imports a module that is not allowed.
 pub(crate) const CODE_REFUSED: [(&str, &str); 3] =
     [("code", "parsed"), ("import", "not allowed"), ("import", "forbidden")];
 

@@ -112,8 +112,8 @@ struct Search {
     is_inside: Vec<bool>,
 }
 
-/// Gives the outermost chains of the agent at `top` that have conversations of their own the kind of agents, and returns
-/// them.
+/// Gives the outermost chains of the agent at `top` that have conversations of their own the kind of agents, and
+/// returns them.
 fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, search: &mut Search) -> Vec<Idx> {
     let within = |top: Idx| own_spans(tree, views, top);
     let mut calls_by_opening: HashMap<Opening, usize> = HashMap::new();

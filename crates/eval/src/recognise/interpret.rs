@@ -41,7 +41,8 @@ pub(crate) struct Interpreter<'t> {
     definitions: Vec<(Arc<str>, Arc<[ToolDefinition]>)>,
     /// The tools of the last span that has any, by their texts in the trace.
     last_tools: Option<(Vec<TextAddress>, Vec<ToolDefinition>)>,
-    /// The addresses of texts of the current span that were not cut off: they are valid JSON, or an earlier span has them.
+    /// The addresses of texts of the current span that were not cut off: they are valid JSON, or an earlier span has
+    /// them.
     pub(super) known_whole: Vec<*const u8>,
     /// The leading messages of the last prompt that have no hidden part.
     pub(super) visible_messages: Vec<MessageParts>,
@@ -335,8 +336,8 @@ impl Interpreter<'_> {
         out
     }
 
-    /// The definitions in `json`, the text with index `nth` in its span. Cached, since most spans repeat the definitions
-    /// of an earlier one.
+    /// The definitions in `json`, the text with index `nth` in its span. Cached, since most spans repeat the
+    /// definitions of an earlier one.
     fn definitions_of(&mut self, nth: usize, json: &str) -> Arc<[ToolDefinition]> {
         if let Some((text, read)) = self.definitions.get(nth)
             && **text == *json

@@ -181,8 +181,8 @@ fn is_round(length: usize) -> bool {
             || length == 32_766)
 }
 
-/// Whether `is_match` is true for a long text in the attributes of a span, its events and log records. Texts that repeat
-/// those of earlier spans are skipped, as are bodies of log records, which SDKs do not cut.
+/// Whether `is_match` is true for a long text in the attributes of a span, its events and log records. Texts that
+/// repeat those of earlier spans are skipped, as are bodies of log records, which SDKs do not cut.
 fn any_text<'a>(scan: &SpanScan<'a>, mut is_match: impl FnMut(&'a str) -> bool) -> bool {
     let mut is_new = |value: Value<'a>| {
         let long = value.as_str().filter(|text| text.len() >= MIN_LENGTH);

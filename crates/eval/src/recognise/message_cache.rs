@@ -39,8 +39,8 @@ struct CachedMessage {
 }
 
 impl MessageCache {
-    /// The element at the beginning of `text`, and the text after it. `nth` is its index, if the list is a prompt. `read`
-    /// reads an element that is not cached.
+    /// The element at the beginning of `text`, and the text after it. `nth` is its index, if the list is a prompt.
+    /// `read` reads an element that is not cached.
     fn element<'t>(
         &mut self,
         nth: Option<usize>,

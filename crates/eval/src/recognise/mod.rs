@@ -117,8 +117,8 @@ impl Recogniser {
         build::trace(&self.table, tree, logs, Phase::Closed { incomplete })
     }
 
-    /// Recognises a trace of which further spans are expected. Agents are inferred from their model and tool spans, since
-    /// SDKs send the span of an agent last.
+    /// Recognises a trace of which further spans are expected. Agents are inferred from their model and tool spans,
+    /// since SDKs send the span of an agent last.
     pub fn open_trace(&self, tree: Tree, logs: &[AttachedLog]) -> AgentTrace {
         build::trace(&self.table, tree, logs, Phase::Open)
     }

@@ -141,8 +141,8 @@ impl<'a> SpanScan<'a> {
         (self.has_field, self.has_flat, self.last_sort_key, self.is_unsorted) = Default::default();
     }
 
-    /// Collects an encoded attribute of the span. `from_field` contains the span's fields from the attribute on, `fields`
-    /// those after it; those that repeat the previous span are read at once.
+    /// Collects an encoded attribute of the span. `from_field` contains the span's fields from the attribute on,
+    /// `fields` those after it; those that repeat the previous span are read at once.
     fn span_attribute(
         &mut self,
         earlier: &mut EarlierSpans<'a>,

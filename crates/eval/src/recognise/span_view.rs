@@ -160,8 +160,8 @@ pub struct SpanView {
     pub cost: Option<f64>,
     /// The plans that the span wrote.
     pub plans: Vec<RecordedPlan>,
-    /// Nodes or tasks that were declared before the run. Which of them are executed is decided during the run, so the run
-    /// is not compared with them.
+    /// Nodes or tasks that were declared before the run. Which of them are executed is decided during the run, so the
+    /// run is not compared with them.
     pub graph: Option<RecordedPlan>,
     /// Evaluations that other programs recorded.
     pub evaluations: Vec<RecordedEvaluation>,

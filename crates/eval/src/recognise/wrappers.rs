@@ -18,8 +18,8 @@ pub(crate) fn spread_evaluator_kind(tree: &Tree, views: &mut [SpanView]) {
 }
 
 /// Marks model and tool spans that record the same call as another span, and agent spans that only contain one other
-/// agent, as wrappers. Makes agent spans that are only a turn of the agent around them chains. Chains that frame the run
-/// of an agent become agents; those below the root are returned.
+/// agent, as wrappers. Makes agent spans that are only a turn of the agent around them chains. Chains that frame the
+/// run of an agent become agents; those below the root are returned.
 pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &[bool]) -> Vec<Idx> {
     for &at in tree.order().iter().rev() {
         match views[at].kind {

@@ -227,8 +227,8 @@ impl PathPositions {
         self.agents.iter().map(agent_bytes).sum()
     }
 
-    /// The agent that the hints refer to: the agent of this name, or without a name the agent with the latest span among
-    /// those that a task applies to.
+    /// The agent that the hints refer to: the agent of this name, or without a name the agent with the latest span
+    /// among those that a task applies to.
     fn agent(&self, hints: &RunHints) -> Option<&AgentPosition> {
         let is_candidate = |agent: &&AgentPosition| match &hints.agent {
             Some(name) => agent.name.as_ref() == Some(name),

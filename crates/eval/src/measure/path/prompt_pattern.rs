@@ -73,8 +73,8 @@ impl PromptRegex {
     }
 }
 
-/// Records in `groups`, for each named group, whether it ignores case. `ignores` is the flag before `ast`. Returns whether
-/// every literal in `ast` ignores case, and the flag after `ast`. The parser bounds the depth.
+/// Records in `groups`, for each named group, whether it ignores case. `ignores` is the flag before `ast`. Returns
+/// whether every literal in `ast` ignores case, and the flag after `ast`. The parser bounds the depth.
 fn read_case(ast: &Ast, ignores: bool, groups: &mut BTreeMap<String, bool>) -> (bool, bool) {
     match ast {
         Ast::Empty(_) | Ast::Dot(_) | Ast::Assertion(_) => (true, ignores),

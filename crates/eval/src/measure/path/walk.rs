@@ -56,8 +56,8 @@ impl Walk {
         step
     }
 
-    /// Adds a failed call, which does not advance the state. It counts as a loop if the automaton has an edge for it, and
-    /// otherwise as a harmful call.
+    /// Adds a failed call, which does not advance the state. It counts as a loop if the automaton has an edge for it,
+    /// and otherwise as a harmful call.
     pub fn push_failed(&mut self, automaton: &Automaton, token: PathToken) -> Transition {
         match self.transition(automaton, token) {
             Transition::Harmful => self.push(automaton, token),

@@ -1,7 +1,7 @@
 //! Tables over many plans (004, tables 1 and 4 to 22, 25).
 //!
-//! In: rated plans, before and after the improvement loop if both ratings are known, and labels by people. Out: shares of
-//! the tiers, for all plans and by steps and hops of the reference, by kind of query and by planner; means of the
+//! In: rated plans, before and after the improvement loop if both ratings are known, and labels by people. Out: shares
+//! of the tiers, for all plans and by steps and hops of the reference, by kind of query and by planner; means of the
 //! metrics; agreement with people on tiers and on tags of steps.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Compares two or three responses to one query (004, table 34, paraphrased), such as those of an agent without a plan and
-//! with different plans.
+//! Compares two or three responses to one query (004, table 34, paraphrased), such as those of an agent without a plan
+//! and with different plans.
 //!
 //! In: a query and responses; a judge's scores for each. Out: scores after the table's gates, and
 //! the decision by its rule. The judge scores; the decision is computed from the scores.

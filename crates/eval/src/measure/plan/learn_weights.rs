@@ -134,7 +134,8 @@ fn metric_agreement(part: PlanPart, groups: &[Vec<PartValues>]) -> MetricAgreeme
     MetricAgreement { metric: part.name(), pairs, strict: share(higher), relaxed: share(pairs - lower) }
 }
 
-/// For every ordered pair, the values of the better plan minus those of the worse one; 0 for a metric without both values.
+/// For every ordered pair, the values of the better plan minus those of the worse one; 0 for a metric without both
+/// values.
 fn differences(group: &[PartValues]) -> Vec<[f64; 7]> {
     let pairs = group
         .iter()

@@ -294,7 +294,8 @@ fn unescaped_chars(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
     })
 }
 
-/// Whether the end of the text or the key `depends_on` of a step follows: then the string has ended, even inside brackets.
+/// Whether the end of the text or the key `depends_on` of a step follows: then the string has ended, even inside
+/// brackets.
 fn member_follows(after: &str) -> bool {
     let after = after.trim_start().trim_start_matches([',', '}']).trim_start();
     let after = after.trim_start_matches(is_quote);

@@ -1,9 +1,9 @@
 //! Questions to an embedding endpoint and to judges about pairs of steps of a plan and its reference that rules cannot
 //! decide.
 //!
-//! In: an assessed plan. Out: one question of each kind, and from its answer the pairs that ask for the same. Embeddings
-//! decide the pairs above and below the two thresholds, judges the pairs between them; without an answer a pair stays
-//! undecided.
+//! In: an assessed plan. Out: one question of each kind, and from its answer the pairs that ask for the same.
+//! Embeddings decide the pairs above and below the two thresholds, judges the pairs between them; without an answer a
+//! pair stays undecided.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -82,8 +82,8 @@ impl Matching {
     }
 }
 
-/// The undecided pairs of `assessment`, by position. A pair whose texts are changed in `shown` is not asked about, since
-/// the redacted part may be the difference.
+/// The undecided pairs of `assessment`, by position. A pair whose texts are changed in `shown` is not asked about,
+/// since the redacted part may be the difference.
 fn askable_pairs(assessment: &PlanAssessment, shown: &PlanAssessment) -> Vec<(usize, usize)> {
     let mut pairs = assessment.open_pairs();
     pairs.retain(|pair| prompts(assessment, *pair) == prompts(shown, *pair));

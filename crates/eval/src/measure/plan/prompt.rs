@@ -53,7 +53,8 @@ pub(crate) fn render_plan(plan: &Plan) -> String {
     plan.steps.iter().map(line).collect()
 }
 
-/// The tools, one per line, with the place of earlier outputs in their calls; `with_limits` adds the limits of one step.
+/// The tools, one per line, with the place of earlier outputs in their calls; `with_limits` adds the limits of one
+/// step.
 pub(crate) fn render_tools(tools: &Toolbox, with_limits: bool) -> String {
     if tools.is_empty() {
         return "Nothing is known of the tools beyond their names: judge by these.\n".to_owned();

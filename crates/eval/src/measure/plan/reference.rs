@@ -53,8 +53,8 @@ labelled_enum! {
 
 impl Rating {
     /// The highest tier whose lower bound F1 exceeds. F1 is 2 `matched` / `steps`, where `steps` is the number of steps
-    /// of both plans together. It is compared in integers: F1 can equal a bound exactly, as 3/4 for 9 matches of 11 and 13
-    /// steps.
+    /// of both plans together. It is compared in integers: F1 can equal a bound exactly, as 3/4 for 9 matches of 11 and
+    /// 13 steps.
     pub(crate) fn from_matches(matched: usize, steps: usize) -> Rating {
         const BOUNDS_PERCENT: [usize; 6] = [30, 45, 60, 75, 85, 95];
         Rating::ALL[BOUNDS_PERCENT.into_iter().filter(|bound| 200 * matched > bound * steps).count()]
@@ -140,8 +140,8 @@ pub(crate) fn match_reference(
     }
 }
 
-/// The undecided pairs of positions, the most similar first: pairs with equal tools of which neither step is the same as
-/// another step.
+/// The undecided pairs of positions, the most similar first: pairs with equal tools of which neither step is the same
+/// as another step.
 pub(crate) fn open_pairs(plan: &Plan, reference: &Plan, decided: &PairDecisions) -> Vec<(usize, usize)> {
     let likeness = likeness_matrix(plan, reference, decided);
     let intents = Intents::new(plan, reference);

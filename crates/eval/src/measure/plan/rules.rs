@@ -58,8 +58,8 @@ pub(crate) fn issues(plan: &Plan, tools: &Toolbox, reference: Option<&Plan>) -> 
     out
 }
 
-/// The values of the metrics that rules can answer; for prose only those that [`prose`] lists. Every value of a rejected
-/// plan (unreadable or circular) is 0.
+/// The values of the metrics that rules can answer; for prose only those that [`prose`] lists. Every value of a
+/// rejected plan (unreadable or circular) is 0.
 pub(crate) fn values(
     plan: &Plan,
     tools: &Toolbox,

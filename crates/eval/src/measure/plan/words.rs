@@ -47,8 +47,8 @@ impl PromptWords {
         PromptWords { all, content_stems }
     }
 
-    /// Dice's coefficient over the content words: 2 |A and B| / (|A| + |B|). For two prompts without content words, 1 if
-    /// their words are equal and 0 otherwise.
+    /// Dice's coefficient over the content words: 2 |A and B| / (|A| + |B|). For two prompts without content words, 1
+    /// if their words are equal and 0 otherwise.
     pub(crate) fn similarity(&self, other: &PromptWords) -> f64 {
         if self.content_stems.is_empty() && other.content_stems.is_empty() {
             return f64::from(self.all == other.all);

@@ -172,7 +172,8 @@ fn read_rule(
     })
 }
 
-/// Checks that the calls after which another must follow are limited: without a limit they would be a cycle of progress.
+/// Checks that the calls after which another must follow are limited: without a limit they would be a cycle of
+/// progress.
 fn check_bounded(rules: &[(usize, PolicyRule)], symbols: &[String], problems: &mut Vec<TaskProblem>) {
     for (i, rule) in rules {
         let PolicyRule::Follow { then, after } = rule else { continue };
