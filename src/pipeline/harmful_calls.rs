@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use verdict_eval::OpenCalls;
+use verdict_eval::OpenTraceAlarms;
 use verdict_eval::alarms::{Alarm, AlarmCause, AlarmState, LimitAlarm};
 use verdict_otlp::Piece;
 use verdict_otlp::trace::{ClosedTrace, SpanId, TraceId};
@@ -66,7 +66,7 @@ pub(super) struct HarmfulCalls {
     /// The next number.
     noted: u64,
     checked: HashMap<TraceId, CheckedTrace>,
-    checks: JoinSet<(TraceId, OpenCalls)>,
+    checks: JoinSet<(TraceId, OpenTraceAlarms)>,
 }
 
 impl HarmfulCalls {
@@ -105,7 +105,7 @@ impl HarmfulCalls {
         let mut events = Vec::new();
         while let Some(done) = self.checks.try_join_next() {
             // The verdict of a closed trace says more, and its limits are checked with it.
-            let Ok((trace, OpenCalls { alarms, limits, session })) = done else { continue };
+            let Ok((trace, OpenTraceAlarms { alarms, limits, session })) = done else { continue };
             if !assembler.is_open(trace) {
                 shared.meter.telemetry.traces.alarm_checks_skipped.inc();
             } else {
@@ -226,7 +226,7 @@ pub(super) fn log_retractions<'a>(trace: TraceId, alarms: impl Iterator<Item = &
 }
 
 /// The content is untrusted: a check that panics reports nothing, and closing the trace logs the panic.
-fn harmful(config: &RuntimeConfig, snapshot: ClosedTrace) -> OpenCalls {
+fn harmful(config: &RuntimeConfig, snapshot: ClosedTrace) -> OpenTraceAlarms {
     let check = std::panic::AssertUnwindSafe(|| config.evaluator.harmful(snapshot));
     std::panic::catch_unwind(check).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Which texts of a trace may be shown to people with the annotated spans, as on a page.
 //!
-//! In: the settings that hold for explanations and prompts: `explanations`, `redact`, `ask.withhold`. Out: a text,
-//! redacted, or nothing.
+//! In: the settings of explanations and prompts: `explanations`, `redact`, `ask.withhold`. Out: the redacted text, or
+//! nothing.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -58,9 +58,10 @@ pub struct Evaluator {
     pub(crate) emission: Emission,
     pub(crate) alarms: AlarmConfig,
     /// Whether a metric is enabled.
-    measures: bool,
+    has_metrics: bool,
     /// Whether a metric names a judge other than the rules.
-    asks: bool,
+    has_judges: bool,
+    /// Creates, for each trace, the function that can interrupt the work on it; see [`Builder::stop`].
     pub(crate) stop: Option<fn() -> Stop>,
     /// Called before a trace is assessed; tests panic or wait in it.
     #[cfg(any(test, feature = "testing"))]
@@ -107,7 +108,7 @@ pub struct EvaluatedTrace {
     pub measurements: Vec<Measurement>,
     /// The verdicts of spans and trace.
     pub verdicts: Verdicts,
-    /// Further facts that are written of the trace.
+    /// Further facts that are written about the trace.
     pub summary: TraceSummary,
     /// The alarms that were raised while the trace was open.
     pub alarms: Vec<AlarmMark>,
@@ -124,14 +125,14 @@ pub enum BuildError {
     #[error("recognise: {0}")]
     Recognise(#[from] TableError),
     /// Values of the configuration are invalid, each at its key.
-    #[error("{}", listed(.0))]
+    #[error("{}", join_problems(.0))]
     Config(Vec<Problem>),
     /// An added metric is invalid.
     #[error("metric '{name}': {reason}")]
     Metric { name: &'static str, reason: String },
 }
 
-fn listed(problems: &[Problem]) -> String {
+fn join_problems(problems: &[Problem]) -> String {
     let lines = problems.iter().map(|problem| format!("{}: {}", problem.key, problem.message));
     lines.collect::<Vec<_>>().join("; ")
 }
@@ -146,9 +147,9 @@ pub struct Builder<'c> {
 }
 
 impl Builder<'_> {
-    /// Sets a function that is called for each trace. What it returns is called about once in a
-    /// millisecond while metrics run; when that returns true, what is not measured yet is unmeasured:
-    /// `limit`. Without it the work on a trace is bounded only by the number of its steps.
+    /// Sets a function that is called once for each trace. The function that it returns is called about once in a
+    /// millisecond while metrics run; when it returns true, the remaining measurements are unmeasured: `limit`.
+    /// Without it the work on a trace is bounded only by the number of its steps.
     #[must_use]
     pub fn stop(mut self, stop: fn() -> Stop) -> Self {
         self.stop = Some(stop);
@@ -163,19 +164,20 @@ impl Builder<'_> {
         self
     }
 
-    /// Adds a metric, as [`CustomMetric::new`] makes it.
+    /// Adds a custom metric; see [`CustomMetric::new`].
     #[must_use]
     pub fn metric(self, row: &'static MetricSpec, settings: Scored, metric: impl Metric + 'static) -> Self {
         self.metrics([CustomMetric::new(row, settings, metric)])
     }
 
+    /// Adds several custom metrics.
     #[must_use]
     pub fn metrics(mut self, custom: impl IntoIterator<Item = CustomMetric>) -> Self {
         self.custom.extend(custom);
         self
     }
 
-    /// Resolves the configuration.
+    /// Builds the evaluator.
     ///
     /// # Errors
     /// The configuration or an added metric is invalid.
@@ -210,8 +212,8 @@ impl Builder<'_> {
             recurring: Arc::default(),
             emission,
             alarms: config.alarms.clone(),
-            measures: measure::catalog::measures_anything(&settings),
-            asks: config.metrics.named_judges().next().is_some()
+            has_metrics: measure::catalog::measures_anything(&settings),
+            has_judges: config.metrics.named_judges().next().is_some()
                 || custom.iter().any(|metric| metric.named_judges().next().is_some()),
             settings,
             custom,
@@ -264,9 +266,9 @@ impl Evaluator {
         let mut traces: Vec<ClosedTrace> = traces.into_values().collect();
         for trace in &mut traces {
             let span_ids: foldhash::HashSet<SpanId> = trace.spans.iter().map(|span| span.id).collect();
-            let awaited = |parent: SpanId| !parent.is_zero() && !span_ids.contains(&parent);
-            let root = trace.spans.iter().any(|span| span.parent.is_zero());
-            trace.incomplete = !root || trace.spans.iter().any(|span| awaited(span.parent));
+            let is_missing = |parent: SpanId| !parent.is_zero() && !span_ids.contains(&parent);
+            let has_root = trace.spans.iter().any(|span| span.parent.is_zero());
+            trace.incomplete = !has_root || trace.spans.iter().any(|span| is_missing(span.parent));
         }
         traces.sort_by_key(|trace| trace.trace);
         Ok(traces)
@@ -280,15 +282,15 @@ impl Evaluator {
         now: u64,
         progress: &mut dyn FnMut(Progress),
     ) -> EvaluatedTrace {
-        if !self.measures {
+        if !self.has_metrics {
             return self.unmeasured(closed, now);
         }
         let assessment = self.assess(closed, progress);
         self.decide(assessment, JudgeResults::default(), now)
     }
 
-    /// As [`Evaluator::evaluate`], if the rules need at most `steps` of the work budget; `None` otherwise, after this
-    /// work.
+    /// As [`Evaluator::evaluate`], if the rules need at most `steps` of the work budget. `None` otherwise; `steps` of
+    /// work have then been done in vain.
     pub fn evaluate_within(
         &self,
         steps: u64,
@@ -296,7 +298,7 @@ impl Evaluator {
         now: u64,
         progress: &mut dyn FnMut(Progress),
     ) -> Option<EvaluatedTrace> {
-        if !self.measures {
+        if !self.has_metrics {
             return Some(self.unmeasured(closed, now));
         }
         let assessment = self.assess_within(steps, closed, progress)?;
@@ -306,18 +308,18 @@ impl Evaluator {
     /// Whether judges are asked about a trace that closed for this reason. Late spans do not wait for
     /// judges.
     pub fn asks(&self, reason: CloseReason) -> bool {
-        self.asks && reason != CloseReason::Late
+        self.has_judges && reason != CloseReason::Late
     }
 
     /// Recognises a closed trace and runs the rules on it. `progress` is called before the first rule and
     /// after each one, so that the caller can measure time; the evaluator has no clock.
     pub fn assess(&self, closed: ClosedTrace, progress: &mut dyn FnMut(Progress)) -> Assessment {
         let budget = WorkBudget::new(DEFAULT_STEPS, self.stop.map(|stop| stop()));
-        self.assess_by(&self.memo_within(budget), closed, progress)
+        self.assess_with(&self.memo_within(budget), closed, progress)
     }
 
-    /// As [`Evaluator::assess`], if the rules need at most `steps` of the work budget; `None` otherwise, after this
-    /// work.
+    /// As [`Evaluator::assess`], if the rules need at most `steps` of the work budget. `None` otherwise; `steps` of
+    /// work have then been done in vain.
     pub fn assess_within(
         &self,
         steps: u64,
@@ -325,7 +327,7 @@ impl Evaluator {
         progress: &mut dyn FnMut(Progress),
     ) -> Option<Assessment> {
         let memo = self.memo_within(WorkBudget::attempt(steps, self.stop.map(|stop| stop())));
-        let assessment = self.assess_by(&memo, closed, progress);
+        let assessment = self.assess_with(&memo, closed, progress);
         (!memo.budget.is_void()).then_some(assessment)
     }
 
@@ -333,16 +335,22 @@ impl Evaluator {
         Memo::within(budget).with_recurring(Arc::clone(&self.recurring))
     }
 
-    fn assess_by(&self, memo: &Memo, closed: ClosedTrace, progress: &mut dyn FnMut(Progress)) -> Assessment {
+    fn assess_with(
+        &self,
+        memo: &Memo,
+        closed: ClosedTrace,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Assessment {
         #[cfg(any(test, feature = "testing"))]
         if let Some(hook) = self.before_assessment {
             hook(closed.trace);
         }
         let tree = Tree::new(closed.trace, closed.spans);
-        let trace = self.recogniser.trace(tree, &in_order(closed.logs), closed.incomplete);
+        let trace = self.recogniser.trace(tree, &sorted_logs(closed.logs), closed.incomplete);
         progress(Progress::Begun);
-        let ran = &mut |metric| progress(Progress::Ran(metric));
-        let rule_measurements = measure::catalog::run_each(&trace, &self.settings, &self.custom, memo, ran);
+        let report_metric = &mut |metric| progress(Progress::Ran(metric));
+        let rule_measurements =
+            measure::catalog::run_each(&trace, &self.settings, &self.custom, memo, report_metric);
         let ClosedTrace { prior_verdict, close_reason, .. } = closed;
         Assessment { trace, rule_measurements, prior_verdict, close_reason, steps_left: memo.budget.left() }
     }
@@ -373,9 +381,8 @@ impl Evaluator {
         let measurements = merge_judgements(rule_measurements.clone(), judged.to_vec());
         let question = OutcomeQuestion::new(asker, trace, &measurements)?;
         let services = services(trace);
-        let asked = question.question.clone();
         let (metric, context) = (OUTCOME_QUESTION, QuestionContext::for_outcome());
-        let ask = Ask { id: 0, at, metric, question: asked, judges, services, context };
+        let ask = Ask { id: 0, at, metric, question: question.question.clone(), judges, services, context };
         Some(OutcomeAsk { ask, question })
     }
 
@@ -445,7 +452,7 @@ impl EncodedAnnotations {
 
 /// Log records sorted by time, without duplicates. They arrive in any order, and again if the sender did
 /// not receive the acknowledgement.
-pub(crate) fn in_order(mut logs: Vec<AttachedLog>) -> Vec<AttachedLog> {
+pub(crate) fn sorted_logs(mut logs: Vec<AttachedLog>) -> Vec<AttachedLog> {
     logs.sort_by_cached_key(|log| (LogView::read(&log.record).time, log.span, log.record.clone()));
     logs.dedup();
     logs
@@ -463,8 +470,8 @@ fn summary(
     let (passed, changed, revision) = match prior {
         None => (passed, true, 1),
         Some(prior) => {
-            let either = prior.passed.or(passed);
-            let combined = prior.passed.zip(passed).map(|(a, b)| a && b).or(either);
+            let only_verdict = prior.passed.or(passed);
+            let combined = prior.passed.zip(passed).map(|(a, b)| a && b).or(only_verdict);
             let changed = combined != prior.passed;
             (combined, changed, prior.revision.max(1) + u32::from(changed))
         }

@@ -7,7 +7,7 @@ pub use crate::disclosure::Disclosure;
 pub use crate::evaluate::{MAX_REQUEST, OUTCOME_QUESTION};
 pub use crate::measure::ask::asker::Asker;
 pub use crate::measure::question::services;
-pub use crate::open_trace::OpenCalls;
+pub use crate::open_trace::OpenTraceAlarms;
 pub use crate::redact::Redactor;
 
 /// Attributes and events from verdicts, without an [`Evaluator`](crate::Evaluator).

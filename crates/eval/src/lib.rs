@@ -14,8 +14,8 @@
 //! | `internals` | | what the product uses in addition to the public types |
 //!
 //! The public interface: [`Evaluator`] and the types around it here; [`config`], [`trace`], [`metrics`], [`questions`],
-//! [`alarms`] and [`propagation`] have the types of their subjects. Every type of a public field or signature has a
-//! public path.
+//! [`alarms`] and [`propagation`] contain the types of their subjects. Every type of a public field or signature has
+//! a public path.
 //!
 //! A metric is a state machine that returns measurements, or questions for judges. [`Evaluator`] is the
 //! entry point, see `examples/embed.rs`; `examples/configure.rs` builds a [`Config`] from its types;
@@ -56,7 +56,7 @@ pub use measure::work_budget::Stop;
 pub use verdict_otlp::trace::{CloseReason, ClosedTrace, PriorVerdict};
 pub use verdict_otlp::{Malformed, Piece};
 
-/// A trace in one vocabulary, in whatever convention it was recorded.
+/// A trace in one vocabulary, whichever convention it was recorded in.
 pub mod trace {
     #[cfg(feature = "internals")]
     pub use crate::recognise::Recogniser;
@@ -71,7 +71,7 @@ pub mod trace {
     pub use verdict_otlp::trace::{Idx, Kind, Span, SpanId, Status, TraceId, Tree};
 }
 
-/// The table of metrics, metrics from outside, and what metrics return.
+/// The table of metrics, custom metrics, and the types that metrics return.
 pub mod metrics {
     pub use crate::measure::custom_metric::CustomMetric;
     pub use crate::measure::defect::Defect;

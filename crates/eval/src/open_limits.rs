@@ -1,8 +1,8 @@
-//! Alarms about what an open trace has spent and repeats, before it ends.
+//! Alarms about the tokens, the cost and the loops of a trace that is still open.
 //!
 //! In: an open trace as far as its spans have arrived, and the limits of `verdict.alarms`. Out: at most one alarm per
-//! cause. A loop is what `tool_abuse` fails for, by the same rule and threshold; tokens and cost are sums over model
-//! calls. What is exceeded stays so, and a call that was repeated was repeated: these alarms are not retracted.
+//! cause. A loop is a failure of `tool_abuse`, by the same rule and threshold; tokens and cost are sums over model
+//! calls. Further spans cannot undo an exceeded limit or a repeated call, so these alarms are never retracted.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ impl AlarmConfig {
     }
 
     pub(crate) fn problems(&self) -> Vec<Problem> {
-        let wrong = self.max_cost_usd.is_some_and(|limit| !limit.is_finite() || limit < 0.0);
-        wrong.then(|| Problem::new("max_cost_usd", "must be 0 or more")).into_iter().collect()
+        let is_invalid = self.max_cost_usd.is_some_and(|limit| !limit.is_finite() || limit < 0.0);
+        is_invalid.then(|| Problem::new("max_cost_usd", "must be 0 or more")).into_iter().collect()
     }
 }
 
@@ -47,31 +47,35 @@ pub(crate) fn alarms(
     settings: &Settings,
     memo: &Memo,
 ) -> Vec<LimitAlarm> {
-    let loops = config.loops.then(|| looping(trace, settings, memo)).flatten();
+    let loops = config.loops.then(|| loop_alarm(trace, settings, memo)).flatten();
     let tokens = config.max_tokens.and_then(|limit| {
         let used = |view: &SpanView| view.tokens.sum().map(|sum| sum as f64);
-        let (used, at) = spent(trace, limit as f64, used)?;
+        let (used, at) = exceeded_sum(trace, limit as f64, used)?;
         let text =
             format!("At most {limit} tokens were expected; the model calls of this trace have taken {used}.");
-        alarm(trace, AlarmCause::Tokens, at, text)
+        limit_alarm(trace, AlarmCause::Tokens, at, text)
     });
     let cost = config.max_cost_usd.and_then(|limit| {
-        let (used, at) = spent(trace, limit, |view| view.cost)?;
+        let (used, at) = exceeded_sum(trace, limit, |view| view.cost)?;
         let text = format!(
             "At most USD {limit} was expected; the model calls of this trace have cost USD {used:.4}."
         );
-        alarm(trace, AlarmCause::Cost, at, text)
+        limit_alarm(trace, AlarmCause::Cost, at, text)
     });
     [loops, tokens, cost].into_iter().flatten().collect()
 }
 
-/// The sum over model calls if it is above `limit`, and the span with which it was exceeded.
-fn spent(trace: &AgentTrace, limit: f64, amount: impl Fn(&SpanView) -> Option<f64>) -> Option<(f64, Idx)> {
+/// The sum of `amount` over all model calls, and the span at which it exceeded `limit`; `None` if it did not.
+fn exceeded_sum(
+    trace: &AgentTrace,
+    limit: f64,
+    amount: impl Fn(&SpanView) -> Option<f64>,
+) -> Option<(f64, Idx)> {
     let mut sum = 0.0;
     let mut exceeded = None;
     for (at, view) in trace.views.iter().enumerate() {
-        let counted = view.kind == Kind::Llm && !view.wrapper;
-        sum += amount(view).filter(|value| counted && value.is_finite()).unwrap_or(0.0);
+        let is_counted = view.kind == Kind::Llm && !view.wrapper;
+        sum += amount(view).filter(|value| is_counted && value.is_finite()).unwrap_or(0.0);
         if sum > limit && exceeded.is_none() {
             exceeded = Some(at);
         }
@@ -79,20 +83,20 @@ fn spent(trace: &AgentTrace, limit: f64, amount: impl Fn(&SpanView) -> Option<f6
     exceeded.map(|at| (sum, at))
 }
 
-fn looping(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Option<LimitAlarm> {
+fn loop_alarm(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Option<LimitAlarm> {
     let row = rows_of(SectionKey::tool_abuse).next()?;
     trace.agents.iter().enumerate().find_map(|(n, agent)| {
         let context = Context { row, trace, at: agent.at, settings, memo, rule_measurements: &[] };
         let measured = tool_abuse::measure(&context, n, agent).outcome.ok().filter(|m| !m.passed)?;
         let finding = measured.findings.into_iter().find(|finding| !finding.is_note())?;
-        // The last of the calls, which shows that it goes on.
+        // The alarm is about the most recent of the repeated calls.
         let last =
             finding.cited.iter().filter_map(|id| trace.tree.spans.iter().position(|s| s.id == *id)).max();
-        alarm(trace, AlarmCause::Loop, last.unwrap_or(agent.at), finding.rationale)
+        limit_alarm(trace, AlarmCause::Loop, last.unwrap_or(agent.at), finding.rationale)
     })
 }
 
-fn alarm(trace: &AgentTrace, cause: AlarmCause, at: Idx, explanation: String) -> Option<LimitAlarm> {
+fn limit_alarm(trace: &AgentTrace, cause: AlarmCause, at: Idx, explanation: String) -> Option<LimitAlarm> {
     let span = trace.tree.spans.get(at)?;
     let session = trace.views.iter().find_map(|view| view.session.as_deref());
     Some(LimitAlarm {
@@ -106,7 +110,7 @@ fn alarm(trace: &AgentTrace, cause: AlarmCause, at: Idx, explanation: String) ->
     })
 }
 
-/// The name of the agent that a span belongs to, or of the outermost one.
+/// The name of the agent that a span belongs to; of the outermost agent if the span belongs to none.
 pub(crate) fn agent_of(trace: &AgentTrace, at: Idx) -> Option<String> {
     let owner = trace.owner.get(at).copied().flatten().and_then(|agent| trace.agents.get(agent));
     owner.or(trace.agents.first()).and_then(|agent| agent.name.as_deref()).map(str::to_owned)
@@ -129,7 +133,7 @@ mod tests {
         }
         let mut trace = script.answers("done").build();
         for view in trace.views.iter_mut() {
-            // Of other kinds they are not counted.
+            // Every span has tokens and a cost; only those of model calls are counted.
             (view.tokens.input, view.tokens.output) = (Some(99), Some(1));
             view.cost = Some(0.5);
         }
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_is_what_tool_abuse_fails_for() {
+    fn a_loop_is_a_failure_of_tool_abuse() {
         let error = "Error: invalid url 'a.example': the scheme https:// is required";
         let looping = trace(&[error; 4]);
         assert_eq!(

@@ -11,7 +11,7 @@ use verdict_otlp::{Piece, work};
 
 use crate::annotate::alarm::{Alarm, AlarmCause, AlarmMark, AlarmState, LimitAlarm};
 use crate::annotate::alarm_events;
-use crate::evaluate::{Assessment, EvaluatedTrace, Evaluator, MAX_REQUEST, in_order};
+use crate::evaluate::{Assessment, EvaluatedTrace, Evaluator, MAX_REQUEST, sorted_logs};
 use crate::measure::path::metric::harmful_calls;
 use crate::measure::path::next::{PathAnswer, PathPositions, PendingCall, ProposedCall, RunHints};
 use crate::measure::table::{HARMFUL_CALL, HARMFUL_CALL_STATE};
@@ -20,9 +20,10 @@ use crate::measure::{DetailValue, Measurement, Memo, Value};
 use crate::open_limits;
 use crate::recognise::AgentTrace;
 
-/// The harmful calls of an open trace, as known so far.
+/// The alarms of an open trace, by the spans that have arrived.
 #[derive(Debug, Default)]
-pub struct OpenCalls {
+pub struct OpenTraceAlarms {
+    /// Harmful calls.
     pub alarms: Vec<Alarm>,
     /// Loops and exceeded limits, one per cause.
     pub limits: Vec<LimitAlarm>,
@@ -32,9 +33,9 @@ pub struct OpenCalls {
 
 impl Evaluator {
     /// The alarms of a trace that is still open, and its session.
-    pub fn harmful(&self, snapshot: ClosedTrace) -> OpenCalls {
+    pub fn harmful(&self, snapshot: ClosedTrace) -> OpenTraceAlarms {
         let tree = Tree::new(snapshot.trace, snapshot.spans);
-        let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
+        let trace = self.recogniser.open_trace(tree, &sorted_logs(snapshot.logs));
         let memo = self.memo();
         let calls = harmful_calls(&trace, (&self.settings.path, &self.settings.path_tasks), &memo);
         let limits = open_limits::alarms(&trace, &self.alarms, &self.settings, &memo);
@@ -45,24 +46,24 @@ impl Evaluator {
             Some(Alarm { session: session.clone(), ..alarm })
         });
         let alarms = alarms.collect();
-        OpenCalls { alarms, limits, session }
+        OpenTraceAlarms { alarms, limits, session }
     }
 
-    /// As [`Evaluator::assess`] for a trace that is still open, without the rules: questions about it do not rest on
-    /// their findings, which further spans may change.
+    /// As [`Evaluator::assess`] for a trace that is still open, without the rules: questions about it do not depend on
+    /// findings of rules, which further spans may change.
     pub fn assess_open(&self, snapshot: ClosedTrace) -> Assessment {
         #[cfg(any(test, feature = "testing"))]
         if let Some(hook) = self.before_assessment {
             hook(snapshot.trace);
         }
         let tree = Tree::new(snapshot.trace, snapshot.spans);
-        let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
+        let trace = self.recogniser.open_trace(tree, &sorted_logs(snapshot.logs));
         Assessment::without_rules(trace, snapshot.close_reason)
     }
 
     /// A trace that is still open, recognised, without measurements. `now` is in nanoseconds since 1970.
     pub fn view_open(&self, snapshot: ClosedTrace, now: u64) -> EvaluatedTrace {
-        let logs = in_order(snapshot.logs);
+        let logs = sorted_logs(snapshot.logs);
         let mut view = self.unmeasured(ClosedTrace { logs: Vec::new(), ..snapshot }, now);
         view.trace = self.recogniser.open_trace(std::mem::take(&mut view.trace.tree), &logs);
         view
@@ -71,16 +72,16 @@ impl Evaluator {
     /// The position of every agent's run in a trace that is still open.
     pub fn path_positions(&self, snapshot: ClosedTrace) -> PathPositions {
         let tree = Tree::new(snapshot.trace, snapshot.spans);
-        let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
+        let trace = self.recogniser.open_trace(tree, &sorted_logs(snapshot.logs));
         PathPositions::new(&trace, &self.settings.path_tasks, &self.memo())
     }
 
-    /// For work on one trace that is still open.
+    /// A memo with its own work budget, for one trace that is still open.
     fn memo(&self) -> Memo {
         Memo::within(WorkBudget::new(DEFAULT_STEPS, self.stop.map(|stop| stop())))
     }
 
-    /// Whether every task that applies allows `call` where the run is, after the pending calls.
+    /// Whether every applicable task allows `call` at the position that the run has after the pending calls.
     pub fn path_decision(
         &self,
         positions: &PathPositions,
@@ -91,7 +92,7 @@ impl Evaluator {
         positions.decide(&self.settings.path_tasks, hints, pending, call)
     }
 
-    /// A call that was allowed, as one whose span is awaited.
+    /// Converts an allowed call to a pending one: its span has not arrived yet.
     pub fn pending_call(
         &self,
         positions: &PathPositions,
@@ -102,8 +103,8 @@ impl Evaluator {
         positions.pending(&self.settings.path_tasks, hints, pending, call)
     }
 
-    /// Notes on an evaluated trace the alarms that were raised while it was open, and returns those that its
-    /// spans do not confirm. `retracted` are the spans of those that were retracted before.
+    /// Records in an evaluated trace the state of each alarm that was raised while it was open, and returns the alarms
+    /// that its spans do not confirm. `retracted` contains the spans of alarms that were retracted before.
     pub fn confirm_alarms<'a>(
         &self,
         evaluated: &mut EvaluatedTrace,
@@ -117,16 +118,16 @@ impl Evaluator {
         let is_harmful = |m: &&Measurement| m.metric == HARMFUL_CALL && m.outcome.is_ok();
         let mut requested = requested_calls(trace);
         let mut harmful: HashSet<SpanId> = HashSet::default();
-        let mut by_call: HashMap<RequestedCall, SpanId> = HashMap::default();
+        let mut harmful_by_call: HashMap<RequestedCall, SpanId> = HashMap::default();
         for m in evaluated.measurements.iter().filter(is_harmful) {
             let Some(span) = trace.tree.spans.get(m.at) else { continue };
             harmful.insert(span.id);
             for call in requested.remove(&m.at).unwrap_or_default() {
-                by_call.entry(call).or_insert(span.id);
+                harmful_by_call.entry(call).or_insert(span.id);
             }
         }
-        let confirmed = |alarm: &Alarm| {
-            let by_call = || alarm.calls.iter().find_map(|call| by_call.get(call).copied());
+        let confirming_span = |alarm: &Alarm| {
+            let by_call = || alarm.calls.iter().find_map(|call| harmful_by_call.get(call).copied());
             harmful.contains(&alarm.span).then_some(alarm.span).or_else(by_call)
         };
         let mut marks: Vec<AlarmMark> = Vec::new();
@@ -136,13 +137,13 @@ impl Evaluator {
                 marks.push(AlarmMark { span, state });
             }
         };
-        let mut wrong = Vec::new();
+        let mut unconfirmed = Vec::new();
         for alarm in raised {
-            match confirmed(alarm) {
+            match confirming_span(alarm) {
                 Some(span) => mark(span, AlarmState::Raised),
                 None => {
                     mark(alarm.span, AlarmState::Retracted);
-                    wrong.push(alarm);
+                    unconfirmed.push(alarm);
                 }
             }
         }
@@ -152,7 +153,7 @@ impl Evaluator {
             mark(*span, if is_harmful { AlarmState::Raised } else { AlarmState::Retracted });
         }
         evaluated.alarms = marks;
-        wrong
+        unconfirmed
     }
 
     /// The loops and exceeded limits of an evaluated trace whose causes were not reported while it was open.
@@ -166,18 +167,18 @@ impl Evaluator {
         limits
     }
 
-    /// Requests of the log records of alarms of one trace. `now` is in nanoseconds since 1970.
+    /// Requests with the log records of the harmful calls of one trace. `now` is in nanoseconds since 1970.
     pub fn alarm_events(&self, trace: TraceId, alarms: &[(&Alarm, AlarmState)], now: u64) -> Vec<Piece> {
         alarm_events::records(&self.emission, trace, alarms, now, MAX_REQUEST)
     }
 
-    /// As [`Evaluator::alarm_events`], of loops and limits.
+    /// As [`Evaluator::alarm_events`], for loops and limits.
     pub fn limit_events(&self, trace: TraceId, alarms: &[LimitAlarm], now: u64) -> Vec<Piece> {
         alarm_events::limit_records(&self.emission, trace, alarms, now, MAX_REQUEST)
     }
 }
 
-/// A call by the span of the model that requested it, and its place there.
+/// Identifies a call: the model's span that requested it, and its index among the requests there.
 type RequestedCall = (SpanId, usize);
 
 fn alarm_of(
@@ -207,7 +208,7 @@ fn alarm_of(
     })
 }
 
-/// The calls on each span that models requested.
+/// By span, the calls on it that models requested.
 fn requested_calls(trace: &AgentTrace) -> HashMap<Idx, Vec<RequestedCall>> {
     let mut all: HashMap<Idx, Vec<RequestedCall>> = HashMap::default();
     for call in &trace.calls {

@@ -15,7 +15,7 @@ use verdict_otlp::work::{self, BYTES_PER_STEP};
 macro_rules! checked_static {
     ($name:ident: $type:ty = $result:expr) => {
         static $name: ::std::sync::LazyLock<$type> =
-            ::std::sync::LazyLock::new(|| $crate::pattern::built(stringify!($name), $result));
+            ::std::sync::LazyLock::new(|| $crate::pattern::unwrap_static(stringify!($name), $result));
 
         #[cfg(test)]
         #[allow(non_snake_case)]
@@ -35,12 +35,12 @@ macro_rules! regex {
     };
 }
 
-/// The value of a `static` that a test builds.
+/// The value of `result`, with which a `static` is initialised.
 #[allow(clippy::panic, reason = "the values are constants, and a test builds each: this cannot be reached")]
-pub(crate) fn built<T>(name: &str, result: Result<T, impl Display>) -> T {
+pub(crate) fn unwrap_static<T>(name: &str, result: Result<T, impl Display>) -> T {
     match result {
         Ok(value) => value,
-        Err(error) => panic!("{name} cannot be built: {error}"),
+        Err(error) => panic!("{name} cannot be unwrap_static: {error}"),
     }
 }
 
@@ -77,15 +77,16 @@ pub(crate) fn pattern(source: &str) -> Result<Regex, regex::Error> {
             (None, _) => {}
         }
     }
-    as_written(&ascii)
+    unicode_regex(&ascii)
 }
 
-/// Compiles `source` without changes: a pattern of the configuration, or one that needs Unicode classes.
+/// Compiles `source` without changes, so its classes are Unicode classes: for patterns of the configuration, and for
+/// built-in ones that match texts in any script.
 ///
 /// # Errors
 /// `source` is no regular expression, or its program is too large.
 #[allow(clippy::disallowed_methods, reason = "the one place that compiles patterns")]
-pub(crate) fn as_written(source: &str) -> Result<Regex, regex::Error> {
+pub(crate) fn unicode_regex(source: &str) -> Result<Regex, regex::Error> {
     Regex::new(source)
 }
 
@@ -104,33 +105,34 @@ impl WordSearcher {
         Ok(WordSearcher { simd: Searcher::new(words), automaton })
     }
 
-    /// Where the first word in `text` begins.
+    /// The byte position of the first occurrence of any of the words in `text`.
     pub(crate) fn find(&self, text: &str) -> Option<usize> {
-        let found = match &self.simd {
+        let first_match = match &self.simd {
             Some(simd) => simd.find(text),
             None => self.automaton.find(text),
         };
-        Some(found?.start())
+        Some(first_match?.start())
     }
 }
 
-/// Whether `text` contains `wanted`, which is in lower case, in any case of ASCII letters.
-pub(crate) fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
+/// Whether `text` contains `needle`, ignoring the case of ASCII letters. `needle` must be in lower case.
+pub(crate) fn contains_ignoring_case(text: &str, needle: &str) -> bool {
     work::count(1 + text.len() / BYTES_PER_STEP);
-    let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
-    // The first one of the rarest bytes is looked for.
-    let by_frequency = wanted.iter().enumerate().min_by_key(|(_, byte)| FREQUENCIES[usize::from(**byte)]);
-    let Some((rarest, byte)) = by_frequency else { return true };
-    let mut found = memchr::memchr2_iter(*byte, byte.to_ascii_uppercase(), text);
-    found.any(|at| {
-        let start = at.checked_sub(rarest);
-        let part = start.and_then(|start| text.get(start..start + wanted.len()));
-        part.is_some_and(|part| part.eq_ignore_ascii_case(wanted))
+    let (text, needle) = (text.as_bytes(), needle.as_bytes());
+    // The needle is compared only at the occurrences of its rarest byte.
+    let rarest = needle.iter().enumerate().min_by_key(|(_, byte)| FREQUENCIES[usize::from(**byte)]);
+    let Some((offset, byte)) = rarest else { return true };
+    let mut positions = memchr::memchr2_iter(*byte, byte.to_ascii_uppercase(), text);
+    positions.any(|position| {
+        let start = position.checked_sub(offset);
+        let part = start.and_then(|start| text.get(start..start + needle.len()));
+        part.is_some_and(|part| part.eq_ignore_ascii_case(needle))
     })
 }
 
-/// How frequent each byte is in texts and JSON, roughly.
+/// The approximate rank of each byte by its frequency in texts and JSON; the most frequent has the highest rank.
 const FREQUENCIES: [u8; 256] = {
+    /// From the rarest to the most frequent.
     const LETTERS: &[u8; 26] = b"zqxjkvbpygfwmucldrhsnioate";
     let mut out = [0; 256];
     let mut at = 0;

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use foldhash::HashMap;
 use regex::{Captures, Regex, RegexSet};
 
-use crate::pattern::as_written;
+use crate::pattern::unicode_regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
@@ -123,7 +123,7 @@ fn known_rules() -> Result<Vec<RedactionRule>, regex::Error> {
             "private key",
             always,
         ),
-        (VENDORS, "key", always),
+        (VENDOR_KEYS, "key", always),
         (r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "token", always),
         (r"(?i)(?P<keep>(?-u:\b)bearer[ \t]+)[A-Za-z0-9+/=._~-]{16,}", "token", always),
         (
@@ -132,19 +132,19 @@ fn known_rules() -> Result<Vec<RedactionRule>, regex::Error> {
             always,
         ),
         (r#"(?P<keep>://[^\s/:@"'<>]*:)[^\s/@"'<>]+(?P<end>@)"#, "password", always),
-        (&named, "secret", is_value),
-        (ADDRESS, E_MAIL, always),
-        (r"(?-u:\b)[2-6][0-9](?:[ -]?[0-9]){11,17}(?-u:\b)", "card number", is_card),
+        (&named, "secret", is_secret_value),
+        (E_MAIL_PATTERN, E_MAIL_TYPE, always),
+        (r"(?-u:\b)[2-6][0-9](?:[ -]?[0-9]){11,17}(?-u:\b)", "card number", is_card_number),
     ];
     let rules = table.into_iter();
     rules
         .map(|(regex, secret_type, is_secret)| {
-            Ok(RedactionRule { regex: as_written(regex)?, secret_type, is_secret })
+            Ok(RedactionRule { regex: unicode_regex(regex)?, secret_type, is_secret })
         })
         .collect()
 }
 
-// All of `KNOWN` in one search: most texts match none of them.
+// All patterns of `KNOWN` in one search: most texts match none of them.
 checked_static!(ANY_KNOWN: RegexSet = any_known());
 
 #[allow(clippy::disallowed_methods, reason = "the one set of patterns")]
@@ -152,11 +152,11 @@ fn any_known() -> Result<RegexSet, regex::Error> {
     RegexSet::new(KNOWN.iter().map(|rule| rule.regex.as_str()))
 }
 
-const E_MAIL: &str = "e-mail";
-const ADDRESS: &str = r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}";
-regex!(ADDRESSES, ADDRESS);
+const E_MAIL_TYPE: &str = "e-mail";
+const E_MAIL_PATTERN: &str = r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}";
+regex!(E_MAIL_ADDRESS, E_MAIL_PATTERN);
 
-/// Most addresses of a trace that are numbered.
+/// Maximum number of addresses of a trace that get a number; a bound on memory.
 const MAX_ADDRESSES: usize = 1_000;
 
 /// The e-mail addresses of a trace, numbered from 1 in the order of their first occurrence.
@@ -167,12 +167,13 @@ impl EmailAddresses {
     /// The addresses of these texts.
     pub(crate) fn from_texts<'t>(texts: impl Iterator<Item = &'t str>) -> EmailAddresses {
         let mut numbers = HashMap::default();
-        for found in texts.filter(|text| text.contains('@')).flat_map(|text| ADDRESSES.find_iter(text)) {
+        for address in texts.filter(|text| text.contains('@')).flat_map(|text| E_MAIL_ADDRESS.find_iter(text))
+        {
             if numbers.len() == MAX_ADDRESSES {
                 break;
             }
             let number = numbers.len() + 1;
-            numbers.entry(found.as_str().to_ascii_lowercase()).or_insert(number);
+            numbers.entry(address.as_str().to_ascii_lowercase()).or_insert(number);
         }
         EmailAddresses(numbers)
     }
@@ -183,7 +184,7 @@ impl EmailAddresses {
 }
 
 /// Keys with a vendor's prefix. Lengths are lower bounds of the vendors' formats.
-const VENDORS: &str = concat!(
+const VENDOR_KEYS: &str = concat!(
     r"(?-u:\b)(?:",
     // OpenAI, Anthropic, OpenRouter, DeepSeek and compatible vendors.
     r"sk-[A-Za-z0-9_-]{20,}",
@@ -205,7 +206,7 @@ const VENDORS: &str = concat!(
 );
 
 /// Whether the value after the name of a secret is a secret, and not a type or a placeholder.
-fn is_value(text: &str) -> bool {
+fn is_secret_value(text: &str) -> bool {
     const NOT_SECRET: [&str; 10] = [
         "null",
         "none",
@@ -223,8 +224,8 @@ fn is_value(text: &str) -> bool {
     !NOT_SECRET.iter().any(|none| value.eq_ignore_ascii_case(none))
 }
 
-/// Thirteen to nineteen digits with a valid check digit (Luhn).
-fn is_card(text: &str) -> bool {
+/// Whether the text has thirteen to nineteen digits, not all equal, with a valid check digit (Luhn).
+fn is_card_number(text: &str) -> bool {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(10)).collect();
     if !(13..=19).contains(&digits.len()) || digits.iter().all(|d| d == &digits[0]) {
         return false;
@@ -242,7 +243,7 @@ fn is_card(text: &str) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// Removes what `verdict.redact` names. The patterns are compiled once.
+/// Removes the secrets and personal data that `verdict.redact` selects. The patterns are compiled once.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor {
     mode: Mode,
@@ -281,8 +282,8 @@ impl Redactor {
         self.redact_numbering(text, &EmailAddresses::default())
     }
 
-    /// The redacted text, with the numbers of e-mail addresses: `[redacted: e-mail 2]`. A judge can decide whether a
-    /// message went to the person that was meant, and learns no address.
+    /// The redacted text, with the numbers of e-mail addresses: `[redacted: e-mail 2]`. By the numbers a judge can
+    /// decide whether a message went to the intended person, without any address.
     pub(crate) fn redact_numbering<'t>(&self, text: &'t str, addresses: &EmailAddresses) -> Cow<'t, str> {
         match self.mode {
             Mode::Off => Cow::Borrowed(text),
@@ -295,16 +296,17 @@ impl Redactor {
         let mut out = Cow::Borrowed(text);
         let rules = if ANY_KNOWN.is_match(text) { &KNOWN[..] } else { &[] };
         for rule in rules {
-            let is_secret = |found: &str| (rule.is_secret)(found) && !self.is_allowed(found);
-            replace(&mut out, &rule.regex, is_secret, |found| {
-                let group = |name| found.name(name).map_or("", |m| m.as_str());
-                let number = (rule.secret_type == E_MAIL).then(|| addresses.number(&found[0])).flatten();
+            let is_secret = |text: &str| (rule.is_secret)(text) && !self.is_allowed(text);
+            replace(&mut out, &rule.regex, is_secret, |captures| {
+                let group = |name| captures.name(name).map_or("", |m| m.as_str());
+                let number =
+                    (rule.secret_type == E_MAIL_TYPE).then(|| addresses.number(&captures[0])).flatten();
                 let number = number.map_or_else(String::new, |n| format!(" {n}"));
                 format!("{}[redacted: {}{number}]{}", group("keep"), rule.secret_type, group("end"))
             });
         }
         for pattern in &self.patterns {
-            replace(&mut out, pattern, |found| !self.is_allowed(found), |_| "[redacted]".to_owned());
+            replace(&mut out, pattern, |text| !self.is_allowed(text), |_| "[redacted]".to_owned());
         }
         out
     }
@@ -320,12 +322,12 @@ impl Redactor {
         ranges.sort_unstable();
         ranges.push((text.len(), text.len()));
         let mut out = String::new();
-        let mut at = 0;
+        let mut done = 0;
         for (start, end) in ranges {
-            let between = text.get(at..start).unwrap_or_default();
+            let between = text.get(done..start).unwrap_or_default();
             out.push_str(if between.trim().is_empty() { between } else { " [withheld] " });
-            out.push_str(text.get(start.max(at)..end).unwrap_or_default());
-            at = at.max(end);
+            out.push_str(text.get(start.max(done)..end).unwrap_or_default());
+            done = done.max(end);
         }
         out.trim().to_owned()
     }
@@ -338,9 +340,9 @@ fn replace(
     is_secret: impl Fn(&str) -> bool,
     replacement: impl Fn(&Captures<'_>) -> String,
 ) {
-    let replaced = regex.replace_all(text, |found: &Captures<'_>| match is_secret(&found[0]) {
-        true => replacement(found),
-        false => found[0].to_owned(),
+    let replaced = regex.replace_all(text, |captures: &Captures<'_>| match is_secret(&captures[0]) {
+        true => replacement(captures),
+        false => captures[0].to_owned(),
     });
     if let Cow::Owned(replaced) = replaced {
         *text = Cow::Owned(replaced);

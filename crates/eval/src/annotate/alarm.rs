@@ -28,11 +28,11 @@ verdict_otlp::labelled_enum! {
     }
 }
 
-/// An open trace that loops, or exceeds a limit.
+/// The report that an open trace loops or exceeds a limit.
 #[derive(Clone, Debug)]
 pub struct LimitAlarm {
     pub cause: AlarmCause,
-    /// The span with which it was found.
+    /// The span that exceeded the limit, or the last repeated call.
     pub span: SpanId,
     pub agent: Option<String>,
     pub session: Option<String>,
@@ -42,21 +42,22 @@ pub struct LimitAlarm {
     pub(crate) envelope: Arc<Envelope>,
 }
 
-/// A harmful call of an open trace.
+/// The report of a harmful call of an open trace.
 #[derive(Clone, Debug)]
 pub struct Alarm {
     /// The span of the call.
     pub span: SpanId,
-    /// Why it is harmful: the label of `path.harmful_call`.
+    /// Why the call is harmful: the label of `path.harmful_call`.
     pub reason: &'static str,
-    /// The task that does not allow it, and the state that the run was in.
+    /// The task that does not allow the call.
     pub task: String,
+    /// The state of the run at the call.
     pub state: String,
     pub agent: Option<String>,
     pub session: Option<String>,
     pub explanation: String,
-    /// The calls that it is about, by the span of the model that requested each and its place there: a call
-    /// is on the model's span until the span of the tool arrives.
+    /// The reported calls, each as the span of the model that requested it and its index among the requests there: an
+    /// alarm is on the model's span until the span of the tool arrives.
     pub(crate) calls: Vec<(SpanId, usize)>,
     /// The start of the span, in nanoseconds since 1970.
     pub(crate) time: u64,
@@ -64,7 +65,7 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// The subjects of the alarm. Two alarms are about one call if they share a subject; sets of subjects are compared,
+    /// The keys of the alarm. Two alarms are about one call if they share a key. Alarms are compared by sets of keys,
     /// since a run can have as many alarms as calls.
     pub fn subjects(&self) -> impl Iterator<Item = (SpanId, Option<usize>)> {
         let calls = self.calls.iter().map(|(model, place)| (*model, Some(*place)));

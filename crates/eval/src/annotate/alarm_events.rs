@@ -1,7 +1,7 @@
 //! Log records of alarms: `otel_verdict.path.alarm` of harmful calls, `otel_verdict.alarm` of loops and limits.
 //!
-//! The evaluation event of the same call follows when the trace closes, so an alarm has a name of its own:
-//! nothing is counted twice.
+//! The evaluation event of the same call follows when the trace closes. An alarm has an event name of its own, so that
+//! queries by name do not count a call twice.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use super::summary::MAX_EXPLANATION;
 use super::{Emission, Emit, RecordEnvelopes};
 use crate::measure::table::{HARMFUL_CALL, HARMFUL_CALL_STATE};
 
-/// The event of a harmful call.
+/// The event name of a harmful call.
 pub const PATH_ALARM_EVENT: &str = "otel_verdict.path.alarm";
-/// The event of a loop or of a limit of `verdict.alarms` that is exceeded.
+/// The event name of a loop, or of an exceeded limit of `verdict.alarms`.
 pub const ALARM_EVENT: &str = "otel_verdict.alarm";
 
-/// Requests of the log records of alarms of one trace; none if log events are off. `now` is in nanoseconds
-/// since 1970.
+/// Requests with the log records of the harmful calls of one trace; none if log events are off. `now` is in
+/// nanoseconds since 1970.
 pub(crate) fn records(
     emission: &Emission,
     trace: TraceId,
@@ -31,13 +31,13 @@ pub(crate) fn records(
     max_size: usize,
 ) -> Vec<Piece> {
     let records = alarms.iter().map(|(alarm, state)| {
-        let bytes = record(emission, trace, alarm, *state, now);
+        let bytes = harmful_call_record(emission, trace, alarm, *state, now);
         (&alarm.envelope, bytes)
     });
     requests(emission, records, max_size)
 }
 
-/// As [`records`], of loops and limits.
+/// As [`records`], for loops and limits.
 pub(crate) fn limit_records(
     emission: &Emission,
     trace: TraceId,
@@ -72,15 +72,15 @@ fn limit_record(emission: &Emission, trace: TraceId, alarm: &LimitAlarm, now: u6
         |key: &str, value: &str| write::attribute(&mut out, LOG_ATTRIBUTES, key, Scalar::Str(value));
     let prefix = &emission.prefix;
     put_attribute(&format!("{prefix}alarm.cause"), alarm.cause.as_str());
-    if let Some(text) = explained(emission, &alarm.explanation) {
+    if let Some(text) = shown_explanation(emission, &alarm.explanation) {
         put_attribute(&format!("{prefix}alarm.explanation"), &text);
     }
-    put_run(&mut out, &alarm.agent, &alarm.session);
+    put_agent_and_session(&mut out, &alarm.agent, &alarm.session);
     out
 }
 
 /// Appends the agent and the session of the run that an alarm is about.
-fn put_run(out: &mut Vec<u8>, agent: &Option<String>, session: &Option<String>) {
+fn put_agent_and_session(out: &mut Vec<u8>, agent: &Option<String>, session: &Option<String>) {
     for (key, value) in [("gen_ai.agent.name", agent), ("gen_ai.conversation.id", session)] {
         if let Some(value) = value {
             write::attribute(out, LOG_ATTRIBUTES, key, Scalar::Str(value));
@@ -88,14 +88,20 @@ fn put_run(out: &mut Vec<u8>, agent: &Option<String>, session: &Option<String>) 
     }
 }
 
-/// The explanation of an alarm, as it may be shown.
-fn explained(emission: &Emission, text: &str) -> Option<String> {
+/// The explanation of an alarm, redacted and truncated; `None` if explanations are off.
+fn shown_explanation(emission: &Emission, text: &str) -> Option<String> {
     let redacted = emission.shown(text)?;
     let end = redacted.floor_char_boundary(MAX_EXPLANATION);
     redacted.get(..end).map(str::to_owned)
 }
 
-fn record(emission: &Emission, trace: TraceId, alarm: &Alarm, state: AlarmState, now: u64) -> Vec<u8> {
+fn harmful_call_record(
+    emission: &Emission,
+    trace: TraceId,
+    alarm: &Alarm,
+    state: AlarmState,
+    now: u64,
+) -> Vec<u8> {
     let mut out = Vec::new();
     let severity = if state == AlarmState::Raised { WARN } else { INFO };
     put_head(&mut out, (trace, alarm.span), (alarm.time, now), severity, PATH_ALARM_EVENT);
@@ -107,9 +113,9 @@ fn record(emission: &Emission, trace: TraceId, alarm: &Alarm, state: AlarmState,
     put_attribute("path.task", &alarm.task);
     put_attribute(&format!("{HARMFUL_CALL}.label"), alarm.reason);
     put_attribute(HARMFUL_CALL_STATE, &alarm.state);
-    if let Some(text) = explained(emission, &alarm.explanation) {
+    if let Some(text) = shown_explanation(emission, &alarm.explanation) {
         put_attribute(&format!("{HARMFUL_CALL}.explanation"), &text);
     }
-    put_run(&mut out, &alarm.agent, &alarm.session);
+    put_agent_and_session(&mut out, &alarm.agent, &alarm.session);
     out
 }

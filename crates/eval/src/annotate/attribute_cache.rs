@@ -1,7 +1,7 @@
 //! A cache of encoded attributes.
 //!
-//! In: a metric, a field of it, and a value. Out: the encoded attributes. The spans and events of a trace have few
-//! different ones (a metric's result and score), so most are a copy of some forty bytes.
+//! In: a metric, a field of it, and a value. Out: the encoded attributes. The spans and events of a trace repeat few
+//! distinct attributes (a metric's result and score), so writing most of them is a copy of some forty bytes.
 
 use verdict_otlp::write::Scalar;
 
@@ -27,7 +27,8 @@ impl FixedValue {
         }
     }
 
-    fn bits(self) -> u64 {
+    /// The bits that are hashed. The high bits of a number suffice: common scores have short fractions.
+    fn hash_bits(self) -> u64 {
         match self {
             FixedValue::Word(word) => word.as_ptr() as u64,
             FixedValue::Number(number) => number.to_bits() >> 47,
@@ -63,22 +64,23 @@ impl AttributeCache {
         AttributeCache { slots: [None; SLOTS], bytes: Vec::with_capacity(SLOTS * 16) }
     }
 
-    /// Appends attributes. `write` is called if they are not in the cache, and must depend on nothing else than these
-    /// three.
+    /// Appends attributes. `write` is called if they are not in the cache; its output must depend only on the metric,
+    /// the field and the value.
     pub(super) fn append(
         &mut self,
         out: &mut Vec<u8>,
         (metric, field, value): (&'static str, &'static str, FixedValue),
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        let mixed =
-            metric.as_ptr() as u64 ^ (field.as_ptr() as u64).rotate_left(17) ^ value.bits().rotate_left(31);
-        let first = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
-        let mut free = first;
+        // Texts are hashed and compared by address: equal texts at two addresses only occupy two slots.
+        let hash = metric.as_ptr() as u64
+            ^ (field.as_ptr() as u64).rotate_left(17)
+            ^ value.hash_bits().rotate_left(31);
+        let first_slot = (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
+        let mut target_slot = first_slot;
         for probe in 0..PROBES {
-            let at = (first + probe) % SLOTS;
+            let at = (first_slot + probe) % SLOTS;
             match &self.slots[at] {
-                // By address: equal texts at two addresses only take two slots.
                 Some(s)
                     if std::ptr::eq(s.field, field)
                         && std::ptr::eq(s.metric, metric)
@@ -88,19 +90,20 @@ impl AttributeCache {
                 }
                 Some(_) => {}
                 None => {
-                    free = at;
+                    target_slot = at;
                     break;
                 }
             }
         }
         if self.bytes.len() > MAX_BYTES {
-            // Scores that do not repeat must not accumulate.
+            // Scores that do not repeat would otherwise accumulate.
             self.slots = [None; SLOTS];
             self.bytes.clear();
         }
         let start = self.bytes.len();
         write(&mut self.bytes);
-        self.slots[free] = Some(CachedAttribute { metric, field, value, start, end: self.bytes.len() });
+        self.slots[target_slot] =
+            Some(CachedAttribute { metric, field, value, start, end: self.bytes.len() });
         out.extend_from_slice(self.bytes.get(start..).unwrap_or_default());
     }
 }

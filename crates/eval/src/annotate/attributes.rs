@@ -44,7 +44,8 @@ pub(super) struct AttributeWriter<'a> {
     cache: AttributeCache,
     /// Buffer for keys.
     key: String,
-    recent: [Option<RecentSpan<'a>>; RECENT],
+    recent: [Option<RecentSpan<'a>>; RECENT_SPANS],
+    /// The index in `recent` of the next span to be overwritten.
     next: usize,
 }
 
@@ -56,7 +57,7 @@ struct RecentSpan<'a> {
 }
 
 /// Number of recent spans. Most spans of a trace have one of a few combinations of measurements.
-const RECENT: usize = 4;
+const RECENT_SPANS: usize = 4;
 
 impl<'a> AttributeWriter<'a> {
     pub(super) fn new(annotator: Annotator<'a>, findings: &'a TraceFindings<'a>) -> AttributeWriter<'a> {
@@ -67,10 +68,14 @@ impl<'a> AttributeWriter<'a> {
 
     /// Appends the attributes of span `i`, whose measurements are `measurements`. `out` must be the same buffer
     /// for every span.
-    pub(super) fn span(&mut self, out: &mut Vec<u8>, i: Idx, measurements: &'a [ExplainedMeasurement<'a>]) {
-        self.span_attributes(out, self.annotator.verdicts.by_span.get(i).copied().flatten(), measurements);
-        let late = self.annotator.summary.close_reason == CloseReason::Late;
-        if late {
+    pub(super) fn write_span(
+        &mut self,
+        out: &mut Vec<u8>,
+        i: Idx,
+        measurements: &'a [ExplainedMeasurement<'a>],
+    ) {
+        self.write_evaluation(out, self.annotator.verdicts.by_span.get(i).copied().flatten(), measurements);
+        if self.annotator.summary.close_reason == CloseReason::Late {
             self.append_attribute(out, &["late"], Scalar::Bool(true));
         }
         if !self.alarms.is_empty()
@@ -79,16 +84,16 @@ impl<'a> AttributeWriter<'a> {
         {
             self.append_attribute(out, &["path.alarm"], Scalar::Str(state.as_str()));
         }
-        let has_trace = self.annotator.carries_trace(i);
-        if has_trace {
-            self.trace(out);
+        let carries_trace = self.annotator.carries_trace(i);
+        if carries_trace {
+            self.write_trace(out);
         }
-        self.findings(out, i, has_trace);
+        self.write_findings(out, i, carries_trace);
     }
 
-    /// Writes the findings of a span, and the signature of its failure; on a span that has the trace's verdict,
-    /// the signature of the trace's.
-    fn findings(&mut self, out: &mut Vec<u8>, i: Idx, has_trace: bool) {
+    /// Writes the findings of a span, and the signature of its failure; on a span that carries the trace's verdict,
+    /// the signature of the trace's failure.
+    fn write_findings(&mut self, out: &mut Vec<u8>, i: Idx, carries_trace: bool) {
         let findings = self.findings;
         if findings.is_empty() {
             return;
@@ -100,14 +105,14 @@ impl<'a> AttributeWriter<'a> {
         if !cited_by.is_empty() {
             self.append_attribute(out, &["cited_by"], Scalar::Strs(&strs(&cited_by)));
         }
-        let trace_signature = has_trace.then(|| findings.trace_signature()).flatten();
+        let trace_signature = carries_trace.then(|| findings.trace_signature()).flatten();
         if let Some(signature) = trace_signature.or_else(|| findings.signature(i)) {
             self.append_attribute(out, &["signature"], Scalar::Str(&signature.to_string()));
         }
     }
 
     /// Writes the verdict and measurements of a span, or copies those of an equal recent span.
-    fn span_attributes(
+    fn write_evaluation(
         &mut self,
         out: &mut Vec<u8>,
         verdict: Option<Verdict>,
@@ -124,23 +129,24 @@ impl<'a> AttributeWriter<'a> {
         }
         let start = out.len();
         if let Some(verdict) = verdict {
-            self.push_cached(out, "", "result", FixedValue::Word(result_label(!verdict.failed())));
+            self.append_cached(out, "", "result", FixedValue::Word(result_label(!verdict.failed())));
             if let Verdict::Fail(cause) = verdict {
-                self.push_cached(out, "", "cause", FixedValue::Word(cause.as_str()));
+                self.append_cached(out, "", "cause", FixedValue::Word(cause.as_str()));
             }
         }
-        self.failures(out, measurements);
-        measurements.iter().for_each(|explained| self.metric(out, *explained));
+        self.write_failures(out, measurements);
+        measurements.iter().for_each(|explained| self.write_measurement(out, *explained));
         self.recent[self.next] = Some(RecentSpan { verdict, measurements, written: start..out.len() });
-        self.next = (self.next + 1) % RECENT;
+        self.next = (self.next + 1) % RECENT_SPANS;
     }
 
     fn append_attribute(&mut self, out: &mut Vec<u8>, path: &[&str], value: Scalar<'_>) {
         write::attribute(out, SPAN_ATTRIBUTES, set_key(&mut self.key, self.annotator.emission, path), value);
     }
 
-    /// As [`AttributeWriter::put_attribute`], for attributes that repeat. `metric` is empty for those of the span.
-    fn push_cached(
+    /// As [`AttributeWriter::append_attribute`], for attributes that repeat. `metric` is empty for attributes of the
+    /// span itself.
+    fn append_cached(
         &mut self,
         out: &mut Vec<u8>,
         metric: &'static str,
@@ -155,16 +161,16 @@ impl<'a> AttributeWriter<'a> {
         });
     }
 
-    /// As [`AttributeWriter::push_cached`]. Names with a task in them are not cached.
-    fn push_of(&mut self, out: &mut Vec<u8>, m: &Measurement, field: &'static str, value: FixedValue) {
+    /// Appends a field of a measurement. Attributes whose names contain a task are not cached.
+    fn append_field(&mut self, out: &mut Vec<u8>, m: &Measurement, field: &'static str, value: FixedValue) {
         match m.task {
-            None => self.push_cached(out, m.metric, field, value),
+            None => self.append_cached(out, m.metric, field, value),
             Some(_) => self.append_attribute(out, &[&m.name(), field], value.scalar()),
         }
     }
 
-    /// The failing metrics of a span, P_fail(s), with the categories and worst severity of its findings.
-    fn failures(&mut self, out: &mut Vec<u8>, measurements: &[ExplainedMeasurement<'_>]) {
+    /// Writes the failing metrics of a span, P_fail(s), with the categories and the worst severity of its findings.
+    fn write_failures(&mut self, out: &mut Vec<u8>, measurements: &[ExplainedMeasurement<'_>]) {
         let all = || measurements.iter().map(|explained| explained.measurement);
         let failing = || all().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
         let names: Vec<Cow<'static, str>> = failing().map(Measurement::name).take(MAX_ITEMS).collect();
@@ -185,28 +191,28 @@ impl<'a> AttributeWriter<'a> {
         self.append_attribute(out, &["severity"], Scalar::Str(worst.as_str()));
     }
 
-    fn metric(&mut self, out: &mut Vec<u8>, explained: ExplainedMeasurement<'_>) {
+    fn write_measurement(&mut self, out: &mut Vec<u8>, explained: ExplainedMeasurement<'_>) {
         let m = explained.measurement;
         let name = &*m.name();
         let measured = match &m.outcome {
             Ok(measured) => measured,
             Err(reason) => {
-                self.push_of(out, m, "result", FixedValue::Word("unmeasured"));
-                self.push_of(out, m, "reason", FixedValue::Word(reason.as_str()));
-                return self.details(out, m);
+                self.append_field(out, m, "result", FixedValue::Word("unmeasured"));
+                self.append_field(out, m, "reason", FixedValue::Word(reason.as_str()));
+                return self.write_details(out, m);
             }
         };
         match measured.value {
-            Value::Score(score) => self.push_of(out, m, "score", FixedValue::Number(score)),
-            Value::Label(label) => self.push_of(out, m, "label", FixedValue::Word(label)),
+            Value::Score(score) => self.append_field(out, m, "score", FixedValue::Number(score)),
+            Value::Label(label) => self.append_field(out, m, "label", FixedValue::Word(label)),
             Value::Number(number) => self.append_attribute(out, &[name, "value"], Scalar::Double(number)),
         }
-        self.push_of(out, m, "result", FixedValue::Word(result_label(measured.passed)));
+        self.append_field(out, m, "result", FixedValue::Word(result_label(measured.passed)));
         if let Some(text) = explained.explanation {
             self.append_attribute(out, &[name, "explanation"], Scalar::Str(text));
         }
-        let full = self.annotator.emission.detail == DetailLevel::Full;
-        if full || !measured.passed {
+        let is_full = self.annotator.emission.detail == DetailLevel::Full;
+        if is_full || !measured.passed {
             if let Some(normalized) = normalized(m.metric, &measured.value, self.annotator.emission) {
                 self.append_attribute(out, &[name, "normalized"], Scalar::Double(normalized));
             }
@@ -215,14 +221,14 @@ impl<'a> AttributeWriter<'a> {
                 self.append_attribute(out, &[name, "confidence"], Scalar::Double(confidence));
             }
         }
-        if full && m.examined > 0 {
+        if is_full && m.examined > 0 {
             let examined = i64::try_from(m.examined).unwrap_or(i64::MAX);
             self.append_attribute(out, &[name, "examined"], Scalar::Int(examined));
         }
-        self.details(out, m);
+        self.write_details(out, m);
     }
 
-    fn details(&mut self, out: &mut Vec<u8>, m: &Measurement) {
+    fn write_details(&mut self, out: &mut Vec<u8>, m: &Measurement) {
         for Detail { key, value } in &m.details {
             let texts;
             let scalar = match value {
@@ -240,7 +246,7 @@ impl<'a> AttributeWriter<'a> {
     }
 
     /// Writes `verdict.trace.*`, on the root or on the topmost spans of an incomplete trace.
-    fn trace(&mut self, out: &mut Vec<u8>) {
+    fn write_trace(&mut self, out: &mut Vec<u8>) {
         let Annotator { verdicts, summary, .. } = self.annotator;
         self.annotator.trace_result(|key, value| self.append_attribute(out, &[key], value));
         self.append_attribute(out, &["trace.measured"], Scalar::Int(verdicts.trace.measured as i64));
@@ -262,7 +268,7 @@ impl<'a> AttributeWriter<'a> {
 
 impl Annotator<'_> {
     /// Whether span `i` carries the trace's verdict. The root of late spans was exported before: a verdict that they
-    /// changed is written on the topmost of them, where back ends that take no log records find it by its revision.
+    /// changed is written on the topmost of them, for back ends that accept no log records.
     pub(super) fn carries_trace(self, i: Idx) -> bool {
         let tree = &self.trace.tree;
         let writes_trace = self.summary.close_reason != CloseReason::Late || self.summary.changed;
@@ -294,7 +300,7 @@ impl Annotator<'_> {
             put_attribute("trace.failed_spans", Scalar::Strs(&strs(&ids(self.trace, &verdict.failed_spans))));
             put_attribute(
                 "trace.failure_chain",
-                Scalar::Strs(&strs(&chain(self.trace, &verdict.failure_chain))),
+                Scalar::Strs(&strs(&chain_ids(self.trace, &verdict.failure_chain))),
             );
             put_attribute("trace.failed_metrics", Scalar::Strs(first_items(&verdict.failed_metrics)));
         }
@@ -304,14 +310,14 @@ impl Annotator<'_> {
     }
 }
 
-/// Whether both have the same attributes, which depend only on metric, value and explanation, and with
-/// [`DetailLevel::Full`] also on the judge and on how much was examined.
+/// Whether both measurements have the same attributes. Without findings and details these depend only on metric, task,
+/// value and explanation, and with [`DetailLevel::Full`] also on the judge and the examined number.
 fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>, detail: DetailLevel) -> bool {
     if a.explanation != b.explanation {
         return false;
     }
     let (a, b) = (a.measurement, b.measurement);
-    let bare = |m: &Measurement| {
+    let is_plain = |m: &Measurement| {
         m.details.is_empty() && m.outcome.as_ref().map_or(true, |o| o.passed && o.findings.is_empty())
     };
     let equal_outcomes = match (&a.outcome, &b.outcome) {
@@ -321,7 +327,7 @@ fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>, detail: 
     };
     let equal_evaluations =
         equal_outcomes && (detail == DetailLevel::Normal || a.examined == b.examined && a.judge == b.judge);
-    equal_evaluations && std::ptr::eq(a.metric, b.metric) && a.task == b.task && bare(a) && bare(b)
+    equal_evaluations && std::ptr::eq(a.metric, b.metric) && a.task == b.task && is_plain(a) && is_plain(b)
 }
 
 /// Span ids in hex, at most [`MAX_ITEMS`].
@@ -330,7 +336,7 @@ pub(super) fn ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
 }
 
 /// Span ids of a failure chain in hex. If it is too long, the root and the end are kept.
-pub(super) fn chain(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
+pub(super) fn chain_ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
     match spans {
         [root, rest @ ..] if rest.len() >= MAX_ITEMS => {
             let mut all = ids(trace, &[*root]);
@@ -353,12 +359,12 @@ fn strs(owned: &[String]) -> Vec<&str> {
 /// are none or the configuration excludes them.
 pub(super) fn explanation(m: &Measurement, emission: &Emission) -> Option<String> {
     let measured = m.outcome.as_ref().ok()?;
-    let wanted = match emission.explanations {
+    let is_wanted = match emission.explanations {
         Explanations::Fail => !measured.passed,
         Explanations::All => true,
         Explanations::Off => false,
     };
-    if !wanted || measured.findings.is_empty() && m.rationale.is_none() {
+    if !is_wanted || measured.findings.is_empty() && m.rationale.is_none() {
         return None;
     }
     let mut text = String::with_capacity(MAX_EXPLANATION / 2);
@@ -367,12 +373,12 @@ pub(super) fn explanation(m: &Measurement, emission: &Emission) -> Option<String
         if !text.is_empty() {
             text.push('\n');
         }
-        sentence(&mut text, finding);
+        append_finding(&mut text, finding);
         if text.len() > MAX_EXPLANATION {
             break;
         }
     }
-    // Before it is cut: part of a secret is not recognised as one.
+    // Redacted before it is truncated: no pattern matches a part of a secret.
     if let Cow::Owned(redacted) = emission.redactor.redact(&text) {
         text = redacted;
     }
@@ -384,13 +390,14 @@ pub(super) fn explanation(m: &Measurement, emission: &Emission) -> Option<String
     Some(text)
 }
 
-fn sentence(text: &mut String, finding: &Finding) {
+/// Appends the rationale of a finding, its quote unless the rationale contains it, and the cited spans.
+fn append_finding(text: &mut String, finding: &Finding) {
     text.push_str(&finding.rationale);
     if !finding.rationale.ends_with(['.', '!', '?']) {
         text.push('.');
     }
     let (rationale, quote) = (finding.rationale.as_bytes(), finding.quote.as_bytes());
-    // To prepare a search for a long text costs more than to compare it where its first byte is.
+    // Comparing at each occurrence of the first byte is cheaper than preparing a substring search.
     let is_in = |first: u8| {
         memchr::memchr_iter(first, rationale)
             .any(|at| rationale.get(at..).is_some_and(|r| r.starts_with(quote)))

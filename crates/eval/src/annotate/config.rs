@@ -55,7 +55,8 @@ pub enum Existing {
     /// The sender's attributes are removed, and the verdict is written, so that a sender cannot forge a verdict.
     #[default]
     Replace,
-    /// The sender's attributes remain, and no verdict is written on that span, for a second processor after a first one.
+    /// The sender's attributes remain, and no verdict is written on that span, for a second processor after a first
+    /// one.
     Keep,
 }
 
@@ -81,23 +82,23 @@ pub struct Emission {
 }
 
 impl Emission {
-    /// A text about content as it may be shown: redacted; `None` if content must not be quoted.
+    /// A text that may quote content, redacted; `None` if content must not be quoted.
     pub fn shown<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
         (self.explanations != Explanations::Off).then(|| self.redactor.redact(text))
     }
 
-    /// The score of a metric on a scale from 0 to 1, by the name in its evaluation events; `None` for labels
-    /// and quantities.
+    /// The score of a metric, scaled to 0 to 1. `name` is the name in its evaluation events. `None` for labels and
+    /// quantities.
     pub fn normalized(&self, name: &str, score: f64) -> Option<f64> {
         let row = spec_among(&self.custom, name).or_else(|| {
-            // With a task in it, as `Measurement::written` writes it.
-            let (section, rest) = name.split_once('.')?;
-            spec_among(&self.custom, &format!("{section}.{}", rest.rsplit_once('.')?.1))
+            // `Measurement::written` inserts the task after the first part of a name.
+            let (section, task_and_metric) = name.split_once('.')?;
+            spec_among(&self.custom, &format!("{section}.{}", task_and_metric.rsplit_once('.')?.1))
         });
         row?.scale.normalized(score)
     }
 
-    /// Whether verdicts are written there.
+    /// Whether verdicts are written to `channel`.
     pub fn has(&self, channel: Emit) -> bool {
         self.emit.contains(&channel)
     }

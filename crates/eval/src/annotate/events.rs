@@ -29,9 +29,10 @@ pub const EVALUATION_EVENT: &str = "gen_ai.evaluation.result";
 /// `gen_ai.evaluation.name` of the verdict of a trace.
 pub const TRACE_EVALUATION: &str = "trace";
 
-/// The attributes of an evaluation that say what was judged and by whom. Consecutive measurements usually share both.
+/// The encoded attributes of the evaluated span and of the evaluator, cached: consecutive measurements usually share
+/// both.
 pub(super) struct SubjectAttributes<'a> {
-    /// Field of the attributes.
+    /// The protobuf field number of the attributes.
     field: u32,
     at: Option<Idx>,
     span_attributes: Vec<u8>,
@@ -58,28 +59,28 @@ impl<'a> SubjectAttributes<'a> {
         if self.at != Some(m.at) {
             self.at = Some(m.at);
             self.span_attributes.clear();
-            subject(&mut self.span_attributes, self.field, trace, m.at, false);
+            put_subject(&mut self.span_attributes, self.field, trace, m.at, false);
         }
         out.extend_from_slice(&self.span_attributes);
-        // Without an answer of a judge the measurement has the name of the rules.
+        // An unmeasured measurement names the rules if no judge answered; it has no evaluator.
         if m.outcome.is_err() && m.judge == RULES_JUDGE {
             return;
         }
         if self.judge != Some(&*m.judge) {
             self.judge = Some(&m.judge);
             self.judge_attributes.clear();
-            evaluator(&mut self.judge_attributes, self.field, &m.judge);
+            put_evaluator(&mut self.judge_attributes, self.field, &m.judge);
         }
         out.extend_from_slice(&self.judge_attributes);
     }
 }
 
-/// The target of an evaluation: the agent, and the response and conversation of the span. If it is of the `whole`
-/// trace, the root may be a workflow around agent and conversation.
-fn subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx, whole: bool) {
+/// Appends the target of an evaluation: the agent, and the response and conversation of the span. If the evaluation is
+/// of the whole trace, agent and conversation are those of any span, since the root may be a workflow around the agent.
+fn put_subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx, is_whole_trace: bool) {
     let Some(view) = trace.views.get(at) else { return };
-    let agent = || trace.agents.iter().filter(|_| whole).find_map(|agent| agent.name.as_deref());
-    let session = || trace.views.iter().filter(|_| whole).find_map(|view| view.session.as_deref());
+    let agent = || trace.agents.iter().filter(|_| is_whole_trace).find_map(|agent| agent.name.as_deref());
+    let session = || trace.views.iter().filter(|_| is_whole_trace).find_map(|view| view.session.as_deref());
     let target = agent_name(trace, at).or_else(agent).or(view.service.as_deref());
     let ids = [
         ("gen_ai.evaluation.target", target),
@@ -93,8 +94,8 @@ fn subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx, whole: bo
     }
 }
 
-/// Who judged: `judge` is the value of `verdict.<metric>.judge`.
-fn evaluator(out: &mut Vec<u8>, field: u32, judge: &str) {
+/// Appends the evaluator. `judge` is the value of `verdict.<metric>.judge`.
+fn put_evaluator(out: &mut Vec<u8>, field: u32, judge: &str) {
     let name = |judge: &'_ str| judge.rsplit_once('/').map_or(judge, |(name, _)| name).to_owned();
     let is_code = judge == RULES_JUDGE || judge.starts_with("task/");
     let id =
@@ -106,7 +107,7 @@ fn evaluator(out: &mut Vec<u8>, field: u32, judge: &str) {
 }
 
 impl Annotator<'_> {
-    /// Appends the log record of a measurement, unless it has no value and those are not logged.
+    /// Appends the log record of a measurement; of one without a value only with `log_unmeasured`.
     pub(super) fn measurement_record<'m>(
         self,
         record: &mut Vec<u8>,
@@ -116,15 +117,15 @@ impl Annotator<'_> {
     ) {
         let m = explained.measurement;
         if m.outcome.is_ok() || self.emission.log_unmeasured {
-            self.record_head(record, m.at, m.outcome.as_ref().is_ok_and(|o| !o.passed));
-            self.evaluation(record, LOG_ATTRIBUTES, explained, subject_attributes, findings);
+            self.put_record_head(record, m.at, m.outcome.as_ref().is_ok_and(|o| !o.passed));
+            self.put_evaluation(record, LOG_ATTRIBUTES, explained, subject_attributes, findings);
         }
     }
 
     /// Appends the log record of the trace's verdict.
     pub(super) fn trace_record(self, record: &mut Vec<u8>, root: Idx, findings: &TraceFindings<'_>) {
         let passed = self.summary.passed;
-        self.record_head(record, root, passed == Some(false));
+        self.put_record_head(record, root, passed == Some(false));
         let mut put_attribute =
             |key: &str, value: Scalar<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
         let (mut key, emission) = (String::new(), self.emission);
@@ -139,29 +140,29 @@ impl Annotator<'_> {
                 put_attribute("gen_ai.evaluation.explanation", Scalar::Str(&rationale));
             }
         }
-        let mut put_own =
+        let mut put_verdict =
             |name: &str, value: Scalar<'_>| put_attribute(set_key(&mut key, emission, &[name]), value);
-        self.trace_result(&mut put_own);
-        self.trace_failures(&mut put_own);
+        self.trace_result(&mut put_verdict);
+        self.trace_failures(&mut put_verdict);
         if !self.trace.tree.spans[root].parent.is_zero() {
-            put_own("trace.rootless", Scalar::Bool(true));
+            put_verdict("trace.rootless", Scalar::Bool(true));
         }
         if let Some(signature) = findings.trace_signature() {
-            put_own("signature", Scalar::Str(&signature.to_string()));
+            put_verdict("signature", Scalar::Str(&signature.to_string()));
         }
         if let Some(severity) = self.worst_severity().filter(|_| passed == Some(false)) {
-            put_own("severity", Scalar::Str(severity.as_str()));
+            put_verdict("severity", Scalar::Str(severity.as_str()));
         }
         if self
             .measurements
             .iter()
             .any(|m| m.outcome.as_ref().is_err_and(|reason| *reason == Unmeasured::Budget))
         {
-            put_own("trace.judge_budget", Scalar::Str("spent"));
+            put_verdict("trace.judge_budget", Scalar::Str("spent"));
         }
-        subject(record, LOG_ATTRIBUTES, self.trace, root, true);
+        put_subject(record, LOG_ATTRIBUTES, self.trace, root, true);
         if let Some(outcome) = &self.verdicts.trace.outcome {
-            evaluator(record, LOG_ATTRIBUTES, &outcome.judge);
+            put_evaluator(record, LOG_ATTRIBUTES, &outcome.judge);
         }
     }
 
@@ -175,7 +176,7 @@ impl Annotator<'_> {
         findings.filter(|finding| !finding.is_note()).map(|finding| finding.severity).max()
     }
 
-    /// Appends the event of a measurement to a span, under the same condition as a log record.
+    /// Appends the event of a measurement to a span; of one without a value only with `log_unmeasured`.
     pub(super) fn span_event<'m>(
         self,
         out: &mut Vec<u8>,
@@ -187,24 +188,24 @@ impl Annotator<'_> {
             let mut event = Vec::new();
             write::fixed64(&mut event, span_event::TIME_UNIX_NANO, self.summary.now);
             write::bytes(&mut event, span_event::NAME, EVALUATION_EVENT.as_bytes());
-            self.evaluation(&mut event, EVENT_ATTRIBUTES, explained, subject_attributes, findings);
+            self.put_evaluation(&mut event, EVENT_ATTRIBUTES, explained, subject_attributes, findings);
             write::bytes(out, span::EVENTS, &event);
         }
     }
 
     /// Appends a `LogRecord` of span `at` without attributes.
-    fn record_head(self, record: &mut Vec<u8>, at: Idx, failed: bool) {
-        let at = &self.trace.tree.spans[at];
+    fn put_record_head(self, record: &mut Vec<u8>, at: Idx, failed: bool) {
+        let span = &self.trace.tree.spans[at];
         // The event's time is the end of the span; the observed time is that of the evaluation.
-        let time = at.as_sent(if at.end == 0 { at.start } else { at.end });
-        let (ids, times) = ((self.trace.tree.id, at.id), (time, self.summary.now));
+        let time = span.as_sent(if span.end == 0 { span.start } else { span.end });
+        let (ids, times) = ((self.trace.tree.id, span.id), (time, self.summary.now));
         put_head(record, ids, times, if failed { WARN } else { INFO }, EVALUATION_EVENT);
     }
 }
 
 impl Annotator<'_> {
     /// Appends the attributes of a measurement's record or event.
-    fn evaluation<'m>(
+    fn put_evaluation<'m>(
         self,
         out: &mut Vec<u8>,
         field: u32,
@@ -243,13 +244,13 @@ impl Annotator<'_> {
             put_attribute("gen_ai.evaluation.explanation", Scalar::Str(text));
         }
         if m.outcome.as_ref().is_ok_and(|measured| !measured.passed) {
-            self.failure(m, findings, &mut put_attribute);
+            self.put_failure(m, findings, &mut put_attribute);
         }
         subject_attributes.append(out, self.trace, m);
     }
 
-    /// The findings of a failing measurement, and its signature.
-    fn failure(
+    /// Appends the findings of a failing measurement, and its signature.
+    fn put_failure(
         self,
         m: &Measurement,
         findings: &TraceFindings<'_>,

@@ -1,7 +1,7 @@
 //! Findings as data: `verdict.findings` and `verdict.cited_by`.
 //!
-//! In: the measurements of a trace. Out: by span, the findings of its failing metrics and those of other spans' that
-//! began at it, as a JSON array of bounded size; and for metrics of runs, on which spans their findings rest. Nothing
+//! In: the measurements of a trace. Out, by span: the findings of its failing metrics, and the findings on other spans
+//! whose origin it is, as a JSON array of bounded size; and the failing metrics of runs whose findings cite it. Nothing
 //! is computed for a trace without a failure.
 //!
 //! The array is valid JSON for any content of the findings: texts are cut before they are encoded, and findings that do
@@ -30,8 +30,8 @@ const MAX_RATIONALE: usize = 480;
 const MAX_QUOTE: usize = 320;
 /// Maximum number of cited spans per finding. `verdict.cited_by` names the finding on all of them.
 const MAX_CITED: usize = 8;
-/// The size of the element that counts the rest, with the end of the array.
-const REST_ELEMENT_BYTES: usize = r#",{"more":18446744073709551615}]"#.len();
+/// The size of the element that counts the omitted findings, with the end of the array.
+const MORE_ELEMENT_BYTES: usize = r#",{"more":18446744073709551615}]"#.len();
 /// The end of a text that was cut.
 const CUT_MARK: &str = " [cut]";
 
@@ -48,7 +48,7 @@ struct IndexedFinding<'a> {
 #[derive(Default)]
 struct SpanFindings<'a> {
     findings: Vec<IndexedFinding<'a>>,
-    /// Measurements of runs whose findings rest on the span: the metric and its span.
+    /// Measurements of runs whose findings cite the span: the metric and its span.
     cited_by: Vec<(&'static str, Idx)>,
     /// The failing measurements of the span itself.
     failing: Vec<&'a Measurement>,
@@ -58,8 +58,8 @@ struct SpanFindings<'a> {
 pub(super) struct TraceFindings<'a> {
     annotator: Annotator<'a>,
     by_span: HashMap<Idx, SpanFindings<'a>>,
-    /// Elements with their texts by measurement and index: a finding is written on its span, on that of its origin and
-    /// in an event.
+    /// Encoded elements with their texts, by measurement and index of the finding. They are cached, since a finding is
+    /// written on its span, on the span of its origin and in an event.
     elements: RefCell<HashMap<(*const Measurement, usize), Rc<str>>>,
     signatures: RefCell<HashMap<*const Measurement, Signature>>,
 }
@@ -74,17 +74,17 @@ impl<'a> TraceFindings<'a> {
             let is_run_metric =
                 spec_among(&annotator.emission.custom, m.metric).is_some_and(|row| row.about.is_run());
             for (index, finding) in scored_findings(m) {
-                let failing = IndexedFinding { measurement: m, index, finding };
-                all.by_span.entry(m.at).or_default().findings.push(failing);
+                let indexed = IndexedFinding { measurement: m, index, finding };
+                all.by_span.entry(m.at).or_default().findings.push(indexed);
                 let origin =
                     finding.origin.filter(|&origin| origin != m.at && origin < annotator.trace.tree.len());
                 if let Some(origin) = origin {
-                    all.by_span.entry(origin).or_default().findings.push(failing);
+                    all.by_span.entry(origin).or_default().findings.push(indexed);
                 }
                 if is_run_metric {
                     let by_id = by_id.get_or_insert_with(|| index_by_id(annotator.trace));
-                    let named = finding.cited.iter().chain(&finding.seen_in);
-                    let spans = named.filter_map(|id| by_id.get(id).copied()).chain(origin);
+                    let cited = finding.cited.iter().chain(&finding.seen_in);
+                    let spans = cited.filter_map(|id| by_id.get(id).copied()).chain(origin);
                     spans.filter(|&at| at != m.at).for_each(|at| all.cite(at, m));
                 }
             }
@@ -108,17 +108,17 @@ impl<'a> TraceFindings<'a> {
     /// `verdict.findings` of the span, if it has any.
     pub(super) fn json(&self, at: Idx) -> Option<String> {
         let findings = &self.by_span.get(&at)?.findings;
-        (!findings.is_empty()).then(|| self.array(findings.clone()))
+        (!findings.is_empty()).then(|| self.json_array(findings.clone()))
     }
 
-    /// The findings of one measurement as JSON.
+    /// The findings of one measurement as JSON; `None` if it does not fail or has none.
     pub(super) fn json_of(&self, m: &Measurement) -> Option<String> {
         if m.outcome.as_ref().map_or(true, |measured| measured.passed) {
             return None;
         }
-        let failing_finding = |(index, finding)| IndexedFinding { measurement: m, index, finding };
-        let findings: Vec<IndexedFinding<'_>> = scored_findings(m).map(failing_finding).collect();
-        (!findings.is_empty()).then(|| self.array(findings))
+        let indexed = |(index, finding)| IndexedFinding { measurement: m, index, finding };
+        let findings: Vec<IndexedFinding<'_>> = scored_findings(m).map(indexed).collect();
+        (!findings.is_empty()).then(|| self.json_array(findings))
     }
 
     /// `verdict.cited_by` of the span.
@@ -126,7 +126,9 @@ impl<'a> TraceFindings<'a> {
         let cited_by = self.by_span.get(&at).map_or(&[][..], |span| &span.cited_by);
         cited_by
             .iter()
-            .map(|(metric, citing_span)| [metric, "@", &*id(self.annotator.trace, *citing_span)].concat())
+            .map(|(metric, citing_span)| {
+                [metric, "@", &*span_id(self.annotator.trace, *citing_span)].concat()
+            })
             .collect()
     }
 
@@ -135,7 +137,7 @@ impl<'a> TraceFindings<'a> {
         signature::worst(self.by_span.get(&at)?.failing.iter().copied()).map(|m| self.signature_of(m))
     }
 
-    /// The signature of a failing measurement, computed once: a span, an event and the trace have it.
+    /// The signature of a failing measurement, cached: it is written on a span, in an event and for the trace.
     pub(super) fn signature_of(&self, m: &Measurement) -> Signature {
         let cached = self.signatures.borrow().get(&std::ptr::from_ref(m)).copied();
         cached.unwrap_or_else(|| {
@@ -150,16 +152,17 @@ impl<'a> TraceFindings<'a> {
         self.signature(*self.annotator.verdicts.trace.failure_chain.last()?)
     }
 
-    /// The worst first. Findings that do not fit lose their texts, or are counted.
-    fn array(&self, mut findings: Vec<IndexedFinding<'_>>) -> String {
+    /// The findings as a JSON array, the worst first. Findings that do not fit are written without their texts, or only
+    /// counted.
+    fn json_array(&self, mut findings: Vec<IndexedFinding<'_>>) -> String {
         findings.sort_by(|a, b| a.finding.worst_first(b.finding));
         let mut out = String::with_capacity(MAX_FINDINGS);
         out.push('[');
         for (listed, finding) in findings.iter().enumerate() {
             let remaining =
-                MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + REST_ELEMENT_BYTES);
+                MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + MORE_ELEMENT_BYTES);
             let fits = |json: &Rc<str>| json.len() <= remaining;
-            let with_texts = || Some(self.whole_element(finding)).filter(fits);
+            let with_texts = || Some(self.element_with_texts(finding)).filter(fits);
             let without_texts = || Some(self.element(finding, false).into()).filter(fits);
             let Some(json) = with_texts().or_else(without_texts) else {
                 let comma = if listed > 0 { "," } else { "" };
@@ -175,22 +178,23 @@ impl<'a> TraceFindings<'a> {
         out
     }
 
-    /// The element with its texts, written once.
-    fn whole_element(&self, failing: &IndexedFinding<'_>) -> Rc<str> {
-        let key = (std::ptr::from_ref(failing.measurement), failing.index);
+    /// The element with its texts, cached.
+    fn element_with_texts(&self, indexed: &IndexedFinding<'_>) -> Rc<str> {
+        let key = (std::ptr::from_ref(indexed.measurement), indexed.index);
         let cached = self.elements.borrow().get(&key).cloned();
         cached.unwrap_or_else(|| {
-            let element: Rc<str> = self.element(failing, true).into();
+            let element: Rc<str> = self.element(indexed, true).into();
             self.elements.borrow_mut().insert(key, Rc::clone(&element));
             element
         })
     }
 
-    fn element(&self, failing: &IndexedFinding<'_>, texts: bool) -> String {
-        let IndexedFinding { measurement: m, index, finding } = *failing;
+    /// A finding as JSON, with its rationale and quote or without.
+    fn element(&self, indexed: &IndexedFinding<'_>, with_texts: bool) -> String {
+        let IndexedFinding { measurement: m, index, finding } = *indexed;
         let trace = self.annotator.trace;
         let text = |text: &str, max_bytes: usize| {
-            let shown = self.annotator.emission.shown(text).filter(|text| texts && !text.is_empty())?;
+            let shown = self.annotator.emission.shown(text).filter(|text| with_texts && !text.is_empty())?;
             Some(clip_json(shown, max_bytes))
         };
         let element = FindingElement {
@@ -199,8 +203,8 @@ impl<'a> TraceFindings<'a> {
             severity: finding.severity.as_str(),
             category: finding.category.map(|category| category.as_str()),
             blame: finding.blame().map(|blame| blame.as_str()),
-            span: id(trace, m.at),
-            origin: id(trace, finding.origin.unwrap_or(m.at)),
+            span: span_id(trace, m.at),
+            origin: span_id(trace, finding.origin.unwrap_or(m.at)),
             cited: finding.cited.iter().take(MAX_CITED).map(SpanId::to_string).collect(),
             seen_in: finding.seen_in.map(|span| span.to_string()),
             touched_outcome: self.annotator.verdicts.trace.touched_outcome(m.at, m.metric, index),
@@ -231,7 +235,7 @@ struct FindingElement {
     /// The span of the quote, if it is not `span`.
     #[serde(skip_serializing_if = "Option::is_none")]
     seen_in: Option<String>,
-    /// The judges' statement about it.
+    /// Whether judges state that the finding affected the outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     touched_outcome: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -246,12 +250,12 @@ fn scored_findings(m: &Measurement) -> impl Iterator<Item = (usize, &Finding)> {
     findings.filter(|(_, finding)| !finding.is_note())
 }
 
+/// The spans by id; of several spans with one id, the first.
 fn index_by_id(trace: &AgentTrace) -> HashMap<SpanId, Idx> {
-    // Of several spans with one id, the first.
     trace.tree.spans.iter().enumerate().rev().map(|(at, span)| (span.id, at)).collect()
 }
 
-fn id(trace: &AgentTrace, at: Idx) -> String {
+fn span_id(trace: &AgentTrace, at: Idx) -> String {
     trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default().to_string()
 }
 

@@ -1,7 +1,7 @@
-//! The facts by which a person identifies a run: which service and agent, which session, what was asked, when.
+//! The facts by which a person identifies a run: service, agent, session, task and time.
 //!
-//! In: a recognised trace. Out: a [`TraceHeader`], which every rendering of a trace begins with. Names and ids are
-//! shortened; the task is content, so it is redacted, and omitted where explanations are.
+//! In: a recognised trace. Out: a [`TraceHeader`], with which every rendering of a trace begins. Names and ids are
+//! shortened; the task is content, so it is redacted, and omitted with `explanations: off`.
 
 use verdict_otlp::trace::{Kind, Tree};
 
@@ -13,7 +13,7 @@ use crate::recognise::{AgentTrace, Recogniser, Text};
 const MAX_NAME: usize = 128;
 /// Longest task, in bytes.
 const MAX_TASK: usize = 240;
-/// The part of a task that is redacted before it is shortened: half of a secret matches no pattern.
+/// Number of bytes of a task that are redacted, before it is shortened: a part of a secret matches no pattern.
 const REDACTED_TASK: usize = 8 << 10;
 
 /// The identification of a run.

@@ -54,7 +54,7 @@ pub(crate) use summary::{Annotator, TraceSummary};
 /// Instrumentation scope of evaluation events: the product, not this crate.
 pub const SCOPE_NAME: &str = "otel-verdict";
 
-/// Size of the log record of a passing measurement, in bytes.
+/// Approximate size of the log record of a passing measurement, in bytes.
 const RECORD_BYTES: usize = 416;
 
 /// The requests to export for one trace.
@@ -73,7 +73,7 @@ pub struct Annotated {
 pub struct EncodedAnnotations {
     /// Encoded fields to append, span after span in the tree's order.
     pub appended: Bytes,
-    /// The number of those bytes for each span.
+    /// The number of bytes in `appended` for each span.
     pub lengths: Vec<usize>,
     /// Requests of log records.
     pub events: Vec<Piece>,
@@ -97,7 +97,7 @@ impl Annotator<'_> {
         let Annotator { trace, measurements, emission, .. } = self;
         let explanations = self.explanations();
         let mut sorted: Vec<_> = with_explanations(measurements, &explanations).collect();
-        // Usually they are sorted already.
+        // Measurements usually are in this order already, so the sort is one pass.
         sorted.sort_by_key(|explained| explained.measurement.at);
         // About the size of a passing measurement, with its share of the verdict.
         let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
@@ -123,7 +123,7 @@ impl Annotator<'_> {
             let start = appended.len();
             let keeps_sender_verdict = trace.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
             if emission.has(Emit::Attributes) && !keeps_sender_verdict {
-                writer.span(&mut appended, i, span_measurements);
+                writer.write_span(&mut appended, i, span_measurements);
             }
             if emission.has(Emit::BraintrustScores) && !keeps_sender_verdict {
                 self.braintrust_scores(&mut appended, i, span_measurements);
@@ -163,7 +163,7 @@ impl Annotator<'_> {
     ) -> Vec<Piece> {
         let Annotator { trace, measurements, summary, emission, .. } = self;
         let mut envelopes = RecordEnvelopes::default();
-        // All records in one buffer, and the envelope and end of each.
+        // All records are in one buffer; `ends` has the envelope of each and the position of its end.
         let mut records = Vec::with_capacity(measurements.len() * RECORD_BYTES);
         let mut ends: Vec<(Arc<Envelope>, usize)> = Vec::with_capacity(measurements.len());
         let mut subject_attributes = SubjectAttributes::new(LOG_ATTRIBUTES);
@@ -190,7 +190,7 @@ impl Annotator<'_> {
     }
 }
 
-/// The envelopes of log records: the resource of the span, and our own scope.
+/// The envelopes of log records: the resource of the span, and the product's own scope.
 #[derive(Default)]
 struct RecordEnvelopes<'a> {
     by_resource: HashMap<&'a EnvelopeFields, Arc<Envelope>>,
@@ -222,13 +222,14 @@ pub fn apply(
 ) -> (Vec<Piece>, usize) {
     // The sender's attributes are removed even if none are written, because readers would take them for verdicts of
     // this product.
-    let replace = emission.existing == Existing::Replace && tree.spans.iter().any(|span| span.has_verdict);
+    let replaces_existing =
+        emission.existing == Existing::Replace && tree.spans.iter().any(|span| span.has_verdict);
     let strip = |span: &Span| {
-        let strips = span.has_verdict && !span.forwarded;
-        strips.then(|| write::strip_attributes(&span.bytes, &emission.prefix))
+        let is_stripped = span.has_verdict && !span.forwarded;
+        is_stripped.then(|| write::strip_attributes(&span.bytes, &emission.prefix)).flatten()
     };
-    let stripped: Vec<Option<Bytes>> = match replace {
-        true => tree.spans.iter().map(|span| strip(span).flatten()).collect(),
+    let stripped: Vec<Option<Bytes>> = match replaces_existing {
+        true => tree.spans.iter().map(strip).collect(),
         false => Vec::new(),
     };
     let mut rest = &encoded.appended[..];
@@ -245,7 +246,7 @@ pub fn apply(
     (write::requests(&items, max_size), stripped.iter().flatten().count())
 }
 
-/// Our `InstrumentationScope`, as an encoded field of `ScopeLogs`.
+/// The product's `InstrumentationScope`, as an encoded field of `ScopeLogs`.
 static SCOPE: LazyLock<EnvelopeFields> = LazyLock::new(|| {
     let mut scope = Vec::new();
     write::bytes(&mut scope, instrumentation_scope::NAME, SCOPE_NAME.as_bytes());

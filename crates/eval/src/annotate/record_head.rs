@@ -8,7 +8,8 @@ use verdict_otlp::write;
 pub(super) const INFO: u64 = 9;
 pub(super) const WARN: u64 = 13;
 
-/// Appends the fields of a record. `time` and `now`, when it was observed, are in nanoseconds since 1970.
+/// Appends the fields of a record. `time` is the time of the event and `now` its observed time, both in nanoseconds
+/// since 1970.
 pub(super) fn put_head(
     record: &mut Vec<u8>,
     (trace, span): (TraceId, SpanId),

@@ -1,9 +1,9 @@
 //! `verdict.signature`: the same for failures of the same kind, in any trace.
 //!
 //! In: a failing measurement. Out: a hash of the agent's name, the tool's name, the metric, the failure category, the
-//! rule and, for errors, their message without what changes from run to run: numbers, ids, paths, quoted values. It
-//! contains no text of a judge, since a judge words the same failure differently each time. Any store can group
-//! failures by it.
+//! rule and, for errors, their message without the parts that change from run to run: numbers, ids, paths, quoted
+//! values. No text of a judge is hashed, since a judge words the same failure differently each time. Any store can
+//! group failures by it.
 
 use verdict_otlp::trace::Idx;
 
@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 400;
 const MAX_WORDS: usize = 12;
 /// A longer word is data.
 const MAX_WORD: usize = 40;
-/// Replaces anything that changes from run to run.
+/// Replaces the parts of a message that change from run to run.
 const VARIABLE: &str = "#";
 
 /// A signature; written as 16 hex digits.
@@ -41,7 +41,7 @@ pub fn signature<'a>(
 /// The worst of these measurements that fail.
 pub(super) fn worst<'a>(measurements: impl Iterator<Item = &'a Measurement>) -> Option<&'a Measurement> {
     let failing = measurements.filter(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
-    // Of equally bad ones the first.
+    // `min_by` returns the first of equal ones.
     failing.min_by(|a, b| {
         let ((severity_a, score_a), (severity_b, score_b)) = (badness(a), badness(b));
         severity_b.cmp(&severity_a).then(score_a.total_cmp(&score_b))
@@ -68,23 +68,23 @@ pub(super) fn signature_for(trace: &AgentTrace, m: &Measurement) -> Signature {
     let defect = finding.and_then(|finding| finding.defect);
     let error = finding.filter(|_| defect.is_some_and(Defect::is_error));
     let parts = [
-        pattern(agent_name(trace, m.at).unwrap_or_default()),
-        tool(trace, m.at).unwrap_or_default().to_owned(),
+        message_pattern(agent_name(trace, m.at).unwrap_or_default()),
+        tool_name(trace, m.at).unwrap_or_default().to_owned(),
         m.metric.to_owned(),
         finding.and_then(|finding| finding.category).map_or("", |category| category.as_str()).to_owned(),
         defect.map_or("", Defect::name).to_owned(),
-        error.map(|finding| pattern(&finding.quote)).unwrap_or_default(),
+        error.map(|finding| message_pattern(&finding.quote)).unwrap_or_default(),
     ];
     Signature(stable_hash(parts.iter().map(String::as_bytes)))
 }
 
-/// The tool that the span calls.
-fn tool(trace: &AgentTrace, at: Idx) -> Option<&str> {
+/// The name of the tool that the span calls.
+fn tool_name(trace: &AgentTrace, at: Idx) -> Option<&str> {
     Some(&*trace.views.get(at)?.call.as_ref()?.name)
 }
 
-/// The words of a message, in lower case, with a mark for each run of variable ones.
-fn pattern(text: &str) -> String {
+/// The words of a message in lower case, with [`VARIABLE`] in place of each sequence of words that change.
+fn message_pattern(text: &str) -> String {
     let text = text.get(..text.floor_char_boundary(MAX_BYTES)).unwrap_or_default();
     let mut words: Vec<String> = Vec::new();
     let text = without_quoted(text);
@@ -94,10 +94,11 @@ fn pattern(text: &str) -> String {
     });
     for word in pieces {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '#' && c != '/');
-        let variable = word.chars().any(|c| c.is_numeric() || "/\\@#".contains(c)) || word.len() > MAX_WORD;
-        let word = if variable { VARIABLE.to_owned() } else { word.to_lowercase() };
-        let repeated = variable && words.last().is_some_and(|last| last == VARIABLE);
-        if !word.is_empty() && !repeated {
+        let is_variable =
+            word.chars().any(|c| c.is_numeric() || "/\\@#".contains(c)) || word.len() > MAX_WORD;
+        let word = if is_variable { VARIABLE.to_owned() } else { word.to_lowercase() };
+        let is_repeated = is_variable && words.last().is_some_and(|last| last == VARIABLE);
+        if !word.is_empty() && !is_repeated {
             words.push(word);
         }
         if words.len() == MAX_WORDS {
@@ -107,14 +108,14 @@ fn pattern(text: &str) -> String {
     words.join(" ")
 }
 
-/// The text with a mark in place of each quoted value. An apostrophe within a word begins none.
+/// The text with [`VARIABLE`] in place of each quoted value. An apostrophe within a word opens no quotation.
 fn without_quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    let mut before = ' ';
+    let mut previous = ' ';
     while let Some(c) = rest.chars().next() {
         let after = rest.get(c.len_utf8()..).unwrap_or_default();
-        let opens = matches!(c, '"' | '\'' | '`') && !before.is_alphanumeric();
+        let opens = matches!(c, '"' | '\'' | '`') && !previous.is_alphanumeric();
         match after.find(c).filter(|_| opens) {
             Some(end) => {
                 out.push_str(" # ");
@@ -125,7 +126,7 @@ fn without_quoted(text: &str) -> String {
                 rest = after;
             }
         }
-        before = c;
+        previous = c;
     }
     out
 }
@@ -157,10 +158,10 @@ mod tests {
             ("", ""),
             ("\u{1F600}\u{1F600}", ""),
         ] {
-            assert_eq!(pattern(text), expected, "{text}");
+            assert_eq!(message_pattern(text), expected, "{text}");
         }
-        assert_eq!(pattern(&"wort ".repeat(500)).split(' ').count(), MAX_WORDS);
-        assert!(pattern(&"é'".repeat(5000)).len() < 2 * MAX_BYTES);
+        assert_eq!(message_pattern(&"wort ".repeat(500)).split(' ').count(), MAX_WORDS);
+        assert!(message_pattern(&"é'".repeat(5000)).len() < 2 * MAX_BYTES);
     }
 
     #[test]

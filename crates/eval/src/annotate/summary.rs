@@ -21,7 +21,7 @@ pub struct TraceSummary {
     pub revision: u32,
     /// The trace's verdict. Of late spans, combined with the earlier verdict.
     pub passed: Option<bool>,
-    /// Whether it is the first verdict or differs from the previous one.
+    /// Whether this is the first verdict of the trace or differs from the previous one.
     pub changed: bool,
     /// The root, or a parent that some span names, has not arrived.
     pub incomplete: bool,
@@ -29,7 +29,7 @@ pub struct TraceSummary {
     pub now: u64,
     /// Why the trace has no verdict, if there is one reason.
     pub unmeasured_reason: Option<Unmeasured>,
-    /// The usage of judges; `None` if none was to be asked.
+    /// The usage of judges; `None` if no judge was to be asked.
     pub usage: Option<Usage>,
 }
 

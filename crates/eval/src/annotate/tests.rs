@@ -510,9 +510,9 @@ fn unmeasured_trace_has_an_event_only_if_configured() {
 fn failure_chain_above_the_limit_keeps_its_ends() {
     let trace = trace();
     let long: Vec<Idx> = [vec![0], vec![1; 500], vec![3]].concat();
-    let ids = super::attributes::chain(&trace, &long);
+    let ids = super::attributes::chain_ids(&trace, &long);
     assert_eq!(ids.len(), MAX_ITEMS);
     assert_eq!(ids[0], trace.tree.spans[0].id.to_string());
     assert_eq!(ids[MAX_ITEMS - 1], trace.tree.spans[3].id.to_string());
-    assert_eq!(super::attributes::chain(&trace, &long[..MAX_ITEMS]).len(), MAX_ITEMS);
+    assert_eq!(super::attributes::chain_ids(&trace, &long[..MAX_ITEMS]).len(), MAX_ITEMS);
 }

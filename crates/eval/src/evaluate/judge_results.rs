@@ -18,15 +18,15 @@ pub struct JudgeResults {
 /// The value of [`Ask::metric`] in the last question about a trace.
 pub const OUTCOME_QUESTION: &str = "trace";
 
-/// The last question about a trace: what its failures meant for the outcome.
+/// The last question about a trace: which of its failures affected the outcome.
 pub struct OutcomeAsk {
-    /// For judges.
+    /// The question, addressed to judges.
     pub ask: Ask,
     pub(super) question: OutcomeQuestion,
 }
 
 impl OutcomeAsk {
-    /// The content of the answer; `None` without a usable one.
+    /// The outcome that the answer states; `None` if the answer is an error or not usable.
     pub fn read(&self, answer: &Answer) -> Option<RunOutcome> {
         self.question.read(answer.opinions.as_ref().ok()?)
     }

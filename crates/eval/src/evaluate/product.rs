@@ -7,7 +7,8 @@ use crate::measure::question_rounds::Questions;
 use crate::recognise::Recogniser;
 
 impl Evaluator {
-    /// Without what [`Builder::stop`](super::Builder::stop) set, so that results do not depend on the machine.
+    /// The evaluator without the function of [`Builder::stop`](super::Builder::stop), so that its results do not depend
+    /// on the speed of the machine.
     #[must_use]
     pub fn without_stop(self) -> Evaluator {
         Evaluator { stop: None, ..self }
@@ -28,7 +29,7 @@ impl Evaluator {
         &self.recogniser
     }
 
-    /// Whether there are tasks with whose paths calls are compared.
+    /// Whether tasks are configured (`metrics.path.tasks`).
     pub fn has_tasks(&self) -> bool {
         !self.settings.path_tasks.is_empty()
     }

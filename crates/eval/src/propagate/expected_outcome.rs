@@ -8,10 +8,10 @@
 //! - `recovered`: failures of steps that do not affect the outcome.
 //! - `process`: failures of the process only, such as repeated calls.
 //! - `changes`: how much the run changed: each call of a tool that changes something can be a wrong one, which
-//!   no rule sees. With n such calls, n / (n + 2).
+//!   no rule detects. With n such calls, n / (n + 2).
 //!
-//! Each of the others is the probability that at least one of its findings is right, 1 - Π(1 - confidence). A failure
-//! that originated in another failed span counts there, hence once. Findings of judges count with confidence 1.
+//! Every other term is the probability that at least one of its findings is right, 1 - Π(1 - confidence). A failure
+//! that originated in another failed span is counted only there. Findings of judges count with confidence 1.
 
 use foldhash::HashMap;
 
@@ -59,29 +59,29 @@ pub(super) fn failures<'m>(
 
 /// The terms of failures with these confidences.
 pub(super) fn terms(failures: impl Iterator<Item = (Term, f64)>) -> Terms {
-    // The probabilities that no finding of a term is right.
-    let mut none = [1.0; Term::ALL.len()];
-    failures.for_each(|(term, confidence)| none[term as usize] *= 1.0 - confidence);
-    none.map(|product| 1.0 - product)
+    // For each term, the probability that none of its findings is right.
+    let mut none_right = [1.0; Term::ALL.len()];
+    failures.for_each(|(term, confidence)| none_right[term as usize] *= 1.0 - confidence);
+    none_right.map(|probability| 1.0 - probability)
 }
 
-/// Most calls whose tools are read.
+/// Maximum number of calls that are counted; a bound on work.
 const MAX_CALLS: usize = 10_000;
 
-/// The terms with that of the changes, which needs no measurement.
+/// The terms with [`Term::Changes`], which depends on no measurement.
 pub(super) fn with_changes(trace: &AgentTrace, mut terms: Terms) -> Terms {
-    let changes = changes(trace) as f64;
+    let changes = changing_calls(trace) as f64;
     terms[Term::Changes as usize] = changes / (changes + 2.0);
     terms
 }
 
-/// The calls of tools that are named for a change: not of lookups, nor of tools of unknown purpose.
-fn changes(trace: &AgentTrace) -> usize {
-    let mut changes_by_tool: HashMap<&str, bool> = HashMap::default();
+/// The number of calls of tools whose names state a change: lookups and tools of unknown purpose do not count.
+fn changing_calls(trace: &AgentTrace) -> usize {
+    let mut is_changing: HashMap<&str, bool> = HashMap::default();
     let calls = trace.calls.iter().take(MAX_CALLS).filter(|call| !trace.control_tools.is_control(&call.name));
     calls
         .filter(|call| {
-            *changes_by_tool.entry(&call.name).or_insert_with(|| {
+            *is_changing.entry(&call.name).or_insert_with(|| {
                 let purpose = ToolPurpose::new(&call.name, None);
                 let hands_over = purpose.actions.contains(&Action::Transfer);
                 !purpose.actions.is_empty() && !purpose.is_query() && !hands_over

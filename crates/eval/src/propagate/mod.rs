@@ -5,11 +5,10 @@
 //! root to the worst failure.
 //!
 //! A parent's verdict follows from the verdicts of its children, not from their metrics, so that a
-//! failure passes through spans without metrics. A trace without a failure passes only if it shows how the run
-//! came out. Spans of unknown kind are transparent: their children
-//! count as children of their parent. Children without a measurement have no verdict. Two policies
-//! consider every failure below a parent and its own instead of its children's verdicts:
-//! `severity_weighted`, where minor failures alone do not fail the trace, and `outcome_relevant`.
+//! failure passes through spans without metrics. A trace without a failure passes only if it shows the result of the
+//! run. Spans of unknown kind are transparent: their children count as children of their parent. Children without a
+//! measurement have no verdict. Two policies consider every failure below a parent and its own failures instead of its
+//! children's verdicts: `severity_weighted`, where minor failures alone do not fail the trace, and `outcome_relevant`.
 
 use expected_outcome::{TermFailure, failures, terms, with_changes};
 use localize::OwnFailures;
@@ -51,7 +50,7 @@ pub(crate) struct Basis<'b> {
     pub outcome: Option<RunOutcome>,
 }
 
-/// As [`propagate`].
+/// As [`propagate`], with custom metrics and the judges' statement.
 pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], basis: Basis<'_>) -> Verdicts {
     let Basis { policies, custom, outcome } = basis;
     let results = own_results(trace, measurements, policies, custom);
@@ -62,14 +61,14 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     let mut below = vec![FailuresBelow::default(); tree.len()];
     for &i in tree.order().iter().rev() {
         // The verdict of a leaf follows from its own metrics under every policy.
-        let leaf = tree.children(i).is_empty();
-        let policy = if leaf { &Policy::Existential } else { policy_of(trace, policies, i) };
-        let mut once = below[i];
-        repeats.discount(i, &span_results, &below, &mut once);
-        below[i] = once;
+        let is_leaf = tree.children(i).is_empty();
+        let policy = if is_leaf { &Policy::Existential } else { policy_of(trace, policies, i) };
+        let mut without_repeats = below[i];
+        repeats.discount(i, &span_results, &below, &mut without_repeats);
+        below[i] = without_repeats;
         let kind = trace.views[i].kind;
         span_verdicts[i] = verdict_of(&span_results[i], &below[i], policy);
-        // `localize` reads what each span reports to its parent.
+        // From here on, `below[i]` is the report of the span to its parent, which `localize` reads.
         below[i] = report(&span_results[i], &below[i], policy, kind, span_verdicts[i]);
         if let Some(parent) = tree.parent(i) {
             let reported = below[i];
@@ -87,6 +86,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     };
     let mut passed = root.map(|verdict| !verdict.failed());
     let mut failure = None;
+    // The verdict of the trace if its root policy judges the run as a whole.
     let by_run = match (&policies.root, &outcome) {
         (RootPolicy::ExpectedOutcome(model), _) => {
             let terms = with_changes(trace, terms.unwrap_or_default());
@@ -102,7 +102,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     if let Some(by_run) = by_run {
         passed = Some(by_run);
         if let [only] = tree.top() {
-            span_verdicts[*only] = Some(by_outcome(by_run, &span_results[*only]));
+            span_verdicts[*only] = Some(root_verdict(by_run, &span_results[*only]));
         }
     }
     let unmeasured_reason = unrecorded_outcome(trace, measurements, custom).filter(|_| passed == Some(true));
@@ -115,23 +115,24 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
         let failures =
             OwnFailures { span_results: &span_results, repeats: &repeats, by_run: by_run.is_some() };
         localize::failures(trace, policies, failures, &span_verdicts, &below, &mut verdict);
-        let judged = outcome.as_ref().and_then(|outcome| outcome.root_cause);
-        verdict.root_cause = judged.or_else(|| Some(began(measurements, *verdict.failure_chain.last()?)));
+        let judged_cause = outcome.as_ref().and_then(|outcome| outcome.root_cause);
+        verdict.root_cause =
+            judged_cause.or_else(|| Some(failure_origin(measurements, *verdict.failure_chain.last()?)));
     }
     verdict.outcome = outcome;
     Verdicts { by_span: span_verdicts, trace: verdict }
 }
 
 /// The span in which the worst failure of the span `at` began.
-fn began(measurements: &[Measurement], at: Idx) -> Idx {
+fn failure_origin(measurements: &[Measurement], at: Idx) -> Idx {
     let results = measurements.iter().filter(|m| m.at == at).filter_map(|m| m.outcome.as_ref().ok());
     let findings = results.filter(|measured| !measured.passed).flat_map(|measured| &measured.findings);
     let worst = findings.filter(|finding| !finding.is_note()).min_by(|a, b| a.worst_first(b));
     worst.and_then(|finding| finding.origin).unwrap_or(at)
 }
 
-/// The verdict of the only root by the outcome of the run.
-fn by_outcome(passed: bool, result: &OwnResult) -> Verdict {
+/// The verdict of the only root, where the verdict of the trace follows from the run as a whole.
+fn root_verdict(passed: bool, result: &OwnResult) -> Verdict {
     match (passed, result.fails()) {
         (true, _) => Verdict::Pass,
         (false, true) => Verdict::Fail(Cause::Both),
@@ -140,7 +141,7 @@ fn by_outcome(passed: bool, result: &OwnResult) -> Verdict {
 }
 
 /// Why a trace without a failure does not pass: the answer of no outermost agent was recorded, and no metric
-/// about the result of an agent was measured. That its tools worked does not show what the run came to.
+/// about the result of an agent was measured. That its tools worked does not show the result of the run.
 fn unrecorded_outcome(
     trace: &AgentTrace,
     measurements: &[Measurement],
@@ -151,14 +152,14 @@ fn unrecorded_outcome(
     if answers.clone().any(|content| content == Content::Present) {
         return None;
     }
-    // `completeness`, judges of the run, tasks and checklists, and metrics from outside; not those of calls.
+    // `completeness`, judged metrics of runs, tasks, checklists and custom metrics; not metrics of calls.
     let is_about_result = |row: &MetricSpec| {
-        let whole_run =
+        let is_whole_run =
             row.about == About::Run || row.rubric.is_none() && matches!(row.about, About::Agent | About::Any);
-        !row.process && (whole_run || row.requires == Requires::Answer)
+        !row.process && (is_whole_run || row.requires == Requires::Answer)
     };
     let is_decisive = |m: &Measurement| match &m.outcome {
-        // After a failure that does not count, the policy has decided what the run came to.
+        // The policy has decided that a failure does not count: the run passes in spite of it.
         Ok(measured) => !measured.passed || spec_among(custom, m.metric).is_some_and(is_about_result),
         Err(_) => false,
     };
@@ -174,7 +175,7 @@ fn verdict_of(result: &OwnResult, below: &FailuresBelow, policy: &Policy) -> Opt
     match (fails_by_own(result, below, policy), by_children) {
         (true, true) => Some(Verdict::Fail(Cause::Both)),
         // Neither its own failures nor those below reach the limit alone.
-        (true, false) if below.any() && matches!(policy, Policy::SeverityWeighted(_)) => {
+        (true, false) if below.has_failures() && matches!(policy, Policy::SeverityWeighted(_)) => {
             Some(Verdict::Fail(Cause::Both))
         }
         (true, false) => Some(Verdict::Fail(Cause::Own)),
@@ -227,13 +228,13 @@ fn report(
 /// The results of the measurements of each span.
 struct OwnResults<'m> {
     span_results: Vec<OwnResult>,
-    /// Of the terms of the expected outcome.
+    /// The failures that count in the terms of the expected outcome.
     failures: Vec<TermFailure<'m>>,
     repeats: Repeats,
 }
 
 impl OwnResults<'_> {
-    /// The terms of the expected outcome, without that of the changes.
+    /// The terms of the expected outcome, without [`Term::Changes`].
     fn terms(&self) -> Terms {
         let confidence = |measured: &Measured| measured.confidence().unwrap_or(1.0);
         terms(self.failures.iter().map(|failure| (failure.term, confidence(failure.measured))))
@@ -253,8 +254,8 @@ fn own_results<'m>(
     for m in measurements {
         let (Some(result), Ok(measured)) = (span_results.get_mut(m.at), &m.outcome) else { continue };
         result.measured = true;
-        let trusted = |confidence| confidence >= policies.min_confidence;
-        if measured.passed || !measured.confidence().is_none_or(trusted) {
+        let is_trusted = |confidence| confidence >= policies.min_confidence;
+        if measured.passed || !measured.confidence().is_none_or(is_trusted) {
             continue;
         }
         // Several tasks may be measured on one span.
@@ -270,19 +271,19 @@ fn own_results<'m>(
         result.severity = result.severity.max(Some(severity));
         result.score = result.score.min(score);
         let is_about_run = spec_among(custom, m.metric).is_some_and(|row| row.about.is_run());
-        let found = failing.entry(m.at).or_default();
-        let before = found.len();
+        let span_findings = failing.entry(m.at).or_default();
+        let earlier_count = span_findings.len();
         let decisive = measured.findings.iter().filter(|f| !f.is_note());
-        found.extend(decisive.map(|f| FailingFinding { finding: Some(f), is_about_run }));
-        if found.len() == before {
-            found.push(FailingFinding { finding: None, is_about_run });
+        span_findings.extend(decisive.map(|f| FailingFinding { finding: Some(f), is_about_run }));
+        if span_findings.len() == earlier_count {
+            span_findings.push(FailingFinding { finding: None, is_about_run });
         }
     }
     for (result, view) in span_results.iter_mut().zip(&trace.views) {
         result.transparent = repeats::is_transparent(view.kind, result);
     }
     let fails: Vec<bool> = span_results.iter().map(OwnResult::fails).collect();
-    // Most traces have no failure.
+    // Relevance is not computed for a trace without a failure, as most are.
     let any_failed = span_results.iter().any(|result| result.severity.is_some());
     let relevance = any_failed.then(|| relevance::Relevance::new(trace, &fails, custom));
     for (i, result) in span_results.iter_mut().enumerate() {
@@ -300,7 +301,7 @@ fn own_results<'m>(
 pub struct OutcomeEvidence {
     /// The terms with the shipped confidences.
     pub terms: Terms,
-    /// For each failure its term, and the rules of its findings; none for a failure that a judge found.
+    /// For each failure its term, and the rules of its findings; no rules for a failure that a judge found.
     failures: Vec<(Term, Vec<String>)>,
 }
 

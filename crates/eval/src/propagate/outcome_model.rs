@@ -45,7 +45,7 @@ pub struct OutcomeModel {
 }
 
 impl Default for OutcomeModel {
-    /// As `otel-verdict score fit` found it on the sets that `tests/bench/rules.md` names.
+    /// The result of `otel-verdict score fit` on the data sets that `tests/bench/rules.md` names.
     fn default() -> OutcomeModel {
         OutcomeModel {
             intercept: -0.78,
@@ -59,14 +59,14 @@ impl Default for OutcomeModel {
     }
 }
 
-/// The probability of a failure.
+/// The probability that the run failed its user.
 pub fn probability(model: &OutcomeModel, terms: &Terms) -> f64 {
-    let odds = model.contributions(terms).iter().fold(model.intercept, |sum, (_, part)| sum + part);
-    1.0 / (1.0 + (-odds).exp())
+    let log_odds = model.contributions(terms).iter().fold(model.intercept, |sum, (_, part)| sum + part);
+    1.0 / (1.0 + (-log_odds).exp())
 }
 
 impl OutcomeModel {
-    /// From the intercept and the weight of each term.
+    /// A model with this intercept and weights, and the default limit.
     #[cfg(feature = "internals")]
     pub fn new(intercept: f64, weights: Terms) -> OutcomeModel {
         let [answer, lasting, recovered, process, changes] = weights;

@@ -58,24 +58,26 @@ impl Default for SeverityWeights {
     }
 }
 
-const NAMES: [&str; 6] =
+const POLICY_NAMES: [&str; 6] =
     ["existential", "threshold", "type_filtered", "conjunctive", "severity_weighted", "outcome_relevant"];
 
-const ROOT_NAMES: [&str; 3] = ["inherit", "expected_outcome", "judged"];
+const ROOT_POLICY_NAMES: [&str; 3] = ["inherit", "expected_outcome", "judged"];
 
+/// The parameters of `threshold`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Alpha {
+struct ThresholdParameters {
     alpha: f64,
 }
 
+/// The parameters of `type_filtered`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RelevantKinds {
+struct TypeFilteredParameters {
     kinds: BTreeSet<Kind>,
 }
 
-// Not derived: a policy without parameters is a word, one with parameters a map with one entry, and
+// Not derived: a policy without parameters is a string, a policy with parameters is a map with one entry, and
 // `severity_weighted` may be either.
 impl<'de> Deserialize<'de> for Policy {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Policy, D::Error> {
@@ -83,7 +85,7 @@ impl<'de> Deserialize<'de> for Policy {
         impl<'de> de::Visitor<'de> for Visitor {
             type Value = Policy;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a propagation policy, one of {}", NAMES.join(", "))
+                write!(f, "a propagation policy, one of {}", POLICY_NAMES.join(", "))
             }
             fn visit_str<E: de::Error>(self, name: &str) -> Result<Policy, E> {
                 match name {
@@ -97,7 +99,7 @@ impl<'de> Deserialize<'de> for Policy {
                     "type_filtered" => {
                         Err(E::custom("type_filtered needs kinds, as in { type_filtered: { kinds: [llm] } }"))
                     }
-                    other => Err(E::unknown_variant(other, &NAMES)),
+                    other => Err(E::unknown_variant(other, &POLICY_NAMES)),
                 }
             }
             fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Policy, A::Error> {
@@ -106,7 +108,7 @@ impl<'de> Deserialize<'de> for Policy {
                 };
                 let policy = match name.as_str() {
                     "threshold" => {
-                        let Alpha { alpha } = map.next_value()?;
+                        let ThresholdParameters { alpha } = map.next_value()?;
                         if !(0.0..=1.0).contains(&alpha) {
                             let message = format!("expected an alpha from 0 to 1, found {alpha}");
                             return Err(de::Error::custom(message));
@@ -114,13 +116,13 @@ impl<'de> Deserialize<'de> for Policy {
                         Policy::Threshold { alpha }
                     }
                     "type_filtered" => {
-                        Policy::TypeFiltered { kinds: map.next_value::<RelevantKinds>()?.kinds }
+                        Policy::TypeFiltered { kinds: map.next_value::<TypeFilteredParameters>()?.kinds }
                     }
                     "severity_weighted" => Policy::SeverityWeighted(map.next_value()?),
                     "existential" | "conjunctive" | "outcome_relevant" => {
                         return Err(de::Error::custom(format!("{name} has no parameters")));
                     }
-                    other => return Err(de::Error::unknown_variant(other, &NAMES)),
+                    other => return Err(de::Error::unknown_variant(other, &POLICY_NAMES)),
                 };
                 match map.next_key::<String>()? {
                     None => Ok(policy),
@@ -188,21 +190,21 @@ pub enum RootPolicy {
     Judged,
 }
 
-// Not derived, for the same reason as for `Policy`: without weights it is a word.
+// Not derived, for the same reason as for `Policy`: without weights it is a string.
 impl<'de> Deserialize<'de> for RootPolicy {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<RootPolicy, D::Error> {
         struct Visitor;
         impl<'de> de::Visitor<'de> for Visitor {
             type Value = RootPolicy;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a root policy, one of {}", ROOT_NAMES.join(", "))
+                write!(f, "a root policy, one of {}", ROOT_POLICY_NAMES.join(", "))
             }
             fn visit_str<E: de::Error>(self, name: &str) -> Result<RootPolicy, E> {
                 match name {
                     "inherit" => Ok(RootPolicy::Inherit),
                     "expected_outcome" => Ok(RootPolicy::ExpectedOutcome(OutcomeModel::default())),
                     "judged" => Ok(RootPolicy::Judged),
-                    other => Err(E::unknown_variant(other, &ROOT_NAMES)),
+                    other => Err(E::unknown_variant(other, &ROOT_POLICY_NAMES)),
                 }
             }
             fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<RootPolicy, A::Error> {
@@ -211,7 +213,7 @@ impl<'de> Deserialize<'de> for RootPolicy {
                     Some(name @ ("inherit" | "judged")) => {
                         return Err(de::Error::custom(format!("{name} has no parameters")));
                     }
-                    Some(other) => return Err(de::Error::unknown_variant(other, &ROOT_NAMES)),
+                    Some(other) => return Err(de::Error::unknown_variant(other, &ROOT_POLICY_NAMES)),
                     None => return Err(de::Error::custom("expected a root policy, found an empty map")),
                 };
                 match map.next_key::<String>()? {
@@ -231,7 +233,7 @@ impl JsonSchema for RootPolicy {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let model = generator.subschema_for::<OutcomeModel>();
         json_schema!({ "oneOf": [
-            { "enum": ROOT_NAMES },
+            { "enum": ROOT_POLICY_NAMES },
             { "type": "object", "additionalProperties": false, "required": ["expected_outcome"],
                 "properties": { "expected_outcome": model } }
         ] })
@@ -239,7 +241,7 @@ impl JsonSchema for RootPolicy {
 }
 
 impl Policies {
-    /// The policy of such a span.
+    /// The policy of a parent with this span name, service and kind.
     pub(crate) fn for_span(&self, name: Option<&str>, service: Option<&str>, kind: Kind) -> &Policy {
         name.and_then(|n| self.by_name.get(n))
             .or_else(|| service.and_then(|s| self.by_service.get(s)))

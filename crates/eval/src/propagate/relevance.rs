@@ -1,14 +1,14 @@
 //! Which failures affect the outcome: the `outcome_relevant` policy.
 //!
-//! Section 5 of paper 001 asks for outcome-relevance filtering and leaves it open. Here a failure is
+//! Section 5 of paper 001 proposes outcome-relevance filtering without a definition. Here a failure is
 //! irrelevant if its agent ends well and one of these conditions is met:
 //!
 //! - The agent recovered: the same tool or operation succeeded later, in the same agent or in an agent
 //!   above it that ran the failed one again. Numbered steps are one operation. A tool that was not
-//!   offered cannot succeed later, so the success of any tool counts. A model call that failed recovers by
-//!   a later one, and one that wrote a wrong call by a later call; what a model call states, no later
-//!   sentence recovers. (That another tool succeeded, or that the user went on, makes the failure minor:
-//!   `measure::reasoning::recovery`.)
+//!   offered cannot succeed later, so the success of any tool counts. A model call with an error recovers by
+//!   a later model call, and a model call that requested a wrong tool call by a later tool call; a wrong statement of a
+//!   model call does not recover. (That another tool succeeded, or that the user went on, lowers the severity of the
+//!   failure: `measure::reasoning::recovery`.)
 //! - It is minor (severity low) and not on the span that gave the answer.
 //! - It concerns the process and not the result (`tool_abuse`, `plan_efficiency`, ...).
 //!
@@ -24,7 +24,7 @@ use crate::measure::table::spec_among;
 use crate::measure::{MetricSpec, Severity};
 use crate::recognise::{AgentTrace, ErrorSource, ToolLookup};
 
-/// Two spans with the same operation are attempts at the same thing: agent, kind and name.
+/// Agent, kind and name. Spans with the same operation are attempts at the same action.
 type Operation<'s> = (Option<usize>, Kind, &'s str);
 
 /// Decides which failures affect the outcome of a trace.
@@ -32,7 +32,7 @@ pub struct Relevance<'s> {
     trace: &'s AgentTrace,
     failing: &'s [bool],
     custom: &'s [&'static MetricSpec],
-    /// The latest start of a success of each operation.
+    /// The latest start of a successful span of each operation.
     success: HashMap<Operation<'s>, u64>,
     /// The latest start of a successful tool call of each agent.
     tool_success: HashMap<usize, u64>,
@@ -52,7 +52,7 @@ impl<'s> Relevance<'s> {
         custom: &'s [&'static MetricSpec],
     ) -> Relevance<'s> {
         let ends_well: Vec<bool> = (0..trace.agents.len()).map(|a| ends_well(trace, failing, a)).collect();
-        let badly: HashSet<Idx> =
+        let ends_badly: HashSet<Idx> =
             trace.agents.iter().zip(&ends_well).filter(|(_, well)| !**well).map(|(a, _)| a.at).collect();
         let mut relevance = Relevance {
             trace,
@@ -65,8 +65,8 @@ impl<'s> Relevance<'s> {
             answers: trace.agents.iter().filter_map(|a| a.answer_at).collect(),
             tools: RefCell::default(),
         };
-        for i in (0..trace.tree.len()).filter(|i| !badly.contains(i)) {
-            if relevance.succeeded(i) {
+        for i in (0..trace.tree.len()).filter(|i| !ends_badly.contains(i)) {
+            if relevance.is_success(i) {
                 let start = trace.tree.spans[i].start;
                 let latest = relevance.success.entry(operation(trace, i)).or_default();
                 *latest = start.max(*latest);
@@ -85,22 +85,22 @@ impl<'s> Relevance<'s> {
         let Some(agent) = self.trace.owner.get(i).copied().flatten() else { return true };
         let is_answer = self.answers.contains(&i);
         if self.ends_well[agent] {
-            let process = failed.iter().all(|m| spec_among(self.custom, m).is_some_and(|row| row.process));
-            let minor = severity == Severity::Low && !is_answer;
-            if process || minor || self.recovered(i, failed) {
+            let is_process = failed.iter().all(|m| spec_among(self.custom, m).is_some_and(|row| row.process));
+            let is_minor = severity == Severity::Low && !is_answer;
+            if is_process || is_minor || self.has_recovered(i, failed) {
                 return false;
             }
         }
         !self.recovered_above[agent]
     }
 
-    /// Whether the span gave an agent's answer, or is an agent's.
+    /// Whether the span gave an agent's answer, or is the span of an agent.
     pub(super) fn is_answer(&self, i: Idx) -> bool {
         self.answers.contains(&i) || self.trace.views[i].kind == Kind::Agent
     }
 
-    /// Whether the same operation of the same agent succeeded later.
-    fn recovered(&self, i: Idx, failed: &[&str]) -> bool {
+    /// Whether the operation of the span succeeded later, by the conditions in the module's description.
+    fn has_recovered(&self, i: Idx, failed: &[&str]) -> bool {
         let start = self.trace.tree.spans[i].start;
         let view = &self.trace.views[i];
         if view.kind == Kind::Llm && view.errors.is_empty() {
@@ -112,12 +112,14 @@ impl<'s> Relevance<'s> {
         if self.success.get(&operation(self.trace, i)).is_some_and(|&latest| latest > start) {
             return true;
         }
-        let Some(agent) = self.trace.owner[i].filter(|&a| self.never_offered(i, a)) else { return false };
+        let Some(agent) = self.trace.owner[i].filter(|&a| self.calls_unoffered_tool(i, a)) else {
+            return false;
+        };
         self.tool_success.get(&agent).is_some_and(|&latest| latest > start)
     }
 
     /// Whether the span calls a tool that the agent was not offered.
-    fn never_offered(&self, i: Idx, agent: usize) -> bool {
+    fn calls_unoffered_tool(&self, i: Idx, agent: usize) -> bool {
         let view = &self.trace.views[i];
         let Some(call) = view.call.as_ref().filter(|_| view.kind == Kind::Tool) else { return false };
         let offered = &self.trace.agents[agent].tools;
@@ -130,13 +132,13 @@ impl<'s> Relevance<'s> {
         for (at, agent) in self.trace.agents.iter().enumerate() {
             let parent = agent.parent.filter(|&p| p < at);
             let recovered = parent.is_some_and(|parent| {
-                self.recovered_above[parent] || (self.ends_well[parent] && self.recovered(agent.at, &[]))
+                self.recovered_above[parent] || (self.ends_well[parent] && self.has_recovered(agent.at, &[]))
             });
             self.recovered_above.push(recovered);
         }
     }
 
-    fn succeeded(&self, i: Idx) -> bool {
+    fn is_success(&self, i: Idx) -> bool {
         let view = &self.trace.views[i];
         !self.failing[i] && !view.wrapper && self.trace.tree.spans[i].status != Status::Error
     }
@@ -166,9 +168,9 @@ fn operation(trace: &AgentTrace, i: Idx) -> Operation<'_> {
 
 fn ends_well(trace: &AgentTrace, failing: &[bool], agent: usize) -> bool {
     let agent = &trace.agents[agent];
-    let at = &trace.views[agent.at];
-    let error = trace.tree.spans[agent.at].status == Status::Error
-        || at.errors.iter().any(|e| e.source != ErrorSource::Retry);
+    let view = &trace.views[agent.at];
+    let has_error = trace.tree.spans[agent.at].status == Status::Error
+        || view.errors.iter().any(|e| e.source != ErrorSource::Retry);
     let answer_fails = agent.answer_at.is_some_and(|a| a != agent.at && failing[a]);
-    !error && !answer_fails
+    !has_error && !answer_fails
 }

@@ -1,14 +1,15 @@
 //! Failures that repeat a defect of another span, so that a defect counts once (paper 001, B.1 and appendix C).
 //!
 //! In: the findings of the failing measurements of a trace. Out: [`Repeats`]: the spans whose failure consists of
-//! defects that other spans have, and by span the failures below it that are counted twice there.
+//! defects of other spans, and, by span, the failures that would be counted twice below it.
 //!
 //! A finding is about a defect of another span if it names that span as its origin, or if it is about a run, cites that
 //! span, and that span fails by a finding of the same category. A tool call with invalid arguments is one defect of the
-//! model call that wrote them, even if metrics of the tool, its agent and the trace find it as well. Among the spans
-//! that fail by a defect of a span that does not fail itself, the lowest counts.
+//! model call that wrote them, even if metrics of the tool, its agent and the trace find it as well. If several spans
+//! fail by a defect of a span that does not fail itself, the lowest of them counts.
 //!
-//! Where only one of both is below a span, the failure counts there, so that no policy ignores a failing child.
+//! Below a span that is an ancestor of only one of the two, the failure counts, so that no policy ignores a failing
+//! child.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +20,8 @@ use super::verdict::{FailuresBelow, OwnResult};
 use crate::measure::{Category, Finding, Severity};
 use crate::recognise::AgentTrace;
 
-/// Maximum steps up the tree for all repeats of a trace. Beyond them failures count wherever they are: the sender
-/// determines the depth.
+/// Maximum number of steps up the tree for all repeats of a trace, since the sender determines the depth. Beyond it
+/// every failure counts.
 const MAX_STEPS: usize = 1 << 20;
 
 /// A finding that made a metric of a span fail.
@@ -36,18 +37,19 @@ pub(super) type FailingFindings<'m> = BTreeMap<Idx, Vec<FailingFinding<'m>>>;
 
 /// A failure that consists of defects of other spans.
 struct RepeatedFailure {
-    /// The spans that count.
+    /// The spans whose failures count instead.
     counted: Vec<Idx>,
     /// Every finding names its origin.
-    explicit: bool,
+    is_explicit: bool,
 }
 
-/// A repeated failure at the lowest span that has both it and what it repeats below.
+/// A repeat, as seen from the lowest common ancestor of the repeat and the failures that it repeats.
 struct CommonAncestor {
+    /// The span of the repeat.
     repeat: Idx,
-    /// The child of that span, or of a transparent one, that has the repeat below.
+    /// The child of the ancestor, or of a transparent span below it, whose subtree contains the repeat.
     voter: Idx,
-    /// Children with the repeated failure below them, of the same parents.
+    /// The children whose subtrees contain the failures that count.
     counted_voters: Vec<Idx>,
 }
 
@@ -59,7 +61,7 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
-    /// Finds the repeats, and raises the severity of what they repeat to the worst that was found of it.
+    /// Finds the repeats, and raises the severity of each failure that counts to the worst severity of its repeats.
     pub(super) fn find(
         trace: &AgentTrace,
         failing: &FailingFindings<'_>,
@@ -73,20 +75,23 @@ impl Repeats {
         if !failing.values().flatten().any(may_repeat) {
             return Repeats::default();
         }
-        let mut repeats =
-            Repeats { by_span: repeated(trace, failing, span_results), common_ancestors: HashMap::default() };
+        let mut repeats = Repeats {
+            by_span: repeated_failures(trace, failing, span_results),
+            common_ancestors: HashMap::default(),
+        };
         repeats.find_common_ancestors(trace, span_results);
         repeats
     }
 
-    /// Whether the failure of the span, which names its origins, is counted in spans that `counts` accepts.
+    /// Whether the failure of the span names its origins, and `counts` accepts every span in which it is counted.
     pub(super) fn is_explicit(&self, at: Idx, counts: impl Fn(Idx) -> bool) -> bool {
         self.by_span
             .get(&at)
-            .is_some_and(|repeat| repeat.explicit && repeat.counted.iter().all(|&i| counts(i)))
+            .is_some_and(|repeat| repeat.is_explicit && repeat.counted.iter().all(|&i| counts(i)))
     }
 
-    /// Leaves out of the failures below span `at` those that are there twice. `reports` are those of its descendants.
+    /// Subtracts from the failures below span `at` those that are counted twice. `reports` are the reports of all spans
+    /// to their parents.
     pub(super) fn discount(
         &self,
         at: Idx,
@@ -95,21 +100,22 @@ impl Repeats {
         below: &mut FailuresBelow,
     ) {
         let Some(common_ancestors) = self.common_ancestors.get(&at) else { return };
-        let mut in_voter: BTreeMap<Idx, (usize, bool)> = BTreeMap::new();
+        // By voter: the number of repeats below it, and whether the failures that they repeat count elsewhere.
+        let mut repeats_by_voter: BTreeMap<Idx, (usize, bool)> = BTreeMap::new();
         for CommonAncestor { repeat, voter, counted_voters } in common_ancestors {
             if let Some(severity) = span_results.get(*repeat).and_then(|result| result.severity) {
                 let count = &mut below.by_severity[severity as usize];
                 *count = count.saturating_sub(1);
             }
             let fail = |voter: &Idx| reports.get(*voter).is_some_and(|report| report.failing > 0);
-            let (count, counted) = in_voter.entry(*voter).or_insert((0, true));
+            let (count, are_counted) = repeats_by_voter.entry(*voter).or_insert((0, true));
             *count += 1;
-            *counted &= counted_voters.iter().all(fail);
+            *are_counted &= counted_voters.iter().all(fail);
         }
-        for (voter, (count, counted)) in in_voter {
+        for (voter, (count, are_counted)) in repeats_by_voter {
             let Some(report) = reports.get(voter) else { continue };
             let all: usize = report.by_severity.iter().sum();
-            if counted && count == all {
+            if are_counted && count == all {
                 below.repeated += report.failing;
             }
         }
@@ -149,51 +155,53 @@ impl Repeats {
     }
 }
 
-/// The place above several roots.
+/// The index that represents the common parent of several roots.
 pub(super) const ABOVE_ALL: Idx = Idx::MAX;
 
-/// The failing spans whose defects other spans count.
-fn repeated(
+/// The failing spans all of whose defects are counted in other spans.
+fn repeated_failures(
     trace: &AgentTrace,
     failing: &FailingFindings<'_>,
     span_results: &mut [OwnResult],
 ) -> BTreeMap<Idx, RepeatedFailure> {
-    let sources = SubjectFinder::new(trace, failing);
+    let subjects = SubjectFinder::new(trace, failing);
     let mut repeats = BTreeMap::new();
-    // By span: the spans that count for its defect, which are the span itself or others in its place.
+    // By span: the spans in which its defect is counted, which are the span itself or others.
     let mut counted: HashMap<Idx, Vec<Idx>> = HashMap::default();
-    let mut rest: Vec<(Idx, Vec<FindingSpan>)> = Vec::new();
+    // The failing spans all of whose findings are about other spans, with those spans.
+    let mut candidates: Vec<(Idx, Vec<FindingSpan>)> = Vec::new();
     for (&at, findings) in failing {
-        match sources.find_all(at, findings) {
-            Some(found) => rest.push((at, found)),
+        match subjects.find_all(at, findings) {
+            Some(sources) => candidates.push((at, sources)),
             None => drop(counted.insert(at, vec![at])),
         }
     }
-    let place: HashMap<Idx, usize> = trace.tree.order().iter().enumerate().map(|(n, &i)| (i, n)).collect();
-    // Lower spans come first.
-    rest.sort_by_key(|(at, _)| std::cmp::Reverse(place.get(at).copied()));
-    for (at, found) in rest {
-        let all_counted = found.iter().all(|source| counted.contains_key(&source.at));
+    let positions: HashMap<Idx, usize> =
+        trace.tree.order().iter().enumerate().map(|(n, &i)| (i, n)).collect();
+    // Descendants come before their ancestors.
+    candidates.sort_by_key(|(at, _)| std::cmp::Reverse(positions.get(at).copied()));
+    for (at, sources) in candidates {
+        let all_counted = sources.iter().all(|source| counted.contains_key(&source.at));
         if !all_counted {
-            for source in found.iter().map(|source| source.at).chain([at]) {
+            for source in sources.iter().map(|source| source.at).chain([at]) {
                 counted.entry(source).or_insert_with(|| vec![at]);
             }
             continue;
         }
-        let mut places: Vec<Idx> = Vec::new();
-        for source in &found {
-            for &place in counted.get(&source.at).map_or(&[][..], Vec::as_slice) {
-                if let Some(result) = span_results.get_mut(place) {
+        let mut counting_spans: Vec<Idx> = Vec::new();
+        for source in &sources {
+            for &span in counted.get(&source.at).map_or(&[][..], Vec::as_slice) {
+                if let Some(result) = span_results.get_mut(span) {
                     result.severity = result.severity.max(Some(source.severity));
                 }
-                places.push(place);
+                counting_spans.push(span);
             }
         }
-        places.sort_unstable();
-        places.dedup();
-        let explicit = found.iter().all(|source| source.explicit);
-        counted.insert(at, places.clone());
-        repeats.insert(at, RepeatedFailure { counted: places, explicit });
+        counting_spans.sort_unstable();
+        counting_spans.dedup();
+        let is_explicit = sources.iter().all(|source| source.is_explicit);
+        counted.insert(at, counting_spans.clone());
+        repeats.insert(at, RepeatedFailure { counted: counting_spans, is_explicit });
     }
     repeats
 }
@@ -202,7 +210,8 @@ fn repeated(
 struct FindingSpan {
     at: Idx,
     severity: Severity,
-    explicit: bool,
+    /// The finding names the span as its origin.
+    is_explicit: bool,
 }
 
 /// Finds the spans that findings are about.
@@ -221,27 +230,28 @@ impl<'f> SubjectFinder<'f> {
             categories.map(move |category| (at, category)).collect::<Vec<_>>()
         };
         let categories = failing.iter().flat_map(step_categories).collect();
-        // Of several spans with one id, the first.
+        // Reversed, so that the first of several spans with one id is kept.
         let by_id = trace.tree.spans.iter().enumerate().rev().map(|(at, span)| (span.id, at)).collect();
         SubjectFinder { trace, by_id, categories }
     }
 
-    /// The sources of all findings of the span `at`; `None` if one is about that span.
+    /// The spans that the findings of the span `at` are about; `None` if a finding is about that span itself.
     fn find_all(&self, at: Idx, findings: &[FailingFinding<'_>]) -> Option<Vec<FindingSpan>> {
         findings.iter().map(|failing| self.source(at, failing)).collect()
     }
 
+    /// The span that a finding is about; `None` if it is the span `at`, or not known.
     fn source(&self, at: Idx, failing: &FailingFinding<'_>) -> Option<FindingSpan> {
         let finding = failing.finding?;
-        let found = |at, explicit| Some(FindingSpan { at, severity: finding.severity, explicit });
+        let finding_span = |at, is_explicit| FindingSpan { at, severity: finding.severity, is_explicit };
         if let Some(origin) = finding.origin.filter(|&origin| origin < self.trace.tree.len()) {
-            return if origin == at { None } else { found(origin, true) };
+            return (origin != at).then(|| finding_span(origin, true));
         }
         let category = finding.category.filter(|_| failing.is_about_run)?;
         let cited = finding.seen_in.iter().chain(&finding.cited);
         let mut cited = cited.filter_map(|id| self.by_id.get(id).copied()).filter(|&cited| cited != at);
         let cited_span = cited.find(|&cited| self.categories.contains(&(cited, category)))?;
-        found(cited_span, false)
+        Some(finding_span(cited_span, false))
     }
 }
 
@@ -254,8 +264,8 @@ struct SubtreePositions {
 impl SubtreePositions {
     fn new(tree: &Tree) -> SubtreePositions {
         let mut positions = vec![(0, 0); tree.len()];
-        for (place, &i) in tree.order().iter().enumerate() {
-            positions[i] = (place, place);
+        for (position, &i) in tree.order().iter().enumerate() {
+            positions[i] = (position, position);
         }
         for &i in tree.order().iter().rev() {
             if let Some(parent) = tree.parent(i) {
@@ -267,8 +277,8 @@ impl SubtreePositions {
 
     /// Whether `i` is `ancestor` or below it.
     fn contains(&self, ancestor: Idx, i: Idx) -> bool {
-        let ((first, last), (place, _)) = (self.positions[ancestor], self.positions[i]);
-        (first..=last).contains(&place)
+        let ((first, last), (position, _)) = (self.positions[ancestor], self.positions[i]);
+        (first..=last).contains(&position)
     }
 }
 

@@ -32,11 +32,12 @@ impl Verdict {
     }
 }
 
+/// The verdict of a trace.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TraceVerdict {
     /// `None` if nothing was measured, or if nothing failed and the outcome is unknown.
     pub passed: Option<bool>,
-    /// Why the outcome is unknown, if that is why there is no verdict.
+    /// Why the outcome is unknown, if the trace has no verdict for this reason.
     pub unmeasured_reason: Option<Unmeasured>,
     /// S_fail, deepest first: spans that fail by their own metrics and whose failure reaches the root.
     pub failed_spans: Vec<Idx>,
@@ -46,8 +47,8 @@ pub struct TraceVerdict {
     pub failed_metrics: Vec<&'static str>,
     /// The probability that the run failed its user, with the root policy `expected_outcome`.
     pub failure: Option<FailureProbability>,
-    /// The span in which the failure began that the others follow from: as judges say, otherwise where the worst
-    /// failure began. `None` if the trace does not fail.
+    /// The span in which the failure of the trace began, as judges state it; without their answer, the span in which
+    /// the worst failure began. `None` if the trace does not fail.
     pub root_cause: Option<Idx>,
     /// The judges' statement about the outcome, if they were asked.
     pub outcome: Option<RunOutcome>,
@@ -67,7 +68,7 @@ impl TraceVerdict {
     }
 }
 
-/// The probability of `verdict.trace.failure_probability`, and how it came about.
+/// The value of `verdict.trace.failure_probability`, and the terms that it consists of.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FailureProbability {
     /// From 0 to 1.
@@ -87,6 +88,7 @@ pub struct Verdicts {
 /// The result of a span's own metrics.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnResult {
+    /// A metric of the span has a value.
     pub(super) measured: bool,
     /// The failing metrics.
     pub(super) failed: Vec<&'static str>,
@@ -111,17 +113,17 @@ impl OwnResult {
 /// spans.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FailuresBelow {
-    /// Children with a verdict. Children of a transparent span count in its place.
+    /// The number of children with a verdict. Children of a transparent span count in its place.
     pub(super) voting: usize,
-    /// The failing ones of those.
+    /// The number of these children that fail.
     pub(super) failing: usize,
-    /// The failing ones that only repeat what other failing children have.
+    /// The number of failing children that only repeat failures of others.
     pub(super) repeated: usize,
     /// The kinds of the spans in which the failing children's failures originated, as bits.
     pub(super) kinds: u16,
     /// The number of spans that fail by their own metrics, by severity: low, medium, high.
     pub(super) by_severity: [usize; 3],
-    /// The number of those whose failure affects the outcome.
+    /// The number of these spans whose failure affects the outcome.
     pub(super) relevant: usize,
 }
 
@@ -149,11 +151,12 @@ impl FailuresBelow {
         (self.failing.saturating_sub(self.repeated), self.voting.saturating_sub(self.repeated))
     }
 
-    pub(super) fn any(&self) -> bool {
+    pub(super) fn has_failures(&self) -> bool {
         self.by_severity.iter().sum::<usize>() > 0
     }
 }
 
+/// The bit of a kind in [`FailuresBelow::kinds`].
 pub(super) fn kind_bit(kind: Kind) -> u16 {
     1 << kind as u16
 }
@@ -163,7 +166,7 @@ pub(super) fn policy_of<'p>(trace: &AgentTrace, policies: &'p Policies, i: Idx) 
     policies.for_span(view.name.as_deref(), view.service.as_deref(), view.kind)
 }
 
-/// Whether the failures below a span make it fail under `policy`.
+/// Whether the failures below a span make the span fail under `policy`.
 pub(super) fn children_fail(below: &FailuresBelow, policy: &Policy) -> bool {
     match policy {
         Policy::Existential => below.failing > 0,
@@ -178,9 +181,9 @@ pub(super) fn children_fail(below: &FailuresBelow, policy: &Policy) -> bool {
         }
         Policy::SeverityWeighted(weights) => {
             let [low, medium, high] = below.by_severity;
-            // Counts are multiplied, not weights added up, so that ten failures of 0.1 make 1.
+            // Counts are multiplied by weights: adding up 0.1 ten times would give less than 1.
             let sum = low as f64 * weights.low + medium as f64 * weights.medium + high as f64 * weights.high;
-            below.any() && sum + 1e-9 >= weights.limit
+            below.has_failures() && sum + 1e-9 >= weights.limit
         }
         Policy::OutcomeRelevant => below.relevant > 0,
     }

@@ -1,22 +1,22 @@
-//! Marks by which frameworks write actions, code and answers as text in a model's output, and the labels with
-//! which they show the model what its code printed and what its tools returned.
+//! The marks of actions, code and answers that are written as text in a model's output, and the labels with which
+//! frameworks show the model the output of its code and the results of its tools.
 //!
-//! Data for every framework: rules ask the functions of this module, and know none of the marks.
+//! All marks and labels of all frameworks are in this module; rules call its functions.
 
 use super::control_tools::ControlTools;
 
 /// Marks at which code to be run begins.
-const CODE: [&str; 3] = ["```", "<code>", "Code:"];
-/// Marks of an action that is written as text and is no fence, which an answer may contain too.
-const ACTIONS: [&str; 2] = ["<code>", "\nAction:"];
+const CODE_MARKS: [&str; 3] = ["```", "<code>", "Code:"];
+/// Marks of an action that is written as text. Fences are not among them, since an answer may contain a fence.
+const ACTION_MARKS: [&str; 2] = ["<code>", "\nAction:"];
 /// Labels at the beginning of an output that is an action.
-const FIRST_ACTIONS: [&str; 1] = ["Action:"];
-/// Labels of thoughts: with a code fence after it, the output is an action.
-const THOUGHTS: [&str; 1] = ["Thought:"];
+const ACTION_LABELS: [&str; 1] = ["Action:"];
+/// Labels of thoughts. An output that begins with one and contains a code fence is an action.
+const THOUGHT_LABELS: [&str; 1] = ["Thought:"];
 /// Labels of a final answer.
-const ANSWERS: [&str; 1] = ["Final Answer:"];
-/// Labels around the output of code, which neither the model nor its code wrote.
-const OBSERVATIONS: [&str; 4] =
+const ANSWER_LABELS: [&str; 1] = ["Final Answer:"];
+/// Labels around the output of code, which frameworks add.
+const CODE_OUTPUT_LABELS: [&str; 4] =
     ["Call id:", "Observation:", "Execution logs:", "Last output from code snippet:"];
 /// Labels before the result of a tool, in lower case.
 const RESULT_LABELS: [&str; 8] = [
@@ -29,12 +29,12 @@ const RESULT_LABELS: [&str; 8] = [
     "tool response:",
     "execution result:",
 ];
-/// Most labels before one result.
+/// Maximum number of labels that are removed before one result.
 const MAX_LABELS: usize = 4;
 /// Marks of emphasis and failure before a result or its label.
-const MARKS: &str = "*#>`\"'[(❌⚠🚫✗✘\u{fe0f}";
-/// Labels before a final answer or the thought that is one, in the order in which they are written.
-const LEADS: [&str; 6] =
+const EMPHASIS_MARKS: &str = "*#>`\"'[(❌⚠🚫✗✘\u{fe0f}";
+/// Labels before a final answer, or before a thought that is the answer, in the order in which they are removed.
+const ANSWER_PREFIXES: [&str; 6] =
     ["Thought:", "FINAL ANSWER:", "Final Answer:", "Final answer:", "Answer:", "**Answer:**"];
 /// Marks of code or an action anywhere in an output that may be a step of the run.
 const STEP_MARKS: [&str; 3] = ["```", "<code>", "Action:"];
@@ -44,7 +44,7 @@ const STEP_BEGINNINGS: [char; 3] = ['{', '[', '<'];
 const FENCES: [&str; 3] = ["```", "<code>", "</code>"];
 /// The fence that only begins code.
 const OPENING_FENCE: &str = "<code>";
-/// Code and thoughts within prose, as a pattern.
+/// A pattern of code and thoughts within prose.
 pub(crate) const NOT_PROSE: &str = r"```.*?(?:```|\z)|<code>.*?(?:</code>|\z)|<think>.*?</think>";
 
 // A tag around the result of a tool.
@@ -52,18 +52,19 @@ regex!(
     RESULT_TAG,
     r"^<(?:(?:tool|function|command|execution)[_-])?(?:results?|output|response|observation|stdout|stderr)>"
 );
+// A call's only argument, if it is a literal: a string or a number.
 regex!(
-    LITERAL,
+    LITERAL_ARGUMENT,
     r#"^\(\s*(?:[A-Za-z_]\w*\s*=\s*)?(?:"""((?s:.*?))"""|"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|(-?[\d.,]+))\s*\)"#
 );
-/// Most calls of a final-answer tool in one text that are read.
-const MAX_ANSWERS: usize = 16;
+/// Maximum number of calls of one final-answer tool in one text that are read.
+const MAX_ANSWER_CALLS: usize = 16;
 
 /// Whether a model's output contains code that is to be run.
 pub(crate) fn writes_code(text: &str) -> bool {
     let bytes = text.as_bytes();
     let begins =
-        |at: usize| text.get(at..).is_some_and(|rest| CODE.iter().any(|mark| rest.starts_with(mark)));
+        |at: usize| text.get(at..).is_some_and(|rest| CODE_MARKS.iter().any(|mark| rest.starts_with(mark)));
     memchr::memchr3_iter(b'`', b'<', b'C', bytes).any(begins)
 }
 
@@ -71,21 +72,21 @@ pub(crate) fn writes_code(text: &str) -> bool {
 pub(crate) fn is_action(text: &str) -> bool {
     let start = text.trim_start();
     let begins = |labels: &[&str]| labels.iter().any(|label| start.starts_with(label));
-    ACTIONS.iter().any(|mark| text.contains(mark))
-        || begins(&FIRST_ACTIONS)
-        || begins(&THOUGHTS) && text.contains("```")
+    ACTION_MARKS.iter().any(|mark| text.contains(mark))
+        || begins(&ACTION_LABELS)
+        || begins(&THOUGHT_LABELS) && text.contains("```")
         || (start.starts_with('{') && start.contains("\"arguments\"") && start.contains("\"name\""))
 }
 
-/// Whether the text may be a step of the run and not an answer to its reader: it has code or an action anywhere, or is
-/// a call or markup. An answer may be so, too: as [`is_action`], for rules that leave out what is in doubt.
+/// Whether the text may be a step of the run and not an answer to the user: it contains code or an action, or is a call
+/// or markup. An answer may match, too: in contrast to [`is_action`], for rules that skip doubtful texts.
 pub(crate) fn may_be_step(text: &str) -> bool {
     STEP_MARKS.iter().any(|mark| text.contains(mark)) || text.trim_start().starts_with(STEP_BEGINNINGS)
 }
 
 /// The text without the labels of a final answer at its beginning, which frameworks write in English.
 pub(crate) fn without_lead(text: &str) -> &str {
-    LEADS.iter().fold(text, |text, lead| text.strip_prefix(lead).map_or(text, str::trim_start))
+    ANSWER_PREFIXES.iter().fold(text, |text, lead| text.strip_prefix(lead).map_or(text, str::trim_start))
 }
 
 /// Whether a text has a fence of code.
@@ -93,7 +94,7 @@ pub(crate) fn has_fence(text: &str) -> bool {
     FENCES.iter().any(|fence| memchr::memmem::find(text.as_bytes(), fence.as_bytes()).is_some())
 }
 
-/// Whether code follows a line that is a fence, after code or prose (`is_code`); `None` for another line.
+/// Whether code follows `line`, if it is a fence; `None` if it is not. `is_code` is whether `line` follows code.
 pub(crate) fn is_code_after_fence(line: &str, is_code: bool) -> Option<bool> {
     let is_fence = FENCES.iter().any(|fence| line.starts_with(fence));
     is_fence.then(|| !is_code || line.starts_with(OPENING_FENCE))
@@ -101,55 +102,56 @@ pub(crate) fn is_code_after_fence(line: &str, is_code: bool) -> Option<bool> {
 
 /// The text after the last label of a final answer.
 pub(crate) fn labelled_answer(text: &str) -> Option<&str> {
-    let ends = ANSWERS.iter().filter_map(|label| Some(text.rfind(label)? + label.len()));
+    let ends = ANSWER_LABELS.iter().filter_map(|label| Some(text.rfind(label)? + label.len()));
     text.get(ends.max()?..)
 }
 
 /// The text without the labels around the output of code.
 pub(crate) fn without_labels(text: &str) -> String {
-    OBSERVATIONS.iter().fold(text.to_owned(), |text, label| text.replace(label, " "))
+    CODE_OUTPUT_LABELS.iter().fold(text.to_owned(), |text, label| text.replace(label, " "))
 }
 
-/// The result of a tool without the labels and marks before it.
+/// The result of a tool without the labels, tags and marks of emphasis before it.
 pub(crate) fn without_result_labels(text: &str) -> &str {
     let mut text = text.trim();
     for _ in 0..MAX_LABELS {
-        let marked = text.trim_start_matches(|c: char| c.is_whitespace() || MARKS.contains(c));
-        let cut = RESULT_LABELS.iter().find_map(|label| {
-            let start = marked.get(..label.len())?;
-            start.eq_ignore_ascii_case(label).then(|| marked.get(label.len()..))?
+        let unmarked = text.trim_start_matches(|c: char| c.is_whitespace() || EMPHASIS_MARKS.contains(c));
+        let after_label = RESULT_LABELS.iter().find_map(|label| {
+            let start = unmarked.get(..label.len())?;
+            start.eq_ignore_ascii_case(label).then(|| unmarked.get(label.len()..))?
         });
-        let cut = cut.or_else(|| RESULT_TAG.find(text).and_then(|tag| text.get(tag.end()..)));
-        match cut {
+        let after_tag = || RESULT_TAG.find(text).and_then(|tag| text.get(tag.end()..));
+        match after_label.or_else(after_tag) {
             Some(rest) => text = rest.trim_start(),
-            None => return marked,
+            None => return unmarked,
         }
     }
     text
 }
 
 impl ControlTools {
-    /// The answer that code in the text gives to a final-answer tool: `None` without such a call; inside,
-    /// `None` for a variable or a formatted string, whose value is not recorded.
+    /// The argument with which code in the text calls a final-answer tool. `None` without such a call; `Some(None)` if
+    /// the argument is a variable or a formatted string, whose value is not recorded.
     pub(crate) fn answer_in_code(&self, text: &str) -> Option<Option<String>> {
         // Most texts have no call in code.
         memchr::memchr(b'(', text.as_bytes())?;
-        let coded = writes_code(text);
-        let named = |name: &&String| coded || name.contains('_');
+        // Without a mark of code, only a name with an underscore is no word of prose.
+        let has_code = writes_code(text);
+        let may_be_called = |name: &&String| has_code || name.contains('_');
         let mut calls: Vec<usize> = Vec::new();
-        for name in self.final_answer.iter().filter(named) {
-            let is_word = |at: &usize| {
+        for name in self.final_answer.iter().filter(may_be_called) {
+            let is_whole_name = |at: &usize| {
                 let before = text.get(..*at).and_then(|t| t.chars().next_back());
                 before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '.')
             };
-            let found = memchr::memmem::find_iter(text.as_bytes(), name.as_bytes()).filter(is_word);
-            let ends = found.map(|at| at + name.len());
-            calls.extend(ends.filter(|end| text.as_bytes().get(*end) == Some(&b'(')).take(MAX_ANSWERS));
+            let starts = memchr::memmem::find_iter(text.as_bytes(), name.as_bytes()).filter(is_whole_name);
+            let ends = starts.map(|start| start + name.len());
+            calls.extend(ends.filter(|end| text.as_bytes().get(*end) == Some(&b'(')).take(MAX_ANSWER_CALLS));
         }
         calls.sort_unstable();
         let literal = |end: &usize| {
-            let found = LITERAL.captures(text.get(*end..)?)?;
-            let literal = found.iter().skip(1).flatten().next()?.as_str();
+            let captures = LITERAL_ARGUMENT.captures(text.get(*end..)?)?;
+            let literal = captures.iter().skip(1).flatten().next()?.as_str();
             Some(literal.replace("\\n", "\n").replace("\\\"", "\"").replace("\\'", "'"))
         };
         (!calls.is_empty()).then(|| calls.iter().rev().find_map(literal))

@@ -21,7 +21,7 @@ pub struct Call {
     pub agent: Option<usize>,
     pub name: Text,
     pub id: Option<Text>,
-    /// The index among the requests of its message; `None` for a call that no model requested.
+    /// The index among the requests of the model call; `None` for a call that no model requested.
     pub place: Option<usize>,
     /// The arguments as recorded; `None` if they are hidden or cut off.
     pub arguments: Option<Text>,
@@ -36,7 +36,7 @@ pub struct Call {
     /// Whether the result was recorded.
     pub result_content: Content,
     /// A structural sign of failure: error status, flag or exception on the tool span, or a failed tool
-    /// message. Error messages in a result's text are for `measure` to find.
+    /// message. Error messages in a result's text are found by `measure`.
     pub failed: bool,
     /// The tool's definition, as offered to the model.
     pub definition: Option<ToolDefinition>,
@@ -103,8 +103,8 @@ pub struct AgentTrace {
     pub control_tools: Arc<ControlTools>,
     /// The root is missing or the trace was closed early, so missing spans may still be running.
     pub incomplete: bool,
-    /// Why a result of the trace cannot be read, the most specific reason: it is hidden or cut off, or
-    /// (`Absent`) an image. `Present` if there is none such.
+    /// The most specific reason for which a result of the trace cannot be read: it is hidden or cut off, or it is an
+    /// image (`Absent`). `Present` if every result can be read.
     pub results: Content,
     /// By span, whether it is a model call whose prompt contains an image, a file or the like, whose content is not
     /// read.
@@ -121,8 +121,8 @@ impl From<Tree> for AgentTrace {
 }
 
 impl AgentTrace {
-    /// Whether the content is recorded that a model call could have drawn on. Its own prompt is all of it;
-    /// without a prompt it is the results of the trace. `Absent` if it contains an image, a file or the like.
+    /// Whether the content was recorded that the output of a model call can be based on: its prompt, or without a
+    /// prompt the results of the trace. `Absent` if it contains an image, a file or the like.
     pub fn evidence(&self, at: Idx) -> Content {
         let Some(view) = self.views.get(at) else { return Content::Absent };
         match view.input_content {
@@ -133,7 +133,7 @@ impl AgentTrace {
         }
     }
 
-    /// The e-mail addresses in its messages, arguments and results. They are looked for once a judge is asked.
+    /// The e-mail addresses in its messages, arguments and results, collected at the first call: only judges need them.
     pub(crate) fn addresses(&self) -> &EmailAddresses {
         self.addresses.get_or_init(|| {
             let part_text = |part: &'_ Part| match part {
@@ -142,14 +142,15 @@ impl AgentTrace {
                 Part::Result { content, .. } => Some(content.clone()),
                 Part::Media => None,
             };
-            let mut known = HashSet::default();
+            let mut known_texts = HashSet::default();
             let mut texts: Vec<Text> = Vec::new();
             for view in &self.views {
                 let parts = view.input.iter().chain(&view.output).flat_map(|message| &message.parts);
-                let passed = view.call.iter().filter_map(|call| call.arguments.clone());
-                let all = parts.filter_map(part_text).chain(passed).chain(view.result.clone());
-                // Every prompt repeats the texts of earlier ones, each of which is one allocation.
-                texts.extend(all.filter(|text| known.insert(text.as_ptr())));
+                let arguments = view.call.iter().filter_map(|call| call.arguments.clone());
+                let all = parts.filter_map(part_text).chain(arguments).chain(view.result.clone());
+                // Every prompt repeats the texts of earlier prompts; texts are interned, so their addresses identify
+                // them.
+                texts.extend(all.filter(|text| known_texts.insert(text.as_ptr())));
             }
             EmailAddresses::from_texts(texts.iter().map(|text| &**text))
         })
@@ -157,22 +158,25 @@ impl AgentTrace {
 
     fn has_media(&self, at: Idx) -> bool {
         let all = self.has_media.get_or_init(|| {
-            // Every prompt repeats the results of earlier ones, each of which is one allocation.
-            let mut known: HashMap<*const u8, bool> = HashMap::default();
+            // Every prompt repeats the results of earlier prompts; texts are interned, so their addresses identify
+            // them.
+            let mut is_media_by_address: HashMap<*const u8, bool> = HashMap::default();
             if self.results == Content::Present {
                 let tools =
                     self.views.iter().filter(|view| matches!(view.kind, Kind::Tool | Kind::Retriever));
-                known.extend(tools.filter_map(|view| Some((view.result.as_ref()?.as_ptr(), false))));
+                is_media_by_address
+                    .extend(tools.filter_map(|view| Some((view.result.as_ref()?.as_ptr(), false))));
             }
             let mut is_unread = |part: &Part| match part {
                 Part::Media => true,
                 Part::Result { content, .. } => {
-                    *known.entry(content.as_ptr()).or_insert_with(|| is_media(content))
+                    *is_media_by_address.entry(content.as_ptr()).or_insert_with(|| is_media(content))
                 }
                 _ => false,
             };
-            let mut has = |view: &SpanView| view.input.iter().flat_map(|m| &m.parts).any(&mut is_unread);
-            self.views.iter().map(|view| view.kind == Kind::Llm && has(view)).collect()
+            let mut has_unread =
+                |view: &SpanView| view.input.iter().flat_map(|m| &m.parts).any(&mut is_unread);
+            self.views.iter().map(|view| view.kind == Kind::Llm && has_unread(view)).collect()
         });
         all.get(at).copied().unwrap_or_default()
     }

@@ -14,9 +14,9 @@ use super::tool::MAX_TOOLS;
 use super::{json_keys, open_runs, plans};
 
 /// Maximum number of spans below a plan span that are searched for its text.
-const MAX_PLANNING: usize = 500;
+const MAX_PLAN_SPANS: usize = 500;
 /// Maximum number of spans above an agent that are searched for its task.
-const MAX_ABOVE: usize = 50;
+const MAX_ANCESTORS: usize = 50;
 /// Maximum number of plans of one agent.
 const MAX_PLANS: usize = 200;
 
@@ -46,16 +46,16 @@ fn agent(at: Idx, parent: Option<usize>, view: &SpanView) -> Agent {
 
 fn name_of_span(view: &SpanView) -> Option<Text> {
     let name = view.name.as_ref()?;
-    let bare = name.strip_prefix("invoke_agent ").unwrap_or(name);
-    let bare = bare.strip_suffix(".run").unwrap_or(bare);
-    Some(if bare.len() == name.len() { name.clone() } else { Text::from(bare) })
+    let stripped = name.strip_prefix("invoke_agent ").unwrap_or(name);
+    let stripped = stripped.strip_suffix(".run").unwrap_or(stripped);
+    Some(if stripped.len() == name.len() { name.clone() } else { Text::from(stripped) })
 }
 
 /// Adds the agents that no agent span represents: each topmost span with model or tool calls below it
 /// and no agent span. Topmost spans with the same missing parent belong to one agent.
 ///
-/// In an open trace the parents may still come: a single call is part of a run, spans with different missing
-/// parents may belong to one agent, and a span's name says nothing about the agent.
+/// In an open trace the parents may still arrive: a single call is part of a run, spans with different missing
+/// parents may belong to one agent, and the name of a span is not that of the agent.
 fn add_implicit(
     tree: &Tree,
     views: &[SpanView],
@@ -81,7 +81,7 @@ fn add_implicit(
     let mut orphans: Vec<Vec<Idx>> = orphans.into_values().collect();
     if is_open {
         orphans.sort();
-        orphans = open_runs::join(tree, views, orphans);
+        orphans = open_runs::join_groups(tree, views, orphans);
     }
     groups.extend(orphans);
     groups.sort();
@@ -93,11 +93,11 @@ fn add_implicit(
         if !awaits_parent && is_single && tree.subtree(at).filter(|&i| is_work(i)).count() == 1 {
             continue;
         }
-        let mut found = agent(at, None, &views[at]);
+        let mut implicit = agent(at, None, &views[at]);
         if awaits_parent {
-            found.name = open_runs::agent_name(tree, views, &tops);
+            implicit.name = open_runs::agent_name(tree, views, &tops);
         }
-        agents.push(found);
+        agents.push(implicit);
         for top in tops {
             for i in tree.subtree(top) {
                 if views[i].kind != Kind::Evaluator {
@@ -138,12 +138,12 @@ pub(crate) fn describe(
         if let Some((text, at)) = task(tree, views, agent, texts, &mut requests) {
             (agent.task, agent.task_at, agent.task_content) = (Some(text), Some(at), views[at].input_content);
         }
-        answer(views, agent, final_call, texts);
+        set_answer(views, agent, final_call, texts);
         agent.plans = agent_plans(table, texts, tree, views, spans, agent);
     }
 }
 
-/// Adds what the frames of agents that recorded nothing themselves have recorded.
+/// Completes the agents that recorded nothing themselves with the task, answer and tools of their frames.
 pub(super) fn add_frames(mut frames: Frames, agents: &mut [Agent], texts: &mut TextInterner) {
     for agent in agents {
         let Some(AgentFrame { chain, view }) = frames.remove(&agent.at) else { continue };
@@ -169,20 +169,21 @@ pub(super) fn add_frames(mut frames: Frames, agents: &mut [Agent], texts: &mut T
     }
 }
 
-/// Completes the agents that leave the work to others. The task of a run that records none is that of the first
-/// agent beneath it. If an agent beneath it began after its last model call, the output of the run is its answer,
-/// or else the answer of that agent: what a model said before is none.
+/// Completes the agents that delegate work to agents beneath them. An agent without a recorded task has the task of
+/// the first agent beneath it. If the last agent beneath began after the agent's last model call, the agent's answer is
+/// the output of its own span, or else the answer of that last agent; an earlier model output is not the answer.
 pub(super) fn adopt_from_agents_beneath(
     tree: &Tree,
     views: &[SpanView],
     agents: &mut [Agent],
     texts: &mut TextInterner,
 ) {
+    // By agent: the first and the last of the agents directly beneath it.
     let mut beneath: Vec<Option<(usize, usize)>> = vec![None; agents.len()];
     // An agent's index is above that of its parent.
     for i in (0..agents.len()).rev() {
         if let Some((first, last)) = beneath[i] {
-            adopt(tree, views, agents, texts, [i, first, last]);
+            adopt(tree, views, agents, texts, AdoptingAgent { index: i, first, last });
         }
         let Some(parent) = agents[i].parent else { continue };
         let start = |agent: usize| (tree.spans[agents[agent].at].start, agent);
@@ -193,23 +194,30 @@ pub(super) fn adopt_from_agents_beneath(
     }
 }
 
+/// The index of an agent, and of the first and the last agent directly beneath it.
+struct AdoptingAgent {
+    index: usize,
+    first: usize,
+    last: usize,
+}
+
+/// Gives an agent the task of the first agent beneath it and the answer of the last one, where it has none itself.
 fn adopt(
     tree: &Tree,
     views: &[SpanView],
     agents: &mut [Agent],
     texts: &mut TextInterner,
-    indices: [usize; 3],
+    AdoptingAgent { index: i, first, last }: AdoptingAgent,
 ) {
-    let [i, first, last] = indices;
     if agents[i].task.is_none() && agents[i].task_content == Content::Absent {
         let (task, at, content) =
             (agents[first].task.clone(), agents[first].task_at, agents[first].task_content);
         (agents[i].task, agents[i].task_at, agents[i].task_content) = (task, at, content);
     }
     let at = agents[i].at;
-    let began = tree.spans[agents[last].at].start;
-    let is_later = |answer: Idx| answer == at || tree.spans[answer].start >= began;
-    let has_later_call = agents[i].llms.last().is_some_and(|&llm| tree.spans[llm].start >= began);
+    let last_start = tree.spans[agents[last].at].start;
+    let is_later = |answer: Idx| answer == at || tree.spans[answer].start >= last_start;
+    let has_later_call = agents[i].llms.last().is_some_and(|&llm| tree.spans[llm].start >= last_start);
     if has_later_call || agents[i].answer_at.is_some_and(is_later) {
         return;
     }
@@ -230,8 +238,8 @@ fn offered_tools(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
     for &at in agent.llms.iter().chain([&agent.at]) {
         for definition in &views[at].tools {
             match index_by_name.get(&definition.name).and_then(|&i| out.get_mut(i)) {
-                Some(bare) if bare.parameters.is_none() && definition.parameters.is_some() => {
-                    *bare = definition.clone();
+                Some(earlier) if earlier.parameters.is_none() && definition.parameters.is_some() => {
+                    *earlier = definition.clone();
                 }
                 Some(_) => {}
                 None if index_by_name.len() >= MAX_TOOLS => {}
@@ -245,13 +253,13 @@ fn offered_tools(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
     out
 }
 
-/// The requests of spans above agents: thousands of agents may be below one span.
+/// The requests of spans above agents, cached: thousands of agents may be below one span.
 type RequestsAbove = HashMap<Idx, Option<Text>>;
 
 /// The task and the span that states it: the agent's span, else its first model call with a request,
 /// else a span above it. An input that is an object (the settings of agent and task, in CrewAI and
-/// LlamaIndex) is the last choice, since another span usually has the question as text, but for an input that
-/// is hidden or cut off.
+/// LlamaIndex) is used only if no span has the question as text, and an input that is hidden or cut off only if there
+/// is no other.
 fn task(
     tree: &Tree,
     views: &[SpanView],
@@ -259,7 +267,7 @@ fn task(
     texts: &mut TextInterner,
     requests: &mut RequestsAbove,
 ) -> Option<(Text, Idx)> {
-    let ancestors = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
+    let ancestors = tree.ancestors(agent.at).skip(1).take(MAX_ANCESTORS).filter(|_| agent.parent.is_none());
     let own_spans = std::iter::once(agent.at).chain(agent.llms.iter().copied());
     let spans = own_spans.map(|at| (at, false)).chain(ancestors.map(|at| (at, true)));
     let (mut settings, mut partial) = (None, None);
@@ -280,17 +288,17 @@ fn is_object(text: &str) -> bool {
     text.trim_start().strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with('"'))
 }
 
-/// The user's texts after the last answer in a conversation; all of them if none follows it.
+/// The user's texts after the last answer in a conversation; all texts of the user if none follows it.
 fn user_request(messages: &[Message], texts: &mut TextInterner) -> Option<Text> {
     work::count(messages.iter().map(|message| message.parts.len()).sum());
-    let users = |messages: &[Message]| -> Vec<Text> {
+    let user_texts = |messages: &[Message]| -> Vec<Text> {
         let parts = messages.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
         parts.filter_map(|p| if let Part::Text(t) = p { Some(t.clone()) } else { None }).collect()
     };
     let answer = messages.iter().rposition(|m| m.role == Role::Assistant && !has_calls(m));
-    let after = users(&messages[answer.map_or(0, |at| at + 1)..]);
-    let all = if after.is_empty() { users(messages) } else { after };
-    match all.as_slice() {
+    let after = user_texts(&messages[answer.map_or(0, |at| at + 1)..]);
+    let request = if after.is_empty() { user_texts(messages) } else { after };
+    match request.as_slice() {
         [] => None,
         [only] => Some(only.clone()),
         many => Some(texts.intern(&many.iter().map(|t| &**t).collect::<Vec<_>>().join("\n\n"))),
@@ -302,7 +310,7 @@ fn has_calls(message: &Message) -> bool {
 }
 
 /// Fills in the final answer and the span that gave it.
-fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, texts: &mut TextInterner) {
+fn set_answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, texts: &mut TextInterner) {
     let view = &views[agent.at];
     let last = agent.llms.last().copied();
     agent.answer_content = view.output_content;
@@ -312,8 +320,9 @@ fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, text
     {
         agent.answer_content = views[at].output_content;
     }
-    let in_time = |call: &&Call| last.is_none_or(|last| call.llm == Some(last) || call.at > last);
-    if let Some(call) = final_call.filter(in_time).filter(|call| !call.arguments_content.is_partial())
+    // A final-answer call before the last model call did not end the run.
+    let ends_run = |call: &&Call| last.is_none_or(|last| call.llm == Some(last) || call.at > last);
+    if let Some(call) = final_call.filter(ends_run).filter(|call| !call.arguments_content.is_partial())
         && let Some(text) = final_answer_text(call)
     {
         agent.answer = texts.non_empty(&text);
@@ -359,8 +368,8 @@ fn last_assistant_text(output: &[Message]) -> String {
     last.map(|m| super::plain(std::slice::from_ref(m)).into_owned()).unwrap_or_default()
 }
 
-/// The plans of an agent in order: of plan spans, attributes and its models' outputs. A repetition of
-/// an earlier plan is left out.
+/// The plans of an agent in order, from plan spans, attributes and its models' outputs. A plan that repeats an
+/// earlier one is left out.
 fn agent_plans(
     table: &ConventionTable,
     texts: &mut TextInterner,
@@ -371,11 +380,11 @@ fn agent_plans(
 ) -> Vec<(Idx, RecordedPlan)> {
     for &at in spans {
         if views[at].kind == Kind::Plan && views[at].plans.is_empty() {
-            let wrote =
+            let may_contain_plan =
                 |i: &Idx| (*i == at || views[*i].kind == Kind::Llm) && !views[*i].output_content.is_partial();
-            let inner = tree.subtree(at).take(MAX_PLANNING).filter(wrote);
+            let inner = tree.subtree(at).take(MAX_PLAN_SPANS).filter(may_contain_plan);
             let text = inner.map(|i| last_assistant_text(&views[i].output)).filter(|t| !t.is_empty()).last();
-            let plan = text.and_then(|t| plans::plan(&t, false, texts));
+            let plan = text.and_then(|t| plans::read_plan(&t, false, texts));
             views[at].plans.extend(plan);
         }
     }

@@ -62,12 +62,12 @@ fn length_limits(table: &ConventionTable, tree: &Tree, logs: &[AttachedLog]) -> 
         for log in by_span.get(&span.id).into_iter().flatten() {
             scan.log(table, &log.record);
         }
-        longest.note(&span.envelope.resource, &scan);
+        longest.add(&span.envelope.resource, &scan);
     }
     longest.limits()
 }
 
-/// Reads a trace whose texts were cut at `limits`, and whether others can have been cut.
+/// Recognises a trace whose texts were cut at `limits`, and returns whether a text may have been cut at another length.
 fn read(
     table: &ConventionTable,
     tree: Tree,
@@ -79,7 +79,7 @@ fn read(
     let mut is_suspect = false;
     let mut interpreter = Interpreter::new(table);
     let mut views = Vec::with_capacity(tree.len());
-    let mut model_only = Vec::with_capacity(tree.len());
+    let mut are_model_only = Vec::with_capacity(tree.len());
     let mut retried: HashSet<SpanId> = HashSet::default();
     let mut envelope_names = EnvelopeNames::default();
     let mut earlier = EarlierSpans::for_trace();
@@ -94,13 +94,13 @@ fn read(
             interpreter.set_limit(limits.get(&span.envelope.resource).copied());
         }
         let (service, scope) = envelope_names.service_and_scope(&span.envelope, &mut interpreter.texts);
-        let KindDecision { kind, lifecycle, model_only: only_model } = scan.kind(table, scope);
-        model_only.push(only_model);
+        let KindDecision { kind, lifecycle, model_only } = scan.kind(table, scope);
+        are_model_only.push(model_only);
         // The messages of a step repeat those of its children. They are needed only at the top, where
         // the step may take the place of an agent's span.
-        let content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(at).is_none();
+        let reads_content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(at).is_none();
         interpreter.known_whole.clear();
-        let mut view = interpreter.view(&mut scan, kind, lifecycle, content);
+        let mut view = interpreter.view(&mut scan, kind, lifecycle, reads_content);
         is_suspect =
             is_suspect || !scan.is_foreign() && length_limit::is_suspect(&scan, &interpreter.known_whole);
         view.service = service;
@@ -108,9 +108,9 @@ fn read(
         views.push(view);
     }
     wrappers::spread_evaluator_kind(&tree, &mut views);
-    let marked = wrappers::mark_duplicates(&tree, &mut views, &model_only);
+    let agent_chains = wrappers::mark_duplicates(&tree, &mut views, &are_model_only);
     let mut frames = Frames::default();
-    for ContentCompletion { chain, agent } in framing::completions(&tree, &views, &marked) {
+    for ContentCompletion { chain, agent } in framing::completions(&tree, &views, &agent_chains) {
         let span = &tree.spans[chain];
         let mut scan = SpanScan::span(table, &span.bytes);
         for log in by_span.get(&span.id).into_iter().flatten() {
@@ -121,21 +121,21 @@ fn read(
         }
         let view = interpreter.view(&mut scan, Kind::Agent, false, true);
         match chain == agent {
-            true => framing::complete(&mut views[agent], view),
+            true => framing::set_content(&mut views[agent], view),
             false => _ = frames.insert(agent, AgentFrame { chain, view }),
         }
     }
     if !retried.is_empty() {
         errors::mark_retried(&tree, &mut views, &retried);
     }
-    errors::inherit(&tree, &mut views);
+    errors::separate_inherited(&tree, &mut views);
     let bytes = tree.spans.iter().map(|span| span.bytes.len()).chain(logs.iter().map(|log| log.record.len()));
-    let values = MIN_VALUES + bytes.sum::<usize>() / BYTES_PER_VALUE;
-    (assemble(table, interpreter.texts, tree, views, frames, phase, values), is_suspect)
+    let max_values = MIN_VALUES + bytes.sum::<usize>() / BYTES_PER_VALUE;
+    (assemble(table, interpreter.texts, tree, views, frames, phase, max_values), is_suspect)
 }
 
-/// Finds agents and calls, and adds to each call what only its agent has: the tool's definition. At most
-/// `values` values of arguments are parsed.
+/// Finds agents and calls, and adds to each call the definition of its tool where only its agent has it. At most
+/// `max_values` values of arguments are parsed.
 fn assemble(
     table: &ConventionTable,
     mut texts: TextInterner,
@@ -143,8 +143,9 @@ fn assemble(
     mut views: Vec<SpanView>,
     frames: Frames,
     phase: Phase,
-    mut values: usize,
+    max_values: usize,
 ) -> AgentTrace {
+    let mut values_left = max_values;
     let (mut agents, owner) = agents::find(&tree, &views, phase);
     let mut calls = calls::find(&tree, &views, &agents, &owner);
     agents::describe(table, &mut texts, &tree, &mut views, &mut agents, &owner, &calls);
@@ -166,11 +167,11 @@ fn assemble(
     }
     for call in &mut calls {
         let Some(arguments) = &call.arguments else { continue };
-        match values.checked_sub(json_keys::values(arguments)) {
+        match values_left.checked_sub(json_keys::values(arguments)) {
             Some(left) => {
                 let schema = call.definition.as_ref().and_then(|d| d.parameters.as_deref());
                 call.parsed = tool::parse(arguments, schema).map(Arc::new);
-                values = left;
+                values_left = left;
             }
             None => call.too_large = true,
         }
@@ -204,7 +205,7 @@ fn result_content(view: &SpanView) -> Content {
 }
 
 impl AgentTrace {
-    /// The version of the agent of a span, as the span says, or else of its service.
+    /// The version of the agent of a span, or else of the span's service.
     pub fn version(&self, at: Idx) -> Option<&str> {
         let span = self.tree.spans.get(at)?;
         let mut attributes = Attributes::new(&span.bytes, SPAN_ATTRIBUTES);
@@ -214,7 +215,7 @@ impl AgentTrace {
     }
 }
 
-/// Service and scope of the previous envelope. Consecutive spans usually share one.
+/// Reads service and scope of envelopes, and caches those of the previous one: consecutive spans usually share one.
 #[derive(Default)]
 struct EnvelopeNames {
     last: Option<(Arc<Envelope>, Option<Text>, String)>,
@@ -251,11 +252,11 @@ fn message_field(message: &[u8], number: u32) -> &[u8] {
 }
 
 /// An attribute of the resource: `ResourceSpans.resource` is field 1.
-fn resource_text<'e>(envelope: &'e Envelope, wanted: &str) -> Option<&'e str> {
+fn resource_text<'e>(envelope: &'e Envelope, attribute_key: &str) -> Option<&'e str> {
     work::count(envelope.resource.len());
     let all = Attributes::new(message_field(&envelope.resource, 1), RESOURCE_ATTRIBUTES);
     let mut attributes = all.take(MAX_RESOURCE_ATTRIBUTES);
-    attributes.find(|(key, _)| *key == wanted).and_then(|(_, value)| value.as_str())
+    attributes.find(|(key, _)| *key == attribute_key).and_then(|(_, value)| value.as_str())
 }
 
 /// The instrumentation scope's name: `ScopeSpans.scope` is field 1, its name field 1.

@@ -12,9 +12,11 @@ use super::span_view::{Content, SpanView};
 use super::tool_lookup::ToolLookup;
 use super::{json_keys, tool};
 
-/// A request, and its tool span once that is found.
+/// A request, and the tool span that executed it, once known.
 struct PendingRequest<'r> {
+    /// The model's span.
     llm: Idx,
+    /// The index among the requests of the model call.
     place: usize,
     request: &'r ToolRequest,
     tool: Option<Idx>,
@@ -62,7 +64,7 @@ fn agent_calls(tree: &Tree, views: &[SpanView], agent: Option<usize>, spans: &[I
     let mut pending: Vec<PendingRequest<'_>> = llms.iter().flat_map(requests).collect();
     let linked = link(tree, views, &mut pending, &tools);
     let (results, tools_by_name) = (ToolResults::new(views, spans), RefCell::default());
-    let run = AgentSpans { tree, views, agent, results, tools: tools_by_name };
+    let agent_spans = AgentSpans { tree, views, agent, results, tools: tools_by_name };
     let mut next = llms.iter().copied().peekable();
     let mut last_llm = None;
     out.reserve(tools.len());
@@ -71,12 +73,12 @@ fn agent_calls(tree: &Tree, views: &[SpanView], agent: Option<usize>, spans: &[I
             last_llm = Some(llm);
         }
         let pending = item.and_then(|i| pending.get(i));
-        if let Some(call) = run.executed_call(tool, pending, last_llm) {
+        if let Some(call) = agent_spans.executed_call(tool, pending, last_llm) {
             out.push(call);
         }
     }
     for (nth, item) in pending.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
-        out.push(run.requested_call(item, nth));
+        out.push(agent_spans.requested_call(item, nth));
     }
 }
 
@@ -97,7 +99,7 @@ impl AgentSpans<'_> {
         let span_arguments = call.arguments.as_ref().filter(|_| !view.input_content.is_partial());
         let complete_request = pending.filter(|a| !self.views[a.llm].output_content.is_partial());
         let arguments = match (span_arguments, complete_request.and_then(|a| a.request.arguments.as_ref())) {
-            // The span has a bare value, the request the whole object.
+            // The span recorded only a value of the object that the request has.
             (Some(recorded), Some(written)) if !is_object(recorded) && is_object(written) => Some(written),
             (recorded, written) => recorded.or(written),
         };
@@ -105,7 +107,7 @@ impl AgentSpans<'_> {
         let message = self.results.find(id.as_ref(), pending.map(|a| (a.llm, a.place)), None);
         let own_result = view.result.as_ref().filter(|_| !view.output_content.is_partial());
         let result = own_result.or(message.map(|(text, _)| text)).cloned();
-        let marked = !view.errors.is_empty() || !view.inherited_errors.is_empty();
+        let has_error_sign = !view.errors.is_empty() || !view.inherited_errors.is_empty();
         Some(Call {
             llm,
             tool: Some(tool),
@@ -119,7 +121,7 @@ impl AgentSpans<'_> {
             arguments: arguments.cloned(),
             result_content: if result.is_some() { Content::Present } else { view.output_content },
             result,
-            failed: marked || message.is_some_and(|(_, failed)| failed),
+            failed: has_error_sign || message.is_some_and(|(_, failed)| failed),
             definition,
             at: tool,
             start: self.tree.spans[tool].start,
@@ -160,8 +162,8 @@ impl AgentSpans<'_> {
     }
 }
 
-/// The request that each tool span executes: matched by id, else by name and arguments, else by
-/// name and order. Only clocks of one resource show which of two spans was first.
+/// The index in `pending` of the request that each tool span executes: matched by id, else by name and arguments, else
+/// by name and order. Start times are compared only within a resource, since clocks of resources may differ.
 fn link(
     tree: &Tree,
     views: &[SpanView],
@@ -170,31 +172,32 @@ fn link(
 ) -> Vec<Option<usize>> {
     let mut linked: Vec<Option<usize>> = vec![None; tools.len()];
     for match_by in [MatchBy::Id, MatchBy::Arguments, MatchBy::Name] {
-        // Equal requests are executed in their order: the first one of each key, and the next one after each.
-        let mut waiting: HashMap<CallKey, usize> = HashMap::default();
-        let mut after: Vec<Option<usize>> = vec![None; pending.len()];
+        // Requests with equal keys are executed in their order: the first unmatched request of each key, and for each
+        // request the next one with the same key.
+        let mut unmatched: HashMap<CallKey, usize> = HashMap::default();
+        let mut next_equal: Vec<Option<usize>> = vec![None; pending.len()];
         let mut canonical = CanonicalArguments::default();
         for (i, item) in pending.iter().enumerate().rev().filter(|(_, a)| a.tool.is_none()) {
             if let Some(key) = match_by.key(item.request, &mut canonical) {
-                after[i] = waiting.insert(key, i);
+                next_equal[i] = unmatched.insert(key, i);
             }
         }
-        if waiting.is_empty() {
+        if unmatched.is_empty() {
             continue;
         }
         for (slot, &tool) in linked.iter_mut().zip(tools) {
             let Some(call) = views[tool].call.as_ref().filter(|_| slot.is_none()) else { continue };
             let Some(key) = match_by.key(call, &mut canonical) else { continue };
-            let Some(first) = waiting.get_mut(&key) else { continue };
+            let Some(first) = unmatched.get_mut(&key) else { continue };
             let item = &mut pending[*first];
             let (model, span) = (&tree.spans[item.llm], &tree.spans[tool]);
-            let one_clock = model.envelope.resource == span.envelope.resource;
-            if match_by == MatchBy::Id || !one_clock || model.start <= span.start {
+            let has_same_clock = model.envelope.resource == span.envelope.resource;
+            if match_by == MatchBy::Id || !has_same_clock || model.start <= span.start {
                 item.tool = Some(tool);
                 *slot = Some(*first);
-                match after[*first] {
+                match next_equal[*first] {
                     Some(next) => *first = next,
-                    None => _ = waiting.remove(&key),
+                    None => _ = unmatched.remove(&key),
                 }
             }
         }
@@ -212,7 +215,7 @@ enum MatchBy {
 
 type CallKey = (Text, Option<Text>);
 
-/// Arguments as compact JSON, by their text. Request and tool span usually have the same text.
+/// Arguments as compact JSON, by their recorded text, so that each text is converted once.
 type CanonicalArguments = HashMap<Text, Text>;
 
 impl MatchBy {
@@ -235,15 +238,16 @@ impl MatchBy {
     }
 }
 
-/// Results in the prompts of an agent: by call id, and those without one in order. Where an id is used again
-/// (a counter that restarts, the name of the tool), by the request that the result answers.
+/// Results in the prompts of an agent: by call id, or in their order if they have no id. Results with an id that
+/// several requests have (a counter that restarts, the name of the tool) are assigned by the request that they follow.
 struct ToolResults<'r> {
     by_id: HashMap<&'r str, ResultPart<'r>>,
-    /// By model call and place of the request, for ids in `reused`.
+    /// By the request, for ids in `reused`.
     by_request: HashMap<RequestPlace, ResultPart<'r>>,
     reused: HashSet<&'r str>,
-    in_order: Vec<(Option<&'r Text>, &'r Text, bool)>,
-    /// Why a result may be missing: a prompt is hidden or cut off.
+    /// The longest list of results without an id in one span: later prompts repeat those of earlier ones.
+    without_id: Vec<ResultWithoutId<'r>>,
+    /// The content of a result that is missing: a prompt may be hidden or cut off.
     missing: Content,
 }
 
@@ -252,30 +256,30 @@ impl<'r> ToolResults<'r> {
         let mut by_id = HashMap::new();
         let mut requested = HashSet::default();
         let mut reused = HashSet::default();
-        let mut longest: Vec<(Option<&Text>, &Text, bool)> = Vec::new();
+        let mut longest: Vec<ResultWithoutId<'_>> = Vec::new();
         let mut missing = Content::Absent;
         for &at in spans {
-            let mut unnamed = Vec::new();
+            let mut without_id = Vec::new();
             let view = &views[at];
             let input = readable(&view.input, view.input_content);
             let output = readable(&view.output, view.output_content);
             let partial = [view.input_content, view.output_content].into_iter().filter(|c| c.is_partial());
             missing = missing.max(partial.max().unwrap_or_default());
             for part in input.iter().flat_map(|m| &m.parts) {
-                add_result(part, &mut by_id, &mut unnamed);
+                add_result(part, &mut by_id, &mut without_id);
             }
             let ids = views[at].requests().filter_map(|request| request.id.as_deref());
-            // A result that was there before the request answers another one.
+            // A result that precedes the request belongs to an earlier request.
             reused.extend(ids.filter(|id| !requested.insert(*id) || by_id.contains_key(id)));
             for part in output.iter().flat_map(|m| &m.parts) {
-                add_result(part, &mut by_id, &mut unnamed);
+                add_result(part, &mut by_id, &mut without_id);
             }
-            if unnamed.len() >= longest.len() {
-                longest = unnamed;
+            if without_id.len() >= longest.len() {
+                longest = without_id;
             }
         }
         let mut results =
-            ToolResults { by_id, by_request: HashMap::new(), reused, in_order: longest, missing };
+            ToolResults { by_id, by_request: HashMap::new(), reused, without_id: longest, missing };
         if !results.reused.is_empty() {
             results.answer_requests(views, spans);
         }
@@ -284,16 +288,16 @@ impl<'r> ToolResults<'r> {
 
     /// Assigns the results with a reused id to the requests that they follow.
     fn answer_requests(&mut self, views: &'r [SpanView], spans: &[Idx]) {
-        let mut open: HashMap<&'r str, OpenRequests<'r>> = HashMap::new();
+        let mut open_requests: HashMap<&'r str, OpenRequests<'r>> = HashMap::new();
         for &at in spans.iter().filter(|at| !views[**at].content_gap().is_some_and(Content::is_partial)) {
-            let mut seen: HashMap<&'r str, Vec<ResultPart<'r>>> = HashMap::new();
+            let mut prompt_results: HashMap<&'r str, Vec<ResultPart<'r>>> = HashMap::new();
             for part in views[at].input.iter().flat_map(|m| &m.parts) {
                 if let Some((id, result)) = self.reused_result(part) {
-                    seen.entry(id).or_default().push(result);
+                    prompt_results.entry(id).or_default().push(result);
                 }
             }
-            for (id, results) in &seen {
-                if let Some(requests) = open.get_mut(id) {
+            for (id, results) in &prompt_results {
+                if let Some(requests) = open_requests.get_mut(id) {
                     self.by_request.extend(requests.answers(results));
                 }
             }
@@ -301,16 +305,16 @@ impl<'r> ToolResults<'r> {
             for part in views[at].output.iter().flat_map(|m| &m.parts) {
                 if let Part::Call(request) = part {
                     if let Some(id) = request.id.as_deref().filter(|id| self.reused.contains(id)) {
-                        let before = seen.get(id).map_or(&[][..], Vec::as_slice);
-                        let requests = open.entry(id).or_default();
+                        let earlier = prompt_results.get(id).map_or(&[][..], Vec::as_slice);
+                        let requests = open_requests.entry(id).or_default();
                         if requests.llm != Some(at) {
-                            *requests = OpenRequests::new(at, before);
+                            *requests = OpenRequests::new(at, earlier);
                         }
                         requests.places.push(place);
                     }
                     place += 1;
                 } else if let Some((id, result)) = self.reused_result(part)
-                    && let Some(requests) = open.get(id)
+                    && let Some(requests) = open_requests.get(id)
                     && let (Some(llm), Some(place)) = (requests.llm, requests.places.last())
                 {
                     self.by_request.insert((llm, *place), result);
@@ -324,7 +328,8 @@ impl<'r> ToolResults<'r> {
         self.reused.contains(&**id).then_some((&**id, (content, *failed)))
     }
 
-    /// The result of a request, or of a tool span that no request was found for.
+    /// The result of a request, or of a tool span without a request. A result without an id is found by the index `nth`
+    /// of the request and the tool's name.
     fn find(
         &self,
         id: Option<&Text>,
@@ -335,7 +340,7 @@ impl<'r> ToolResults<'r> {
             (Some(id), _) if self.reused.contains(&**id) => self.by_request.get(&request?).copied(),
             (Some(id), _) => self.by_id.get(&**id).copied(),
             (None, Some((nth, name))) => {
-                let (tool, content, failed) = self.in_order.get(nth)?;
+                let (tool, content, failed) = self.without_id.get(nth)?;
                 tool.is_none_or(|tool| tool == name).then_some((*content, *failed))
             }
             (None, None) => None,
@@ -345,21 +350,22 @@ impl<'r> ToolResults<'r> {
 
 /// A result's text, and whether it has a flag for failure.
 type ResultPart<'r> = (&'r Text, bool);
-/// A request: its model call, and its place in the message.
+/// Identifies a request: the model's span, and the index among its requests.
 type RequestPlace = (Idx, usize);
-type Unnamed<'r> = (Option<&'r Text>, &'r Text, bool);
+/// The tool's name, the result's text, and whether it has a flag for failure.
+type ResultWithoutId<'r> = (Option<&'r Text>, &'r Text, bool);
 
 fn add_result<'r>(
     part: &'r Part,
     by_id: &mut HashMap<&'r str, ResultPart<'r>>,
-    unnamed: &mut Vec<Unnamed<'r>>,
+    without_id: &mut Vec<ResultWithoutId<'r>>,
 ) {
     let Part::Result { id, name, content, failed } = part else { return };
     match id {
         Some(id) => {
             by_id.entry(&**id).or_insert((content, *failed));
         }
-        None => unnamed.push((name.as_ref(), content, *failed)),
+        None => without_id.push((name.as_ref(), content, *failed)),
     }
 }
 
@@ -368,23 +374,24 @@ fn add_result<'r>(
 struct OpenRequests<'r> {
     llm: Option<Idx>,
     places: Vec<usize>,
-    /// The results with this id in the prompt of the request: their number, and the last one.
-    before: usize,
-    last: Option<&'r Text>,
+    /// The number of results with this id in the prompt of the model call.
+    earlier_count: usize,
+    /// The last of these results.
+    last_earlier: Option<&'r Text>,
 }
 
 impl<'r> OpenRequests<'r> {
-    fn new(llm: Idx, before: &[ResultPart<'r>]) -> OpenRequests<'r> {
-        let last = before.last().map(|(text, _)| *text);
-        OpenRequests { llm: Some(llm), places: Vec::new(), before: before.len(), last }
+    fn new(llm: Idx, earlier: &[ResultPart<'r>]) -> OpenRequests<'r> {
+        let last_earlier = earlier.last().map(|(text, _)| *text);
+        OpenRequests { llm: Some(llm), places: Vec::new(), earlier_count: earlier.len(), last_earlier }
     }
 
-    /// The results that a later prompt has beyond those that were there before, by request.
+    /// The results in a later prompt that were not in the prompt of the requests, by request.
     fn answers(&self, results: &[ResultPart<'r>]) -> Vec<(RequestPlace, ResultPart<'r>)> {
-        let earlier_count = match results.len() > self.before {
-            true => self.before,
+        let earlier_count = match results.len() > self.earlier_count {
+            true => self.earlier_count,
             // A shortened history ends with the new results.
-            false if results.last().map(|(text, _)| *text) != self.last => {
+            false if results.last().map(|(text, _)| *text) != self.last_earlier => {
                 results.len().saturating_sub(self.places.len())
             }
             false => results.len(),

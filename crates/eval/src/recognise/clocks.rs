@@ -1,11 +1,11 @@
 //! Finds by how much the clocks of a trace's services differ.
 //!
 //! Every resource (service instance) of a trace has its own clock. Causality bounds their differences: a child
-//! is within its parent, and a tool call is between the model call that asked for it and the first one that
-//! was given its result, as ids say, or else the texts of results in prompts. A clock whose times contradict
-//! these bounds is corrected by the smallest shift that contradicts the fewest of them; Jaeger adjusts single
-//! spans in a similar way, by their parents. The order of spans and calls, and what counts as before, follow the
-//! shifted times. Durations and all times that are written remain those of the sender.
+//! is within its parent, and a tool call is between the model call that requested it and the first model call whose
+//! prompt contains its result, found by id, or else by the text of the result. A clock whose times contradict these
+//! bounds is corrected by the smallest shift that contradicts the fewest of them; Jaeger adjusts single spans in a
+//! similar way, by their parents. Spans and calls are ordered by the shifted times. Durations and all times that are
+//! written remain those of the sender.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use verdict_otlp::trace::{Idx, Kind, Span, Tree};
@@ -13,64 +13,67 @@ use verdict_otlp::trace::{Idx, Kind, Span, Tree};
 use super::agent_trace::AgentTrace;
 use super::message::{Message, Part, Text};
 
-/// The statement that a moment of one clock is not later than a moment of another one.
+/// The statement that a moment on one clock is not later than a moment on another clock.
 struct ClockBound {
+    /// The number of the clock of the earlier moment.
     earlier: usize,
+    /// The number of the clock of the later moment.
     later: usize,
-    /// Nanoseconds from the one to the other, by their clocks.
+    /// Nanoseconds from the earlier to the later moment, each by its own clock.
     between: i64,
-    /// Otherwise it is only usual, and counts if the clocks are known to differ.
-    certain: bool,
+    /// The bound follows from causality. Other bounds are only likely, and count if certain bounds show a skew.
+    is_certain: bool,
 }
 
-/// The skew of each span's clock in nanoseconds; `None` if nothing says that clocks differ.
+/// The skew of each span's clock in nanoseconds; `None` if no bound shows a skew.
 pub(crate) fn skews(trace: &AgentTrace) -> Option<Vec<i64>> {
-    let clock = clocks(&trace.tree)?;
-    let mut bounds = bounds(trace, &clock);
-    // A clock is compared with those before it, whose skews are known.
-    let last = |bound: &ClockBound| bound.earlier.max(bound.later);
-    bounds.sort_by_key(last);
+    let clock_of_span = clocks(&trace.tree)?;
+    let mut bounds = bounds(trace, &clock_of_span);
+    // A clock is compared with clocks of lower numbers, whose skews are known.
+    let higher_clock = |bound: &ClockBound| bound.earlier.max(bound.later);
+    bounds.sort_by_key(higher_clock);
     let mut skews = vec![0; trace.tree.len()];
-    for bounds in bounds.chunk_by(|a, b| last(a) == last(b)) {
-        let at = last(&bounds[0]);
-        let skew = |all: bool| {
+    for bounds in bounds.chunk_by(|a, b| higher_clock(a) == higher_clock(b)) {
+        let clock = higher_clock(&bounds[0]);
+        let skew = |with_likely: bool| {
             let (mut lower_bounds, mut upper_bounds) = (Vec::new(), Vec::new());
-            for bound in bounds.iter().filter(|bound| all || bound.certain) {
-                match bound.later == at {
+            for bound in bounds.iter().filter(|bound| with_likely || bound.is_certain) {
+                match bound.later == clock {
                     true => upper_bounds.push(bound.between.saturating_add(skews[bound.earlier])),
                     false => lower_bounds.push(skews[bound.later].saturating_sub(bound.between)),
                 }
             }
-            nearest(lower_bounds, upper_bounds)
+            nearest_skew(lower_bounds, upper_bounds)
         };
-        skews[at] = if skew(false) == 0 { 0 } else { skew(true) };
+        skews[clock] = if skew(false) == 0 { 0 } else { skew(true) };
     }
-    skews.iter().any(|&skew| skew != 0).then(|| clock.iter().map(|&clock| skews[clock]).collect())
+    skews.iter().any(|&skew| skew != 0).then(|| clock_of_span.iter().map(|&clock| skews[clock]).collect())
 }
 
-/// The number of each span's clock, in order of appearance in the tree; `None` if all have the same.
+/// The number of each span's clock, in order of appearance in the tree; `None` if all spans have one clock.
 fn clocks(tree: &Tree) -> Option<Vec<usize>> {
     let (first, rest) = tree.spans.split_first()?;
     if rest.iter().all(|span| span.envelope.resource == first.envelope.resource) {
         return None;
     }
     let mut numbers = HashMap::new();
-    let mut clock = vec![0; tree.len()];
+    let mut clock_of_span = vec![0; tree.len()];
     for &at in tree.order() {
         let next = numbers.len();
-        clock[at] = *numbers.entry(&tree.spans[at].envelope.resource).or_insert(next);
+        clock_of_span[at] = *numbers.entry(&tree.spans[at].envelope.resource).or_insert(next);
     }
-    Some(clock)
+    Some(clock_of_span)
 }
 
-fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<ClockBound> {
+/// The bounds between the clocks of a trace.
+fn bounds(trace: &AgentTrace, clock_of_span: &[usize]) -> Vec<ClockBound> {
     let AgentTrace { tree, views, agents, calls, .. } = trace;
     let mut bounds = Vec::new();
-    let mut add = |certain: bool, (earlier, from): (Idx, u64), (later, to): (Idx, u64)| {
-        let (earlier, later) = (clock[earlier], clock[later]);
+    let mut add = |is_certain: bool, (earlier, from): (Idx, u64), (later, to): (Idx, u64)| {
+        let (earlier, later) = (clock_of_span[earlier], clock_of_span[later]);
         if earlier != later && from != 0 && to != 0 {
             let between = to.wrapping_sub(from).cast_signed();
-            bounds.push(ClockBound { earlier, later, between, certain });
+            bounds.push(ClockBound { earlier, later, between, is_certain });
         }
     };
     let start = |at: Idx| (at, tree.spans[at].start);
@@ -79,12 +82,13 @@ fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<ClockBound> {
     let mut outlived = vec![false; tree.len()];
     for (at, span) in tree.spans.iter().enumerate() {
         let Some(parent) = tree.parent(at) else { continue };
-        outlived[parent] |= clock[at] == clock[parent] && span.end > tree.spans[parent].end;
+        outlived[parent] |= clock_of_span[at] == clock_of_span[parent] && span.end > tree.spans[parent].end;
     }
     for (at, span) in tree.spans.iter().enumerate() {
         let Some(parent) = tree.parent(at) else { continue };
         add(true, start(parent), start(at));
-        // A parent waits neither for a child that takes longer, nor if children by its own clock end later.
+        // A parent does not wait for a child that takes longer than itself, nor for any child if one on the parent's
+        // own clock ends after the parent.
         if duration(span) <= duration(&tree.spans[parent]) && !outlived[parent] {
             add(true, end(at), (parent, tree.spans[parent].end));
         }
@@ -99,7 +103,7 @@ fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<ClockBound> {
         }
         requested.extend(view.requests().map(|request| (at, &request.name)));
     }
-    let (by_text, mut times) = (receipts_by_text(trace), HashMap::new());
+    let (by_text, mut occurrences) = (receipts_by_text(trace), HashMap::new());
     let subtrees = SubtreeRanges::new(tree);
     for call in calls {
         let Some(tool) = call.tool else { continue };
@@ -110,7 +114,7 @@ fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<ClockBound> {
         if let Some(&model) = call.id.as_ref().and_then(|id| receipts.get(id)) {
             add(true, end(tool), start(model));
         } else if let Some(key) = call.agent.zip(call.result.as_ref().map(address)) {
-            let nth = times.entry(key).or_insert(0);
+            let nth = occurrences.entry(key).or_insert(0);
             if let Some(&(before, model)) = by_text.get(&key).and_then(|receipts| receipts.get(*nth)) {
                 add(true, end(tool), start(model));
                 before.filter(follows).inspect(|&before| add(true, end(before), start(tool)));
@@ -118,7 +122,7 @@ fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<ClockBound> {
             *nth += 1;
         }
     }
-    // Models and tools mostly take turns, and a model begins.
+    // Model and tool calls mostly alternate, beginning with a model call.
     for agent in agents {
         let tools: Vec<Idx> = agent.calls.iter().filter_map(|&call| calls[call].tool).collect();
         let turns = agent.llms.first().zip(tools.first());
@@ -129,32 +133,32 @@ fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<ClockBound> {
     bounds
 }
 
-/// The address of a text. Texts are interned, so that equal ones have the same.
+/// The address and length of a text. Texts are interned, so equal texts have the same address.
 fn address(text: &Text) -> (usize, usize) {
     (text.as_ptr() as usize, text.len())
 }
 
-/// A model call before, if the prompt continues its prompt, and the first model call that was given a result.
+/// The first model call whose prompt contains a result, preceded by the previous model call of the agent if the prompt
+/// continues that call's prompt.
 type ResultReceipt = (Option<Idx>, Idx);
 
-/// By agent and result, the first model call that was given it: for the first time that it was returned, the
-/// second, and so on.
+/// By agent and text of a result: the receipt of its first occurrence, its second occurrence, and so on.
 fn receipts_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<ResultReceipt>> {
     let mut receipts: HashMap<_, Vec<ResultReceipt>> = HashMap::new();
     for (i, agent) in trace.agents.iter().enumerate() {
         let mut before: Option<Idx> = None;
         for &at in &agent.llms {
             let input = &trace.views[at].input;
-            let continues = before.filter(|&before| is_continued(&trace.views[before].input, input));
-            let mut times: HashMap<_, usize> = HashMap::new();
+            let continued_call = before.filter(|&before| is_continued(&trace.views[before].input, input));
+            let mut occurrences: HashMap<_, usize> = HashMap::new();
             for part in input.iter().flat_map(|message| &message.parts) {
                 if let Part::Result { content, .. } = part {
-                    *times.entry(address(content)).or_default() += 1;
+                    *occurrences.entry(address(content)).or_default() += 1;
                 }
             }
-            for (result, times) in times {
+            for (result, count) in occurrences {
                 let result_receipts = receipts.entry((i, result)).or_default();
-                result_receipts.resize(times.max(result_receipts.len()), (continues, at));
+                result_receipts.resize(count.max(result_receipts.len()), (continued_call, at));
             }
             before = Some(at);
         }
@@ -177,31 +181,31 @@ fn is_continued(before: &[Message], prompt: &[Message]) -> bool {
         && before.iter().zip(prompt).all(|(a, b)| a.role == b.role && texts(a) == texts(b))
 }
 
-/// Where each span and its descendants are in the tree's order.
+/// The positions of each span and its descendants in the tree's order, which are consecutive.
 struct SubtreeRanges {
-    place: Vec<usize>,
+    position: Vec<usize>,
     size: Vec<usize>,
 }
 
 impl SubtreeRanges {
     fn new(tree: &Tree) -> SubtreeRanges {
-        let (mut place, mut size) = (vec![0; tree.len()], vec![1; tree.len()]);
-        tree.order().iter().enumerate().for_each(|(n, &at)| place[at] = n);
+        let (mut position, mut size) = (vec![0; tree.len()], vec![1; tree.len()]);
+        tree.order().iter().enumerate().for_each(|(n, &at)| position[at] = n);
         for &at in tree.order().iter().rev() {
             if let Some(parent) = tree.parent(at) {
                 size[parent] += size[at];
             }
         }
-        SubtreeRanges { place, size }
+        SubtreeRanges { position, size }
     }
 
     fn contain(&self, ancestor: Idx, at: Idx) -> bool {
-        (self.place[ancestor]..self.place[ancestor] + self.size[ancestor]).contains(&self.place[at])
+        (self.position[ancestor]..self.position[ancestor] + self.size[ancestor]).contains(&self.position[at])
     }
 }
 
 /// The skew nearest to 0 that contradicts the fewest lower and upper bounds.
-fn nearest(mut lower_bounds: Vec<i64>, mut upper_bounds: Vec<i64>) -> i64 {
+fn nearest_skew(mut lower_bounds: Vec<i64>, mut upper_bounds: Vec<i64>) -> i64 {
     lower_bounds.sort_unstable();
     upper_bounds.sort_unstable();
     let contradicted = |skew: i64| {

@@ -1,7 +1,7 @@
 //! The tools by which an agent controls its own run: they return the answer, record the plan or record a
 //! thought. They neither retrieve information nor have side effects.
 
-/// The names of those tools, of the built-in conventions and the configuration. Case is ignored.
+/// The names of control tools, from the built-in conventions and the configuration. Case is ignored.
 #[derive(Clone, Debug, Default)]
 pub struct ControlTools {
     pub(super) final_answer: Vec<String>,
@@ -20,7 +20,7 @@ impl ControlTools {
         contains(&self.planning, name)
     }
 
-    /// Whether the tool is one of these, or one that only records a thought.
+    /// Whether the tool returns the answer, records the plan, or only records a thought.
     pub fn is_control(&self, name: &str) -> bool {
         self.is_final_answer(name) || self.is_planning(name) || contains(&self.thinking, name)
     }

@@ -10,23 +10,23 @@ use super::flat_message::FlatMessage;
 use super::interpret::{FieldLookup, Interpreter};
 use super::kind_rules::FieldPrecedence;
 use super::message::{Message, MessageParts, Part, Role, ToolRequest};
-use super::message_reader::{MessageReader, role_word};
+use super::message_reader::{MessageReader, role_of_word};
 use super::node::ContentNode;
 use super::overrides::{EventRule, Field, LeafKind, Meaning};
-use super::recorded_elsewhere::recorded_elsewhere;
+use super::recorded_elsewhere::mark_recorded_elsewhere;
 use super::scan::SpanScan;
 use super::span_view::{Content, SpanView};
 use super::{event, message_cache};
 
 impl Interpreter<'_> {
     /// Fills in the messages of a span and whether they were recorded.
-    pub(super) fn messages(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+    pub(super) fn fill_messages(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         self.withheld = false;
         (view.input, view.input_content) = self.field_messages(scan, Field::Input, Role::User, view);
         (view.output, view.output_content) = self.field_messages(scan, Field::Output, Role::Assistant, view);
-        self.separate_output_parts(scan, view);
-        self.packed_conversation(scan, view);
-        self.event_messages(scan, view);
+        self.add_separate_output_parts(scan, view);
+        self.add_packed_conversation(scan, view);
+        self.add_event_messages(scan, view);
         // A failed call often records an empty message. It is no output.
         if scan.status == Status::Error && view.output.iter().all(|m| m.parts.is_empty()) {
             view.output.clear();
@@ -34,14 +34,14 @@ impl Interpreter<'_> {
         }
         view.input_content = self.content_of(&view.input, view.input_content, true);
         view.output_content = self.content_of(&view.output, view.output_content, false);
-        recorded_elsewhere(scan, view);
-        self.separate_instructions(scan, view);
+        mark_recorded_elsewhere(scan, view);
+        self.add_separate_instructions(scan, view);
     }
 
-    /// Whether messages have content, as read from attributes of the state `seen`.
-    fn content_of(&mut self, messages: &[Message], seen: Content, is_prompt: bool) -> Content {
+    /// Whether messages have content. `recorded` is the state of the attributes that they were read from.
+    fn content_of(&mut self, messages: &[Message], recorded: Content, is_prompt: bool) -> Content {
         match () {
-            () if messages.is_empty() || seen.is_partial() => seen,
+            () if messages.is_empty() || recorded.is_partial() => recorded,
             () if self.withheld && !has_content_beyond_instructions(messages) => Content::Redacted,
             () if is_prompt && self.prompt_has_hidden_part(messages) => Content::Redacted,
             () if !is_prompt && messages.iter().any(|m| self.has_hidden_part(m)) => Content::Redacted,
@@ -49,15 +49,16 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Whether [`Self::has_hidden_part`] is true of a message of a prompt. The next prompt repeats most of them.
+    /// Whether a message of a prompt has a hidden part. Messages without one are remembered, since the next prompt
+    /// repeats most of them.
     fn prompt_has_hidden_part(&mut self, messages: &[Message]) -> bool {
         let is_known = |(parts, message): &(&MessageParts, &Message)| parts.ptr_eq(&message.parts);
-        let known_count = self.visible.iter().zip(messages).take_while(is_known).count();
-        self.visible.truncate(known_count);
+        let known_count = self.visible_messages.iter().zip(messages).take_while(is_known).count();
+        self.visible_messages.truncate(known_count);
         let new = messages.get(known_count..).unwrap_or_default();
-        let visible = new.iter().take_while(|message| !self.has_hidden_part(message)).count();
-        self.visible.extend(new.iter().take(visible).map(|message| message.parts.clone()));
-        visible < new.len()
+        let visible_count = new.iter().take_while(|message| !self.has_hidden_part(message)).count();
+        self.visible_messages.extend(new.iter().take(visible_count).map(|message| message.parts.clone()));
+        visible_count < new.len()
     }
 
     /// Whether a marker or a hash replaces a part of the message.
@@ -71,9 +72,9 @@ impl Interpreter<'_> {
     }
 
     /// Adds instructions that were recorded outside the conversation, unless it repeats them.
-    fn separate_instructions(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
-        let found = self.value(scan, Field::System);
-        let recorded = match found.content() {
+    fn add_separate_instructions(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+        let lookup = self.value(scan, Field::System);
+        let recorded = match lookup.content() {
             Content::Absent if scan.has(Meaning::SystemElsewhere) => Content::Redacted,
             recorded => recorded,
         };
@@ -82,10 +83,10 @@ impl Interpreter<'_> {
             (conversation, instructions) if instructions.is_partial() => conversation.max(instructions),
             (conversation, _) => conversation,
         };
-        let (FieldLookup::Found((_, value)) | FieldLookup::Cut((_, value))) = found else { return };
+        let (FieldLookup::Found((_, value)) | FieldLookup::Cut((_, value))) = lookup else { return };
         let parts = self.instructions(value);
-        let repeated = view.input.iter().any(|m| m.role == Role::System && m.parts == parts);
-        if !parts.is_empty() && !repeated {
+        let is_repeated = view.input.iter().any(|m| m.role == Role::System && m.parts == parts);
+        if !parts.is_empty() && !is_repeated {
             view.input.insert(0, Message { role: Role::System, parts });
         }
     }
@@ -121,10 +122,10 @@ impl Interpreter<'_> {
     ) -> (Vec<Message>, Content) {
         let whole = self.value(scan, field);
         let lists = scan.leaves(field);
-        let first_list = lists.first().map_or(FieldPrecedence::MAX, |f| f.order);
-        let mut seen = whole.content();
+        let first_list_order = lists.first().map_or(FieldPrecedence::MAX, |f| f.order);
+        let mut recorded = whole.content();
         if let FieldLookup::Found((order, value)) = whole
-            && order < first_list
+            && order < first_list_order
         {
             return (self.read_messages(value, role, view), Content::Present);
         }
@@ -132,7 +133,7 @@ impl Interpreter<'_> {
         for list in lists.chunk_by(|a, b| a.order == b.order) {
             let (messages, content) = self.flattened_messages(list, role, view);
             if content.is_partial() {
-                seen = seen.max(content);
+                recorded = recorded.max(content);
                 partial = if partial.is_empty() { messages } else { partial };
             } else if !messages.is_empty() {
                 return (messages, Content::Present);
@@ -140,15 +141,15 @@ impl Interpreter<'_> {
         }
         match whole {
             FieldLookup::Found((_, value)) => (self.read_messages(value, role, view), Content::Present),
-            _ if !partial.is_empty() => (partial, seen),
+            _ if !partial.is_empty() => (partial, recorded),
             FieldLookup::Cut((_, value)) => (self.read_messages(value, role, view), Content::Truncated),
-            _ => (Vec::new(), seen),
+            _ => (Vec::new(), recorded),
         }
     }
 
     fn read_messages(&mut self, value: Value<'_>, role: Role, view: &mut SpanView) -> Vec<Message> {
         let mut reader = MessageReader::new(&mut self.texts);
-        // A prompt mostly repeats earlier ones, and the outputs between them.
+        // Most messages of a prompt are those of earlier prompts and outputs, which are cached.
         let list = value.as_str();
         let cached = list.and_then(|list| {
             message_cache::messages(list, role == Role::User, &mut self.message_cache, &mut reader)
@@ -176,7 +177,8 @@ impl Interpreter<'_> {
         let mut out = Vec::with_capacity(if is_prompt { self.flat_messages.len() + 2 } else { 1 });
         let (mut hidden, mut cut) = (false, false);
         for (nth, leaves) in list.chunk_by(|a, b| a.leaf.index == b.leaf.index).enumerate() {
-            let cached = self.flat_messages.get(nth).filter(|earlier| earlier.is_of(leaves) && is_prompt);
+            let cached =
+                self.flat_messages.get(nth).filter(|earlier| earlier.was_read_from(leaves) && is_prompt);
             if let Some(FlatMessage { message, is_hidden, is_cut, .. }) = cached {
                 (hidden, cut) = (hidden || *is_hidden, cut || *is_cut);
                 out.push(message.clone());
@@ -185,8 +187,8 @@ impl Interpreter<'_> {
             let is_cut = leaves.iter().filter_map(|f| f.value.as_str()).any(|text| self.is_cut(text));
             let mut is_hidden = false;
             let value_of = |kind: LeafKind| leaves.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
-            let word = value_of(LeafKind::Role).and_then(|v| v.as_str());
-            let role = word.map_or(role, |w| role_word(w).unwrap_or(Role::User));
+            let recorded_role = value_of(LeafKind::Role).and_then(|v| v.as_str());
+            let role = recorded_role.map_or(role, |word| role_of_word(word).unwrap_or(Role::User));
             let mut parts = Vec::new();
             let mut content = Cow::Borrowed("");
             if let Some(whole) = value_of(LeafKind::Text).filter(|v| !matches!(v, Value::Str(""))) {
@@ -227,7 +229,7 @@ impl Interpreter<'_> {
                     failed: false,
                 });
             }
-            self.flat_requests(leaves, &mut parts);
+            self.add_flat_requests(leaves, &mut parts);
             let message = Message { role, parts: parts.into() };
             if is_prompt {
                 self.flat_messages.truncate(nth);
@@ -247,7 +249,7 @@ impl Interpreter<'_> {
         (out, content)
     }
 
-    fn flat_requests(&mut self, leaves: &[FlatAttribute<'_>], parts: &mut Vec<Part>) {
+    fn add_flat_requests(&mut self, leaves: &[FlatAttribute<'_>], parts: &mut Vec<Part>) {
         let is_request = |f: &&FlatAttribute<'_>| {
             matches!(f.leaf.kind, LeafKind::RequestId | LeafKind::RequestName | LeafKind::RequestArguments)
         };
@@ -265,7 +267,7 @@ impl Interpreter<'_> {
     }
 
     /// Adds tool calls and reasoning that were recorded apart from the output's text.
-    fn separate_output_parts(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+    fn add_separate_output_parts(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut parts = Vec::new();
         if let FieldLookup::Found((_, value)) = self.value(scan, Field::OutputReasoning) {
             parts.extend(self.texts.non_empty(&ContentNode::from_value(value).text()).map(Part::Reasoning));
@@ -285,9 +287,9 @@ impl Interpreter<'_> {
         }
     }
 
-    /// A whole conversation in one attribute. In an agent's, the messages before the first one of the
-    /// model are the input.
-    fn packed_conversation(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+    /// Adds a whole conversation that was recorded in one attribute. The messages of an agent's conversation before the
+    /// first message of the model are the input, the others the output.
+    fn add_packed_conversation(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut messages = Vec::new();
         let conversation = self.value(scan, Field::Conversation);
         if let FieldLookup::Found((_, value)) | FieldLookup::Cut((_, value)) = conversation {
@@ -305,9 +307,10 @@ impl Interpreter<'_> {
             }
         }
         let start = self.count(scan, Field::ConversationStart).and_then(|n| usize::try_from(n).ok());
-        let is_turn = |(i, m): (usize, &Message)| i >= start.unwrap_or(0) && m.role == Role::Assistant;
-        let turn = messages.iter().enumerate().position(is_turn).filter(|_| view.kind != Kind::Llm);
-        let output = messages.split_off(turn.unwrap_or(messages.len()));
+        let is_model_turn = |(i, m): (usize, &Message)| i >= start.unwrap_or(0) && m.role == Role::Assistant;
+        let first_turn =
+            messages.iter().enumerate().position(is_model_turn).filter(|_| view.kind != Kind::Llm);
+        let output = messages.split_off(first_turn.unwrap_or(messages.len()));
         let is_cut = conversation.content() == Content::Truncated;
         if view.input.is_empty() {
             view.input = messages;
@@ -319,8 +322,8 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Messages in span events and log records, if no attribute had any.
-    fn event_messages(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+    /// Adds messages in span events and log records, if no attribute has any.
+    fn add_event_messages(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let (no_input, no_output) = (view.input.is_empty(), view.output.is_empty());
         for event in &scan.events {
             let role = match event.rule {
@@ -330,30 +333,29 @@ impl Interpreter<'_> {
                 EventRule::Assistant | EventRule::Choice => "assistant",
                 _ => continue,
             };
-            let choice = event.rule == EventRule::Choice;
-            if !(if choice { no_output } else { no_input }) {
+            let is_choice = event.rule == EventRule::Choice;
+            if !(if is_choice { no_output } else { no_input }) {
                 continue;
             }
             let node = event::node(event);
-            if choice && view.finish.is_empty() {
+            if is_choice && view.finish.is_empty() {
                 view.finish.extend(self.texts.option(node.str_at("finish_reason")));
             }
-            let message = match node.get("message").filter(|_| choice) {
+            let message = match node.get("message").filter(|_| is_choice) {
                 Some(message) => message.clone().unfold(),
                 None => node,
             };
             if self.limit.is_some() && event::texts(event).any(|text| self.is_cut(text)) {
-                *(if choice { &mut view.output_content } else { &mut view.input_content }) =
+                *(if is_choice { &mut view.output_content } else { &mut view.input_content }) =
                     Content::Truncated;
             }
-            let target = if choice { &mut view.output } else { &mut view.input };
+            let target = if is_choice { &mut view.output } else { &mut view.input };
             target.extend(MessageReader::new(&mut self.texts).single(&with_role(message, role)));
         }
     }
 }
 
-/// Whether messages of which some were recorded without content still have any, other than
-/// instructions.
+/// Whether messages have content, except for instructions.
 fn has_content_beyond_instructions(messages: &[Message]) -> bool {
     let parts = messages.iter().filter(|m| m.role != Role::System).flat_map(|m| &m.parts);
     parts.into_iter().any(|part| match part {

@@ -1,5 +1,5 @@
-//! The attributes of the spans that were read before, by their encoding: the next model call of a run repeats most of
-//! its history and settings, which are then not read again.
+//! A cache of the attributes of earlier spans, by their encoding: the next model call of a run repeats most of the
+//! history and settings of the one before, which are then not decoded again.
 
 use verdict_otlp::Value;
 
@@ -21,7 +21,7 @@ pub(super) struct ListAttribute<'a> {
     pub(super) value: Value<'a>,
 }
 
-/// An attribute of its own.
+/// An attribute that belongs to no list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownAttribute<'a> {
     /// Key and value, encoded.
@@ -29,51 +29,51 @@ pub(super) struct KnownAttribute<'a> {
     pub(super) entry: &'a KeyMeaning,
     pub(super) key: &'a [u8],
     pub(super) value: Value<'a>,
-    /// The statement of the value about its span.
+    /// The statement that the value makes about its span.
     pub(super) statement: AttributeStatement,
 }
 
-/// Leaves of the prompt of a short run.
+/// The usual number of leaves of the prompt of a short run.
 const USUAL_LEAVES: usize = 32;
-/// Places of keys. The spans of a trace have some forty.
-const KEYS: usize = 64;
-/// Places of the ends of keys of flattened lists, of which a convention uses about ten.
-const LEAVES: usize = 16;
-/// Places of attributes. A model call has some twenty, and few kinds of spans occur in one trace.
-const KNOWN: usize = 128;
+/// Number of cached keys. The spans of a trace have some forty.
+const KEY_SLOTS: usize = 64;
+/// Number of cached ends of keys of flattened lists, of which a convention uses about ten.
+const LEAF_SLOTS: usize = 16;
+/// Number of cached attributes. A model call has some twenty, and few kinds of spans occur in one trace.
+const ATTRIBUTE_SLOTS: usize = 128;
 
-/// The spans before the present one.
+/// The cached attributes of the spans before the current one.
 #[derive(Debug)]
 pub(crate) struct EarlierSpans<'a> {
     /// The attributes of flattened lists of the last span that has any.
-    before: Vec<ListAttribute<'a>>,
-    /// The position of the next one of them.
+    previous: Vec<ListAttribute<'a>>,
+    /// The position in `previous` at which the next attribute of the current span is expected.
     next: usize,
-    /// The attributes of the present span are the first `repeated_count` attributes of `before`, followed by `present`.
+    /// The attributes of the current span are the first `repeated_count` attributes of `previous`, then `current`.
     repeated_count: usize,
-    present: Vec<ListAttribute<'a>>,
-    /// The run at the beginning of `before`, and that of the present span.
+    current: Vec<ListAttribute<'a>>,
+    /// The run at the beginning of `previous`, and that of the current span.
     run: ListRun<'a>,
-    present_run: PresentRun<'a>,
-    /// The list of the present span's last attribute of one, and the part of its key before the index.
+    current_run: CurrentRun<'a>,
+    /// The list of the last list attribute of the current span, and the part of its key before the index.
     pub(super) last: Option<(&'a FlattenedList, &'a [u8])>,
-    /// Keys by [`place`], with their meanings, if they have any: most spans of a trace have the same.
-    keys: [(&'a [u8], Option<&'a KeyMeaning>); KEYS],
-    /// The ends of keys of lists, after the index, by [`place`].
-    leaves: [Option<KnownLeaf<'a>>; LEAVES],
-    /// Other attributes by [`place`]: the spans of a run have the same model, session and instructions. Empty before
-    /// the first one; `None` if only one span is read.
+    /// Keys by [`slot_of`], with their meanings, if they have any: most spans of a trace have the same keys.
+    keys: [(&'a [u8], Option<&'a KeyMeaning>); KEY_SLOTS],
+    /// The ends of keys of lists, after the index, by [`slot_of`].
+    leaves: [Option<KnownLeaf<'a>>; LEAF_SLOTS],
+    /// Other attributes by [`slot_of`]: the spans of a run have the same model, session and instructions. Empty until
+    /// one is added; `None` if only one span is read.
     known_attributes: Option<Vec<Option<KnownAttribute<'a>>>>,
 }
 
 /// The end of a key of a list: the list, its bytes, and its inner index and meaning, if it has one.
 type KnownLeaf<'a> = (&'a FlattenedList, &'a [u8], Option<(u32, LeafKind)>);
 
-/// The first attributes of a span that belong to lists, if they belong to one list and directly follow each other. The
-/// next prompt begins with those of this one, which is one comparison.
+/// The consecutive attributes of one list with which the list attributes of a span begin. The next prompt repeats them,
+/// so that one comparison recognises all of them.
 #[derive(Debug, Default)]
 struct ListRun<'a> {
-    /// The encoded fields after that of the first attribute.
+    /// The encoded fields after the field of the first attribute.
     encoded: &'a [u8],
     /// One leaf for each attribute.
     leaves: Vec<FlatAttribute<'a>>,
@@ -81,39 +81,39 @@ struct ListRun<'a> {
 
 /// A [`ListRun`] that is being read.
 #[derive(Clone, Copy, Debug, Default)]
-struct PresentRun<'a> {
+struct CurrentRun<'a> {
     list: Option<&'a FlattenedList>,
-    /// The fields after that of the first attribute, to the end of the span, and how many bytes of them are left after
-    /// the last attribute.
+    /// The fields after the field of the first attribute, to the end of the span.
     after_first: &'a [u8],
+    /// The number of bytes of `after_first` that follow the last attribute of the run.
     left: usize,
     /// The number of attributes.
     len: usize,
-    /// How many of them are those of the earlier run.
+    /// The number of attributes that repeat the earlier run.
     repeated_count: usize,
 }
 
-/// The place of a key, or of an encoded attribute, among `places`.
+/// The slot of a key, or of an encoded attribute, among `slots`.
 #[inline]
-fn place(bytes: &[u8], places: usize) -> usize {
+fn slot_of(bytes: &[u8], slots: usize) -> usize {
     let byte = |at: Option<&u8>| at.copied().map_or(0, usize::from);
     // The second byte of an encoded attribute is the length of its key.
-    (bytes.len() + byte(bytes.last()) + 5 * byte(bytes.get(1))) % places
+    (bytes.len() + byte(bytes.last()) + 5 * byte(bytes.get(1))) % slots
 }
 
 impl<'a> EarlierSpans<'a> {
     /// For a single span.
     pub(crate) fn none() -> Self {
         EarlierSpans {
-            before: Vec::new(),
+            previous: Vec::new(),
             next: 0,
             repeated_count: 0,
-            present: Vec::new(),
+            current: Vec::new(),
             run: ListRun::default(),
-            present_run: PresentRun::default(),
+            current_run: CurrentRun::default(),
             last: None,
-            keys: [(&[], None); KEYS],
-            leaves: [None; LEAVES],
+            keys: [(&[], None); KEY_SLOTS],
+            leaves: [None; LEAF_SLOTS],
             known_attributes: None,
         }
     }
@@ -125,15 +125,15 @@ impl<'a> EarlierSpans<'a> {
 
     pub(super) fn begin_span(&mut self) {
         (self.next, self.repeated_count, self.last) = (0, 0, None);
-        self.present_run = PresentRun::default();
+        self.current_run = CurrentRun::default();
     }
 
-    /// `flat` are the leaves of the span in the order of its attributes.
+    /// Makes the current span the previous one. `flat` contains its leaves in the order of its attributes.
     pub(super) fn end_span(&mut self, flat: &[FlatAttribute<'a>]) {
-        if self.repeated_count > 0 || !self.present.is_empty() {
-            self.before.truncate(self.repeated_count);
-            self.before.append(&mut self.present);
-            let PresentRun { after_first, left, len, repeated_count, .. } = self.present_run;
+        if self.repeated_count > 0 || !self.current.is_empty() {
+            self.previous.truncate(self.repeated_count);
+            self.previous.append(&mut self.current);
+            let CurrentRun { after_first, left, len, repeated_count, .. } = self.current_run;
             self.run.encoded = after_first.get(..after_first.len() - left).unwrap_or_default();
             self.run.leaves.truncate(repeated_count);
             if len > self.run.leaves.capacity() {
@@ -143,98 +143,106 @@ impl<'a> EarlierSpans<'a> {
         }
     }
 
-    /// The leaves of the attributes in `rest` that follow the first one as in the earlier run, and what comes after
-    /// them. They become attributes of the present span. At most `max_leaves` leaves.
+    /// If `rest`, which follows the first attribute, begins with the rest of the earlier run: the leaves of these
+    /// attributes, and the fields after them. The attributes become attributes of the current span. `None` if they
+    /// have more than `max_leaves` leaves.
     pub(super) fn repeated_run(
         &mut self,
         rest: &'a [u8],
         max_leaves: usize,
     ) -> Option<(&[FlatAttribute<'a>], &'a [u8])> {
-        let all = self.run.leaves.len();
-        if (self.next, self.repeated_count, self.present_run.len) != (1, 1, 1)
-            || !(2..=max_leaves).contains(&all)
+        let len = self.run.leaves.len();
+        if (self.next, self.repeated_count, self.current_run.len) != (1, 1, 1)
+            || !(2..=max_leaves).contains(&len)
         {
             return None;
         }
         let after = rest.strip_prefix(self.run.encoded)?;
-        (self.next, self.repeated_count) = (all, all);
-        self.present_run =
-            PresentRun { left: after.len(), len: all, repeated_count: all, ..self.present_run };
+        (self.next, self.repeated_count) = (len, len);
+        self.current_run = CurrentRun { left: after.len(), len, repeated_count: len, ..self.current_run };
         Some((self.run.leaves.get(1..)?, after))
     }
 
-    /// Extends the present run by the last attribute, if it continues it. `before` and `rest` are the fields of the
-    /// span from it and after it, `leaves` the number of leaves so far, in their order.
-    pub(super) fn extend_run(&mut self, before: &[u8], rest: &'a [u8], leaves: usize) {
-        let run = &mut self.present_run;
-        let attributes = self.repeated_count + self.present.len();
+    /// Extends the current run by the last attribute, if the attribute continues the run. `from_attribute` contains the
+    /// fields of the span from the attribute on, `rest` those after it. `leaves` is the number of leaves so far; 0 if
+    /// they are not in order.
+    pub(super) fn extend_run(&mut self, from_attribute: &[u8], rest: &'a [u8], leaves: usize) {
+        let run = &mut self.current_run;
+        let attributes = self.repeated_count + self.current.len();
         let list = self.last.map(|(list, _)| list).filter(|list| !list.entry.is_statement);
         if attributes != run.len + 1 || leaves != attributes || list.is_none() {
             return;
         }
         if run.len == 0 {
-            *run = PresentRun { list, after_first: rest, left: rest.len(), len: 1, repeated_count: 0 };
-        } else if run.left == before.len() && run.list.zip(list).is_some_and(|(a, b)| std::ptr::eq(a, b)) {
+            *run = CurrentRun { list, after_first: rest, left: rest.len(), len: 1, repeated_count: 0 };
+        } else if run.left == from_attribute.len()
+            && run.list.zip(list).is_some_and(|(a, b)| std::ptr::eq(a, b))
+        {
             (run.left, run.len) = (rest.len(), attributes);
         }
     }
 
-    /// Number of attributes of lists of the last span that has any.
+    /// The number of list attributes of the last span that has any.
     pub(super) fn list_len(&self) -> usize {
-        self.before.len()
+        self.previous.len()
     }
 
-    /// The attribute of a list that the last span has at the same place, which becomes one of the present span.
+    /// The list attribute of the previous span at the same position, if its encoding is equal. It becomes an attribute
+    /// of the current span.
     #[inline]
     pub(super) fn repeated_in_list(&mut self, encoded: &[u8]) -> Option<&ListAttribute<'a>> {
-        let attribute = self.before.get(self.next).filter(|attribute| attribute.encoded == encoded)?;
+        let attribute = self.previous.get(self.next).filter(|attribute| attribute.encoded == encoded)?;
         self.last = Some((attribute.list, attribute.head));
         self.next += 1;
-        match self.present.is_empty() {
+        match self.current.is_empty() {
             true => self.repeated_count = self.next,
-            false => self.present.push(*attribute),
+            false => self.current.push(*attribute),
         }
         Some(attribute)
     }
 
-    /// Adds an attribute of a list to the present span.
+    /// Adds an attribute of a list to the current span.
     pub(super) fn add_to_list(&mut self, read: ListAttribute<'a>) {
         self.last = Some((read.list, read.head));
         self.next +=
-            usize::from(self.before.get(self.next).is_some_and(|attribute| attribute.key == read.key));
-        self.present.push(read);
+            usize::from(self.previous.get(self.next).is_some_and(|attribute| attribute.key == read.key));
+        self.current.push(read);
     }
 
+    /// An attribute of an earlier span with this encoding.
     #[inline]
     pub(super) fn known_attribute(&self, encoded: &[u8]) -> Option<&KnownAttribute<'a>> {
-        let attribute = self.known_attributes.as_ref()?.get(place(encoded, KNOWN))?.as_ref();
+        let attribute = self.known_attributes.as_ref()?.get(slot_of(encoded, ATTRIBUTE_SLOTS))?.as_ref();
         attribute.filter(|candidate| candidate.encoded == encoded)
     }
 
+    /// Remembers an attribute that belongs to no list.
     pub(super) fn add(&mut self, read: KnownAttribute<'a>) {
         let Some(attributes) = &mut self.known_attributes else { return };
         if attributes.is_empty() {
-            attributes.resize(KNOWN, None);
+            attributes.resize(ATTRIBUTE_SLOTS, None);
         }
-        attributes[place(read.encoded, KNOWN)] = Some(read);
+        attributes[slot_of(read.encoded, ATTRIBUTE_SLOTS)] = Some(read);
     }
 
-    /// The meaning of a key that an earlier attribute has; `Some(None)` if it has none.
+    /// The meaning of a key of an earlier attribute; `None` if the key is not cached, `Some(None)` if it has no
+    /// meaning.
     #[inline]
     pub(super) fn meaning(&self, key: &[u8]) -> Option<Option<&'a KeyMeaning>> {
-        let (known_key, meaning) = self.keys[place(key, KEYS)];
+        let (known_key, meaning) = self.keys[slot_of(key, KEY_SLOTS)];
         (known_key == key && !key.is_empty()).then_some(meaning)
     }
 
     /// Adds a key that belongs to no list or map.
     pub(super) fn add_key(&mut self, key: &'a [u8], meaning: Option<&'a KeyMeaning>) {
-        self.keys[place(key, KEYS)] = (key, meaning);
+        self.keys[slot_of(key, KEY_SLOTS)] = (key, meaning);
     }
 
     /// As [`FlattenedList::leaf`], of a list that earlier attributes belong to.
     pub(super) fn leaf(&mut self, list: &'a FlattenedList, end: &'a [u8]) -> Option<(u32, LeafKind)> {
         // The lists of inputs and outputs have keys with the same ends.
-        let slot = &mut self.leaves[(place(end, LEAVES) + std::ptr::from_ref(list).addr() / 64) % LEAVES];
+        let slot =
+            &mut self.leaves[(slot_of(end, LEAF_SLOTS) + std::ptr::from_ref(list).addr() / 64) % LEAF_SLOTS];
         match slot {
             Some((known_list, known_end, leaf)) if std::ptr::eq(*known_list, list) && *known_end == end => {
                 *leaf

@@ -19,6 +19,8 @@ const MAX_BELOW: usize = 32;
 const MAX_COMPARED: usize = 4 * 1024;
 /// Minimum length of a message that is searched in others. Shorter ones match by chance.
 const MIN_MESSAGE: usize = 4;
+/// Minimum length of a flag's value that is taken for a message: longer than `true`, `error` or `failed`.
+const MIN_FLAG_MESSAGE: usize = 8;
 
 /// Fills in the signs of a span.
 pub(crate) fn collect_signs(
@@ -27,7 +29,7 @@ pub(crate) fn collect_signs(
     scan: &SpanScan<'_>,
     view: &mut SpanView,
 ) {
-    let message = first(scan, Field::ErrorMessage);
+    let message = first_text(scan, Field::ErrorMessage);
     for event in scan.events.iter().filter(|e| e.rule == EventRule::Exception) {
         let mut sign = ErrorSign { source: ErrorSource::Exception, error_type: None, message: None };
         for (key, value) in Attributes::new(event.message, event.attributes).chain(event.body.entries()) {
@@ -43,21 +45,21 @@ pub(crate) fn collect_signs(
         let message = texts.non_empty(scan.status_message).or(message.and_then(|m| texts.non_empty(m)));
         add_sign(view, ErrorSign { source: ErrorSource::Status, error_type: None, message });
     }
-    if let Some(kind) = first(scan, Field::ErrorType) {
+    if let Some(error_type) = first_text(scan, Field::ErrorType) {
         let message = message.and_then(|m| texts.non_empty(m));
         add_sign(
             view,
-            ErrorSign { source: ErrorSource::ErrorType, error_type: texts.non_empty(kind), message },
+            ErrorSign { source: ErrorSource::ErrorType, error_type: texts.non_empty(error_type), message },
         );
     }
     for (_, key, value) in scan.flags.iter().filter(|(m, ..)| *m == Meaning::Error) {
-        let text = value.as_str().filter(|v| v.len() > MIN_MESSAGE + 3);
+        let text = value.as_str().filter(|v| v.len() >= MIN_FLAG_MESSAGE);
         let message = message.or(text).and_then(|m| texts.non_empty(m));
         add_sign(view, ErrorSign { source: ErrorSource::Flag, error_type: texts.non_empty(key), message });
     }
-    let no_failure =
-        view.errors.iter().filter_map(|s| s.error_type.as_ref()).any(|k| is_no_failure(table, k));
-    if scan.has(Meaning::Cancelled) || no_failure {
+    let is_cancellation =
+        view.errors.iter().filter_map(|s| s.error_type.as_ref()).any(|k| is_cancellation(table, k));
+    if scan.has(Meaning::Cancelled) || is_cancellation {
         view.cancelled = true;
         view.errors.clear();
     }
@@ -82,32 +84,35 @@ fn add_sign(view: &mut SpanView, sign: ErrorSign) {
     }
 }
 
+/// The beginning of a message, which is compared.
 fn head(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_COMPARED)]
 }
 
-fn first<'a>(scan: &SpanScan<'a>, field: Field) -> Option<&'a str> {
+/// The first value of a field that is a text and not empty.
+fn first_text<'a>(scan: &SpanScan<'a>, field: Field) -> Option<&'a str> {
     scan.candidates(field).iter().filter_map(|(_, _, v)| v.as_str()).find(|s| !s.is_empty())
 }
 
-fn is_no_failure(table: &ConventionTable, kind: &str) -> bool {
-    let class = class(kind);
-    table.not_failures.iter().any(|n| n == class || n == kind)
+/// Whether an error type is that of a cancellation or interrupt, which is no failure.
+fn is_cancellation(table: &ConventionTable, error_type: &str) -> bool {
+    let class = class_name(error_type);
+    table.not_failures.iter().any(|n| n == class || n == error_type)
 }
 
 /// The name of a class without its module.
-fn class(kind: &str) -> &str {
-    kind.rsplit(['.', ':']).next().unwrap_or(kind)
+fn class_name(error_type: &str) -> &str {
+    error_type.rsplit(['.', ':']).next().unwrap_or(error_type)
 }
 
-/// Marks the signs of spans that a later span is another attempt of.
+/// Marks the signs of spans that a later span retried, so that they are not taken for final failures.
 pub(crate) fn mark_retried(tree: &Tree, views: &mut [SpanView], retried: &HashSet<SpanId>) {
     let attempts = tree.spans.iter().zip(views).filter(|(span, _)| retried.contains(&span.id));
     attempts.flat_map(|(_, view)| &mut view.errors).for_each(|sign| sign.source = ErrorSource::Retry);
 }
 
 /// Moves signs that only repeat the sign of a descendant to [`SpanView::inherited_errors`].
-pub(crate) fn inherit(tree: &Tree, views: &mut [SpanView]) {
+pub(crate) fn separate_inherited(tree: &Tree, views: &mut [SpanView]) {
     if views.iter().all(|view| view.errors.is_empty()) {
         return;
     }
@@ -115,7 +120,7 @@ pub(crate) fn inherit(tree: &Tree, views: &mut [SpanView]) {
     for &at in tree.order().iter().rev() {
         let signs = std::mem::take(&mut below[at]);
         let view = &mut views[at];
-        if !view.errors.is_empty() && repeats(&view.errors, &signs) {
+        if !view.errors.is_empty() && repeats_sign_below(&view.errors, &signs) {
             view.inherited_errors = std::mem::take(&mut view.errors);
         }
         if let Some(parent) = tree.parent(at) {
@@ -127,29 +132,32 @@ pub(crate) fn inherit(tree: &Tree, views: &mut [SpanView]) {
     }
 }
 
-fn repeats(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)]) -> bool {
+/// Whether the signs of a span only repeat signs below it, which are given as error type and message.
+fn repeats_sign_below(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)]) -> bool {
     if below.is_empty() {
         return false;
     }
     // An ERROR status without a message, above a span that failed, is no evidence of its own.
-    let specific =
+    let is_specific =
         |s: &&ErrorSign| s.message.is_some() || (s.error_type.is_some() && s.source != ErrorSource::Flag);
-    let mut specific = signs.iter().filter(specific).peekable();
+    let mut specific = signs.iter().filter(is_specific).peekable();
     specific.peek().is_none()
         || specific.any(|sign| {
-            below.iter().any(|(kind, message)| is_same_error(sign, kind.as_ref(), message.as_ref()))
+            below
+                .iter()
+                .any(|(error_type, message)| is_same_error(sign, error_type.as_ref(), message.as_ref()))
         })
 }
 
-fn is_same_error(sign: &ErrorSign, kind: Option<&Text>, message: Option<&Text>) -> bool {
+fn is_same_error(sign: &ErrorSign, error_type: Option<&Text>, message: Option<&Text>) -> bool {
     match (&sign.message, message) {
         (Some(above), Some(below)) => {
             let contains = |a: &Text, b: &Text| b.len() >= MIN_MESSAGE && head(a).contains(head(b).trim());
             contains(above, below) || contains(below, above)
         }
         // If a message is missing, the same class is taken for the same error.
-        _ => match (&sign.error_type, kind) {
-            (Some(above), Some(below)) => class(above) == class(below),
+        _ => match (&sign.error_type, error_type) {
+            (Some(above), Some(below)) => class_name(above) == class_name(below),
             _ => false,
         },
     }

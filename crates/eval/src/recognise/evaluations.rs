@@ -12,7 +12,7 @@ use super::span_view::{RecordedEvaluation, SpanView};
 
 impl Interpreter<'_> {
     /// Fills in the evaluations of a span.
-    pub(super) fn evaluations(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+    pub(super) fn fill_evaluations(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         if let Some(name) = self.text(scan, Field::EvaluationName) {
             let score = match self.value(scan, Field::EvaluationScore) {
                 FieldLookup::Found((_, value)) => ContentNode::from_value(value).number(),
@@ -22,7 +22,7 @@ impl Interpreter<'_> {
                 FieldLookup::Found((_, value)) => passed(&ContentNode::from_value(value)),
                 _ => None,
             };
-            // Of another span an error is not that of the evaluation.
+            // On a span of another kind the error type is not about the evaluation.
             let is_evaluator = view.kind == Kind::Evaluator;
             view.evaluations.push(RecordedEvaluation {
                 name,
@@ -37,9 +37,9 @@ impl Interpreter<'_> {
                 target: self.text(scan, Field::EvaluationTarget),
             });
         }
-        let same_entry =
+        let is_same_entry =
             |a: &FlatAttribute<'_>, b: &FlatAttribute<'_>| (a.order, a.leaf.index) == (b.order, b.leaf.index);
-        for leaves in scan.leaves(Field::Evaluations).chunk_by(same_entry) {
+        for leaves in scan.leaves(Field::Evaluations).chunk_by(is_same_entry) {
             let leaf_node = |kind: LeafKind| {
                 leaves.iter().find(|f| f.leaf.kind == kind).map(|f| ContentNode::from_value(f.value))
             };
@@ -61,7 +61,7 @@ impl Interpreter<'_> {
         for event in scan.events.iter().filter(|e| e.rule == EventRule::Evaluation) {
             let node = event::node(event);
             let Some(name) = node.str_at("gen_ai.evaluation.name") else { continue };
-            // Pydantic evals and OpenInference wrote the second names.
+            // The first names are those of the GenAI semantic conventions; Pydantic Evals and OpenInference use others.
             let mut any = |keys: &[&str]| self.texts.option(keys.iter().find_map(|key| node.str_at(key)));
             view.evaluations.push(RecordedEvaluation {
                 passed: node.get("gen_ai.evaluation.passed").and_then(passed),

@@ -34,6 +34,6 @@ pub(crate) fn field<'a>(event: &EventMessage<'a>, keys: &[&str]) -> Option<Value
 }
 
 /// The id of the tool call that an event belongs to.
-pub(crate) fn id<'a>(event: &EventMessage<'a>) -> Option<&'a str> {
+pub(crate) fn call_id<'a>(event: &EventMessage<'a>) -> Option<&'a str> {
     field(event, &["id", "tool_call_id"]).and_then(|v| v.as_str())
 }

@@ -1,7 +1,7 @@
 //! Why a model stopped, in one vocabulary.
 //!
-//! In: the reason as a provider or a framework spells it. Out: a [`FinishReason`]. Data for every convention: rules ask
-//! for a reason, and know none of the spellings.
+//! In: the reason as a provider or a framework spells it. Out: a [`FinishReason`]. All spellings are in this module;
+//! rules compare only reasons.
 
 use super::message::Text;
 use super::span_view::SpanView;
@@ -11,12 +11,13 @@ use super::span_view::SpanView;
 pub(crate) enum FinishReason {
     /// The text is complete.
     Stop,
-    /// A limit of length.
+    /// The output reached a length limit.
     Length,
     /// A filter of the provider, or the model itself, refused.
     ContentFilter,
     /// The model waits for the results of calls.
     ToolCalls,
+    /// The call failed.
     Error,
     /// None of these, or an unknown spelling.
     Other,
@@ -56,7 +57,7 @@ impl FinishReason {
 }
 
 impl SpanView {
-    /// The reason that was recorded, as it is spelled, if it is this one.
+    /// The recorded spelling of `reason`; `None` if the model did not stop for it.
     pub(crate) fn finished_by(&self, reason: FinishReason) -> Option<&Text> {
         self.finish.iter().find(|spelling| FinishReason::read(spelling) == reason)
     }

@@ -1,4 +1,4 @@
-//! Attributes whose keys are those of an element of a list, such as `llm.input_messages.0.message.role`.
+//! Attributes of flattened lists, whose keys contain an index: `llm.input_messages.0.message.role`.
 
 use verdict_otlp::Value;
 
@@ -18,9 +18,9 @@ pub(crate) struct FlatAttribute<'a> {
 }
 
 impl FlatAttribute<'_> {
-    /// The place in the order of a scan: by field, precedence and index, as one number.
+    /// The key by which the leaves of a scan are sorted: field, precedence and index, as one number.
     #[inline]
-    pub(super) fn place(&self) -> u128 {
+    pub(super) fn sort_key(&self) -> u128 {
         let Leaf { index, inner_index, kind } = self.leaf;
         let list = u64::from(self.field as u16) << 48 | u64::from(self.order) << 32 | u64::from(index);
         let item = u64::from(nested_rank(kind)) << 32 | u64::from(inner_index);

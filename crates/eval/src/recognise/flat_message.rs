@@ -15,13 +15,14 @@ pub(super) struct FlatMessage {
 /// The meaning of a leaf, and the address of its text in the trace.
 type LeafAddress = (LeafKind, u32, *const u8, usize);
 
-/// `None` for a value that is no text, and for a finish reason, which is no part of the message.
+/// The address of a leaf; `None` for a value that is no text, and for a finish reason, which is no part of the message.
 fn address(leaf: &FlatAttribute<'_>) -> Option<LeafAddress> {
     let text = leaf.value.as_str().filter(|_| leaf.leaf.kind != LeafKind::Finish)?;
     Some((leaf.leaf.kind, leaf.leaf.inner_index, text.as_ptr(), text.len()))
 }
 
 impl FlatMessage {
+    /// `None` if a leaf has no address, so that the message cannot be recognised again.
     pub(super) fn new(
         leaves: &[FlatAttribute<'_>],
         message: &Message,
@@ -35,7 +36,8 @@ impl FlatMessage {
         Some(FlatMessage { leaves: addresses, message: message.clone(), is_hidden, is_cut })
     }
 
-    pub(super) fn is_of(&self, leaves: &[FlatAttribute<'_>]) -> bool {
+    /// Whether the message was read from equal leaves: they have the same addresses.
+    pub(super) fn was_read_from(&self, leaves: &[FlatAttribute<'_>]) -> bool {
         self.leaves.len() == leaves.len()
             && self.leaves.iter().zip(leaves).all(|(expected, leaf)| address(leaf) == Some(*expected))
     }

@@ -1,36 +1,36 @@
 //! The wording with which frameworks of agents report their own errors: code of the model that could not be run, and
 //! limits of a run that were reached.
 //!
-//! Data for every framework, in lower case: rules ask the functions and tables of this module, and know none of the
-//! wording. What programs, databases and services report is in `measure/error_kind/phrases.rs`.
+//! The wording of all frameworks is in this module, in lower case. The phrases of programs, databases and services are
+//! in `measure/error_kind/phrases.rs`.
 
 /// Phrases of an interpreter that cannot parse the model's code.
 pub(crate) const CODE_NOT_PARSED: &[&str] = &["code parsing", "parsing code", "parse the code"];
-/// Words that an error has both of if an interpreter refused the model's code: it is not parsed, or imports what the
-/// interpreter does not allow.
+/// Pairs of words that an error contains together if an interpreter refused the model's code: the code cannot be
+/// parsed, or imports a module that is not allowed.
 pub(crate) const CODE_REFUSED: [(&str, &str); 3] =
     [("code", "parsed"), ("import", "not allowed"), ("import", "forbidden")];
 
-/// Words before what is counted in a limit of a run.
+/// Words before the unit in the phrase for a limit of a run.
 const LIMIT_WORDS: [&str; 5] = ["max", "maximum", "max number of", "maximum number of", "limit of"];
 /// The units that limits of a run count.
-const LIMITED: [&str; 9] =
+const LIMIT_UNITS: [&str; 9] =
     ["iterations", "steps", "turns", "operations", "calls", "rounds", "loops", "tokens", "recursion"];
 
 /// The text between the code that failed and the error that it raised.
 const CAUSE_LABEL: &str = " due to: ";
 
-/// Phrases that name a limit of a run.
+/// Phrases for a limit of a run, such as `maximum number of steps`.
 pub(crate) fn run_limits() -> impl Iterator<Item = String> {
-    LIMITED.iter().flat_map(|noun| LIMIT_WORDS.iter().map(move |words| format!("{words} {noun}")))
+    LIMIT_UNITS.iter().flat_map(|noun| LIMIT_WORDS.iter().map(move |words| format!("{words} {noun}")))
 }
 
-/// The error of `... failed at line '<code>' due to: <error>`, as the code does not name the cause, and its offset in
-/// `text`; the whole of another text.
+/// The error in `... failed at line '<code>' due to: <error>`, and its offset in `text`: the quoted code does not state
+/// the cause. The whole text if it has another form.
 pub(crate) fn after_failed_code(text: &str) -> (&str, usize) {
-    let found = memchr::memmem::rfind(text.as_bytes(), CAUSE_LABEL.as_bytes());
-    let from = found.map_or(0, |at| at + CAUSE_LABEL.len());
-    (text.get(from..).unwrap_or(text), from)
+    let label = memchr::memmem::rfind(text.as_bytes(), CAUSE_LABEL.as_bytes());
+    let start = label.map_or(0, |at| at + CAUSE_LABEL.len());
+    (text.get(start..).unwrap_or(text), start)
 }
 
 /// Whether the first line, before the code that it quotes, reports that code failed.

@@ -3,8 +3,8 @@
 //! In: the kinds of the spans of a tree. Out: a chain that frames the run of an agent has the kind of an agent.
 //! An agent is a span that frames model and tool calls under one task. Frameworks label such spans as graph,
 //! workflow, chain or agent, and the same run must have the same verdict: the root of a trace that frames calls
-//! or agents is the run, and below it a chain is an agent if its model calls hold a conversation of their own
-//! that is continued after a tool has run there.
+//! or agents is the run, and below it a chain is an agent if its model calls form a conversation of their own
+//! that is continued after a tool call in the chain.
 
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::{Idx, Kind, Tree};
@@ -13,13 +13,13 @@ use verdict_otlp::work;
 use super::message::{Message, Part, Role};
 use super::span_view::{Content, SpanView};
 
-/// Maximum spans that are visited for each span of a trace: chains that contain each other are each searched.
+/// Maximum number of visits per span of a trace: nested chains are each searched.
 const MAX_VISITS: usize = 8;
 
-/// Maximum levels below an agent at which a chain is looked for that frames all its work.
+/// Maximum number of levels below an agent at which a chain that frames all its work is searched.
 const MAX_LEVELS: usize = 8;
 
-/// Gives chains that frame the run of an agent the kind of agents; those below the root are returned.
+/// Gives chains that frame the run of an agent the kind of agents. Returns those below the root.
 pub(super) fn mark_agents(tree: &Tree, views: &mut [SpanView]) -> Vec<Idx> {
     let mut marked = Vec::new();
     if !views.iter().any(|view| view.kind == Kind::Chain) {
@@ -35,7 +35,7 @@ pub(super) fn mark_agents(tree: &Tree, views: &mut [SpanView]) -> Vec<Idx> {
     if !(0..tree.len()).any(|at| is_nested(at) && tree.children(at).len() > 1) {
         return marked;
     }
-    let mut search = Search { budget: MAX_VISITS * tree.len(), inside: vec![false; tree.len()] };
+    let mut search = Search { visits_left: MAX_VISITS * tree.len(), is_inside: vec![false; tree.len()] };
     for &at in tree.order() {
         if is_agent(&views[at]) {
             marked.extend(mark_conversations(tree, views, at, &mut search));
@@ -59,13 +59,13 @@ pub(super) struct ContentCompletion {
 }
 
 /// The chains whose content completes an agent. The content of chains is not read at first, since steps repeat the
-/// messages of their children. It is needed of the chains that are agents themselves (`marked`), and where an
-/// agent recorded nothing, of the outermost chain with content that frames all its work.
-pub(super) fn completions(tree: &Tree, views: &[SpanView], marked: &[Idx]) -> Vec<ContentCompletion> {
+/// messages of their children. It is needed for the chains that became agents (`agent_chains`), and for each agent
+/// without content, from the outermost chain with content that frames all its work.
+pub(super) fn completions(tree: &Tree, views: &[SpanView], agent_chains: &[Idx]) -> Vec<ContentCompletion> {
     let has_content =
         |view: &SpanView| view.input_content != Content::Absent || view.output_content != Content::Absent;
     let mut out: Vec<ContentCompletion> =
-        marked.iter().map(|&at| ContentCompletion { chain: at, agent: at }).collect();
+        agent_chains.iter().map(|&at| ContentCompletion { chain: at, agent: at }).collect();
     for (agent, _) in views.iter().enumerate().filter(|(_, view)| is_agent(view) && !has_content(view)) {
         let mut frames = sole_frames(tree, views, agent);
         let chain = frames.find(|&at| views[at].kind == Kind::Chain && has_content(&views[at]));
@@ -74,12 +74,12 @@ pub(super) fn completions(tree: &Tree, views: &[SpanView], marked: &[Idx]) -> Ve
     out
 }
 
-/// The spans below an agent that frame all its work, from the outside.
+/// The spans below an agent that frame all its work, outermost first.
 fn sole_frames<'t>(tree: &'t Tree, views: &'t [SpanView], agent: Idx) -> impl Iterator<Item = Idx> + 't {
-    let works = |at: Idx| tree.subtree(at).any(|i| is_call(&views[i]) || is_agent(&views[i]));
+    let has_work = |at: Idx| tree.subtree(at).any(|i| is_call(&views[i]) || is_agent(&views[i]));
     let next = move |&at: &Idx| {
-        let mut framing = tree.children(at).iter().copied().filter(|&child| works(child));
-        let only = framing.next().filter(|_| framing.next().is_none());
+        let mut working = tree.children(at).iter().copied().filter(|&child| has_work(child));
+        let only = working.next().filter(|_| working.next().is_none());
         only.filter(|&only| matches!(views[only].kind, Kind::Chain | Kind::Unknown))
     };
     std::iter::successors(next(&agent), next).take(MAX_LEVELS)
@@ -95,10 +95,10 @@ pub(super) struct AgentFrame {
 pub(super) type Frames = HashMap<Idx, AgentFrame>;
 
 /// Gives `agent`, a chain that became an agent, its content.
-pub(super) fn complete(agent: &mut SpanView, read: SpanView) {
-    (agent.input, agent.input_content) = (read.input, read.input_content);
-    (agent.output, agent.output_content) = (read.output, read.output_content);
-    agent.tools = read.tools;
+pub(super) fn set_content(agent: &mut SpanView, with_content: SpanView) {
+    (agent.input, agent.input_content) = (with_content.input, with_content.input_content);
+    (agent.output, agent.output_content) = (with_content.output, with_content.output_content);
+    agent.tools = with_content.tools;
 }
 
 /// The beginning of a conversation: the addresses of the texts of its instructions and its first request.
@@ -106,60 +106,62 @@ type Opening = (usize, usize);
 
 /// The state of the search for chains in one trace.
 struct Search {
-    /// Spans that may still be visited.
-    budget: usize,
-    /// By span: it is beneath a chain that was found, or is one.
-    inside: Vec<bool>,
+    /// The number of visits that are left.
+    visits_left: usize,
+    /// By span, whether it is a chain that has become an agent, or is beneath one.
+    is_inside: Vec<bool>,
 }
 
-/// Marks the outermost chains of the agent at `top` that hold conversations of their own.
+/// Gives the outermost chains of the agent at `top` that have conversations of their own the kind of agents, and
+/// returns them.
 fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, search: &mut Search) -> Vec<Idx> {
     let within = |top: Idx| own_spans(tree, views, top);
-    let mut all: HashMap<Opening, usize> = HashMap::new();
+    let mut calls_by_opening: HashMap<Opening, usize> = HashMap::new();
     let mut chains = Vec::new();
     for at in within(top) {
-        search.budget = search.budget.saturating_sub(1);
+        search.visits_left = search.visits_left.saturating_sub(1);
         if views[at].kind == Kind::Chain && at != top {
             chains.push(at);
         } else if let Some(opening) = opening(&views[at]) {
-            *all.entry(opening).or_default() += 1;
+            *calls_by_opening.entry(opening).or_default() += 1;
         }
     }
-    // A single conversation is the agent's.
-    let mut found: Vec<Idx> = Vec::new();
-    if all.len() < 2 {
-        return found;
+    // A single conversation is that of the agent itself.
+    let mut new_agents: Vec<Idx> = Vec::new();
+    if calls_by_opening.len() < 2 {
+        return new_agents;
     }
     for chain in chains {
-        if search.budget == 0 {
+        if search.visits_left == 0 {
             break;
         }
         // Outer chains come before those beneath them.
-        if search.inside[chain] {
+        if search.is_inside[chain] {
             continue;
         }
         let mut conversations: HashMap<Opening, Vec<usize>> = HashMap::new();
         let mut has_tool = false;
         for at in within(chain) {
-            search.budget = search.budget.saturating_sub(1);
+            search.visits_left = search.visits_left.saturating_sub(1);
             has_tool |= views[at].kind == Kind::Tool;
             if let Some(opening) = opening(&views[at]) {
                 conversations.entry(opening).or_default().push(views[at].input.len());
             }
         }
-        let is_own = conversations.iter().all(|(opening, calls)| all.get(opening) == Some(&calls.len()));
+        let is_own =
+            conversations.iter().all(|(opening, calls)| calls_by_opening.get(opening) == Some(&calls.len()));
         let is_continued = |calls: &Vec<usize>| calls.iter().min() < calls.iter().max();
-        let is_part = conversations.len() < all.len();
+        let is_part = conversations.len() < calls_by_opening.len();
         if has_tool && is_own && is_part && conversations.values().any(is_continued) {
-            found.push(chain);
-            // Chains that are found contain none of each other's spans, so all of this is linear.
-            within(chain).for_each(|at| search.inside[at] = true);
+            new_agents.push(chain);
+            // The new agents share no spans, so these visits are linear in the size of the trace.
+            within(chain).for_each(|at| search.is_inside[at] = true);
         }
     }
-    for &chain in &found {
+    for &chain in &new_agents {
         views[chain].kind = Kind::Agent;
     }
-    found
+    new_agents
 }
 
 /// The span and those below it that belong to the same agent.

@@ -15,7 +15,7 @@ use super::message_reader::{MessageReader, message_of, role_named};
 use super::node::{ContentNode, JsonStr, MAX_ELEMENT_DEPTH};
 use super::texts::TextInterner;
 
-/// Bytes at the beginning of a message among which the key of its parts is.
+/// Number of bytes at the beginning of a message in which its key `parts` must begin.
 const HEAD: usize = 64;
 /// Levels of maps and lists around the arguments of a call: message, parts, part.
 const LEVELS: usize = 3;
@@ -80,7 +80,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Arguments<'a> {
 
 /// The message at the beginning of `json`, and its length.
 pub(super) fn read(json: &str, reader: &mut MessageReader<'_>) -> Option<(Message, usize)> {
-    // Any other message would be parsed twice.
+    // A message without `parts` would be parsed here in vain.
     let head = json.get(..json.floor_char_boundary(HEAD))?;
     let mut de = head.contains("\"parts\"").then(|| serde_json::Deserializer::from_str(json))?;
     let MapOf(GenAiMessage { role, parts: recorded, finish_reason }) = MapOf::deserialize(&mut de).ok()?;

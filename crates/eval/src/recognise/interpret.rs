@@ -16,7 +16,7 @@ use super::message::{MessageParts, Text, ToolDefinition};
 use super::message_cache::MessageCache;
 use super::node::ContentNode;
 use super::overrides::{Field, LeafKind};
-use super::recorded_elsewhere::recorded_elsewhere;
+use super::recorded_elsewhere::mark_recorded_elsewhere;
 use super::scan::SpanScan;
 use super::span_view::{Content, SpanView, Tokens};
 use super::table::ConventionTable;
@@ -35,16 +35,17 @@ pub(crate) struct Interpreter<'t> {
     pub(super) flat_messages: Vec<FlatMessage>,
     /// Instructions that were recorded in an attribute of their own, by its text.
     pub(crate) system_parts: HashMap<Box<str>, MessageParts, foldhash::fast::RandomState>,
-    /// The last of them, by the address and length of its text in the trace.
+    /// The last of these instructions, by the address and length of its text in the trace.
     pub(super) last_instructions: Option<(*const u8, usize, MessageParts)>,
     /// The tool definitions of the last span that has any, by their texts.
     definitions: Vec<(Arc<str>, Arc<[ToolDefinition]>)>,
     /// The tools of the last span that has any, by their texts in the trace.
     last_tools: Option<(Vec<TextAddress>, Vec<ToolDefinition>)>,
-    /// The addresses of texts of the current span that are valid JSON, or that an earlier span has.
+    /// The addresses of texts of the current span that were not cut off: they are valid JSON, or an earlier span has
+    /// them.
     pub(super) known_whole: Vec<*const u8>,
-    /// The first messages of the last prompt, of which no part is hidden.
-    pub(super) visible: Vec<MessageParts>,
+    /// The leading messages of the last prompt that have no hidden part.
+    pub(super) visible_messages: Vec<MessageParts>,
     /// In the current span, a block of a message was recorded without its content.
     pub(crate) withheld: bool,
     /// The length at which the texts of the current span's service were cut.
@@ -85,7 +86,7 @@ impl<'t> Interpreter<'t> {
             definitions: Vec::new(),
             last_tools: None,
             known_whole: Vec::new(),
-            visible: Vec::new(),
+            visible_messages: Vec::new(),
             withheld: false,
             limit: None,
         }
@@ -93,13 +94,13 @@ impl<'t> Interpreter<'t> {
 }
 
 impl Interpreter<'_> {
-    /// The view of one span. `content` is false if no metric reads the span's messages.
+    /// The view of one span. `reads_content` is false if no metric reads the span's messages.
     pub(crate) fn view(
         &mut self,
         scan: &mut SpanScan<'_>,
         kind: Kind,
         lifecycle: bool,
-        content: bool,
+        reads_content: bool,
     ) -> SpanView {
         let mut view = SpanView { kind, wrapper: lifecycle, ..SpanView::default() };
         view.name = self.texts.non_empty(scan.name);
@@ -107,23 +108,23 @@ impl Interpreter<'_> {
             return view;
         }
         scan.sort();
-        self.facts(scan, &mut view);
+        self.fill_metadata(scan, &mut view);
         match kind {
-            Kind::Tool => self.tool(scan, &mut view),
+            Kind::Tool => self.fill_tool(scan, &mut view),
             Kind::Retriever | Kind::Memory => {
-                self.messages(scan, &mut view);
-                self.result(scan, &mut view);
+                self.fill_messages(scan, &mut view);
+                self.fill_result(scan, &mut view);
             }
-            _ if content => {
-                self.messages(scan, &mut view);
+            _ if reads_content => {
+                self.fill_messages(scan, &mut view);
                 if view.tools.is_empty() && matches!(kind, Kind::Chain | Kind::Unknown) {
                     view.tools = self.definitions(scan);
                 }
             }
-            _ => self.content_only(scan, &mut view),
+            _ => self.fill_content_state(scan, &mut view),
         }
         errors::collect_signs(self.table, &mut self.texts, scan, &mut view);
-        self.evaluations(scan, &mut view);
+        self.fill_evaluations(scan, &mut view);
         plans::read_attributes(scan, &mut self.texts, &mut view);
         view
     }
@@ -211,7 +212,7 @@ impl Interpreter<'_> {
     }
 
     /// Fills in the fields that are not content.
-    fn facts(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+    fn fill_metadata(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         view.agent = self.text(scan, Field::AgentName);
         view.model = self.text(scan, Field::Model);
         view.provider = self.text(scan, Field::Provider);
@@ -225,7 +226,7 @@ impl Interpreter<'_> {
                 ContentNode::List(reasons) => {
                     view.finish.extend(reasons.iter().filter_map(|r| self.texts.non_empty(&r.text())))
                 }
-                one => view.finish.extend(self.texts.non_empty(&one.text())),
+                reason => view.finish.extend(self.texts.non_empty(&reason.text())),
             }
         }
         if matches!(view.kind, Kind::Llm | Kind::Agent | Kind::Plan) {
@@ -233,7 +234,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Token counts, of attributes of their own or of a map.
+    /// Token counts, from attributes of their own or from a map.
     fn tokens(&self, scan: &SpanScan<'_>) -> Tokens {
         let usage = match self.value(scan, Field::Usage) {
             FieldLookup::Found((_, value)) => Some(ContentNode::decoded(value)),
@@ -262,7 +263,7 @@ impl Interpreter<'_> {
     }
 
     fn cost(&self, scan: &SpanScan<'_>) -> Option<f64> {
-        // Rates are unknown here: a cost in another currency is no cost in USD.
+        // Exchange rates are not known, so a cost in another currency is left out.
         if let FieldLookup::Found((_, currency)) = self.value(scan, Field::CostCurrency)
             && ContentNode::from_value(currency).as_str().is_none_or(|code| !code.eq_ignore_ascii_case("usd"))
         {
@@ -335,7 +336,8 @@ impl Interpreter<'_> {
         out
     }
 
-    /// The definitions of a text, `nth` of its span. Most spans repeat those of an earlier one.
+    /// The definitions in `json`, the text with index `nth` in its span. Cached, since most spans repeat the
+    /// definitions of an earlier one.
     fn definitions_of(&mut self, nth: usize, json: &str) -> Arc<[ToolDefinition]> {
         if let Some((text, read)) = self.definitions.get(nth)
             && **text == *json
@@ -350,15 +352,15 @@ impl Interpreter<'_> {
         read
     }
 
-    /// Sets whether content was recorded, for spans whose messages are not read.
-    fn content_only(&self, scan: &SpanScan<'_>, view: &mut SpanView) {
-        let seen = |field| match self.value(scan, field) {
+    /// Fills in whether content was recorded, for spans whose messages are not read.
+    fn fill_content_state(&self, scan: &SpanScan<'_>, view: &mut SpanView) {
+        let content_of = |field| match self.value(scan, field) {
             FieldLookup::Absent if !scan.leaves(field).is_empty() => Content::Present,
-            seen => seen.content(),
+            lookup => lookup.content(),
         };
-        view.input_content = seen(Field::Input);
-        view.output_content = seen(Field::Output);
-        recorded_elsewhere(scan, view);
+        view.input_content = content_of(Field::Input);
+        view.output_content = content_of(Field::Output);
+        mark_recorded_elsewhere(scan, view);
     }
 }
 

@@ -4,18 +4,18 @@ use serde_json::Value;
 
 use super::node::MAX_NODES;
 
-/// Whether the JSON `text` may have a key that is `wanted`, at any depth. A key with escapes counts
-/// as wanted. A fraction of the cost of parsing. The result for invalid JSON is unspecified.
-pub(crate) fn may_have(text: &str, wanted: impl Fn(&[u8]) -> bool) -> bool {
+/// Whether the JSON `text` may have a key, at any depth, for which `is_wanted` is true. A key with escapes counts
+/// as wanted. Costs a fraction of parsing. The result for invalid JSON is unspecified.
+pub(crate) fn may_have_key(text: &str, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
     let bytes = text.as_bytes();
     let mut at = 0;
     while let Some(quote) = next_of([b'"'; 2], bytes, at) {
         let begin = quote + 1;
         let body = bytes.get(begin..).unwrap_or_default();
-        let Some((end, plain)) = string_end(body, |_| true) else { return false };
+        let Some((end, is_unescaped)) = string_end(body, |_| true) else { return false };
         let (string, rest) = body.split_at(end);
         let is_key = rest.iter().skip(1).find(|b| !b.is_ascii_whitespace()) == Some(&b':');
-        if is_key && (!plain || wanted(string)) {
+        if is_key && (!is_unescaped || is_wanted(string)) {
             return true;
         }
         at = begin + end + 1;
@@ -29,8 +29,8 @@ pub(crate) fn parse(text: &str) -> Option<Value> {
     (values(text) <= MAX_NODES).then(|| serde_json::from_str(text).ok()).flatten()
 }
 
-/// The number of values in the JSON `text`; too many by one for each empty list and object. For invalid
-/// JSON, at least the number of values before the error.
+/// The number of values in the JSON `text`, plus one for each empty list and object. For invalid JSON, at least the
+/// number of values before the error.
 pub fn values(text: &str) -> usize {
     let bytes = text.trim_ascii_start().as_bytes();
     let (mut at, mut values) = (0, 1);
@@ -52,26 +52,26 @@ pub fn values(text: &str) -> usize {
 }
 
 /// The length of the string at the beginning of `rest` (the text after an opening quote), and whether
-/// it has no escapes. `None` if it is not closed, or if the byte after a backslash is not `allowed`.
+/// it has no escapes. `None` if it is not closed, or if `is_allowed` is false for the byte after a backslash.
 #[inline]
-pub(super) fn string_end(rest: &[u8], allowed: impl Fn(u8) -> bool) -> Option<(usize, bool)> {
-    let (mut at, mut plain) = (0, true);
+pub(super) fn string_end(rest: &[u8], is_allowed: impl Fn(u8) -> bool) -> Option<(usize, bool)> {
+    let (mut at, mut is_unescaped) = (0, true);
     loop {
         at = next_of([b'"', b'\\'], rest, at)?;
         if rest.get(at) == Some(&b'"') {
-            return Some((at, plain));
+            return Some((at, is_unescaped));
         }
-        if !allowed(*rest.get(at + 1)?) {
+        if !is_allowed(*rest.get(at + 1)?) {
             return None;
         }
-        (at, plain) = (at + 2, false);
+        (at, is_unescaped) = (at + 2, false);
     }
 }
 
 /// The position of the first of two bytes at or after `at`.
 #[inline(always)]
 pub(super) fn next_of([a, b]: [u8; 2], bytes: &[u8], at: usize) -> Option<usize> {
-    // Most strings are shorter than what a vectorised search is worth.
+    // Most strings are too short for a vectorised search to be worthwhile, so eight bytes are compared at a time first.
     const ONES: u64 = u64::MAX / 255;
     let mut at = at;
     for _ in 0..3 {
@@ -80,13 +80,13 @@ pub(super) fn next_of([a, b]: [u8; 2], bytes: &[u8], at: usize) -> Option<usize>
             let zero_where_equal = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
             zero_where_equal.wrapping_sub(ONES) & !zero_where_equal
         };
-        let found = (match_bits(a) | match_bits(b)) & ONES << 7;
-        if found != 0 {
-            return Some(at + found.trailing_zeros() as usize / 8);
+        let matches = (match_bits(a) | match_bits(b)) & ONES << 7;
+        if matches != 0 {
+            return Some(at + matches.trailing_zeros() as usize / 8);
         }
         at += 8;
     }
-    memchr::memchr2(a, b, bytes.get(at..)?).map(|found| at + found)
+    memchr::memchr2(a, b, bytes.get(at..)?).map(|offset| at + offset)
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn only_keys_match_not_values_or_string_contents() {
-        let has = |json| may_have(json, |key| key == b"a");
+        let has = |json| may_have_key(json, |key| key == b"a");
         assert!(has(r#"{"a":1}"#) && has(r#"[{"b": {"x":"", "a" : null}}]"#));
         assert!(has(r#"{"\u0061":1}"#), "an escaped key counts as wanted");
         for json in [r#"{"b":"a"}"#, r#"{"b":"\"a\":1"}"#, r#"["a"]"#, "{}", "", r#"{"b":"#, r#""\"#] {
@@ -145,7 +145,7 @@ mod tests {
         ) {
             let json = format!("{{\"x\":{}}}", pieces.concat());
             if let Ok(value) = serde_json::from_str::<Value>(&json) {
-                prop_assert!(!has(&value, "a") || may_have(&json, |key| key == b"a"), "{json}");
+                prop_assert!(!has(&value, "a") || may_have_key(&json, |key| key == b"a"), "{json}");
             }
         }
     }

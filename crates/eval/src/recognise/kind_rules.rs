@@ -1,4 +1,4 @@
-//! Which kind of span an attribute or a name implies, by the rules of a convention.
+//! The rules of a convention by which an attribute or a name implies the kind of a span.
 
 use std::collections::HashMap;
 
@@ -15,6 +15,7 @@ pub(crate) struct KindStatement {
     pub(crate) rank: Rank,
     pub(crate) order: FieldPrecedence,
     pub(crate) kind: Kind,
+    /// The span only creates an agent.
     pub(crate) lifecycle: bool,
 }
 
@@ -22,9 +23,9 @@ impl KindStatement {
     /// Whether this statement takes precedence over `other`.
     #[inline]
     pub(crate) fn outranks(&self, other: Option<KindStatement>) -> bool {
-        let place =
+        let precedence =
             |statement: &KindStatement| u32::from(statement.rank as u8) << 16 | u32::from(statement.order);
-        other.is_none_or(|other| place(self) < place(&other))
+        other.is_none_or(|other| precedence(self) < precedence(&other))
     }
 }
 
@@ -49,7 +50,7 @@ impl SpanNameRule {
     }
 
     pub(super) fn matches(&self, scope: &str, name: &str) -> bool {
-        let named = match &self.ends {
+        let name_matches = match &self.ends {
             None => *self.begins == *name,
             Some(ends) => {
                 name.len() >= self.begins.len() + ends.len()
@@ -57,7 +58,7 @@ impl SpanNameRule {
                     && name.ends_with(ends.as_ref())
             }
         };
-        named && scope.starts_with(self.scope.as_ref())
+        name_matches && scope.starts_with(self.scope.as_ref())
     }
 }
 
@@ -66,10 +67,11 @@ impl SpanNameRule {
 pub(super) struct KindRule {
     rank: Rank,
     order: FieldPrecedence,
-    /// Kinds by value in lower case, and whether the value marks a lifecycle span.
+    /// Kinds by value in lower case, and whether a span with the value only creates an agent.
     values: HashMap<Box<[u8]>, (Kind, bool), foldhash::fast::RandomState>,
     /// Kinds by the beginning of a value.
     prefixes: Vec<(Box<[u8]>, Kind)>,
+    /// The kind of any other value.
     otherwise: Option<Kind>,
 }
 
@@ -93,13 +95,13 @@ impl KindRule {
     /// The statement about spans with this value.
     pub(super) fn statement(&self, value: &str) -> Option<KindStatement> {
         let mut lower = [0u8; 64];
-        // Most values have nothing around them.
-        let is_bare = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-        let is_bare = is_bare(value.as_bytes().first()) && is_bare(value.as_bytes().last());
-        let value = if is_bare { value } else { value.trim_matches('"').trim() };
-        // Many attributes imply the same kind by any value.
-        let by_value = !self.values.is_empty() || !self.prefixes.is_empty();
-        let found = lower.get_mut(..value.len()).filter(|_| by_value).and_then(|buffer| {
+        // Most values have no quotation marks or spaces around them.
+        let is_word_byte = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        let is_trimmed = is_word_byte(value.as_bytes().first()) && is_word_byte(value.as_bytes().last());
+        let value = if is_trimmed { value } else { value.trim_matches('"').trim() };
+        // Many rules have only the kind of any value.
+        let depends_on_value = !self.values.is_empty() || !self.prefixes.is_empty();
+        let by_value = lower.get_mut(..value.len()).filter(|_| depends_on_value).and_then(|buffer| {
             buffer.copy_from_slice(value.as_bytes());
             buffer.make_ascii_lowercase();
             let value = &*buffer;
@@ -107,7 +109,7 @@ impl KindRule {
             self.values.get(value).copied().or_else(|| prefixed().map(|(_, kind)| (*kind, false)))
         });
         let otherwise = || self.otherwise.filter(|_| !value.is_empty()).map(|kind| (kind, false));
-        let (kind, lifecycle) = found.or_else(otherwise)?;
+        let (kind, lifecycle) = by_value.or_else(otherwise)?;
         Some(KindStatement { rank: self.rank, order: self.order, kind, lifecycle })
     }
 }

@@ -1,23 +1,23 @@
 //! Finds the length at which the attributes of a service were cut off when they were recorded.
 //!
 //! In: the texts in the attributes of a trace. Out: by resource, the [`LengthLimit`] of its SDK, if it has cut
-//! any. SDKs cut silently (`OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT`). A limit shows in three ways together: no text of
-//! the service is longer; texts of exactly this length end in the middle of JSON or of a sentence; and the
-//! length is round, or several texts have it. A tool that cuts its own results does not look like this, since
-//! the prompts that repeat them are longer.
+//! any. SDKs cut silently (`OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT`). A limit is inferred if three conditions hold: no text
+//! of the service is longer; texts of exactly this length end in the middle of JSON or of a sentence; and the length is
+//! round, or several texts have it. A tool that cuts its own results does not meet the first condition, since the
+//! prompts that repeat the results are longer.
 //!
-//! Only a trace with a text that can have been cut is searched; of any other, the ends of the texts are read.
+//! A trace is searched only if one of its texts can have been cut, which the ends of the texts show.
 
 use foldhash::HashMap;
 use verdict_otlp::trace::EnvelopeFields;
 use verdict_otlp::{Attributes, Value};
 
-use super::scan::{LONG, SpanScan};
+use super::scan::{LONG_TEXT, SpanScan};
 use super::truncated_text::{Ending, ellipsis, is_broken_json, is_json};
 
 /// Shorter texts are not considered: names and labels often have the same length.
-const MIN_LENGTH: usize = LONG;
-/// Most bytes of a character in UTF-8.
+const MIN_LENGTH: usize = LONG_TEXT;
+/// Maximum number of bytes of a character in UTF-8.
 const MAX_CHAR: usize = 4;
 
 /// The unit in which an SDK counts: code points (Python), UTF-16 (Java, JavaScript, .NET) or bytes.
@@ -44,12 +44,13 @@ impl CountingUnit {
 fn lengths(text: &str) -> (usize, usize) {
     let bytes = text.as_bytes();
     let (mut continued, mut pairs) = (0, 0);
-    // In parts so short that the compiler counts many bytes at once, and without a rest.
+    // Parts fit a counter of one byte, so that the compiler counts many bytes at once, and are a multiple of the vector
+    // size.
     const PART: usize = 192;
     for part in bytes.chunks(PART) {
         let (mut continued_here, mut pairs_here) = (0u8, 0u8);
         for byte in part {
-            // As signed, bytes that continue a character are less than any other.
+            // Continuation bytes (0x80 to 0xBF) are the lowest signed values.
             continued_here += u8::from(byte.cast_signed() < -0x40);
             pairs_here += u8::from(*byte >= 0xf0);
         }
@@ -68,7 +69,7 @@ pub(super) struct LengthLimit {
 }
 
 impl LengthLimit {
-    /// Whether `text` has exactly this length.
+    /// Whether `text` has exactly the length of the limit.
     pub(super) fn is_reached_by(self, text: &str) -> bool {
         (self.length..=self.length.saturating_mul(MAX_CHAR)).contains(&text.len())
             && self.unit.length(text) == self.length
@@ -78,14 +79,14 @@ impl LengthLimit {
 /// The limits by resource.
 pub(super) type LengthLimits = HashMap<EnvelopeFields, LengthLimit>;
 
-/// Whether a text of the span can have been cut at a limit. The texts at the addresses `known_whole` were not.
+/// Whether a text of the span can have been cut at a limit. The texts at the addresses `known_whole` were not cut.
 pub(super) fn is_suspect(scan: &SpanScan<'_>, known_whole: &[*const u8]) -> bool {
     any_text(scan, |text| {
         !known_whole.contains(&text.as_ptr())
             && match Ending::detect(text) {
                 Ending::InJson => true,
                 Ending::InText => has_round_length(text),
-                // Cut at a bracket: only parsing detects it, which is done at a round length.
+                // A cut after a bracket is detected only by parsing, which is done only at a round length.
                 Ending::ClosedJson => has_round_length(text) && !is_json(text),
                 Ending::Closed => false,
             }
@@ -102,19 +103,20 @@ pub(super) struct LongestTexts<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Longest<'a> {
     length: usize,
-    /// One of them that is broken off, and whether another one is.
+    /// A text of this length that is broken off.
     broken: Option<&'a str>,
-    several: bool,
-    /// One of those is broken JSON.
-    in_json: bool,
+    /// Several different texts of this length are broken off.
+    has_several: bool,
+    /// A text of this length is broken JSON.
+    has_broken_json: bool,
 }
 
 impl<'a> LongestTexts<'a> {
-    pub(super) fn note(&mut self, resource: &'a EnvelopeFields, scan: &SpanScan<'a>) {
+    pub(super) fn add(&mut self, resource: &'a EnvelopeFields, scan: &SpanScan<'a>) {
         let all = self.by_resource.entry(resource).or_default();
         any_text(scan, |text| {
             for (unit, longest) in CountingUnit::ALL.into_iter().zip(&mut *all) {
-                longest.note(unit.length(text), text);
+                longest.add(unit.length(text), text);
             }
             false
         });
@@ -133,7 +135,7 @@ impl<'a> LongestTexts<'a> {
 }
 
 impl<'a> Longest<'a> {
-    fn note(&mut self, length: usize, text: &'a str) {
+    fn add(&mut self, length: usize, text: &'a str) {
         if length < self.length {
             return;
         }
@@ -144,17 +146,17 @@ impl<'a> Longest<'a> {
         if !in_json && Ending::detect(text) != Ending::InText {
             return;
         }
-        self.in_json |= in_json;
-        // Many spans have the same prompt.
-        self.several |= self.broken.is_some_and(|earlier| earlier != text);
+        self.has_broken_json |= in_json;
+        // The same prompt on several spans is one text.
+        self.has_several |= self.broken.is_some_and(|earlier| earlier != text);
         self.broken = Some(text);
     }
 
     fn is_limit(&self) -> bool {
         let Some(broken) = self.broken else { return false };
         is_round(self.length) || ellipsis(broken).is_some_and(|n| is_round(self.length - n)) || {
-            // Results by one template have equal lengths, too, but not broken JSON.
-            self.several && self.in_json
+            // Results of one template have equal lengths, too, but are not broken JSON.
+            self.has_several && self.has_broken_json
         }
     }
 }
@@ -168,7 +170,7 @@ fn has_round_length(text: &str) -> bool {
         }
 }
 
-/// A length that a person configures as a limit, or the largest value of an integer type.
+/// Whether a person may have configured this length as a limit: a round number, or one below a power of two.
 fn is_round(length: usize) -> bool {
     length >= MIN_LENGTH
         && (length.is_power_of_two()
@@ -179,8 +181,8 @@ fn is_round(length: usize) -> bool {
             || length == 32_766)
 }
 
-/// Whether `is_match` holds for one of the texts in the attributes of a span, its events and log records, except for
-/// those that it repeats. Bodies of log records have no limit.
+/// Whether `is_match` is true for a long text in the attributes of a span, its events and log records. Texts that
+/// repeat those of earlier spans are skipped, as are bodies of log records, which SDKs do not cut.
 fn any_text<'a>(scan: &SpanScan<'a>, mut is_match: impl FnMut(&'a str) -> bool) -> bool {
     let mut is_new = |value: Value<'a>| {
         let long = value.as_str().filter(|text| text.len() >= MIN_LENGTH);
@@ -188,7 +190,7 @@ fn any_text<'a>(scan: &SpanScan<'a>, mut is_match: impl FnMut(&'a str) -> bool) 
     };
     scan.fields.iter().any(|(_, _, value)| is_new(*value))
         || scan.flat.iter().any(|leaf| !leaf.is_repeated && is_new(leaf.value))
-        || scan.open.iter().any(|(_, _, _, value)| is_new(*value))
+        || scan.map_entries.iter().any(|(_, _, _, value)| is_new(*value))
         || {
             let mut event_attributes =
                 scan.events.iter().flat_map(|e| Attributes::new(e.message, e.attributes));
@@ -204,7 +206,7 @@ mod tests {
         let mut longest = CountingUnit::ALL.map(|_| Longest::default());
         for text in texts {
             for (unit, longest) in CountingUnit::ALL.into_iter().zip(&mut longest) {
-                longest.note(unit.length(text), text);
+                longest.add(unit.length(text), text);
             }
         }
         let resource = EnvelopeFields::default();

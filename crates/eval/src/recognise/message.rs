@@ -14,7 +14,7 @@ pub struct Text(pub Arc<str>);
 
 #[cfg(test)]
 thread_local! {
-    /// Comparisons of texts on this thread: a measure of work that does not depend on the machine.
+    /// The number of comparisons of texts on this thread: a measure of work that does not depend on the machine.
     pub(crate) static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -105,7 +105,7 @@ pub struct Message {
     pub parts: MessageParts,
 }
 
-/// The parts of a message. Every prompt of a run repeats the messages of those before it, so they share them.
+/// The parts of a message. They are shared, since every prompt of a run repeats the messages of earlier prompts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MessageParts(Arc<Vec<Part>>);
 

@@ -16,7 +16,7 @@ use super::node::{ContentNode, MAX_ELEMENT_DEPTH, MAX_NODES};
 /// Maximum length of a list. Each node takes at least two bytes (itself and a comma or its second
 /// bracket), so a list of this length has at most [`MAX_NODES`] nodes.
 const MAX_BYTES: usize = 2 * MAX_NODES - 1;
-/// Bytes at the beginning of an element by which it is looked up.
+/// Maximum number of bytes at the beginning of an element by which it is looked up.
 const HEAD: usize = 256;
 
 /// The elements of the prompts of one trace.
@@ -39,7 +39,8 @@ struct CachedMessage {
 }
 
 impl MessageCache {
-    /// The element at the beginning of `text` and the rest of `text`; `nth` of a prompt. `read` reads a new element.
+    /// The element at the beginning of `text`, and the text after it. `nth` is its index, if the list is a prompt.
+    /// `read` reads an element that is not cached.
     fn element<'t>(
         &mut self,
         nth: Option<usize>,
@@ -50,19 +51,19 @@ impl MessageCache {
         // exactly this element first.
         let begins =
             |at: &usize| self.elements.get(*at).is_some_and(|element| text.starts_with(&*element.text));
-        let before = nth.and_then(|nth| self.last.get(nth)).copied().filter(begins);
-        let at = match before {
-            Some(before) => before,
+        let in_last_list = nth.and_then(|nth| self.last.get(nth)).copied().filter(begins);
+        let at = match in_last_list {
+            Some(at) => at,
             None => {
-                let head = self.by_head.hasher().hash_one(head(text));
-                let at = match self.by_head.get(&head).copied().filter(begins) {
+                let head_hash = self.by_head.hasher().hash_one(head(text));
+                let at = match self.by_head.get(&head_hash).copied().filter(begins) {
                     Some(cached) => cached,
                     None => {
                         self.elements.push(read(text)?);
                         self.elements.len() - 1
                     }
                 };
-                self.by_head.insert(head, at);
+                self.by_head.insert(head_hash, at);
                 if let Some(nth) = nth {
                     self.last.truncate(nth);
                     if self.last.len() == nth {
@@ -90,21 +91,21 @@ pub(crate) fn messages(
     cache: &mut MessageCache,
     reader: &mut MessageReader<'_>,
 ) -> Option<Vec<Message>> {
-    // With room for instructions, which come first.
+    // With room for the instructions, which are inserted before the messages.
     let mut out = Vec::with_capacity(if is_prompt { cache.last.len() + 3 } else { 1 });
     let mut rest = without_space(list).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
     loop {
         rest = without_space(rest);
         let nth = is_prompt.then_some(out.len());
         let (element, after) = cache.element(nth, rest, |text| {
-            let mut alone = MessageReader::new(reader.texts);
-            let (message, len) = genai_message::read(text, &mut alone).or_else(|| {
-                // Only a map begins so.
+            let mut element_reader = MessageReader::new(reader.texts);
+            let (message, len) = genai_message::read(text, &mut element_reader).or_else(|| {
+                // An element that is no map has no role.
                 let (node, len) =
                     text.starts_with('{').then(|| ContentNode::first_json(text, MAX_ELEMENT_DEPTH))??;
-                Some((alone.single(&node)?, len))
+                Some((element_reader.single(&node)?, len))
             })?;
-            let MessageReader { finish, withheld, .. } = alone;
+            let MessageReader { finish, withheld, .. } = element_reader;
             Some(CachedMessage { text: text.get(..len)?.into(), message, finish, withheld })
         })?;
         reader.withheld |= element.withheld;

@@ -116,8 +116,8 @@ impl MessageReader<'_> {
                 ContentNode::Str(s) => self.push_text(&s, role, out),
                 inner => self.read(&inner, role, out, depth),
             },
-            ContentNode::List(items) => self.list(items, role, out, depth),
-            ContentNode::Map(_) => self.map(node, role, out, depth),
+            ContentNode::List(items) => self.read_list(items, role, out, depth),
+            ContentNode::Map(_) => self.read_map(node, role, out, depth),
             scalar => self.push_text(&scalar.text(), role, out),
         }
     }
@@ -126,15 +126,15 @@ impl MessageReader<'_> {
         out.push(Message { role, parts: vec![Part::Text(self.texts.intern(text))].into() });
     }
 
-    fn list(&mut self, items: &[ContentNode<'_>], role: Role, out: &mut Vec<Message>, depth: usize) {
+    fn read_list(&mut self, items: &[ContentNode<'_>], role: Role, out: &mut Vec<Message>, depth: usize) {
         if let [ContentNode::Str(role), content] = items
-            && let Some(role) = role_word(role)
+            && let Some(role) = role_of_word(role)
         {
             let parts = self.parts(content).into();
             return out.push(Message { role, parts });
         }
-        // Consecutive parts without a role are one message.
-        let mut open: Option<Role> = None;
+        // Consecutive parts without a role of their own are one message, which has this role.
+        let mut open_role: Option<Role> = None;
         for item in items {
             if let ContentNode::Map(_) = item
                 && role_of(item).is_none()
@@ -146,22 +146,22 @@ impl MessageReader<'_> {
                     _ => role,
                 };
                 match out.last_mut() {
-                    Some(last) if open == Some(part_role) => last.parts.push(part),
+                    Some(last) if open_role == Some(part_role) => last.parts.push(part),
                     _ => out.push(Message { role: part_role, parts: vec![part].into() }),
                 }
-                open = Some(part_role);
+                open_role = Some(part_role);
             } else {
-                open = None;
+                open_role = None;
                 self.read(item, role, out, depth);
             }
         }
     }
 
-    fn map(&mut self, node: &ContentNode<'_>, role: Role, out: &mut Vec<Message>, depth: usize) {
+    fn read_map(&mut self, node: &ContentNode<'_>, role: Role, out: &mut Vec<Message>, depth: usize) {
         if let Some(message) = self.single(node) {
             return out.push(message);
         }
-        self.finish_of(node);
+        self.add_finish_reason(node);
         if let Some(part) = part::read(node, self.texts) {
             return out.push(Message { role, parts: vec![part].into() });
         }
@@ -169,17 +169,17 @@ impl MessageReader<'_> {
         if self.nested_messages(node, system, role, out, depth) {
             return;
         }
-        let before = out.len();
-        self.system(system, out);
+        let len_before = out.len();
+        self.push_system(system, out);
         match text_of(node) {
             Some(text) => self.read(text, role, out, depth),
-            // The instructions alone are the content of such a map.
-            None if node.is_empty() || out.len() > before => {}
+            // A map may contain only instructions.
+            None if node.is_empty() || out.len() > len_before => {}
             None => self.push_text(&node.to_json(), role, out),
         }
     }
 
-    /// Reads the first conversation among the members of `node`, after the instructions. False if
+    /// Reads the instructions and the first conversation among the members of `node`. Returns false if
     /// there is none. Members of lower precedence repeat or describe the conversation.
     fn nested_messages(
         &mut self,
@@ -189,35 +189,35 @@ impl MessageReader<'_> {
         out: &mut Vec<Message>,
         depth: usize,
     ) -> bool {
-        let before = out.len();
+        let len_before = out.len();
         let members = MESSAGE_KEYS.iter().filter_map(|key| node.get(key));
         for member in members.filter(|member| is_nested(member)) {
-            self.system(system.filter(|system| !std::ptr::eq(*system, member)), out);
+            self.push_system(system.filter(|system| !std::ptr::eq(*system, member)), out);
             let start = out.len();
             self.read(member, role, out, depth);
             if out.len() > start {
                 return true;
             }
-            out.truncate(before);
+            out.truncate(len_before);
         }
         false
     }
 
-    fn system(&mut self, node: Option<&ContentNode<'_>>, out: &mut Vec<Message>) {
+    fn push_system(&mut self, node: Option<&ContentNode<'_>>, out: &mut Vec<Message>) {
         let parts = node.map(|node| self.parts(node)).unwrap_or_default();
         if !parts.is_empty() {
             out.push(Message { role: Role::System, parts: parts.into() });
         }
     }
 
-    fn finish_of(&mut self, node: &ContentNode<'_>) {
+    fn add_finish_reason(&mut self, node: &ContentNode<'_>) {
         let reason = node.str_at("finish_reason").or_else(|| node.str_at("finishReason"));
         self.finish.extend(self.texts.option(reason.or_else(|| node.str_at("stop_reason"))));
     }
 
-    /// One message. `body` is the map with its content: `outer` itself or a member of it.
+    /// One message. `body` is the map that contains its content: `outer` itself or a member of it.
     fn message(&mut self, role: Role, outer: &ContentNode<'_>, body: &ContentNode<'_>) -> Message {
-        self.finish_of(outer);
+        self.add_finish_reason(outer);
         let mut parts = Vec::new();
         for key in ["reasoning_content", "reasoning", "thinking"] {
             parts.extend(self.texts.option(body.str_at(key)).map(Part::Reasoning));
@@ -229,7 +229,7 @@ impl MessageReader<'_> {
                 id: self.texts.option(id),
                 name: self.texts.option(body.str_at("name")),
                 content: self.texts.intern(&content.map(part::plain).unwrap_or_default()),
-                failed: part::failed(body),
+                failed: part::has_failure_flag(body),
             });
             return Message { role, parts: parts.into() };
         }
@@ -237,11 +237,12 @@ impl MessageReader<'_> {
             self.add_parts(content, &mut parts);
         }
         parts.extend(self.texts.option(body.str_at("refusal")).map(Part::Text));
-        self.calls(body, &mut parts);
+        self.add_calls(body, &mut parts);
         message_of(role, parts)
     }
 
-    fn calls(&mut self, body: &ContentNode<'_>, parts: &mut Vec<Part>) {
+    /// Adds the tool calls of a message that are recorded beside its content.
+    fn add_calls(&mut self, body: &ContentNode<'_>, parts: &mut Vec<Part>) {
         let extra = body.get("additional_kwargs");
         let calls = [
             body.any(&["tool_calls", "toolCalls"]).or_else(|| extra.and_then(|e| e.get("tool_calls"))),
@@ -252,7 +253,7 @@ impl MessageReader<'_> {
         if calls.peek().is_none() {
             return;
         }
-        // A call repeats another one of its id, or without an id another one of its arguments.
+        // Two calls are the same if their names and ids are equal, or, without an id, their names and arguments.
         let by_id = |call: &ToolRequest| (true, call.name.clone(), call.id.clone());
         let by_arguments = |call: &ToolRequest| (false, call.name.clone(), call.arguments.clone());
         let mut known_calls: HashSet<_> = HashSet::new();
@@ -281,34 +282,34 @@ impl MessageReader<'_> {
     fn add_parts(&mut self, content: &ContentNode<'_>, out: &mut Vec<Part>) {
         match content {
             ContentNode::Null => {}
-            ContentNode::Str(text) => self.text_parts(text, out),
-            ContentNode::List(items) => items.iter().for_each(|item| self.block_parts(item, out)),
-            ContentNode::Map(_) => self.map_parts(content, out),
+            ContentNode::Str(text) => self.add_text_parts(text, out),
+            ContentNode::List(items) => items.iter().for_each(|item| self.add_block(item, out)),
+            ContentNode::Map(_) => self.add_map_parts(content, out),
             scalar => out.push(Part::Text(self.texts.intern(&scalar.text()))),
         }
     }
 
-    /// A list of blocks may be recorded as JSON. Any other text is kept, even if it is JSON.
-    fn text_parts(&mut self, text: &str, out: &mut Vec<Part>) {
+    /// Adds a text. A list of blocks may be recorded as JSON; any other text is kept, even if it is JSON.
+    fn add_text_parts(&mut self, text: &str, out: &mut Vec<Part>) {
         match ContentNode::Str(Cow::Borrowed(text)).unfold() {
             ContentNode::List(items) if !items.is_empty() && items.iter().all(part::is_block) => {
-                items.iter().for_each(|item| self.block_parts(item, out));
+                items.iter().for_each(|item| self.add_block(item, out));
             }
             _ => out.extend(self.texts.non_empty(text).map(Part::Text)),
         }
     }
 
-    fn block_parts(&mut self, block: &ContentNode<'_>, out: &mut Vec<Part>) {
-        let withheld = part::withheld(block);
-        self.withheld |= withheld;
+    fn add_block(&mut self, block: &ContentNode<'_>, out: &mut Vec<Part>) {
+        let is_withheld = part::is_withheld(block);
+        self.withheld |= is_withheld;
         match part::read(block, self.texts) {
             Some(part) => out.push(part),
-            None if withheld || block.is_empty() => {}
+            None if is_withheld || block.is_empty() => {}
             None => out.push(Part::Text(self.texts.intern(&block.text()))),
         }
     }
 
-    fn map_parts(&mut self, map: &ContentNode<'_>, out: &mut Vec<Part>) {
+    fn add_map_parts(&mut self, map: &ContentNode<'_>, out: &mut Vec<Part>) {
         match (part::read(map, self.texts), map.any(&["parts", "content", "text"])) {
             (Some(part), _) => out.push(part),
             (None, Some(inner @ (ContentNode::List(_) | ContentNode::Str(_)))) => self.add_parts(inner, out),
@@ -341,7 +342,7 @@ fn is_nested(member: &ContentNode<'_>) -> bool {
     }
 }
 
-/// Providers without a tool role record results in user messages.
+/// A message. If all parts are results its role is `tool`: providers without that role record results in user messages.
 pub(super) fn message_of(role: Role, parts: Vec<Part>) -> Message {
     let results = !parts.is_empty() && parts.iter().all(|p| matches!(p, Part::Result { .. }));
     Message { role: if results { Role::Tool } else { role }, parts: parts.into() }
@@ -349,13 +350,13 @@ pub(super) fn message_of(role: Role, parts: Vec<Part>) -> Message {
 
 /// The role of a message that names it.
 pub(super) fn role_named(role: &str) -> Role {
-    let words = role.rsplit('.').next().unwrap_or(role);
-    // A role that is specific to a framework addresses the model, as a user does.
-    role_word(role).or_else(|| role_word(words)).unwrap_or(Role::User)
+    let last_word = role.rsplit('.').next().unwrap_or(role);
+    // A role that is specific to a framework is taken for that of a user, who also addresses the model.
+    role_of_word(role).or_else(|| role_of_word(last_word)).unwrap_or(Role::User)
 }
 
 /// The role that a word or class name denotes in any convention.
-pub(crate) fn role_word(word: &str) -> Option<Role> {
+pub(crate) fn role_of_word(word: &str) -> Option<Role> {
     Some(match word {
         "system" | "developer" | "SystemMessage" => Role::System,
         "user" | "human" | "HumanMessage" | "HumanMessageChunk" | "USER" => Role::User,
@@ -375,14 +376,14 @@ fn role_of<'n, 'a>(node: &'n ContentNode<'a>) -> Option<(Role, &'n ContentNode<'
     // LangChain's constructor form: the class is the role.
     if let (Some(kwargs), Some(id)) = (node.get("kwargs"), node.get("id")) {
         let class = id.items().last().and_then(ContentNode::as_str)?;
-        return role_word(class).map(|role| (role, kwargs));
+        return role_of_word(class).map(|role| (role, kwargs));
     }
     let kind = node.str_at("type")?;
     if let Some(data) = node.get("data") {
-        return role_word(kind).map(|role| (role, data));
+        return role_of_word(kind).map(|role| (role, data));
     }
     if kind != "function" && (node.has("content") || node.has("tool_calls")) {
-        return role_word(kind).map(|role| (role, node));
+        return role_of_word(kind).map(|role| (role, node));
     }
     None
 }

@@ -22,7 +22,7 @@
 //! | `message_reader`, `genai_message` | messages of any format; those of the GenAI semantic conventions |
 //! | `message_cache`, `flat_message` | messages of earlier prompts; those of flattened prompts |
 //! | `conversation`, `event`, `tool_span`, `evaluations` | the fields of a span that have a conversation, an event, a tool call or an evaluation |
-//! | `build`, `agent_trace`, `texts` | a trace from its spans; the result; each text once |
+//! | `build`, `agent_trace`, `texts` | a trace from its spans; the result; interned texts |
 //! | `agents`, `framing`, `open_runs` | agents, chains that frame a run, runs whose own span has not arrived |
 //! | `calls`, `tool_lookup`, `control_tools` | tool calls; tools by name; tools by which an agent controls its own run |
 //! | `errors`, `wrappers`, `clocks` | repeated error signs, repeated spans, differences between clocks |
@@ -82,7 +82,7 @@ pub(crate) use finish_reason::FinishReason;
 pub(crate) use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
 pub(crate) use node::ContentNode;
 pub(crate) use overrides::Overrides;
-pub(crate) use plans::lines as plan_steps;
+pub(crate) use plans::list_items as plan_steps;
 pub(crate) use span_view::{Content, ErrorSign, ErrorSource, RecordedPlan, SpanView};
 pub(crate) use table::TableError;
 pub(crate) use tool_lookup::ToolLookup;
@@ -111,14 +111,14 @@ impl Recogniser {
         scan.kind(&self.table, build::scope(envelope)).kind
     }
 
-    /// Recognises a whole trace. Log records of unknown spans are left out. `incomplete` says that the
-    /// root is missing or that the trace was closed early.
+    /// Recognises a closed trace. Log records of unknown spans are ignored. `incomplete` is true if the root is missing
+    /// or the trace was closed early.
     pub fn trace(&self, tree: Tree, logs: &[AttachedLog], incomplete: bool) -> AgentTrace {
         build::trace(&self.table, tree, logs, Phase::Closed { incomplete })
     }
 
-    /// Recognises a trace of which further spans are expected: agents are found from what their model and tool
-    /// spans show, since SDKs send the span of an agent last.
+    /// Recognises a trace of which further spans are expected. Agents are inferred from their model and tool spans,
+    /// since SDKs send the span of an agent last.
     pub fn open_trace(&self, tree: Tree, logs: &[AttachedLog]) -> AgentTrace {
         build::trace(&self.table, tree, logs, Phase::Open)
     }

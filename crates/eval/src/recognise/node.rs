@@ -133,6 +133,7 @@ impl<'a> ContentNode<'a> {
         }
     }
 
+    /// The member `key` of a map, if it is a string.
     pub(crate) fn str_at(&self, key: &str) -> Option<&str> {
         self.get(key).and_then(ContentNode::as_str)
     }
@@ -151,7 +152,7 @@ impl<'a> ContentNode<'a> {
         }
     }
 
-    /// Null, an empty text, list or map.
+    /// Whether the node is null, or an empty text, list or map.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             ContentNode::Null => true,
@@ -223,8 +224,8 @@ fn serialize_map<S: Serializer>(
     serializer.collect_map(entries.iter().map(|(key, value)| (key, value)))
 }
 
-/// Deserializes one value within a budget of nodes. The value is written in its place: a result is copied at each
-/// level of the parser.
+/// Deserializes one value within a budget of nodes. The value is written to `out`: a returned value would be copied at
+/// each level of the parser.
 struct NodeSeed<'p, 'a> {
     out: &'p mut ContentNode<'a>,
     budget: &'p Cell<usize>,
@@ -239,7 +240,7 @@ fn too_deep<E: serde::de::Error>() -> E {
     E::custom("too deep")
 }
 
-/// A part of a text of which the size is bounded.
+/// Of at most [`MAX_NODES`] nodes and [`MAX_JSON_DEPTH`] levels.
 impl<'de> Deserialize<'de> for ContentNode<'de> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<ContentNode<'de>, D::Error> {
         let (mut node, budget) = (ContentNode::Null, Cell::new(MAX_NODES));

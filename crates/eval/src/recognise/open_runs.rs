@@ -1,10 +1,9 @@
 //! Runs of agents whose own span has not arrived.
 //!
-//! In: the topmost spans of an open trace, grouped by their missing parent. Out: the groups of one run joined.
-//! An agent may have steps between its span and its calls, whose spans come as late as its own. Model calls
+//! In: the topmost spans of an open trace, grouped by their missing parent. Out: one group for each run.
+//! An agent may have steps between its span and its calls, whose spans arrive as late as its own. Model calls
 //! belong to one run if they name the same agent and begin with the same request, since every prompt repeats
-//! the history; a group of tool calls belongs to the run that requested one of them. Where this does not
-//! decide, groups stay apart.
+//! the history; a group of tool calls belongs to the run that requested one of them. Other groups are not joined.
 
 use foldhash::HashMap;
 use verdict_otlp::trace::{Idx, Kind, Tree};
@@ -16,7 +15,7 @@ use super::span_view::SpanView;
 type OpenRunKey = (Option<Text>, Option<Text>, Option<Text>);
 
 /// Joins the groups of one run. `groups` are in order of their first span.
-pub(super) fn join(tree: &Tree, views: &[SpanView], groups: Vec<Vec<Idx>>) -> Vec<Vec<Idx>> {
+pub(super) fn join_groups(tree: &Tree, views: &[SpanView], groups: Vec<Vec<Idx>>) -> Vec<Vec<Idx>> {
     let mut runs: Vec<Vec<Idx>> = Vec::new();
     let mut by_key: HashMap<OpenRunKey, usize> = HashMap::default();
     let mut requested: HashMap<Text, usize> = HashMap::default();
@@ -35,17 +34,17 @@ pub(super) fn join(tree: &Tree, views: &[SpanView], groups: Vec<Vec<Idx>>) -> Ve
         }
         runs[run].extend(group);
     }
-    let only = (runs.len() == 1).then_some(0);
-    let mut alone = Vec::new();
+    let only_run = (runs.len() == 1).then_some(0);
+    let mut without_run = Vec::new();
     for group in without_model {
         let id = |i: Idx| views[i].call.as_ref()?.id.as_ref();
         let by_id = spans(tree, &group).filter_map(id).find_map(|id| requested.get(id).copied());
-        match by_id.or(only).and_then(|run| runs.get_mut(run)) {
+        match by_id.or(only_run).and_then(|run| runs.get_mut(run)) {
             Some(run) => run.extend(group),
-            None => alone.push(group),
+            None => without_run.push(group),
         }
     }
-    runs.extend(alone);
+    runs.extend(without_run);
     runs.iter_mut().for_each(|run| run.sort_unstable());
     runs
 }

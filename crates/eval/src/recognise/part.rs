@@ -13,19 +13,20 @@ const NAMES: [&str; 4] = ["name", "toolName", "tool_name", "recipient_name"];
 const ARGUMENTS: [&str; 5] = ["arguments", "args", "input", "parameters", "action"];
 const RESULTS: [&str; 6] = ["response", "result", "content", "output", "results", "outputs"];
 
-/// The part that `node` is; `None` for a map that is no known block.
+/// Reads `node` as a part; `None` for a map that is no known block.
 pub(crate) fn read(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<Part> {
     if let ContentNode::Str(s) = node {
         return texts.non_empty(s).map(Part::Text);
     }
     match node.str_at("type").or_else(|| node.str_at("part_kind")) {
-        Some(kind) => typed(kind, node, texts),
-        None => untyped(node, texts),
+        Some(block_type) => read_typed(block_type, node, texts),
+        None => read_untyped(node, texts),
     }
 }
 
-fn typed(kind: &str, node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<Part> {
-    match kind {
+/// Reads a block that names its type.
+fn read_typed(block_type: &str, node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<Part> {
+    match block_type {
         "text" | "input_text" | "output_text" | "summary_text" | "refusal" => {
             let text = node.any(&["content", "text", "refusal", "value"])?;
             Some(Part::Text(texts.intern(&plain(text))))
@@ -36,14 +37,16 @@ fn typed(kind: &str, node: &ContentNode<'_>, texts: &mut TextInterner) -> Option
         }
         "tool_call_response" | "server_tool_call_response" => Some(result(node, texts)),
         "tool-result" | "tool-return" => Some(result(node, texts)),
-        _ if kind.ends_with("_output") || kind.ends_with("tool_result") => Some(result(node, texts)),
+        _ if block_type.ends_with("_output") || block_type.ends_with("tool_result") => {
+            Some(result(node, texts))
+        }
         "function" if node.has("parameters") && !node.has("arguments") => None,
         "tool_call" | "tool-call" | "tool_use" | "function" | "function_call" | "server_tool_call"
         | "server_tool_use" | "mcp_call" | "mcp_tool_use" | "toolCall" => call(node, texts).map(Part::Call),
         // Server-side tools of the Responses API: `web_search_call`, `code_interpreter_call`, ...
-        _ if kind.ends_with("_call") => {
-            let name =
-                node.any(&NAMES).and_then(ContentNode::as_str).unwrap_or(kind.trim_end_matches("_call"));
+        _ if block_type.ends_with("_call") => {
+            let recorded_name = node.any(&NAMES).and_then(ContentNode::as_str);
+            let name = recorded_name.unwrap_or(block_type.trim_end_matches("_call"));
             Some(Part::Call(request(node, name, node.any(&ARGUMENTS), texts)))
         }
         "image" | "image_url" | "input_image" | "image-data" | "blob" | "uri" | "file" | "input_file"
@@ -52,7 +55,8 @@ fn typed(kind: &str, node: &ContentNode<'_>, texts: &mut TextInterner) -> Option
     }
 }
 
-fn untyped(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<Part> {
+/// Reads a block whose keys show its type (Bedrock, Gemini).
+fn read_untyped(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<Part> {
     let ContentNode::Map(entries) = node else { return None };
     if let Some(tool_use) = node.any(&["toolUse", "functionCall", "function_call"]) {
         return call(tool_use, texts).map(Part::Call);
@@ -89,25 +93,25 @@ pub(crate) fn is_block(node: &ContentNode<'_>) -> bool {
 
 /// Whether a block was recorded without its content: with a type and perhaps a call's id and name
 /// only (`include_content=False` of Pydantic AI and similar settings), or with the reason.
-pub(crate) fn withheld(node: &ContentNode<'_>) -> bool {
+pub(crate) fn is_withheld(node: &ContentNode<'_>) -> bool {
     if node.has("stripped_reason") && !node.has("content") {
         return true;
     }
-    let Some(kind) = node.str_at("type") else { return false };
+    let Some(block_type) = node.str_at("type") else { return false };
     // Most blocks have content.
     if node.has("content") || node.has("text") {
         return false;
     }
-    let frame = |key: &str| {
+    let is_metadata = |key: &str| {
         matches!(key, "type" | "index" | "builtin" | "status" | "is_error")
             || RESULT_IDS.contains(&key)
             || NAMES.contains(&key)
     };
     let has_content_when_recorded = ["text", "input_text", "output_text", "reasoning", "thinking"]
-        .contains(&kind)
-        || kind.starts_with("tool_call")
-        || kind.starts_with("tool-");
-    has_content_when_recorded && node.entries().iter().all(|(key, _)| frame(key))
+        .contains(&block_type)
+        || block_type.starts_with("tool_call")
+        || block_type.starts_with("tool-");
+    has_content_when_recorded && node.entries().iter().all(|(key, _)| is_metadata(key))
 }
 
 /// Whether a block is a tool result.
@@ -146,12 +150,12 @@ fn result(node: &ContentNode<'_>, texts: &mut TextInterner) -> Part {
         id: texts.option(node.any(&RESULT_IDS).and_then(ContentNode::as_str)),
         name: texts.option(node.any(&NAMES).and_then(ContentNode::as_str)),
         content: texts.intern(&value.or(node.get("error")).map(plain).unwrap_or_default()),
-        failed: failed(node) || value.map_or(node.has("error"), failed),
+        failed: has_failure_flag(node) || value.map_or(node.has("error"), has_failure_flag),
     }
 }
 
 /// Whether a result carries its convention's flag for a failed tool.
-pub(crate) fn failed(node: &ContentNode<'_>) -> bool {
+pub(crate) fn has_failure_flag(node: &ContentNode<'_>) -> bool {
     node.any(&["is_error", "isError", "failed"]) == Some(&ContentNode::Bool(true))
         || node.str_at("status").is_some_and(|s| matches!(s, "error" | "failed" | "failure"))
         || node.str_at("type").is_some_and(|t| {
@@ -162,8 +166,11 @@ pub(crate) fn failed(node: &ContentNode<'_>) -> bool {
 /// The text of a result or a content list: blocks joined by newlines, wrappers removed, anything
 /// else as JSON.
 pub(crate) fn plain<'n>(node: &'n ContentNode<'_>) -> Cow<'n, str> {
-    plain_within(node, 8)
+    plain_within(node, MAX_WRAPPERS)
 }
+
+/// Maximum number of nested wrappers around a text.
+const MAX_WRAPPERS: usize = 8;
 
 fn plain_within<'n>(node: &'n ContentNode<'_>, depth: usize) -> Cow<'n, str> {
     let Some(depth) = depth.checked_sub(1) else { return node.text() };

@@ -16,7 +16,7 @@ use super::texts::TextInterner;
 const MAX_STEPS: usize = 200;
 /// Maximum length of a heading. A longer line that begins with "plan" is prose.
 const MAX_HEADING: usize = 80;
-/// Minimum number of steps of a plan that is not recorded as one.
+/// Minimum number of steps of a text that is not recorded as a plan, to be read as one.
 const MIN_STEPS: usize = 2;
 
 /// Keys of the list of steps in a JSON plan.
@@ -50,8 +50,8 @@ const STEP_TEXT_KEYS: [&str; 13] = [
 /// Keys of a plan in an agent's input, output or state.
 const PLAN_KEYS: [&str; 5] = ["plan", "execution_plan", "agent_plan", "workflow_plan", "planning"];
 
-/// The plan that `text` is. `None` for an empty text.
-pub(crate) fn plan(text: &str, replan: bool, texts: &mut TextInterner) -> Option<RecordedPlan> {
+/// Reads the whole of `text` as a plan. `None` for an empty text.
+pub(crate) fn read_plan(text: &str, replan: bool, texts: &mut TextInterner) -> Option<RecordedPlan> {
     let text = text.trim();
     if text.is_empty() {
         return None;
@@ -66,7 +66,7 @@ pub(crate) fn read_attributes(scan: &SpanScan<'_>, texts: &mut TextInterner, vie
         scan.candidates(field).iter().map(|(_, _, v)| ContentNode::from_value(*v)).find(|n| !n.is_empty())
     };
     if let Some(node) = value(Field::Plan) {
-        view.plans.extend(plan(&node.text(), false, texts));
+        view.plans.extend(read_plan(&node.text(), false, texts));
     } else if matches!(view.kind, Kind::Agent | Kind::Chain | Kind::Plan) {
         // The plan may be a member of the agent's output or state.
         for field in [Field::Output, Field::Input] {
@@ -78,39 +78,40 @@ pub(crate) fn read_attributes(scan: &SpanScan<'_>, texts: &mut TextInterner, vie
             let inner = node.any(&["outputs", "inputs", "update"]).unwrap_or(&node);
             let member = node.any(&PLAN_KEYS).or_else(|| inner.any(&PLAN_KEYS));
             if let Some(value) = member.filter(|member| !member.is_empty()) {
-                view.plans.extend(plan(&value.text(), false, texts).filter(|p| p.steps.len() >= MIN_STEPS));
+                let plan = read_plan(&value.text(), false, texts);
+                view.plans.extend(plan.filter(|plan| plan.steps.len() >= MIN_STEPS));
                 break;
             }
         }
     }
     if let Some(node) = value(Field::PlanGraph) {
-        view.graph = plan(&node.text(), false, texts);
+        view.graph = read_plan(&node.text(), false, texts);
     }
 }
 
 /// Reads the plans in a model's output: arguments of planning tools, and plans in its text.
 pub(crate) fn read_output(table: &ConventionTable, texts: &mut TextInterner, view: &mut SpanView) {
-    let mut found = Vec::new();
-    let prompted = plan_prompt(table, view);
+    let mut plans = Vec::new();
+    let prompt_phrase = plan_prompt(table, view);
     for part in view.output.iter().flat_map(|m| &m.parts) {
         match part {
             Part::Call(call) if table.control_tools.is_planning(&call.name) => {
-                found.extend(call.arguments.as_ref().and_then(|a| plan(a, false, texts)));
+                plans.extend(call.arguments.as_ref().and_then(|a| read_plan(a, false, texts)));
             }
-            Part::Text(text) if is_structured(text) => found.extend(plan(unfenced(text), false, texts)),
+            Part::Text(text) if is_structured(text) => plans.extend(read_plan(unfenced(text), false, texts)),
             Part::Text(text) => {
-                let whole =
-                    prompted.and_then(|end| unmarked_plan(text.split(end).next().unwrap_or(""), texts));
-                found.extend(marked_plan(table, text, texts).or(whole));
+                let whole_output = prompt_phrase
+                    .and_then(|phrase| unmarked_plan(text.split(phrase).next().unwrap_or(""), texts));
+                plans.extend(marked_plan(table, text, texts).or(whole_output));
             }
             _ => {}
         }
     }
-    view.plans.extend(found);
+    view.plans.extend(plans);
 }
 
 /// Whether a whole text is a plan whose steps name their dependencies: a list, or an object with
-/// numbers as keys. An object with other keys (`"db": {"depends_on": ...}`) is another kind of file.
+/// numbers as keys. An object with other keys (`"db": {"depends_on": ...}`) is no plan.
 /// A plan that is invalid JSON counts as well, so that `measure` can report it.
 fn is_structured(text: &str) -> bool {
     if !text.contains(DEPENDS_ON) {
@@ -127,9 +128,9 @@ fn is_structured(text: &str) -> bool {
         return digits.starts_with('1');
     }
     let list = STEP_LIST_KEYS.iter().find_map(|key| node.get(key)).unwrap_or(&node);
-    let depends = |step: &ContentNode<'_>| step.has(DEPENDS_ON);
-    is_numbered(list) && list.entries().iter().any(|(_, step)| depends(step))
-        || list.items().iter().any(depends)
+    let has_dependencies = |step: &ContentNode<'_>| step.has(DEPENDS_ON);
+    is_numbered(list) && list.entries().iter().any(|(_, step)| has_dependencies(step))
+        || list.items().iter().any(has_dependencies)
 }
 
 const DEPENDS_ON: &str = "depends_on";
@@ -157,7 +158,7 @@ fn plan_prompt<'t>(table: &'t ConventionTable, view: &SpanView) -> Option<&'t st
     table.plan_prompts.iter().find(asks).map(String::as_str)
 }
 
-/// The plan after the first marker in `text` that steps follow.
+/// The plan after the first marker in `text` that is followed by steps.
 fn marked_plan(table: &ConventionTable, text: &Text, texts: &mut TextInterner) -> Option<RecordedPlan> {
     if !table.may_contain_plan(text) {
         return None;
@@ -171,28 +172,28 @@ fn marked_plan(table: &ConventionTable, text: &Text, texts: &mut TextInterner) -
             lower.find(&marker.begins).map(|at| at + marker.begins.len())
         };
         let Some(body) = after.and_then(|at| text.get(at..)) else { continue };
-        let low = body.to_ascii_lowercase();
-        let end = marker.ends.iter().filter_map(|e| low.find(&e.to_ascii_lowercase())).min();
+        let lower_body = body.to_ascii_lowercase();
+        let end = marker.ends.iter().filter_map(|e| lower_body.find(&e.to_ascii_lowercase())).min();
         let body = end.and_then(|end| body.get(..end)).unwrap_or(body);
-        let read = plan(body.trim_start_matches([':', '*', ' ', '`']), marker.replan, texts)?;
-        if read.steps.len() >= MIN_STEPS {
-            return Some(read);
+        let plan = read_plan(body.trim_start_matches([':', '*', ' ', '`']), marker.replan, texts)?;
+        if plan.steps.len() >= MIN_STEPS {
+            return Some(plan);
         }
     }
     None
 }
 
-/// The position after the first line that is the heading `word`, with or without markup.
+/// The position after the first line that is the heading `word`, or begins with it, with or without markup.
 fn after_heading(lower: &str, word: &str) -> Option<usize> {
     let mut at = 0;
     for line in lower.split_inclusive('\n') {
-        let bare = line.trim().trim_start_matches(['#', '*', ' ', '_']);
-        let alone = bare.trim_end_matches(['*', ':', ' ', '_', '`']) == word;
-        let has_inline_text = bare.len() <= MAX_HEADING
-            && bare
+        let unmarked = line.trim().trim_start_matches(['#', '*', ' ', '_']);
+        let is_whole_line = unmarked.trim_end_matches(['*', ':', ' ', '_', '`']) == word;
+        let has_inline_text = unmarked.len() <= MAX_HEADING
+            && unmarked
                 .strip_prefix(word)
                 .is_some_and(|rest| rest.trim_start().starts_with([':', '*', '.', '-']));
-        if alone || has_inline_text {
+        if is_whole_line || has_inline_text {
             return Some(at + line.len());
         }
         at += line.len();
@@ -200,26 +201,28 @@ fn after_heading(lower: &str, word: &str) -> Option<usize> {
     None
 }
 
-/// The plan that a list of steps is, without a marker (the heuristic of section 4.6).
+/// Reads a text without a marker as a plan; `None` if it has no list of steps (`plan_heuristic`).
 pub(crate) fn unmarked_plan(text: &str, texts: &mut TextInterner) -> Option<RecordedPlan> {
-    let read = plan(text, false, texts)?;
-    (read.steps.len() >= MIN_STEPS).then_some(read)
+    read_plan(text, false, texts).filter(|plan| plan.steps.len() >= MIN_STEPS)
 }
 
 /// The steps of a plan in JSON, else of the list in a text.
 fn steps(text: &str) -> Vec<String> {
     let node = ContentNode::Str(Cow::Borrowed(text)).unfold();
     if let ContentNode::Str(_) = node {
-        return lines(text);
+        return list_items(text);
     }
-    let steps = json_steps(&node, 4);
+    let steps = json_steps(&node, MAX_LIST_DEPTH);
     if !steps.is_empty() {
         return steps;
     }
     // The only argument of a planning tool may be the plan as text.
     let text = node.any(&PLAN_KEYS).or_else(|| node.any(&STEP_TEXT_KEYS)).and_then(ContentNode::as_str);
-    text.map(lines).unwrap_or_default()
+    text.map(list_items).unwrap_or_default()
 }
+
+/// Maximum number of maps around the list of steps in a JSON plan.
+const MAX_LIST_DEPTH: usize = 4;
 
 fn json_steps(node: &ContentNode<'_>, depth: usize) -> Vec<String> {
     let Some(depth) = depth.checked_sub(1) else { return Vec::new() };
@@ -233,7 +236,7 @@ fn json_steps(node: &ContentNode<'_>, depth: usize) -> Vec<String> {
             .iter()
             .filter_map(|key| node.get(key))
             .map(|inner| match inner {
-                ContentNode::Str(s) => lines(s),
+                ContentNode::Str(s) => list_items(s),
                 inner => json_steps(inner, depth),
             })
             .find(|s| !s.is_empty())
@@ -259,32 +262,32 @@ fn step_texts<'n, 'a: 'n>(
 
 /// The items of a list in a text without numbers and bullets: the numbered items if there are any,
 /// else the bulleted ones.
-pub(crate) fn lines(text: &str) -> Vec<String> {
+pub(crate) fn list_items(text: &str) -> Vec<String> {
     let mut numbered = Vec::new();
     let mut bulleted = Vec::new();
-    let mut least = usize::MAX;
+    let mut least_indent = usize::MAX;
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
         let whole = line.trim();
         let line = whole.trim_start_matches(['#', '*', ' ']);
         if let Some(step) = after_number(line) {
             // Items with deeper indentation belong to the step above.
-            least = least.min(indent);
-            if indent <= least {
-                numbered.push(bare(step));
+            least_indent = least_indent.min(indent);
+            if indent <= least_indent {
+                numbered.push(without_emphasis(step));
             }
         } else if let Some(step) = after_bullet(whole) {
-            bulleted.push(bare(step));
+            bulleted.push(without_emphasis(step));
         }
     }
     if numbered.len() >= MIN_STEPS || bulleted.is_empty() { numbered } else { bulleted }
 }
 
-fn bare(step: &str) -> String {
+fn without_emphasis(step: &str) -> String {
     step.trim().trim_matches(['*', '_', ' ']).to_owned()
 }
 
-/// `1. x`, `1) x`, `1: x`, `(1) x`, `Step 1: x`, `[1] x`
+/// The text after the number of a list item: `1. x`, `1) x`, `1: x`, `(1) x`, `Step 1: x`, `[1] x`.
 fn after_number(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("Step ").or_else(|| line.strip_prefix("step ")).unwrap_or(line);
     let rest = rest.trim_start_matches(['(', '[']);
@@ -297,11 +300,11 @@ fn after_number(line: &str) -> Option<&str> {
     (after.len() < rest.len() && after.starts_with(' ') && !after.trim().is_empty()).then_some(after)
 }
 
-/// `- x`, `* x`, `• x`, `- [ ] x`
+/// The text after the bullet of a list item: `- x`, `* x`, `• x`, `- [ ] x`.
 fn after_bullet(line: &str) -> Option<&str> {
     let rest = line.strip_prefix(['-', '•', '*'])?.strip_prefix(' ')?;
-    let done = ["[ ] ", "[x] ", "[X] "];
-    let rest = done.iter().find_map(|d| rest.strip_prefix(d)).unwrap_or(rest);
+    let check_boxes = ["[ ] ", "[x] ", "[X] "];
+    let rest = check_boxes.iter().find_map(|d| rest.strip_prefix(d)).unwrap_or(rest);
     (!rest.trim().is_empty()).then_some(rest)
 }
 

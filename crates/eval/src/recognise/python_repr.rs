@@ -1,5 +1,5 @@
-//! A bounded reader of Python's `repr` of plain values: the output of `str(dict)` where JSON was
-//! meant (OpenLLMetry's `input_str`).
+//! A bounded reader of Python's `repr` of plain values, which some instrumentations record in place of JSON
+//! (OpenLLMetry's `input_str`).
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -45,14 +45,14 @@ fn to_json(text: &str) -> Option<String> {
             ',' | ':' => json.push(c),
             '\'' | '"' => json += &serde_json::to_string(&string(&mut chars, c)?).ok()?,
             _ if c.is_whitespace() => {}
-            _ => json += atom(c, &mut chars)?.as_str(),
+            _ => json += number_or_constant(c, &mut chars)?.as_str(),
         }
     }
     Some(json)
 }
 
-/// A number or constant that begins with `first`.
-fn atom(first: char, chars: &mut Peekable<Chars<'_>>) -> Option<String> {
+/// The JSON of a number or constant that begins with `first`.
+fn number_or_constant(first: char, chars: &mut Peekable<Chars<'_>>) -> Option<String> {
     let mut word = String::from(first);
     while let Some(c) = chars.next_if(|c| !matches!(c, ',' | '}' | ']' | ')' | ':')) {
         word.push(c);

@@ -14,11 +14,11 @@ use super::table::{ConventionTable, EVENT_ORDER, FlattenedList, KeyMeaning};
 
 /// Maximum number of attributes of one span. A conversation of a thousand flattened messages has
 /// some five thousand.
-const MAX_FOUND: usize = 50_000;
-/// Fields of most spans of agents.
-const USUAL: usize = 16;
-/// Length of a text that may be cut off.
-pub(crate) const LONG: usize = 64;
+const MAX_COLLECTED: usize = 50_000;
+/// The usual number of fields of a span of an agent, reserved in advance.
+const USUAL_FIELDS: usize = 16;
+/// Minimum length of a text that may have been cut off by a length limit.
+pub(crate) const LONG_TEXT: usize = 64;
 /// Maximum number of events of one span.
 const MAX_EVENTS: usize = 10_000;
 
@@ -37,7 +37,7 @@ impl<'a> Recognised<'a> {
     fn lookup(table: &'a ConventionTable, key: &'a [u8]) -> Recognised<'a> {
         let exact = || table.exact(key).map(Recognised::Field);
         let in_list = || table.list(key).map(Recognised::List);
-        let in_map = || table.open(key).map(Recognised::Map);
+        let in_map = || table.map_entry(key).map(Recognised::Map);
         exact().or_else(in_list).or_else(in_map).unwrap_or(Recognised::Unknown)
     }
 }
@@ -69,23 +69,28 @@ pub(crate) struct SpanScan<'a> {
     pub(crate) name: &'a str,
     pub(crate) status: Status,
     pub(crate) status_message: &'a str,
+    /// The candidates of fields.
     pub(crate) fields: Vec<(Field, FieldPrecedence, Value<'a>)>,
+    /// The attributes of flattened lists.
     pub(crate) flat: Vec<FlatAttribute<'a>>,
-    pub(crate) open: Vec<(Field, FieldPrecedence, &'a str, Value<'a>)>,
+    /// The entries of flattened maps, with their keys.
+    pub(crate) map_entries: Vec<(Field, FieldPrecedence, &'a str, Value<'a>)>,
     pub(crate) events: Vec<EventMessage<'a>>,
+    /// Attributes that are flags, with their keys.
     pub(crate) flags: Vec<(Meaning, &'a str, Value<'a>)>,
     /// The addresses of the long texts of `fields` that an earlier span has, too.
     pub(crate) repeated: Vec<*const u8>,
-    /// The span that this one is another attempt of, as a link says.
+    /// The span that this span retries, by a link.
     pub(crate) retry_of: Option<SpanId>,
-    /// The strongest of the statements of its attributes.
-    stated: AttributeStatement,
+    /// The statements of its attributes, combined by precedence.
+    statements: AttributeStatement,
     /// Bit sets of the fields that have candidates and leaves. Some forty fields are looked up, of
     /// which a span has about ten. See [`bit`].
     has_field: u64,
     has_flat: u64,
-    /// The place of the last leaf in `flat`, and whether one was recorded after a later one.
-    last_place: u128,
+    /// The sort key of the last leaf in `flat`.
+    last_sort_key: u128,
+    /// The leaves in `flat` are not in the order of their sort keys.
     is_unsorted: bool,
 }
 
@@ -97,8 +102,8 @@ impl<'a> SpanScan<'a> {
         scan
     }
 
-    /// Replaces the scan by that of an encoded `Span` which comes after others. A value of a flattened list that the
-    /// previous span has at the same place is returned at its address.
+    /// Replaces the scan by that of an encoded `Span` which follows `earlier` spans. A value of a flattened list that
+    /// repeats that of the previous span is returned at the address in the previous span.
     pub(crate) fn read_after(
         &mut self,
         earlier: &mut EarlierSpans<'a>,
@@ -108,18 +113,18 @@ impl<'a> SpanScan<'a> {
         self.clear();
         earlier.begin_span();
         let mut fields = byte_fields(bytes);
-        let mut before = bytes;
+        let mut from_field = bytes;
         while let Some((number, b)) = fields.next() {
             match number {
                 5 => self.name = text(b),
                 9 if self.is_full() => {}
-                9 => self.span_attribute(earlier, table, b, (before, &mut fields)),
-                11 => self.event(table, b),
+                9 => self.span_attribute(earlier, table, b, (from_field, &mut fields)),
+                11 => self.add_span_event(table, b),
                 13 => self.retry_of = self.retry_of.or_else(|| retried_span(b)),
                 15 => self.read_status(b),
                 _ => {}
             }
-            before = fields.rest();
+            from_field = fields.rest();
         }
         earlier.end_span(&self.flat);
     }
@@ -128,41 +133,42 @@ impl<'a> SpanScan<'a> {
     fn clear(&mut self) {
         self.fields.clear();
         self.flat.clear();
-        self.open.clear();
+        self.map_entries.clear();
         self.events.clear();
         self.flags.clear();
         self.repeated.clear();
-        (self.name, self.status_message, self.status, self.retry_of, self.stated) = Default::default();
-        (self.has_field, self.has_flat, self.last_place, self.is_unsorted) = Default::default();
+        (self.name, self.status_message, self.status, self.retry_of, self.statements) = Default::default();
+        (self.has_field, self.has_flat, self.last_sort_key, self.is_unsorted) = Default::default();
     }
 
-    /// Collects an encoded attribute of the span. `before` are the span's fields from it, `fields` those after it, of
-    /// which more are read if the previous span has them, too.
+    /// Collects an encoded attribute of the span. `from_field` contains the span's fields from the attribute on,
+    /// `fields` those after it; those that repeat the previous span are read at once.
     fn span_attribute(
         &mut self,
         earlier: &mut EarlierSpans<'a>,
         table: &'a ConventionTable,
         encoded: &'a [u8],
-        (before, fields): (&'a [u8], &mut ByteFields<'a>),
+        (from_field, fields): (&'a [u8], &mut ByteFields<'a>),
     ) {
         let list_len = earlier.list_len();
         if let Some(attribute) = earlier.repeated_in_list(encoded) {
             if self.flat.is_empty() {
-                self.flat.reserve(list_len + USUAL);
+                self.flat.reserve(list_len + USUAL_FIELDS);
             }
-            self.leaf(attribute, true, 0);
-            earlier.extend_run(before, fields.rest(), self.sorted_leaves());
+            self.add_leaf(attribute, true, 0);
+            earlier.extend_run(from_field, fields.rest(), self.sorted_leaves());
             if let Some((leaves, rest)) = earlier.repeated_run(fields.rest(), self.remaining()) {
                 self.flat.extend(leaves.iter().map(|leaf| FlatAttribute { is_repeated: true, ..*leaf }));
-                self.last_place = self.flat.last().map_or(0, FlatAttribute::place);
+                self.last_sort_key = self.flat.last().map_or(0, FlatAttribute::sort_key);
                 fields.continue_at(rest);
             }
             return;
         }
         if let Some(attribute) = earlier.known_attribute(encoded) {
-            self.repeated.extend(attribute.value.as_str().filter(|text| text.len() >= LONG).map(str::as_ptr));
+            self.repeated
+                .extend(attribute.value.as_str().filter(|text| text.len() >= LONG_TEXT).map(str::as_ptr));
             if attribute.entry.is_statement {
-                self.stated.add(&attribute.statement);
+                self.statements.add(&attribute.statement);
                 self.add_flags(attribute.entry, attribute.key, attribute.value);
             }
             return self.add_candidates(attribute.entry, attribute.value, 0);
@@ -171,7 +177,7 @@ impl<'a> SpanScan<'a> {
         let recognised = match earlier.meaning(key) {
             Some(None) => return,
             Some(Some(entry)) => Recognised::Field(entry),
-            // The attributes of a flattened list mostly follow each other.
+            // The attributes of a flattened list are usually consecutive.
             None => match earlier.last.filter(|(_, head)| table.is_in_list(key, head)) {
                 Some(list) => Recognised::List(list),
                 None => Recognised::lookup(table, key),
@@ -180,19 +186,19 @@ impl<'a> SpanScan<'a> {
         match recognised {
             Recognised::Field(entry) => {
                 let value = Value::read(value);
-                let statement = self.field(entry, key, value, 0);
+                let statement = self.add_field(entry, key, value, 0);
                 earlier.add_key(key, Some(entry));
                 earlier.add(KnownAttribute { encoded, entry, key, value, statement });
             }
             Recognised::List(list) => {
                 let value = Value::read(value);
                 let read = ListAttribute::new(encoded, list, key, value, |list, end| earlier.leaf(list, end));
-                self.leaf(&read, false, 0);
+                self.add_leaf(&read, false, 0);
                 earlier.add_to_list(read);
-                earlier.extend_run(before, fields.rest(), self.sorted_leaves());
+                earlier.extend_run(from_field, fields.rest(), self.sorted_leaves());
             }
             Recognised::Map((field, order, suffix)) => {
-                self.open.push((field, order, text(suffix), Value::read(value)));
+                self.map_entries.push((field, order, text(suffix), Value::read(value)));
             }
             Recognised::Unknown => earlier.add_key(key, None),
         }
@@ -216,7 +222,7 @@ impl<'a> SpanScan<'a> {
         self.add_event(table, name, bytes, LOG_ATTRIBUTES, body);
     }
 
-    fn event(&mut self, table: &'a ConventionTable, bytes: &'a [u8]) {
+    fn add_span_event(&mut self, table: &'a ConventionTable, bytes: &'a [u8]) {
         let name = Fields::new(bytes).map_while(Result::ok).find_map(|f| match (f.number, f.payload) {
             (2, Payload::Bytes(b)) => Some(text(b)),
             _ => None,
@@ -239,13 +245,13 @@ impl<'a> SpanScan<'a> {
                     return;
                 }
                 match Recognised::lookup(table, key.as_bytes()) {
-                    Recognised::Field(entry) => _ = self.field(entry, key.as_bytes(), value, EVENT_ORDER),
+                    Recognised::Field(entry) => _ = self.add_field(entry, key.as_bytes(), value, EVENT_ORDER),
                     Recognised::List(list) => {
                         let read = ListAttribute::new(&[], list, key.as_bytes(), value, FlattenedList::leaf);
-                        self.leaf(&read, false, EVENT_ORDER);
+                        self.add_leaf(&read, false, EVENT_ORDER);
                     }
                     Recognised::Map((field, order, suffix)) => {
-                        self.open.push((field, order + EVENT_ORDER, text(suffix), value));
+                        self.map_entries.push((field, order + EVENT_ORDER, text(suffix), value));
                     }
                     Recognised::Unknown => {}
                 }
@@ -267,25 +273,25 @@ impl<'a> SpanScan<'a> {
     }
 
     /// Collects an attribute with a meaning of its own.
-    fn field(
+    fn add_field(
         &mut self,
         entry: &KeyMeaning,
         key: &'a [u8],
         value: Value<'a>,
-        later: FieldPrecedence,
+        order_offset: FieldPrecedence,
     ) -> AttributeStatement {
-        let statement = self.statement(entry, key, value);
-        self.add_candidates(entry, value, later);
+        let statement = self.add_statement(entry, key, value);
+        self.add_candidates(entry, value, order_offset);
         statement
     }
 
     #[inline]
-    fn add_candidates(&mut self, entry: &KeyMeaning, value: Value<'a>, later: FieldPrecedence) {
+    fn add_candidates(&mut self, entry: &KeyMeaning, value: Value<'a>, order_offset: FieldPrecedence) {
         if self.fields.is_empty() {
-            self.fields.reserve(USUAL);
+            self.fields.reserve(USUAL_FIELDS);
         }
         for (field, order) in &entry.fields {
-            self.fields.push((*field, order + later, value));
+            self.fields.push((*field, order + order_offset, value));
             self.has_field |= bit(*field);
         }
     }
@@ -296,7 +302,7 @@ impl<'a> SpanScan<'a> {
 
     /// The number of attributes that may still be collected.
     fn remaining(&self) -> usize {
-        MAX_FOUND.saturating_sub(self.fields.len() + self.flat.len() + self.open.len())
+        MAX_COLLECTED.saturating_sub(self.fields.len() + self.flat.len() + self.map_entries.len())
     }
 
     /// The number of leaves of lists, if they are in their order.
@@ -305,17 +311,17 @@ impl<'a> SpanScan<'a> {
     }
 
     /// Collects an attribute of a flattened list.
-    fn leaf(&mut self, read: &ListAttribute<'a>, is_repeated: bool, later: FieldPrecedence) {
+    fn add_leaf(&mut self, read: &ListAttribute<'a>, is_repeated: bool, order_offset: FieldPrecedence) {
         let ListAttribute { list, key, leaf, value, .. } = *read;
-        self.statement(&list.entry, key, value);
+        self.add_statement(&list.entry, key, value);
         if let Some(leaf) = leaf {
             for (field, order) in &list.entry.fields {
-                let order = order + later;
+                let order = order + order_offset;
                 let new = FlatAttribute { field: *field, order, leaf, value, is_repeated };
                 // Instrumentations write lists in their order.
-                let place = new.place();
-                self.is_unsorted |= place < self.last_place;
-                self.last_place = place;
+                let sort_key = new.sort_key();
+                self.is_unsorted |= sort_key < self.last_sort_key;
+                self.last_sort_key = sort_key;
                 self.flat.push(new);
                 self.has_flat |= bit(*field);
             }
@@ -324,13 +330,13 @@ impl<'a> SpanScan<'a> {
 
     /// Collects what an attribute states about the span as a whole.
     #[inline]
-    fn statement(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) -> AttributeStatement {
-        // This runs for every attribute; most keys are only those of fields.
+    fn add_statement(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) -> AttributeStatement {
+        // This runs for every attribute; most keys only have fields.
         if !entry.is_statement {
             return AttributeStatement::default();
         }
         let statement = AttributeStatement::read(entry, value);
-        self.stated.add(&statement);
+        self.statements.add(&statement);
         self.add_flags(entry, key, value);
         statement
     }
@@ -346,11 +352,12 @@ impl<'a> SpanScan<'a> {
         if self.has(Meaning::Placeholder) {
             return KindDecision::default();
         }
-        let statement = table.by_name(scope, self.name, self.stated.kind);
+        let statement = table.by_name(scope, self.name, self.statements.kind);
         let explicit = statement.filter(|s| s.rank < Rank::ModelKey);
         // An agent's span may name a model. It is a model call only if it used tokens.
-        let by_model = self.stated.model_key.filter(|_| self.stated.used_tokens || !self.has(Meaning::Agent));
-        let model_only = explicit.is_none() && self.stated.model_key.is_some();
+        let by_model =
+            self.statements.model_key.filter(|_| self.statements.used_tokens || !self.has(Meaning::Agent));
+        let model_only = explicit.is_none() && self.statements.model_key.is_some();
         let KindStatement { kind, lifecycle, .. } = match explicit.or(by_model).or(statement) {
             Some(statement) => statement,
             None => return KindDecision::default(),
@@ -358,11 +365,11 @@ impl<'a> SpanScan<'a> {
         KindDecision { kind, lifecycle, model_only }
     }
 
-    /// Whether nothing was collected: the span of an instrumentation of something else, without an error.
+    /// Whether nothing was collected and the span has no error: it is no span of an agent.
     pub(crate) fn is_foreign(&self) -> bool {
         self.fields.is_empty()
             && self.flat.is_empty()
-            && self.open.is_empty()
+            && self.map_entries.is_empty()
             && self.events.is_empty()
             && self.flags.is_empty()
             && self.status != Status::Error
@@ -377,7 +384,7 @@ impl<'a> SpanScan<'a> {
         self.fields
             .sort_by_key(|(field, order, _)| (*field as u32) << FieldPrecedence::BITS | u32::from(*order));
         if self.is_unsorted {
-            self.flat.sort_by_key(FlatAttribute::place);
+            self.flat.sort_by_key(FlatAttribute::sort_key);
         }
     }
 
@@ -395,7 +402,7 @@ impl<'a> SpanScan<'a> {
         }
         let from = self.fields.partition_point(|(f, _, _)| *f < field);
         let rest = self.fields.get(from..).unwrap_or_default();
-        // Mostly there is one.
+        // A linear count, since there is usually one candidate.
         let count = rest.iter().take_while(|(f, _, _)| *f == field).count();
         rest.get(..count).unwrap_or_default()
     }
@@ -423,7 +430,7 @@ fn retried_span(link: &[u8]) -> Option<SpanId> {
     })
 }
 
-/// The field's bit in a set of fields. Above 64 fields two share a bit, which costs a needless search.
+/// The field's bit in a set of fields. With more than 64 fields some share a bit, which only costs a search in vain.
 fn bit(field: Field) -> u64 {
     1 << (field as u32 % u64::BITS)
 }

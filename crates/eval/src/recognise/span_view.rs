@@ -9,9 +9,9 @@ use verdict_otlp::trace::Kind;
 use super::message::{Message, Part, Text, ToolDefinition, ToolRequest, plain};
 
 verdict_otlp::labelled_enum! {
-    /// Whether an input or output was recorded, as a whole.
+    /// Whether an input or output was recorded as a whole.
     ///
-    /// In order of how much a state says about what is missing.
+    /// The states are ordered: a later one is the more specific reason for missing content.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
     pub enum Content {
         /// The content was recorded.
@@ -27,8 +27,8 @@ verdict_otlp::labelled_enum! {
 }
 
 impl Content {
-    /// There is content that was withheld or cut off. No rule reads what is left of it, since the rest may say
-    /// the opposite.
+    /// Whether there is content that was withheld or cut off. No rule reads the remaining part, since the missing part
+    /// may contradict it.
     pub fn is_partial(self) -> bool {
         matches!(self, Content::Redacted | Content::Truncated)
     }
@@ -56,7 +56,7 @@ pub enum ErrorSource {
     ErrorType,
     /// A convention's own flag (`gen_ai.tool.status`, `isError`, level ERROR, ...).
     Flag,
-    /// An exception after which the framework says that it retries.
+    /// An error of an attempt that is retried.
     Retry,
 }
 
@@ -78,8 +78,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Prompt and completion together: the total, which may be all that an instrumentation reports, or the sum of
-    /// what it does report.
+    /// Prompt and completion tokens together: the total, or else the sum of the counts that are reported.
     pub fn sum(&self) -> Option<u64> {
         let parts = self.input.unwrap_or(0).saturating_add(self.output.unwrap_or(0));
         self.total.or((self.input.is_some() || self.output.is_some()).then_some(parts))
@@ -107,9 +106,10 @@ pub struct RecordedEvaluation {
     pub passed: Option<bool>,
     /// The evaluator failed: there is no result, although there may be a label.
     pub error: Option<Text>,
-    /// Who evaluated, and whether that is `human`, `llm` or `code`, as recorded.
+    /// The id or name of the evaluator.
     pub evaluator: Option<Text>,
     pub evaluator_version: Option<Text>,
+    /// `human`, `llm` or `code`, as recorded.
     pub evaluator_type: Option<Text>,
     /// The target: an agent, a service, or a span.
     pub target: Option<Text>,
@@ -151,7 +151,7 @@ pub struct SpanView {
     pub finish: Vec<Text>,
     /// Signs that the span itself failed.
     pub errors: Vec<ErrorSign>,
-    /// Error signs that only repeat a descendant's. They are no evidence against this span.
+    /// Error signs that only repeat signs of a descendant. They are no evidence that this span itself failed.
     pub inherited_errors: Vec<ErrorSign>,
     /// The span was cancelled, which is not a failure.
     pub cancelled: bool,
@@ -160,8 +160,8 @@ pub struct SpanView {
     pub cost: Option<f64>,
     /// The plans that the span wrote.
     pub plans: Vec<RecordedPlan>,
-    /// Nodes or tasks that were declared before the run. The run decides which of them are executed, so
-    /// it is not compared with them.
+    /// Nodes or tasks that were declared before the run. Which of them are executed is decided during the run, so the
+    /// run is not compared with them.
     pub graph: Option<RecordedPlan>,
     /// Evaluations that other programs recorded.
     pub evaluations: Vec<RecordedEvaluation>,
@@ -169,8 +169,9 @@ pub struct SpanView {
     pub duration_ms: Option<f64>,
 }
 
-// The key of a block's type, and an image in a URL.
+// The key of a block's type.
 static TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"type\":"));
+// The beginning of an image in a `data:` URL.
 static IMAGE_URL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("data:image/"));
 
 /// Whether a result contains an image or audio as a block of content.
@@ -186,7 +187,7 @@ pub(crate) fn is_media(result: &str) -> bool {
 }
 
 impl SpanView {
-    /// Why the input or the output cannot be read, the more specific reason first; `None` if both are
+    /// Why the input or the output cannot be read: the more specific of the two reasons. `None` if both were
     /// recorded.
     pub fn content_gap(&self) -> Option<Content> {
         let gaps = [self.output_content, self.input_content];

@@ -6,11 +6,14 @@ use super::kind_rules::KindStatement;
 use super::overrides::Rank;
 use super::table::KeyMeaning;
 
-/// The statement of an attribute's value about its span, apart from flags.
+/// The statement that an attribute's value, or the attributes of a span together, make about the span, without flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AttributeStatement {
+    /// The strongest statement about the kind, except for `model_key`.
     pub(super) kind: Option<KindStatement>,
+    /// The strongest statement of rank [`Rank::ModelKey`].
     pub(super) model_key: Option<KindStatement>,
+    /// A token count is above 0.
     pub(super) used_tokens: bool,
 }
 

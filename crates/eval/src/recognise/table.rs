@@ -25,7 +25,7 @@ macro_rules! built_in {
     };
 }
 
-/// Most plan markers contain it, and few texts.
+/// Most plan markers contain this word, and few texts do: a text without it is not searched for markers.
 const PLAN: &str = "plan";
 static PLAN_FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PLAN));
 
@@ -75,9 +75,9 @@ pub(crate) struct KeyMeaning {
     pub(crate) fields: Vec<(Field, FieldPrecedence)>,
     pub(super) kinds: Vec<KindRule>,
     pub(super) flags: Vec<(Meaning, Vec<String>)>,
-    /// A value says something about the span as a whole: its kind, a flag, or that tokens were used.
+    /// Values are statements about the span as a whole: its kind, a flag, or that tokens were used.
     pub(super) is_statement: bool,
-    /// The key is one of token counts.
+    /// The key is that of a token count.
     pub(super) is_usage: bool,
 }
 
@@ -85,7 +85,9 @@ pub(crate) struct KeyMeaning {
 #[derive(Debug, Default)]
 pub(crate) struct FlattenedList {
     pub(crate) entry: KeyMeaning,
+    /// By the part of the key after the index.
     leaves: ByKey<LeafKind>,
+    /// By the part of the key up to the index of a nested list, then by the part after that index.
     nested: ByKey<ByKey<LeafKind>>,
 }
 
@@ -102,25 +104,28 @@ pub(crate) struct Leaf {
 pub(crate) struct ConventionTable {
     exact: ByKey<KeyMeaning>,
     lists: ByKey<FlattenedList>,
-    /// A key of `exact` could be one of a list.
+    /// A key of `exact` has the form of a key of a list.
     has_exact_leaves: bool,
-    open: Vec<(Box<str>, Field, FieldPrecedence)>,
-    /// By precedence.
+    /// The prefixes of flattened maps.
+    maps: Vec<(Box<str>, Field, FieldPrecedence)>,
+    /// Rules for span names, by precedence.
     names: Vec<SpanNameRule>,
     /// By the first byte of a name, the rules that can match it, in order; the last list is for empty names.
     names_by_first: Vec<Vec<usize>>,
     pub(crate) events: Map<Box<str>, EventRule>,
-    /// By convention: `{}` is a value in one and means "not recorded" in another.
+    /// The values that mean "not recorded", by convention: `{}` is a value in one and means "not recorded" in another.
     absent: Vec<Vec<String>>,
     /// The first bytes of these values.
     absent_begins: ByteSet,
+    /// Markers that replace removed content.
     redacted: Vec<String>,
-    /// The first bytes of these words, and their second ones.
+    /// The first bytes and the second bytes of these markers.
     redacted_begins: [ByteSet; 2],
-    /// Finds these words at the beginning of a JSON string; none if there are too many for it.
+    /// Finds these markers at the beginning of a JSON string; `None` if there are too many of them.
     redacted_strings: Option<Searcher>,
+    /// Markers at the end of a text that was cut off.
     truncated: Vec<String>,
-    /// The last bytes of these markers, and those before them.
+    /// The last bytes and the last but one bytes of these markers.
     truncated_ends: [ByteSet; 2],
     pub(crate) control_tools: Arc<ControlTools>,
     pub(crate) plan_markers: Vec<PlanMarker>,
@@ -131,11 +136,11 @@ pub(crate) struct ConventionTable {
     pub(crate) plan_prompts: Vec<String>,
     pub(crate) not_failures: Vec<String>,
     pub(crate) plan_heuristic: bool,
-    /// Has the lifetime of the conventions, so that it is shared by all traces.
+    /// Part of the table, so that all traces share it.
     pub(crate) definitions: tool::DefinitionCache,
 }
 
-/// Number of candidates that one convention may have for one field.
+/// Maximum number of candidates of one convention for one field that have different precedences.
 const PER_CONVENTION: FieldPrecedence = 64;
 
 impl ConventionTable {
@@ -150,8 +155,8 @@ impl ConventionTable {
             let known = BUILT_IN.map(|(name, _)| name).join(", ");
             return Err(TableError::UnknownConvention { name: name.clone(), known });
         }
-        let place = |name: &str| user.precedence.iter().position(|p| p == name).unwrap_or(usize::MAX);
-        built_in.sort_by_key(|(name, _)| place(name));
+        let position = |name: &str| user.precedence.iter().position(|p| p == name).unwrap_or(usize::MAX);
+        built_in.sort_by_key(|(name, _)| position(name));
         let mut table = ConventionTable { plan_heuristic: user.plan_heuristic, ..ConventionTable::default() };
         for (i, convention) in std::iter::once(user).chain(built_in.iter().map(|(_, c)| c)).enumerate() {
             table.add(convention, i as FieldPrecedence * PER_CONVENTION);
@@ -164,7 +169,7 @@ impl ConventionTable {
             entry.is_statement = !entry.kinds.is_empty() || !entry.flags.is_empty() || entry.is_usage;
         }
         table.has_exact_leaves = table.exact.keys().any(|key| table.list(key).is_some());
-        // Every output is searched. A DFA takes more memory than an NFA and half the time.
+        // Every output is searched: a DFA takes half the time of an NFA, for more memory.
         let finder = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::DFA))
             .ascii_case_insensitive(true)
@@ -199,7 +204,8 @@ impl ConventionTable {
     }
 
     /// Adds a convention whose candidates rank from `base`.
-    fn add(&mut self, from: &Overrides, base: FieldPrecedence) {
+    fn add(&mut self, convention: &Overrides, base: FieldPrecedence) {
+        let from = convention;
         for (list, leaves) in &from.flattened {
             self.add_list(list, leaves);
         }
@@ -246,7 +252,7 @@ impl ConventionTable {
     fn add_field(&mut self, field: Field, keys: &[String], base: FieldPrecedence) {
         for (key, order) in keys.iter().zip((0..PER_CONVENTION).chain(repeat(PER_CONVENTION - 1))) {
             match key.strip_suffix('*') {
-                Some(prefix) => self.open.push((prefix.into(), field, base + order)),
+                Some(prefix) => self.maps.push((prefix.into(), field, base + order)),
                 None => self.entry(key).fields.push((field, base + order)),
             }
         }
@@ -280,15 +286,15 @@ impl ConventionTable {
         self.lists.get(head).map(|list| (list, head))
     }
 
-    /// Whether `key` belongs to the same flattened list as one that begins with `head`.
+    /// Whether `key` belongs to the same flattened list as a key that begins with `head`.
     pub(crate) fn is_in_list(&self, key: &[u8], head: &[u8]) -> bool {
         !self.has_exact_leaves
             && key.strip_prefix(head).is_some_and(|tail| tail.first().is_some_and(u8::is_ascii_digit))
     }
 
-    /// The flattened map that `key` belongs to: field, order, and the key of the entry.
-    pub(crate) fn open<'k>(&self, key: &'k [u8]) -> Option<(Field, FieldPrecedence, &'k [u8])> {
-        let mut maps = self.open.iter();
+    /// The field of the flattened map that `key` belongs to, its precedence, and the key of the entry.
+    pub(crate) fn map_entry<'k>(&self, key: &'k [u8]) -> Option<(Field, FieldPrecedence, &'k [u8])> {
+        let mut maps = self.maps.iter();
         maps.find_map(|(prefix, field, order)| Some((*field, *order, key.strip_prefix(prefix.as_bytes())?)))
     }
 
@@ -309,10 +315,10 @@ impl ConventionTable {
     /// Whether the value is empty or means "not recorded" in its convention.
     pub(crate) fn is_absent(&self, order: FieldPrecedence, value: &str) -> bool {
         let Some(first) = value.bytes().next() else { return true };
-        self.absent_begins.contains(first) && self.is_word_for_absent(order, value)
+        self.absent_begins.contains(first) && self.means_not_recorded(order, value)
     }
 
-    fn is_word_for_absent(&self, order: FieldPrecedence, value: &str) -> bool {
+    fn means_not_recorded(&self, order: FieldPrecedence, value: &str) -> bool {
         let convention = usize::from(order % EVENT_ORDER / PER_CONVENTION);
         // The words of the configuration come first and apply to every convention.
         let mut words = [convention, 0].into_iter().filter_map(|i| self.absent.get(i)).flatten();
@@ -352,7 +358,7 @@ impl ByteSet {
     }
 }
 
-/// Adds one byte of a word to each set; all bytes to those for which the word has none.
+/// Adds the n-th byte of a word to the n-th set. A set beyond the end of the word gets all bytes, since any may follow.
 fn add_each(sets: &mut [ByteSet], mut word: impl Iterator<Item = u8>) {
     for set in sets {
         match word.next() {
@@ -380,7 +386,7 @@ impl FlattenedList {
 /// Whether the text contains [`PLAN`] in any case.
 fn mentions_plan(text: &str) -> bool {
     work::count(1 + text.len() / BYTES_PER_STEP);
-    // To write a part in lower case takes less than to find a frequent letter in both cases.
+    // Converting a part to lower case is cheaper than searching a frequent letter in both cases.
     const PART: usize = 256;
     let mut lower = [0; PART];
     let mut parts = (0..text.len()).step_by(PART + 1 - PLAN.len()).filter_map(|at| text.as_bytes().get(at..));

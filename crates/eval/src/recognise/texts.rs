@@ -23,9 +23,10 @@ pub(crate) struct TextInterner {
     last: Vec<Option<Text>>,
 }
 
+/// Number of texts in [`TextInterner::last`].
 const SLOTS: usize = 64;
 
-/// The place of a text in [`TextInterner::last`].
+/// The index of a text in [`TextInterner::last`].
 fn slot(text: &str) -> usize {
     let bytes = text.as_bytes();
     let byte = |at: usize| bytes.get(at).copied().map_or(0, usize::from);
@@ -49,7 +50,7 @@ impl TextInterner {
         let text = Text(match self.by_hash.entry(self.hasher.hash_one(text)) {
             Entry::Occupied(entry) if **entry.get() == *text => entry.get().clone(),
             Entry::Occupied(_) => return Text(Arc::from(text)),
-            Entry::Vacant(place) => place.insert(Arc::from(text)).clone(),
+            Entry::Vacant(entry) => entry.insert(Arc::from(text)).clone(),
         });
         *last = Some(text.clone());
         text

@@ -11,10 +11,10 @@ use super::{json_keys, part, python_repr};
 
 /// Maximum number of tools in one list of definitions, and of one agent.
 pub(super) const MAX_TOOLS: usize = 1_000;
-/// Maximum size of a schema. Of a tool with a larger one, only name and description are kept.
+/// Maximum size of a schema. Of a tool with a larger schema, only name and description are kept.
 const MAX_SCHEMA: usize = 1 << 20;
 
-/// The arguments of a call as JSON, or unchanged if they are not an object.
+/// The arguments of a call as JSON, unwrapped; unchanged if they are in no known wrapper.
 ///
 /// `names` are the tool's parameters in order, for positional arguments.
 pub(crate) fn arguments<'n>(node: &'n ContentNode<'_>, names: &[&str]) -> Cow<'n, str> {
@@ -29,7 +29,7 @@ pub(crate) fn arguments_from_text<'n>(text: &'n str, names: &[&str]) -> Cow<'n, 
     // Any other object is returned unchanged.
     let is_wrapper =
         |key: &[u8]| matches!(key, b"input_str" | b"args" | b"inputs" | b"kwargs" | b"arguments");
-    if text.starts_with('{') && !json_keys::may_have(text, is_wrapper) {
+    if text.starts_with('{') && !json_keys::may_have_key(text, is_wrapper) {
         return Cow::Borrowed(text);
     }
     let node = ContentNode::Str(Cow::Borrowed(text)).unfold();
@@ -90,12 +90,15 @@ fn name_positional<'a>(args: Vec<ContentNode<'a>>, names: &[&str]) -> ContentNod
 /// The text of a tool's result, and whether the result has a flag for failure. `source` is the JSON
 /// that `node` was parsed from, if it was.
 pub(crate) fn result(node: &ContentNode<'_>, source: Option<&str>) -> (String, bool) {
-    result_within(node, source, 6)
+    result_within(node, source, MAX_WRAPPERS)
 }
+
+/// Maximum number of nested wrappers around a result.
+const MAX_WRAPPERS: usize = 6;
 
 fn result_within(node: &ContentNode<'_>, source: Option<&str>, depth: usize) -> (String, bool) {
     let Some(depth) = depth.checked_sub(1) else { return (node.text().into_owned(), false) };
-    let failed = part::failed(node);
+    let failed = part::has_failure_flag(node);
     // LangChain records a message as the result, or the output of a run among its settings.
     let message = node.get("data").or_else(|| node.get("kwargs")).filter(|inner| inner.has("content"));
     let inner = match node.entries() {
@@ -111,15 +114,15 @@ fn result_within(node: &ContentNode<'_>, source: Option<&str>, depth: usize) -> 
         let (text, inner_failed) = result_within(inner, None, depth);
         return (text, failed || inner_failed);
     }
-    let unwrapped = matches!(node, ContentNode::Map(_)) && part::wrapped(node).is_none();
-    let text = match source.filter(|source| unwrapped && is_compact(source, |_| false)) {
+    let is_plain_map = matches!(node, ContentNode::Map(_)) && part::wrapped(node).is_none();
+    let text = match source.filter(|source| is_plain_map && is_compact(source, |_| false)) {
         Some(source) => source.to_owned(),
         None => part::plain(node).into_owned(),
     };
-    (text, failed || node.items().iter().any(part::failed))
+    (text, failed || node.items().iter().any(part::has_failure_flag))
 }
 
-/// The keys that [`result`] and its callees take for a wrapper, a block of content or a failure.
+/// Whether [`result`] and its callees may take a map with this key for a wrapper, a block of content or a failure.
 fn is_wrapper_key(key: &[u8]) -> bool {
     matches!(
         key,
@@ -150,8 +153,8 @@ fn is_wrapper_key(key: &[u8]) -> bool {
     )
 }
 
-/// Whether [`result`] would return `text`, the JSON of a map, unchanged and without a failure. A tenth
-/// of the cost of parsing it. `on_string` is called with each string before the first key of a wrapper.
+/// Whether [`result`] would return `text`, the JSON of a map, unchanged and without a failure. Costs a tenth of
+/// parsing. `on_string` is called with each string before the first key of a wrapper.
 pub(crate) fn is_unwrapped<'j>(text: &'j str, mut on_string: impl FnMut(JsonString<'j>)) -> bool {
     text.starts_with('{')
         && is_compact(text, |string| {
@@ -176,24 +179,25 @@ impl JsonString<'_> {
     }
 }
 
-/// Whether parsing and writing `json` returns it unchanged, if it is valid: it is compact, and no key of its few keys
+/// Whether parsing and writing `json` returns it unchanged, if it is valid: it is compact, and none of its few keys
 /// occurs twice.
 pub(crate) fn is_canonical(json: &str) -> bool {
+    /// Every key is compared with all earlier ones.
     const MAX_KEYS: usize = 16;
     let mut keys: Vec<&[u8]> = Vec::new();
     is_compact(json, |string| {
-        let is_again = string.is_key() && (keys.len() >= MAX_KEYS || keys.contains(&string.content));
+        let may_be_repeated = string.is_key() && (keys.len() >= MAX_KEYS || keys.contains(&string.content));
         if string.is_key() {
             keys.push(string.content);
         }
-        is_again
+        may_be_repeated
     })
 }
 
 /// Whether `json` equals its own compact form: no whitespace, no needless escapes, no numbers other
-/// than plain integers; and no string in it, at any depth, is `is_barred`. A tenth of the cost of
-/// serializing it.
-fn is_compact<'j>(json: &'j str, mut is_barred: impl FnMut(JsonString<'j>) -> bool) -> bool {
+/// than plain integers; and `is_excluded` is false for every string in it, at any depth. Costs a tenth of serializing.
+fn is_compact<'j>(json: &'j str, mut is_excluded: impl FnMut(JsonString<'j>) -> bool) -> bool {
+    /// Integers with at most this many digits fit an `i64`.
     const DIGITS: usize = 18;
     let bytes = json.as_bytes();
     let mut at = 0;
@@ -201,20 +205,21 @@ fn is_compact<'j>(json: &'j str, mut is_barred: impl FnMut(JsonString<'j>) -> bo
         let rest = bytes.get(at + 1..).unwrap_or_default();
         at += 1 + match b {
             b'"' => {
-                let Some((end, plain)) = json_keys::string_end(rest, is_needed_escape) else { return false };
+                let string_end = json_keys::string_end(rest, is_needed_escape);
+                let Some((end, is_unescaped)) = string_end else { return false };
                 let after = rest.get(end + 1).copied();
-                if is_barred(JsonString { content: &rest[..end], has_escapes: !plain, after }) {
+                if is_excluded(JsonString { content: &rest[..end], has_escapes: !is_unescaped, after }) {
                     return false;
                 }
                 end + 1
             }
             b'-' | b'0'..=b'9' => {
                 let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-                let plain = match rest.get(digits) {
+                let is_plain_integer = match rest.get(digits) {
                     Some(b'.' | b'e' | b'E') => false,
                     _ => digits < DIGITS && !(b == b'-' && rest.first() == Some(&b'0')),
                 };
-                if !plain {
+                if !is_plain_integer {
                     return false;
                 }
                 digits
@@ -234,7 +239,7 @@ fn is_needed_escape(escape: u8) -> bool {
 
 fn message_result(message: &ContentNode<'_>, failed: bool) -> (String, bool) {
     let text = message.get("content").map(part::plain).unwrap_or_default();
-    (text.into_owned(), failed || part::failed(message))
+    (text.into_owned(), failed || part::has_failure_flag(message))
 }
 
 /// Keys of a list of tools, or of a map that contains one.
@@ -251,19 +256,29 @@ const TOOL_LISTS: [&str; 7] = [
 /// The tools in a list of definitions in any provider's format, or in a list of names.
 pub(crate) fn definitions(node: &ContentNode<'_>, texts: &mut TextInterner) -> Vec<ToolDefinition> {
     let mut out = Vec::new();
-    collect(node, texts, &mut out, 8);
+    collect_definitions(node, texts, &mut out, MAX_LIST_DEPTH);
     out
 }
 
-fn collect(node: &ContentNode<'_>, texts: &mut TextInterner, out: &mut Vec<ToolDefinition>, depth: usize) {
+/// Maximum number of maps, lists and JSON texts around a definition.
+const MAX_LIST_DEPTH: usize = 8;
+/// Maximum length of a text that is a tool's name and not a description.
+const MAX_TOOL_NAME: usize = 200;
+
+fn collect_definitions(
+    node: &ContentNode<'_>,
+    texts: &mut TextInterner,
+    out: &mut Vec<ToolDefinition>,
+    depth: usize,
+) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match node {
         ContentNode::Str(s) if s.trim_start().starts_with(['{', '[']) => {
             if let Some(inner) = ContentNode::json(s) {
-                collect(&inner, texts, out, depth);
+                collect_definitions(&inner, texts, out, depth);
             }
         }
-        ContentNode::Str(s) if !s.is_empty() && s.len() <= 200 && out.len() < MAX_TOOLS => {
+        ContentNode::Str(s) if !s.is_empty() && s.len() <= MAX_TOOL_NAME && out.len() < MAX_TOOLS => {
             out.push(ToolDefinition { name: texts.intern(s), description: None, parameters: None });
         }
         ContentNode::List(items) => {
@@ -271,14 +286,14 @@ fn collect(node: &ContentNode<'_>, texts: &mut TextInterner, out: &mut Vec<ToolD
                 if out.len() >= MAX_TOOLS {
                     return;
                 }
-                collect(item, texts, out, depth);
+                collect_definitions(item, texts, out, depth);
             }
         }
         ContentNode::Map(_) => match definition(node, texts) {
             Some(definition) => out.push(definition),
             None => {
                 for inner in TOOL_LISTS.iter().filter_map(|key| node.get(key)) {
-                    collect(inner, texts, out, depth);
+                    collect_definitions(inner, texts, out, depth);
                 }
             }
         },
@@ -331,7 +346,7 @@ pub(crate) fn parameters(node: &ContentNode<'_>) -> Option<Arc<serde_json::Value
     None
 }
 
-/// Names of a schema's parameters, in order.
+/// The names of a schema's parameters, in order.
 pub(crate) fn parameter_names(schema: Option<&serde_json::Value>) -> Vec<&str> {
     let properties = schema.and_then(|s| s.get("properties")).and_then(|p| p.as_object());
     properties.map(|p| p.keys().map(String::as_str).collect()).unwrap_or_default()
@@ -355,7 +370,7 @@ impl DefinitionCache {
     /// Maximum size of a cached text; longer lists are parsed every time.
     const MAX_TEXT: usize = 128 << 10;
 
-    /// The definitions of a text, and the text.
+    /// The text, shared with the cache, and its definitions.
     pub(crate) fn read(&self, raw: &str) -> (Arc<str>, Arc<[ToolDefinition]>) {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((text, tools)) = lock().lists.get_key_value(raw) {

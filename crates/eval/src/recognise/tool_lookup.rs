@@ -1,18 +1,18 @@
 //! Tools by name, in lists that are searched once for each call.
 //!
-//! In: lists of definitions, each with a number. Out: the first tool of a name. A list that is searched often is
-//! indexed, so that a call costs the same however many tools there are.
+//! In: lists of definitions, each with a number. Out: the first tool of a name. A long list that is searched often is
+//! indexed, so that the cost of a search does not grow with the number of tools.
 
 use foldhash::{HashMap, HashMapExt};
 
 use super::message::{Text, ToolDefinition};
 
-/// Lists of at most this length are always searched.
-const SHORT: usize = 8;
-/// Searches of a longer list before it is indexed: most lists are searched once or twice.
-const SEARCHES: u32 = 4;
+/// Maximum length of a list that is never indexed.
+const MAX_UNINDEXED: usize = 8;
+/// Number of linear searches of a longer list before it is indexed: most lists are searched once or twice.
+const MAX_LINEAR_SEARCHES: u32 = 4;
 
-/// The lists that are longer.
+/// The indexes of longer lists, by the number of the list.
 #[derive(Default)]
 pub(crate) struct ToolLookup<'t>(HashMap<usize, LongList<'t>>);
 
@@ -24,19 +24,19 @@ struct LongList<'t> {
 }
 
 impl<'t> ToolLookup<'t> {
-    /// The first of `tools` with this name; `list` is their number.
+    /// The first of `tools` with this name; `list` is the number of the list.
     pub(crate) fn find(
         &mut self,
         list: usize,
         tools: &'t [ToolDefinition],
         name: &Text,
     ) -> Option<&'t ToolDefinition> {
-        if tools.len() <= SHORT {
+        if tools.len() <= MAX_UNINDEXED {
             return tools.iter().find(|tool| tool.name == *name);
         }
         let index = self.0.entry(list).or_default();
         index.searches = index.searches.saturating_add(1);
-        if index.searches <= SEARCHES {
+        if index.searches <= MAX_LINEAR_SEARCHES {
             return tools.iter().find(|tool| tool.name == *name);
         }
         if index.by_name.is_empty() {
@@ -62,7 +62,7 @@ mod tests {
         };
         let lists: Vec<Vec<ToolDefinition>> = [3, 40].map(|n| (0..n).map(tool).collect()).into();
         let mut lookup = ToolLookup::default();
-        for _ in 0..2 * SEARCHES {
+        for _ in 0..2 * MAX_LINEAR_SEARCHES {
             for (number, list) in lists.iter().enumerate() {
                 for name in ["tool_0", "tool_2", "tool_19", "tool_20"] {
                     let name = Text::from(name);

@@ -15,38 +15,39 @@ use super::{errors, event, tool};
 
 impl Interpreter<'_> {
     /// Fills in the call and the result of a TOOL span.
-    pub(super) fn tool(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+    pub(super) fn fill_tool(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let name = match self.text(scan, Field::ToolName) {
             Some(name) => name,
-            None => self.texts.intern(tool_of_name(scan.name)),
+            None => self.texts.intern(tool_in_span_name(scan.name)),
         };
         let schema = match self.value(scan, Field::ToolSchema) {
             FieldLookup::Found((_, value)) => tool::parameters(&ContentNode::decoded(value)),
             _ => None,
         };
         let description = self.text(scan, Field::ToolDescription);
-        let (arguments, seen) = self.arguments(scan, &tool::parameter_names(schema.as_deref()));
-        view.input_content = seen;
+        let (arguments, content) = self.arguments(scan, &tool::parameter_names(schema.as_deref()));
+        view.input_content = content;
         if schema.is_some() || description.is_some() {
             view.tools = vec![ToolDefinition { name: name.clone(), description, parameters: schema }];
         }
         let id = self
             .text(scan, Field::CallId)
-            .or_else(|| self.texts.option(scan.events.iter().find_map(event::id)));
+            .or_else(|| self.texts.option(scan.events.iter().find_map(event::call_id)));
         view.call = Some(ToolRequest { id, name, arguments });
-        self.result(scan, view);
+        self.fill_result(scan, view);
     }
 
+    /// The arguments, and whether they were recorded. `names` are the tool's parameters in order.
     fn arguments(&mut self, scan: &SpanScan<'_>, names: &[&str]) -> (Option<Text>, Content) {
         let mut redacted = false;
         let mut cut = None;
         for field in [Field::Arguments, Field::Input] {
             match self.value(scan, field) {
                 FieldLookup::Found((_, Value::Str(s))) => {
-                    return self.present(&tool::arguments_from_text(s, names));
+                    return self.intern_arguments(&tool::arguments_from_text(s, names));
                 }
                 FieldLookup::Found((_, value)) => {
-                    return self.present_arguments(&ContentNode::from_value(value), names);
+                    return self.unwrapped_arguments(&ContentNode::from_value(value), names);
                 }
                 FieldLookup::Cut((_, value)) => cut = cut.or(value.as_str()),
                 FieldLookup::Redacted => redacted = true,
@@ -56,12 +57,11 @@ impl Interpreter<'_> {
         if let Some(text) = cut {
             return (Some(self.texts.intern(text)), Content::Truncated);
         }
-        let named: Vec<_> = scan.open.iter().filter(|(f, ..)| *f == Field::Arguments).collect();
-        if !named.is_empty() {
-            let map = ContentNode::Map(
-                named.iter().map(|(_, _, k, v)| (Cow::Borrowed(*k), ContentNode::from_value(*v))).collect(),
-            );
-            return self.present(&map.to_json());
+        let map_entries: Vec<_> = scan.map_entries.iter().filter(|(f, ..)| *f == Field::Arguments).collect();
+        if !map_entries.is_empty() {
+            let entries =
+                map_entries.iter().map(|(_, _, k, v)| (Cow::Borrowed(*k), ContentNode::from_value(*v)));
+            return self.intern_arguments(&ContentNode::Map(entries.collect()).to_json());
         }
         // Strands records the call as a tool message on the tool's own span.
         for event in scan.events.iter().filter(|e| e.rule == EventRule::Tool) {
@@ -70,25 +70,25 @@ impl Interpreter<'_> {
                 {
                     return (Some(self.texts.intern(text)), Content::Truncated);
                 }
-                return self.present_arguments(&ContentNode::decoded(content), names);
+                return self.unwrapped_arguments(&ContentNode::decoded(content), names);
             }
         }
         (None, if redacted { Content::Redacted } else { Content::Absent })
     }
 
-    fn present_arguments(&mut self, node: &ContentNode<'_>, names: &[&str]) -> (Option<Text>, Content) {
-        self.present(&tool::arguments(node, names))
+    fn unwrapped_arguments(&mut self, node: &ContentNode<'_>, names: &[&str]) -> (Option<Text>, Content) {
+        self.intern_arguments(&tool::arguments(node, names))
     }
 
-    /// Arguments, unless some are hidden.
-    fn present(&mut self, arguments: &str) -> (Option<Text>, Content) {
+    /// Interns arguments that are not cut off; they count as redacted if a value is hidden.
+    fn intern_arguments(&mut self, arguments: &str) -> (Option<Text>, Content) {
         let hidden = self.table.has_hidden_value(arguments);
         let content = if hidden { Content::Redacted } else { Content::Present };
         (Some(self.texts.intern(arguments)), content)
     }
 
     /// Fills in the result of a span.
-    pub(super) fn result(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+    pub(super) fn fill_result(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut redacted = false;
         let mut cut = None;
         for field in [Field::Result, Field::Output] {
@@ -148,7 +148,7 @@ impl Interpreter<'_> {
 }
 
 /// The name of the tool in the name of a span, for spans without an attribute for it.
-fn tool_of_name(name: &str) -> &str {
+fn tool_in_span_name(name: &str) -> &str {
     let begins =
         ["execute_tool ", "tools/call ", "running tool: ", "running tool ", "running output function: "];
     let name = begins.iter().find_map(|b| name.strip_prefix(b)).unwrap_or(name);

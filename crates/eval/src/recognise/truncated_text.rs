@@ -1,14 +1,15 @@
-//! Whether a text is broken off: in the middle of JSON, of a word or of a sentence.
+//! Detects texts that are broken off: in the middle of JSON, of a word or of a sentence.
 
 /// How a text ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ending {
     /// In the middle of JSON.
     InJson,
-    /// With the bracket that a text beginning like this one may end with.
+    /// With the bracket or quotation mark that closes the JSON with which the text begins; it may still be invalid.
     ClosedJson,
     /// In the middle of a word or sentence, or with an ellipsis.
     InText,
+    /// As a complete text ends.
     Closed,
 }
 
@@ -50,7 +51,7 @@ pub(super) fn ellipsis(text: &str) -> Option<usize> {
     }
 }
 
-/// Whether a text begins like JSON and is none.
+/// Whether a text begins like JSON, but is not valid JSON.
 pub(crate) fn is_broken_json(text: &str) -> bool {
     match Ending::detect(text) {
         Ending::InJson => true,

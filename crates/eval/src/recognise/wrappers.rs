@@ -17,9 +17,9 @@ pub(crate) fn spread_evaluator_kind(tree: &Tree, views: &mut [SpanView]) {
     }
 }
 
-/// Marks model and tool spans that record the same call as another one, agent spans that only contain
-/// one other agent, and agent spans that are only a turn of the agent around them. Chains that frame the run of an
-/// agent become agents; those below the root are returned.
+/// Marks model and tool spans that record the same call as another span, and agent spans that only contain one other
+/// agent, as wrappers. Makes agent spans that are only a turn of the agent around them chains. Chains that frame the
+/// run of an agent become agents; those below the root are returned.
 pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &[bool]) -> Vec<Idx> {
     for &at in tree.order().iter().rev() {
         match views[at].kind {
@@ -28,7 +28,7 @@ pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &
             _ => {}
         }
     }
-    let marked = framing::mark_agents(tree, views);
+    let agent_chains = framing::mark_agents(tree, views);
     for &at in tree.order() {
         if views[at].kind == Kind::Agent && !views[at].wrapper && only_contains_an_agent(tree, views, at) {
             views[at].wrapper = true;
@@ -39,16 +39,16 @@ pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &
             mark_turns_as_chains(tree, views, at);
         }
     }
-    marked
+    agent_chains
 }
 
-/// Marks a model span that wraps the span of the same call. One that is a model span only by the
-/// name of a model on it, and has several calls below it, is an agent or a chain.
+/// Marks a model span that wraps the span of the same call. A span whose kind follows only from the name of a model
+/// (`model_only`), and which has several calls below it, is an agent or a chain.
 fn mark_outer_llm(tree: &Tree, views: &mut [SpanView], at: Idx, model_only: bool) {
     let inner = nearest_below(tree, views, at, Kind::Llm);
     if model_only && inner.len() + nearest_below(tree, views, at, Kind::Tool).len() > 1 {
         views[at].kind = if views[at].agent.is_some() { Kind::Agent } else { Kind::Chain };
-    } else if inner.iter().any(|&i| same_call(&views[at], &views[i])) {
+    } else if inner.iter().any(|&i| is_same_call(&views[at], &views[i])) {
         views[at].wrapper = true;
         if let [only] = inner.as_slice() {
             fill_inner_llm(views, at, *only);
@@ -69,26 +69,26 @@ fn mark_inner_tools(tree: &Tree, views: &mut [SpanView], at: Idx) {
 
 /// Makes agent spans directly below `at` chains if each only asks a model for the next step and the
 /// calls are executed outside of it: a node of a graph that is named `agent` (LangGraph's ReAct
-/// loop). All spans of one name are turns or none is. `at`, which contains them and the tools, is the
+/// loop). Either all spans of a name are such turns, or none. `at`, which contains the turns and the tools, is then the
 /// agent.
 fn mark_turns_as_chains(tree: &Tree, views: &mut [SpanView], at: Idx) {
-    let mut named: HashMap<Option<Text>, Vec<Idx>> = HashMap::new();
+    let mut by_name: HashMap<Option<Text>, Vec<Idx>> = HashMap::new();
     for &inner in tree.children(at).iter().take(MAX_SPANS) {
         if views[inner].kind == Kind::Agent && !views[inner].wrapper {
-            named.entry(views[inner].name.clone()).or_default().push(inner);
+            by_name.entry(views[inner].name.clone()).or_default().push(inner);
         }
     }
-    if named.is_empty() || nearest_below(tree, views, at, Kind::Tool).is_empty() {
+    if by_name.is_empty() || nearest_below(tree, views, at, Kind::Tool).is_empty() {
         return;
     }
-    for group in named.into_values() {
-        let mut requests = false;
-        let only_turns = group.iter().all(|&inner| {
+    for group in by_name.into_values() {
+        let mut has_requests = false;
+        let are_turns = group.iter().all(|&inner| {
             let llms = nearest_below(tree, views, inner, Kind::Llm);
-            requests |= llms.iter().any(|&llm| views[llm].requests().next().is_some());
+            has_requests |= llms.iter().any(|&llm| views[llm].requests().next().is_some());
             llms.len() == 1 && tree.subtree(inner).take(MAX_SPANS).all(|i| views[i].kind != Kind::Tool)
         });
-        if only_turns && requests {
+        if are_turns && has_requests {
             for inner in group {
                 views[inner].kind = Kind::Chain;
             }
@@ -97,7 +97,7 @@ fn mark_turns_as_chains(tree: &Tree, views: &mut [SpanView], at: Idx) {
     }
 }
 
-/// Maximum number of spans that are searched below one. A wrapped span is near; the tree is untrusted.
+/// Maximum number of spans that are searched below a span. A wrapped span is near; the tree is untrusted.
 const MAX_SPANS: usize = 500;
 
 /// The nearest spans of `kind` below `at` that belong to the same agent, in order.
@@ -110,11 +110,11 @@ fn nearest_below(tree: &Tree, views: &[SpanView], at: Idx, kind: Kind) -> Vec<Id
     for _ in 0..MAX_SPANS {
         let Some(i) = stack.pop() else { break };
         let view = &views[i];
-        let other = matches!(view.kind, Kind::Agent | Kind::Evaluator);
-        let inside_tool = kind == Kind::Llm && view.kind == Kind::Tool;
+        let is_other_run = matches!(view.kind, Kind::Agent | Kind::Evaluator);
+        let is_model_in_tool = kind == Kind::Llm && view.kind == Kind::Tool;
         if view.kind == kind && !view.wrapper {
             out.push(i);
-        } else if !(other || inside_tool) {
+        } else if !(is_other_run || is_model_in_tool) {
             stack.extend(tree.children(i).iter().copied().take(MAX_SPANS));
         }
     }
@@ -122,18 +122,18 @@ fn nearest_below(tree: &Tree, views: &[SpanView], at: Idx, kind: Kind) -> Vec<Id
     out
 }
 
-fn same_call(outer: &SpanView, inner: &SpanView) -> bool {
+fn is_same_call(outer: &SpanView, inner: &SpanView) -> bool {
     if let (Some(a), Some(b)) = (&outer.response_id, &inner.response_id) {
         return a == b;
     }
     let (Some(a), Some(b)) = (&outer.model, &inner.model) else { return true };
     // `openai/gpt-x` and `gpt-x-2026-01-01` are the same model.
-    let bare = |model: &str| model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
-    let (a, b) = (bare(a), bare(b));
+    let without_vendor = |model: &str| model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
+    let (a, b) = (without_vendor(a), without_vendor(b));
     a.starts_with(&b) || b.starts_with(&a)
 }
 
-/// Copies what only the wrapper recorded to the inner span.
+/// Copies the fields that only the wrapper recorded to the inner span.
 fn fill_inner_llm(views: &mut [SpanView], outer: Idx, inner: Idx) {
     let Ok([from, to]) = views.get_disjoint_mut([outer, inner]) else { return };
     if to.input_content == Content::Absent && from.input_content == Content::Present {
@@ -153,7 +153,7 @@ fn fill_inner_llm(views: &mut [SpanView], outer: Idx, inner: Idx) {
     }
 }
 
-/// Copies what only the inner tool span recorded to the outer one.
+/// Copies the fields that only the inner tool span recorded to the outer span.
 fn fill_outer_tool(views: &mut [SpanView], inner: Idx, outer: Idx) {
     let Ok([from, to]) = views.get_disjoint_mut([inner, outer]) else { return };
     if let (Some(call), Some(inner)) = (&mut to.call, &from.call) {

@@ -20,7 +20,7 @@ use crate::measure::excerpt::around;
 use crate::measure::path::argument::same_value;
 use crate::measure::schema::{Schema, Validity};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::pattern::as_written;
+use crate::pattern::unicode_regex;
 use crate::recognise::{Agent, AgentTrace, Call, Content};
 
 /// How the rules answer a question.
@@ -109,7 +109,7 @@ impl Check {
         match self {
             Check::Contains(Lookup { text, .. }) if text.is_empty() => Some("text is missing".to_owned()),
             Check::Matches(Lookup { text, .. }) => {
-                as_written(text).err().map(|error| format!("text is not a regular expression: {error}"))
+                unicode_regex(text).err().map(|error| format!("text is not a regular expression: {error}"))
             }
             Check::Called(Called { tool, .. }) if tool.is_empty() => Some("tool is missing".to_owned()),
             Check::Answer(TextForm::Json(schema)) => {

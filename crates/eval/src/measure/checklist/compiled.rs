@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::pattern::{Regex, as_written};
+use crate::pattern::{Regex, unicode_regex};
 
 /// The compiled form of a pattern of the configuration, kept with it. It is no part of the
 /// configuration: all of them are equal.
@@ -12,7 +12,7 @@ pub struct CompiledPattern(OnceLock<Option<Regex>>);
 impl CompiledPattern {
     /// The expression `source`; `None` if it does not compile, which the configuration rejects.
     pub(super) fn get(&self, source: &str) -> Option<&Regex> {
-        self.0.get_or_init(|| as_written(source).ok()).as_ref()
+        self.0.get_or_init(|| unicode_regex(source).ok()).as_ref()
     }
 }
 

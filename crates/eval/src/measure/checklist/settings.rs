@@ -13,7 +13,7 @@ use super::check::Check;
 use super::compiled::CompiledPattern;
 use crate::measure::sections::{MetricSettings, Section, with_key};
 use crate::measure::table::MetricSpec;
-use crate::pattern::as_written;
+use crate::pattern::unicode_regex;
 use crate::recognise::{Agent, AgentTrace};
 
 settings! {
@@ -208,7 +208,7 @@ impl Section for ChecklistSettings {
 }
 
 fn pattern(key: &str, pattern: Option<&str>, out: &mut Vec<Problem>) {
-    if let Some(Err(error)) = pattern.map(as_written) {
+    if let Some(Err(error)) = pattern.map(unicode_regex) {
         out.push(Problem::new(key, format!("is not a regular expression: {error}")));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use regex::bytes::{CaptureMatches, Regex, RegexBuilder};
 
-use crate::pattern::built;
+use crate::pattern::unwrap_static;
 
 /// Maximum depth to which classes of words may contain each other.
 const MAX_DEPTH: usize = 6;

@@ -1,8 +1,7 @@
-//! From calls to tokens (002, section 2.1): a function with a pattern of arguments is a symbol.
+//! Converts calls to tokens (002, section 2.1): a function with a pattern of arguments is a symbol.
 //!
-//! In: the name and arguments of a call. Out: the first symbol that matches, that none matches, or
-//! that it is undecidable because the arguments were not recorded. Missing or extra arguments do
-//! not match unless the definition allows them.
+//! In: the name and arguments of a call. Out: an [`ObservedCall`]: the first symbol that matches, or the reason why
+//! there is none. Missing or extra arguments do not match unless the definition allows them.
 
 use std::fmt;
 
@@ -57,41 +56,46 @@ pub struct ArgumentPattern {
     pub pattern: ValuePattern,
 }
 
+/// The calls that a symbol represents.
 #[derive(Clone, Debug)]
 pub struct SymbolDefinition {
     pub symbol: String,
     pub function: String,
-    /// Conditions on its arguments; `None` accepts any.
+    /// Conditions on the function's arguments; `None` accepts any arguments.
     pub arguments: Option<Vec<ArgumentPattern>>,
     /// Arguments without a condition are accepted.
-    pub others: bool,
+    pub accepts_others: bool,
 }
 
 impl SymbolDefinition {
-    fn fits(&self, arguments: &Map<String, Value>, captured: &PromptCaptures) -> bool {
-        let Some(wanted) = &self.arguments else { return true };
-        let extra = || arguments.keys().any(|name| !wanted.iter().any(|w| w.key.argument == *name));
-        wanted.iter().all(|w| match w.key.find(arguments) {
-            Some(value) => w.pattern.fits(value, captured),
-            None => w.optional,
-        }) && (self.others || !extra())
+    fn fits(&self, arguments: &Map<String, Value>, captures: &PromptCaptures) -> bool {
+        let Some(patterns) = &self.arguments else { return true };
+        let has_others = || arguments.keys().any(|name| !patterns.iter().any(|p| p.key.argument == *name));
+        patterns.iter().all(|argument| match argument.key.find(arguments) {
+            Some(value) => argument.pattern.fits(value, captures),
+            None => argument.optional,
+        }) && (self.accepts_others || !has_others())
     }
 
-    /// Whether certainly no call matches both definitions.
+    /// Whether it is certain that no call matches both definitions.
     pub fn excludes(&self, other: &SymbolDefinition) -> bool {
         if self.function != other.function {
             return true;
         }
-        let (Some(mine), Some(theirs)) = (&self.arguments, &other.arguments) else { return false };
-        // One requires an argument that the other does not accept.
-        let foreign = |one: &[ArgumentPattern], other: &[ArgumentPattern], others: bool| {
-            let unknown = |a: &ArgumentPattern| !other.iter().any(|b| b.key.argument == a.key.argument);
-            !others && one.iter().any(|a| !a.optional && unknown(a))
+        let (Some(own_patterns), Some(other_patterns)) = (&self.arguments, &other.arguments) else {
+            return false;
         };
-        foreign(mine, theirs, other.others)
-            || foreign(theirs, mine, self.others)
-            || mine.iter().any(|a| {
-                theirs
+        // Whether `one` requires an argument that `other` does not accept.
+        let requires_unknown = |one: &[ArgumentPattern],
+                                other: &[ArgumentPattern],
+                                other_accepts_others: bool| {
+            let is_unknown = |a: &ArgumentPattern| !other.iter().any(|b| b.key.argument == a.key.argument);
+            !other_accepts_others && one.iter().any(|a| !a.optional && is_unknown(a))
+        };
+        requires_unknown(own_patterns, other_patterns, other.accepts_others)
+            || requires_unknown(other_patterns, own_patterns, self.accepts_others)
+            || own_patterns.iter().any(|a| {
+                other_patterns
                     .iter()
                     .filter(|b| b.key == a.key)
                     .any(|b| !(a.optional && b.optional) && a.pattern.excludes(&b.pattern))
@@ -113,6 +117,7 @@ pub enum ObservedCall {
     ArgumentsNotRecorded,
 }
 
+/// The symbols of a task, and the functions that it ignores.
 #[derive(Clone, Debug, Default)]
 pub struct Alphabet {
     definitions: Vec<SymbolDefinition>,
@@ -153,7 +158,7 @@ impl Alphabet {
         &self,
         function: &str,
         arguments: Option<&Value>,
-        captured: &PromptCaptures,
+        captures: &PromptCaptures,
     ) -> ObservedCall {
         if self.ignored.iter().any(|pattern| matches(pattern, function)) {
             return ObservedCall::Ignored;
@@ -162,25 +167,25 @@ impl Alphabet {
             return if self.ignores_unknown { ObservedCall::Ignored } else { ObservedCall::OtherFunction };
         };
         let mut candidates = symbols.iter().filter_map(|s| Some((*s, self.definitions.get(s.index())?)));
-        let found = match arguments {
-            Some(Value::Object(given)) => candidates.find(|(_, d)| d.fits(given, captured)),
-            Some(Value::Null) => candidates.find(|(_, d)| d.fits(&Map::new(), captured)),
+        let definition = match arguments {
+            Some(Value::Object(arguments)) => candidates.find(|(_, d)| d.fits(arguments, captures)),
+            Some(Value::Null) => candidates.find(|(_, d)| d.fits(&Map::new(), captures)),
             // Arguments that are no object match only definitions that accept any.
             Some(_) => candidates.find(|(_, d)| d.arguments.is_none()),
             None => {
-                // Certain only of a function that is one symbol with any arguments.
+                // The symbol is certain if it does not depend on the arguments.
                 let is_certain = |d: &SymbolDefinition| match &d.arguments {
                     None => true,
-                    Some(wanted) => wanted.is_empty() && symbols.len() == 1,
+                    Some(patterns) => patterns.is_empty() && symbols.len() == 1,
                 };
                 let first = candidates.next().filter(|(_, d)| is_certain(d));
                 return first.map_or(ObservedCall::ArgumentsNotRecorded, |(s, _)| ObservedCall::Symbol(s));
             }
         };
-        found.map_or(ObservedCall::OtherArguments, |(symbol, _)| ObservedCall::Symbol(symbol))
+        definition.map_or(ObservedCall::OtherArguments, |(symbol, _)| ObservedCall::Symbol(symbol))
     }
 
-    /// Pairs of definitions that one call may match; the first one is used.
+    /// Pairs of definitions that may match the same call; the first of both is used.
     pub fn overlaps(&self) -> impl Iterator<Item = (&SymbolDefinition, &SymbolDefinition)> {
         self.definitions.iter().enumerate().flat_map(move |(i, a)| {
             self.definitions.iter().skip(i + 1).filter(move |b| !a.excludes(b)).map(move |b| (a, b))
@@ -200,7 +205,7 @@ mod tests {
 
     fn definition(symbol: &str, function: &str, arguments: Vec<ArgumentPattern>) -> SymbolDefinition {
         let (symbol, function) = (symbol.to_owned(), function.to_owned());
-        SymbolDefinition { symbol, function, arguments: Some(arguments), others: false }
+        SymbolDefinition { symbol, function, arguments: Some(arguments), accepts_others: false }
     }
 
     fn classify(alphabet: &Alphabet, function: &str, arguments: Value) -> ObservedCall {
@@ -266,8 +271,12 @@ mod tests {
 
     #[test]
     fn definition_without_conditions_matches_unrecorded_arguments() {
-        let anything =
-            SymbolDefinition { symbol: "A".into(), function: "unlock".into(), arguments: None, others: true };
+        let anything = SymbolDefinition {
+            symbol: "A".into(),
+            function: "unlock".into(),
+            arguments: None,
+            accepts_others: true,
+        };
         let alphabet = Alphabet::new(vec![anything], vec![], false);
         assert_eq!(
             alphabet.classify("unlock", None, &PromptCaptures::default()),

@@ -1,8 +1,8 @@
 //! Conditions on the arguments of a call.
 //!
 //! In: a JSON value and the captures of the prompt's pattern. Out: whether it matches; for two
-//! patterns, whether no value can match both. Integers equal floats of the same value
-//! (decisions.md); nothing else is converted.
+//! patterns, whether no value can match both. Integers equal floats of the same value; no other values of different
+//! types are equal.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -26,8 +26,8 @@ pub struct ValuePattern {
     pub min: Option<f64>,
     /// A number of at most this.
     pub max: Option<f64>,
-    /// Equal, as text or as a number, to the group of this name in the prompt's pattern; any value if
-    /// the group took no part in the match.
+    /// Equal, as text or as a number, to the text that the group of this name in the prompt's pattern captured; any
+    /// value if the group took no part in the match.
     pub captured: Option<String>,
 }
 
@@ -37,12 +37,12 @@ impl ValuePattern {
         ValuePattern { one_of: Some(vec![value]), ..ValuePattern::default() }
     }
 
-    pub fn fits(&self, value: &Value, captured: &PromptCaptures) -> bool {
-        self.fits_apart_from_captured(value)
+    pub fn fits(&self, value: &Value, captures: &PromptCaptures) -> bool {
+        self.fits_without_captures(value)
             && self.captured.as_ref().is_none_or(|name| {
-                captured.get(name).is_some_and(|captured| match (&captured.text, value) {
+                captures.get(name).is_some_and(|captured| match (&captured.text, value) {
                     (None, _) => true,
-                    (_, Value::String(given)) => captured.matches(given),
+                    (_, Value::String(text)) => captured.matches(text),
                     (Some(text), Value::Number(n)) => {
                         text.trim().parse::<Number>().is_ok_and(|t| same_number(&t, n))
                     }
@@ -51,7 +51,8 @@ impl ValuePattern {
             })
     }
 
-    fn fits_apart_from_captured(&self, value: &Value) -> bool {
+    /// Whether the value meets every condition, except for `captured`.
+    fn fits_without_captures(&self, value: &Value) -> bool {
         let is_number = |is_in_range: &dyn Fn(f64) -> bool| value.as_f64().is_some_and(is_in_range);
         self.one_of.as_ref().is_none_or(|all| all.iter().any(|one| same_value(one, value)))
             && !self.not.iter().any(|one| same_value(one, value))
@@ -67,12 +68,12 @@ impl ValuePattern {
     /// Whether it is certain that no value matches both.
     pub fn excludes(&self, other: &ValuePattern) -> bool {
         let none_fits = |one: &ValuePattern, other: &ValuePattern| {
-            one.one_of.as_ref().is_some_and(|all| !all.iter().any(|v| other.fits_apart_from_captured(v)))
+            one.one_of.as_ref().is_some_and(|all| !all.iter().any(|v| other.fits_without_captures(v)))
         };
-        let apart = |one: &ValuePattern, other: &ValuePattern| {
+        let is_above = |one: &ValuePattern, other: &ValuePattern| {
             one.min.zip(other.max).is_some_and(|(min, max)| min > max)
         };
-        none_fits(self, other) || none_fits(other, self) || apart(self, other) || apart(other, self)
+        none_fits(self, other) || none_fits(other, self) || is_above(self, other) || is_above(other, self)
     }
 }
 
@@ -112,7 +113,7 @@ fn write_key(value: &Value, key: &mut String) {
         Value::Bool(value) => key.push_str(if *value { "true," } else { "false," }),
         Value::Number(number) => write_number_key(number, key),
         Value::String(text) => {
-            // With its length, so that no text can look like the end of itself and a further value.
+            // The length makes the key unambiguous: a text may contain the separators.
             let _ = write!(key, "{}:{text},", text.len());
         }
         Value::Array(items) => {

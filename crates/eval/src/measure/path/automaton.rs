@@ -24,6 +24,7 @@ impl Symbol {
     }
 }
 
+/// A state with its outgoing edges.
 #[derive(Clone, Debug)]
 pub(super) struct AutomatonState {
     pub name: Box<str>,
@@ -32,14 +33,15 @@ pub(super) struct AutomatonState {
     pub edges: Vec<(Symbol, StateId)>,
 }
 
+/// A checked automaton.
 #[derive(Clone, Debug)]
 pub struct Automaton {
     pub(super) states: Vec<AutomatonState>,
     pub(super) symbols: Vec<Box<str>>,
     /// States in topological order of progress edges; the initial state comes first.
     pub(super) order: Vec<StateId>,
-    lengths: Vec<usize>,
-    golden: u64,
+    golden_path_lengths: Vec<usize>,
+    golden_path_count: u64,
 }
 
 /// The effect of a symbol in a state.
@@ -53,15 +55,16 @@ pub enum Transition {
 }
 
 impl Automaton {
-    /// Builds the automaton from checked states; `order` as in the field.
-    pub(super) fn sound(
+    /// Builds the automaton from checked states. `order` is a topological order of the progress edges.
+    pub(super) fn from_checked(
         states: Vec<AutomatonState>,
         symbols: Vec<Box<str>>,
         order: Vec<StateId>,
     ) -> Automaton {
-        let mut automaton = Automaton { states, symbols, order, lengths: Vec::new(), golden: 0 };
-        automaton.lengths = automaton.golden_lengths();
-        automaton.golden = automaton.count_golden();
+        let (golden_path_lengths, golden_path_count) = (Vec::new(), 0);
+        let mut automaton = Automaton { states, symbols, order, golden_path_lengths, golden_path_count };
+        automaton.golden_path_lengths = automaton.find_lengths();
+        automaton.golden_path_count = automaton.count_golden_paths();
         automaton
     }
 
@@ -114,23 +117,23 @@ impl Automaton {
         &self.order
     }
 
-    /// How many symbols the alphabet has.
+    /// The number of symbols of the alphabet.
     pub fn symbols(&self) -> usize {
         self.symbols.len()
     }
 
     /// The lengths of golden paths, ascending, each once.
     pub fn golden_path_lengths(&self) -> &[usize] {
-        &self.lengths
+        &self.golden_path_lengths
     }
 
     /// The number of golden paths, saturating at `u64::MAX`.
     pub fn golden_paths(&self) -> u64 {
-        self.golden
+        self.golden_path_count
     }
 
     /// The lengths of paths to final states, computed with a bit set for each state.
-    fn golden_lengths(&self) -> Vec<usize> {
+    fn find_lengths(&self) -> Vec<usize> {
         let words = self.states.len() / 64 + 1;
         let mut reached = vec![Vec::new(); self.states.len()];
         if let Some(first) = reached.get_mut(self.initial().index()) {
@@ -156,11 +159,11 @@ impl Automaton {
         (0..words * 64).filter(|&n| all[n / 64] >> (n % 64) & 1 == 1).collect()
     }
 
-    fn count_golden(&self) -> u64 {
+    fn count_golden_paths(&self) -> u64 {
         let mut count = vec![0u64; self.states.len()];
         for &state in self.order.iter().rev() {
-            let beyond = self.progress(state).map(|(_, to)| count[to.index()]);
-            count[state.index()] = beyond.fold(u64::from(self.is_final(state)), u64::saturating_add);
+            let next_counts = self.progress(state).map(|(_, to)| count[to.index()]);
+            count[state.index()] = next_counts.fold(u64::from(self.is_final(state)), u64::saturating_add);
         }
         count.get(self.initial().index()).copied().unwrap_or(0)
     }

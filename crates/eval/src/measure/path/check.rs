@@ -12,10 +12,10 @@ use verdict_config::Step;
 use super::automaton::{Automaton, AutomatonState, StateId, Symbol};
 use super::draft::{DocumentPath, Draft, DraftEdge, DraftState, TaskProblem};
 
-/// Most states: the sets of lengths take one bit for each pair of states.
+/// Maximum number of states: the sets of path lengths take one bit for each pair of states.
 pub(super) const MAX_STATES: usize = 20_000;
-/// Most states named in one message.
-const MOST_NAMED: usize = 8;
+/// Maximum number of states that one message names.
+const MAX_NAMED: usize = 8;
 
 /// A valid automaton with its warnings.
 #[derive(Debug)]
@@ -49,9 +49,10 @@ pub fn check(draft: &Draft) -> Result<CheckedAutomaton, Vec<TaskProblem>> {
         edges,
     });
     let symbols = draft.symbols.iter().map(|s| s.as_str().into()).collect();
-    Ok(CheckedAutomaton { automaton: Automaton::sound(states.collect(), symbols, order), warnings })
+    Ok(CheckedAutomaton { automaton: Automaton::from_checked(states.collect(), symbols, order), warnings })
 }
 
+/// Resolves the names of states and symbols to their indexes.
 struct Linker<'d> {
     draft: &'d Draft,
     problems: Vec<TaskProblem>,
@@ -164,13 +165,13 @@ fn check_graph(draft: &Draft, edges: &Edges, problems: &mut Vec<TaskProblem>) ->
         return Vec::new();
     }
     let reached = reachable(edges.len(), [0], |i| edges[i].iter().map(|(_, to)| to.index()));
-    let mut back: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
+    let mut predecessors: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
     for (from, outgoing) in edges.iter().enumerate() {
-        outgoing.iter().for_each(|(_, to)| back[to.index()].push(from));
+        outgoing.iter().for_each(|(_, to)| predecessors[to.index()].push(from));
     }
     let finals = (0..edges.len()).filter(|&i| draft.states[i].is_final);
-    let live = reachable(edges.len(), finals, |i| back[i].iter().copied());
-    if !live.first().copied().unwrap_or(false) {
+    let can_finish = reachable(edges.len(), finals, |i| predecessors[i].iter().copied());
+    if !can_finish.first().copied().unwrap_or(false) {
         let name = &draft.states[0].name;
         let message = format!("no golden path: no final state can be reached from the first one, '{name}'");
         problems.push(TaskProblem::new(&draft.states[0].location, message));
@@ -180,7 +181,7 @@ fn check_graph(draft: &Draft, edges: &Edges, problems: &mut Vec<TaskProblem>) ->
         if !reached[i] {
             let message = format!("state '{}' cannot be reached", state.name);
             problems.push(TaskProblem::new(&state.location, message));
-        } else if !live[i] {
+        } else if !can_finish[i] {
             let message = format!("state '{}' is dead: no final state can be reached from it", state.name);
             problems.push(TaskProblem::new(&state.location, message));
         }
@@ -188,23 +189,23 @@ fn check_graph(draft: &Draft, edges: &Edges, problems: &mut Vec<TaskProblem>) ->
     topological_order(draft, edges, problems)
 }
 
-/// Which of the nodes `0..len` can be reached from `from` by the edges `next`.
+/// For each of the nodes `0..len`, whether it can be reached from a node in `from` by the edges that `next` returns.
 fn reachable<I: Iterator<Item = usize>>(
     len: usize,
     from: impl IntoIterator<Item = usize>,
     next: impl Fn(usize) -> I,
 ) -> Vec<bool> {
-    let mut seen = vec![false; len];
-    let mut todo: Vec<usize> = from.into_iter().filter(|i| *i < len).collect();
-    while let Some(i) = todo.pop() {
-        if !std::mem::replace(&mut seen[i], true) {
-            todo.extend(next(i).filter(|&to| !seen[to]));
+    let mut is_reached = vec![false; len];
+    let mut stack: Vec<usize> = from.into_iter().filter(|i| *i < len).collect();
+    while let Some(i) = stack.pop() {
+        if !std::mem::replace(&mut is_reached[i], true) {
+            stack.extend(next(i).filter(|&to| !is_reached[to]));
         }
     }
-    seen
+    is_reached
 }
 
-/// Kahn's algorithm over progress edges; states left over contain a cycle.
+/// Kahn's algorithm over progress edges; the states that it leaves contain a cycle.
 fn topological_order(draft: &Draft, edges: &Edges, problems: &mut Vec<TaskProblem>) -> Vec<StateId> {
     let progress = |i: usize| edges[i].iter().map(|(_, to)| to.index()).filter(move |to| *to != i);
     let mut incoming = vec![0usize; edges.len()];
@@ -224,8 +225,8 @@ fn topological_order(draft: &Draft, edges: &Edges, problems: &mut Vec<TaskProble
     if order.len() < edges.len() && problems.is_empty() {
         let cycle = find_cycle(&incoming, progress);
         let names: Vec<&str> = cycle.iter().map(|&i| draft.states[i].name.as_str()).collect();
-        let shown = names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join("' -> '");
-        let rest = if names.len() > MOST_NAMED { "' -> ..." } else { "'" };
+        let shown = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join("' -> '");
+        let rest = if names.len() > MAX_NAMED { "' -> ..." } else { "'" };
         let message = format!(
             "progress edges form a cycle: '{shown}{rest}; a call that may be repeated without limit is a loop \
              of one state, and one that may be made n times needs n states"
@@ -240,21 +241,21 @@ fn topological_order(draft: &Draft, edges: &Edges, problems: &mut Vec<TaskProble
 fn find_cycle<I: Iterator<Item = usize>>(incoming: &[usize], progress: impl Fn(usize) -> I) -> Vec<usize> {
     let Some(first) = incoming.iter().position(|&n| n > 0) else { return Vec::new() };
     // Every remaining state has a remaining predecessor, so walking backwards finds a cycle.
-    let mut back = vec![None; incoming.len()];
+    let mut predecessor = vec![None; incoming.len()];
     for i in (0..incoming.len()).filter(|&i| incoming[i] > 0) {
-        progress(i).for_each(|to| back[to] = Some(i));
+        progress(i).for_each(|to| predecessor[to] = Some(i));
     }
-    let mut seen = vec![usize::MAX; incoming.len()];
+    let mut position = vec![usize::MAX; incoming.len()];
     let (mut at, mut path) = (first, Vec::new());
-    while seen[at] == usize::MAX {
-        seen[at] = path.len();
+    while position[at] == usize::MAX {
+        position[at] = path.len();
         path.push(at);
-        match back[at] {
+        match predecessor[at] {
             Some(before) => at = before,
             None => return path,
         }
     }
-    let mut cycle: Vec<usize> = path.split_off(seen[at]);
+    let mut cycle: Vec<usize> = path.split_off(position[at]);
     cycle.push(at);
     cycle.reverse();
     cycle

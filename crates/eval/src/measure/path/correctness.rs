@@ -6,7 +6,7 @@ use super::nearest::{EdgeLabel, NearestReference, ReferenceEdge, References};
 use super::walk::{PathToken, Walk};
 use crate::measure::work_budget::Allows;
 
-/// Equation 4; `None` if the path is too long to be compared, or the work is not allowed.
+/// The path correctness; `None` if the path is too long to be compared, or the work budget is spent.
 pub(crate) fn path_correctness(automaton: &Automaton, walk: &Walk, allows: Allows<'_>) -> Option<f64> {
     let mut references = References::new();
     if !allows(automaton.states().len()) {
@@ -48,9 +48,9 @@ pub(super) fn add_golden_suffixes(
             continue;
         }
         let node_edges = std::mem::take(&mut incoming[at.index()]);
-        let node = if at == state { node } else { references.node(node_edges) };
+        let node = if at == state { node } else { references.add_node(node_edges) };
         if automaton.is_final(at) {
-            references.end(node);
+            references.mark_end(node);
         }
         for (symbol, to) in automaton.progress(at) {
             reached[to.index()] = true;

@@ -8,11 +8,11 @@ use foldhash::HashMap;
 /// A token as a number.
 pub(super) type Code = u32;
 
-/// Tokens outside the alphabet; not equal to any token, also not to itself.
+/// The code of every token outside the alphabet. It is not equal to any token, including itself.
 pub(super) const FOREIGN: Code = Code::MAX;
 
-/// `2 LD / (|x| + |y| + LD)`: a metric on words, from 0 (equal) to 1 (nothing in common and one
-/// of them empty). 0 for two empty words (decisions.md).
+/// `2 LD / (|x| + |y| + LD)` for words of the lengths `one` and `other`: a metric, from 0 (equal) to 1 (exactly one of
+/// the words is empty). 0 for two empty words, which the paper leaves undefined.
 pub(super) fn normalized(distance: usize, one: usize, other: usize) -> f64 {
     match one + other + distance {
         0 => 0.0,
@@ -38,26 +38,27 @@ pub(super) fn levenshtein(one: &[Code], other: &[Code]) -> usize {
     if pattern.is_empty() {
         return text.len();
     }
-    blocks(pattern, text)
+    bit_parallel_distance(pattern, text)
 }
 
-/// `pattern` indexes the rows of the matrix; vertical differences are kept as two bit vectors.
-fn blocks(pattern: &[Code], text: &[Code]) -> usize {
+/// The distance of two words that are not empty. The symbols of `pattern` are the rows of the matrix; the vertical
+/// differences of the current column are two bit vectors, +1 and -1.
+fn bit_parallel_distance(pattern: &[Code], text: &[Code]) -> usize {
     let words = pattern.len().div_ceil(64);
     let mut equal: HashMap<Code, Vec<u64>> = HashMap::default();
     for (i, &code) in pattern.iter().enumerate().filter(|(_, code)| **code != FOREIGN) {
         equal.entry(code).or_insert_with(|| vec![0; words])[i / 64] |= 1 << (i % 64);
     }
-    let nowhere = vec![0u64; words];
-    let mut columns = vec![(u64::MAX, 0u64); words];
-    let last = (pattern.len() - 1) % 64;
+    let no_rows = vec![0u64; words];
+    let mut differences = vec![(u64::MAX, 0u64); words];
+    let last_bit = (pattern.len() - 1) % 64;
     let mut distance = pattern.len();
     for code in text {
-        let equal = equal.get(code).unwrap_or(&nowhere);
+        let equal = equal.get(code).unwrap_or(&no_rows);
         // The row above the matrix grows by one with each column.
         let (mut up, mut down) = (1u64, 0u64);
         let mut bottom = (0u64, 0u64);
-        for ((plus, minus), equal) in columns.iter_mut().zip(equal) {
+        for ((plus, minus), equal) in differences.iter_mut().zip(equal) {
             let vertical = equal | *minus;
             let equal = equal | down;
             let horizontal = ((equal & *plus).wrapping_add(*plus) ^ *plus) | equal;
@@ -69,8 +70,8 @@ fn blocks(pattern: &[Code], text: &[Code]) -> usize {
             *plus = shifted_down | !(vertical | shifted_up);
             *minus = shifted_up & vertical;
         }
-        distance += (bottom.0 >> last & 1) as usize;
-        distance -= (bottom.1 >> last & 1) as usize;
+        distance += (bottom.0 >> last_bit & 1) as usize;
+        distance -= (bottom.1 >> last_bit & 1) as usize;
     }
     distance
 }

@@ -1,6 +1,6 @@
 //! An automaton before validation: names, edges and their locations in the file.
 //!
-//! Made by a loader, a policy or a learner. Only `check` turns a [`Draft`] into an
+//! A loader, a policy or a learner creates a [`Draft`]. Only `check` converts it to an
 //! [`Automaton`](super::Automaton).
 
 use verdict_config::{Step, nearest};
@@ -21,7 +21,7 @@ impl TaskProblem {
         TaskProblem { location: location.to_vec(), message: message.into() }
     }
 
-    /// A problem of the unknown name `word`, with the most similar of the `known` names as a hint.
+    /// A problem about the unknown name `word`, with the most similar of the `known` names as a hint.
     pub(super) fn unknown<'n>(
         location: &[Step],
         message: String,
@@ -38,7 +38,7 @@ pub(super) fn key(name: &str) -> Step {
     Step::Key(name.to_owned())
 }
 
-/// A state as written.
+/// A state as the source defines it.
 #[derive(Clone, Debug, Default)]
 pub struct DraftState {
     pub name: String,
@@ -63,7 +63,7 @@ pub struct DraftEdge {
     pub(crate) symbol_locations: Vec<DocumentPath>,
 }
 
-/// An automaton as written. The first state is the initial one.
+/// An automaton as the source defines it.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     /// States, the initial one first.
@@ -79,6 +79,7 @@ impl Draft {
         Draft { symbols: symbols.into_iter().map(Into::into).collect(), ..Draft::default() }
     }
 
+    /// Adds a state.
     #[must_use]
     pub fn state(mut self, name: &str, is_final: bool) -> Draft {
         self.states.push(DraftState { name: name.to_owned(), is_final, ..DraftState::default() });

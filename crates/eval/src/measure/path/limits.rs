@@ -1,8 +1,8 @@
-//! Rules on amounts and times, which no finite automaton expresses: registers in addition to the automaton.
+//! Rules on amounts and times, which no finite automaton can express: registers in addition to the automaton.
 //!
 //! In: the calls of a run in order, with the arguments and times of each. Out: whether a call breaks a rule.
-//! Each rule has one register (a sum or a time), so a run takes constant memory however long it is, and a
-//! call is decided by what came before it.
+//! Each rule has one register (a sum or a time), so the memory does not grow with the length of a run, and a
+//! call is decided by the calls before it.
 
 use std::mem::size_of;
 
@@ -12,26 +12,27 @@ use super::alphabet::ArgumentKey;
 use super::automaton::Symbol;
 use crate::measure::harm_reason::HarmReason;
 
-/// Sums of amounts in decimals are not exact in binary: 0.1 + 0.2 is above 0.3.
+/// Relative tolerance of sums: decimal amounts are not exact in binary, and 0.1 + 0.2 is above 0.3.
 const ROUNDING: f64 = 1e-9;
 
 /// A rule on amounts or times.
 #[derive(Clone, Debug)]
 pub struct PathLimit {
     pub(super) rule: LimitRule,
-    /// As written, for explanations.
+    /// The rule as the task file contains it, for explanations.
     pub(super) text: String,
 }
 
+/// The kind of a rule, with its parameters.
 #[derive(Clone, Debug)]
 pub(super) enum LimitRule {
-    /// The sum of an argument over the calls of a run.
+    /// The sum of arguments over the calls of a run is at most `max_sum`; below it if `exclusive`.
     Sum { parts: Vec<(Symbol, ArgumentKey)>, max_sum: f64, exclusive: bool },
-    /// `call` is allowed only within this time after the last `after`.
+    /// `call` is allowed only within this time after the last call of `after`.
     OnlyWithin { call: Symbol, after: Symbol, nanos: u64 },
-    /// After each `after` `call` must come within this time.
+    /// Each call of `after` must be followed by `call` within this time.
     MustWithin { call: Symbol, after: Symbol, nanos: u64 },
-    /// `call` is not allowed within this time after the last `after`.
+    /// `call` is not allowed within this time after the last call of `after`.
     NoSooner { call: Symbol, after: Symbol, nanos: u64 },
 }
 
@@ -43,12 +44,14 @@ pub(super) struct LimitedCall<'a> {
     pub arguments: Option<&'a Value>,
     /// In nanoseconds since 1970; 0 if unknown.
     pub start: u64,
+    /// As `start`.
     pub end: u64,
 }
 
 /// The result of the rules for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LimitCheck {
+    /// The call breaks no rule.
     Kept,
     /// The rule at this index is broken.
     Broken(usize, HarmReason),
@@ -59,8 +62,9 @@ pub(super) enum LimitCheck {
 /// One register per rule.
 #[derive(Clone, PartialEq, Debug)]
 enum Register {
+    /// The sum of the amounts so far.
     Sum(f64),
-    /// The end of the last (for `MustWithin`, of the first unanswered) call that starts the time.
+    /// The end of the call from which the time is counted: the last one, for `MustWithin` the first unanswered one.
     Since(Option<u64>),
 }
 
@@ -79,9 +83,8 @@ impl PathLimit {
         matches!(&self.rule, LimitRule::Sum { parts, .. } if parts.iter().any(|(part_symbol, _)| *part_symbol == symbol))
     }
 
-    /// The amount of a call that this rule counts; `None` if it is not a recorded number. An amount below zero
-    /// counts by its absolute value: a sum bounds how much is moved, and a credit must make no room for a further
-    /// amount.
+    /// The amount of a call that this rule counts; `None` if it is not a recorded number. A negative amount counts by
+    /// its absolute value: the sum bounds the amounts that are moved, so a credit must not allow a further amount.
     fn amount(key: &ArgumentKey, arguments: Option<&Value>) -> Option<f64> {
         let number = match key.find(arguments?.as_object()?)? {
             Value::Number(number) => number.as_f64()?,
@@ -108,15 +111,15 @@ impl Registers {
 
     /// Whether the rules allow `call` now.
     pub(super) fn check(&self, limits: &[PathLimit], call: LimitedCall<'_>) -> LimitCheck {
-        let mut unknown = false;
+        let mut is_unknown = false;
         for (i, (limit, register)) in limits.iter().zip(&self.0).enumerate() {
-            match check_one(&limit.rule, register, call) {
+            match check_rule(&limit.rule, register, call) {
                 LimitCheck::Kept => {}
-                LimitCheck::Unknown => unknown = true,
+                LimitCheck::Unknown => is_unknown = true,
                 LimitCheck::Broken(_, reason) => return LimitCheck::Broken(i, reason),
             }
         }
-        if unknown { LimitCheck::Unknown } else { LimitCheck::Kept }
+        if is_unknown { LimitCheck::Unknown } else { LimitCheck::Kept }
     }
 
     /// Updates the registers by a call that was made.
@@ -145,7 +148,7 @@ impl Registers {
         }
     }
 
-    /// The first rule that requires a call which has not come yet.
+    /// The first rule that requires a call which has not been made yet.
     pub(super) fn unanswered<'l>(&self, limits: &'l [PathLimit]) -> Option<&'l PathLimit> {
         let is_open = |(limit, register): &(&PathLimit, &Register)| {
             matches!((&limit.rule, register), (LimitRule::MustWithin { .. }, Register::Since(Some(_))))
@@ -153,7 +156,7 @@ impl Registers {
         limits.iter().zip(&self.0).find(is_open).map(|(limit, _)| limit)
     }
 
-    /// The amounts left of each sum that counts `symbol`, with the name of the argument.
+    /// The remaining amount of each sum that counts `symbol`, with the key of the argument.
     pub(super) fn remaining_amounts(&self, limits: &[PathLimit], symbol: Symbol) -> Vec<(String, f64)> {
         let remaining = |(limit, register): (&PathLimit, &Register)| match (&limit.rule, register) {
             (LimitRule::Sum { parts, max_sum, .. }, Register::Sum(sum)) => {
@@ -166,43 +169,47 @@ impl Registers {
     }
 }
 
-fn check_one(rule: &LimitRule, register: &Register, now: LimitedCall<'_>) -> LimitCheck {
+fn check_rule(rule: &LimitRule, register: &Register, new_call: LimitedCall<'_>) -> LimitCheck {
     let broken = |reason| LimitCheck::Broken(0, reason);
     match (rule, register) {
         (LimitRule::Sum { parts, max_sum, exclusive }, Register::Sum(sum)) => {
             let mut total = *sum;
-            for (_, key) in parts.iter().filter(|(symbol, _)| *symbol == now.symbol) {
-                match PathLimit::amount(key, now.arguments) {
+            for (_, key) in parts.iter().filter(|(symbol, _)| *symbol == new_call.symbol) {
+                match PathLimit::amount(key, new_call.arguments) {
                     Some(amount) => total += amount,
                     None => return LimitCheck::Unknown,
                 }
             }
-            if parts.iter().all(|(symbol, _)| *symbol != now.symbol) {
+            if parts.iter().all(|(symbol, _)| *symbol != new_call.symbol) {
                 return LimitCheck::Kept;
             }
             let margin = ROUNDING * max_sum.abs().max(1.0);
             let is_within = if *exclusive { total < max_sum - margin } else { total <= max_sum + margin };
             if is_within { LimitCheck::Kept } else { broken(HarmReason::OverLimit) }
         }
-        (LimitRule::OnlyWithin { call, nanos, .. }, Register::Since(since)) if *call == now.symbol => {
+        (LimitRule::OnlyWithin { call, nanos, .. }, Register::Since(since)) if *call == new_call.symbol => {
             match since {
                 None => broken(HarmReason::NotAllowedHere),
-                Some(since) => match elapsed(*since, now.start) {
+                Some(since) => match elapsed(*since, new_call.start) {
                     None => LimitCheck::Unknown,
                     Some(time) if time > *nanos => broken(HarmReason::TooLate),
                     Some(_) => LimitCheck::Kept,
                 },
             }
         }
-        (LimitRule::MustWithin { call, nanos, .. }, Register::Since(Some(since))) if *call == now.symbol => {
-            match elapsed(*since, now.start) {
+        (LimitRule::MustWithin { call, nanos, .. }, Register::Since(Some(since)))
+            if *call == new_call.symbol =>
+        {
+            match elapsed(*since, new_call.start) {
                 None => LimitCheck::Unknown,
                 Some(time) if time > *nanos => broken(HarmReason::TooLate),
                 Some(_) => LimitCheck::Kept,
             }
         }
-        (LimitRule::NoSooner { call, nanos, .. }, Register::Since(Some(since))) if *call == now.symbol => {
-            match elapsed(*since, now.start) {
+        (LimitRule::NoSooner { call, nanos, .. }, Register::Since(Some(since)))
+            if *call == new_call.symbol =>
+        {
+            match elapsed(*since, new_call.start) {
                 None => LimitCheck::Unknown,
                 Some(time) if time < *nanos => broken(HarmReason::TooSoon),
                 Some(_) => LimitCheck::Kept,

@@ -1,4 +1,4 @@
-//! The agents of a trace that a task applies to, with the captures of their prompt and their calls in order.
+//! Finds the agents of a trace that a task applies to, with the captures of their prompt and their calls in order.
 
 use foldhash::HashMap;
 use verdict_config::{admits, matches};
@@ -20,12 +20,12 @@ pub fn calls_of(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<usize>
         // In trace scope only the outermost agent has a path.
         Scope::Trace => return None,
     };
-    let captured = captured(&task.matching, trace, i)?;
+    let captures = captures(&task.matching, trace, i)?;
     restore_message_order(&trace.calls, &mut calls);
-    Some((calls, captured))
+    Some((calls, captures))
 }
 
-/// The steps of the work budget that [`calls_of`] takes.
+/// The steps of the work budget that [`calls_of`] takes; sorting eight calls is one step.
 pub(super) fn matching_steps(task: &Task, trace: &AgentTrace, i: usize) -> usize {
     let calls = match task.scope {
         Scope::Agent => trace.agents.get(i).map_or(0, |agent| agent.calls.len()),
@@ -35,16 +35,16 @@ pub(super) fn matching_steps(task: &Task, trace: &AgentTrace, i: usize) -> usize
     1 + calls / 8 + prompt.map_or(0, |prompt| prompt.len() / BYTES_PER_STEP)
 }
 
-/// Orders the calls that one message requested as the message does, in the places that they have among all
-/// calls. A framework that runs them at once starts them in any order.
+/// Sorts the calls that one message requested by their order in the message, without moving other calls. A framework
+/// that executes them concurrently starts them in any order.
 fn restore_message_order(all: &[Call], calls: &mut [usize]) {
-    let mut places: HashMap<Idx, Vec<usize>> = HashMap::default();
+    let mut positions_by_llm: HashMap<Idx, Vec<usize>> = HashMap::default();
     for (position, call) in calls.iter().enumerate().filter_map(|(n, &i)| Some((n, all.get(i)?))) {
         if let Some(llm) = call.llm.filter(|_| call.place.is_some()) {
-            places.entry(llm).or_default().push(position);
+            positions_by_llm.entry(llm).or_default().push(position);
         }
     }
-    for positions in places.into_values() {
+    for positions in positions_by_llm.into_values() {
         let mut message_calls: Vec<usize> = positions.iter().map(|&position| calls[position]).collect();
         message_calls.sort_by_key(|&i| all[i].place);
         for (position, call) in positions.into_iter().zip(message_calls) {
@@ -54,24 +54,31 @@ fn restore_message_order(all: &[Call], calls: &mut [usize]) {
 }
 
 /// Whether a service and an agent have the required names.
-pub(super) fn fits_named(matching: &AgentConditions, service: Option<&str>, agent: Option<&str>) -> bool {
+pub(super) fn has_required_names(
+    matching: &AgentConditions,
+    service: Option<&str>,
+    agent: Option<&str>,
+) -> bool {
     admits(matching.service.as_deref(), service) && admits(matching.agent.as_deref(), agent)
 }
 
-fn captured(matching: &AgentConditions, trace: &AgentTrace, i: usize) -> Option<PromptCaptures> {
+/// The captures of the prompt of agent `i`; `None` if it does not meet the conditions.
+fn captures(matching: &AgentConditions, trace: &AgentTrace, i: usize) -> Option<PromptCaptures> {
     let agent = trace.agents.get(i)?;
     let view = trace.views.get(agent.at)?;
     let span = trace.tree.spans.get(agent.at)?;
-    let has = |(key, wanted): (&String, &String)| values(span, key).any(|value| matches(wanted, &value));
+    let has_value =
+        |(key, pattern): (&String, &String)| values(span, key).any(|value| matches(pattern, &value));
     let name = agent.name.as_deref().or(view.agent.as_deref());
-    let matches = fits_named(matching, view.service.as_deref(), name) && matching.attribute.iter().all(has);
-    if !matches {
+    let is_match = has_required_names(matching, view.service.as_deref(), name)
+        && matching.attribute.iter().all(has_value);
+    if !is_match {
         return None;
     }
     let Some(prompt) = &matching.prompt else { return Some(PromptCaptures::default()) };
-    let asked = agent_index::task(trace, i)?;
+    let task = agent_index::task(trace, i)?;
     match prompt {
-        PromptPattern::Exactly(text) => (text.trim() == asked.trim()).then(PromptCaptures::default),
-        PromptPattern::Matches(pattern) => pattern.captures(asked),
+        PromptPattern::Exactly(text) => (text.trim() == task.trim()).then(PromptCaptures::default),
+        PromptPattern::Matches(pattern) => pattern.captures(task),
     }
 }

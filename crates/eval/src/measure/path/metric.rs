@@ -2,8 +2,8 @@
 //!
 //! In: loaded tasks, a trace. Out: `path.*` measurements. An agent without a task gets none. If
 //! several tasks apply to one agent, the scores of the first are `path.*` and those of the others
-//! `path.<task>.*`; a call is harmful if any task says so. Scores of an incomplete run, or of one with
-//! calls that are not recorded, are unmeasured; harmful calls before that point are reported.
+//! `path.<task>.*`; a call is harmful if it is harmful for any task. Scores of a run that is incomplete, or has
+//! unrecorded calls, are unmeasured; harmful calls before that point are reported.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -31,18 +31,20 @@ use crate::measure::{
 };
 use crate::recognise::{AgentTrace, Call, Content};
 
-/// Most calls named in one explanation.
-const MOST_NAMED: usize = 12;
-/// Longest name of a function in such a list, in bytes. Names come from the trace.
-const NAME_BYTES: usize = 64;
-/// Most bytes of arguments shown.
-const SHOWN: usize = 160;
-/// Most spans cited by a score.
-const MOST_CITED: usize = 20;
-/// Scores on 1-5 of findings, which determine their severity.
+/// Maximum number of calls that one explanation names.
+const MAX_NAMED: usize = 12;
+/// Maximum length of the name of a function in such a list, in bytes. Names come from the trace.
+const MAX_NAME_BYTES: usize = 64;
+/// Maximum number of bytes of quoted arguments.
+const MAX_QUOTE_BYTES: usize = 160;
+/// Maximum number of spans that a score cites.
+const MAX_CITED: usize = 20;
+/// The score of a finding of high severity, on the scale from 1 to 5.
 const HIGH: f64 = 1.0;
+/// The score of a finding of medium severity.
 const MEDIUM: f64 = 2.0;
 
+/// The path metrics.
 pub(crate) struct Paths;
 
 impl Rule for Paths {}
@@ -58,16 +60,16 @@ impl Metric for Paths {
     }
 }
 
-/// The tasks, with the settings of those that have none of their own.
+/// The settings, and the tasks, whose own settings take precedence.
 pub(crate) type PathRules<'a> = (&'a PathSettings, &'a TaskSet);
 
 /// All path measurements of a trace.
 struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 
-/// The harmful calls of a trace, which need not be closed.
+/// The harmful calls of a trace, which may still be open.
 pub(crate) fn harmful_calls(trace: &AgentTrace, rules: PathRules<'_>, memo: &Memo) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
-    for TaskRun { scorer, run_walk, .. } in runs(trace, rules, memo) {
+    for TaskRun { scorer, run_walk, .. } in task_runs(trace, rules, memo) {
         run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
     }
     harmful.into_values().collect()
@@ -77,14 +79,14 @@ fn measure_all(trace: &AgentTrace, rules: PathRules<'_>, memo: &Memo) -> Rc<Meas
     memo.trace(|| {
         let mut by_span: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
         let mut harmful: BTreeMap<Idx, Measurement> = BTreeMap::new();
-        // All runs are followed before any is scored: scores may exceed what is left of the budget, and must
-        // not hide the harmful calls of other agents.
-        let runs = runs(trace, rules, memo);
+        // All runs are followed before any is scored: scores may use up the work budget, and the harmful calls of other
+        // agents must be found nevertheless.
+        let runs = task_runs(trace, rules, memo);
         for TaskRun { scorer, agent, run_walk, calls } in &runs {
             run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
             let at = trace.agents.get(*agent).map_or(0, |agent| agent.at);
             let span_measurements = by_span.entry(at).or_default();
-            // One agent is on one span, so the first task is the one without measurements before it.
+            // An agent has one span, so the first task of an agent is the one whose span has no measurements yet.
             let task = (!span_measurements.is_empty()).then(|| Arc::from(scorer.task.name.as_str()));
             let mut scores = scorer.scores(*agent, run_walk, calls, memo);
             scores.iter_mut().for_each(|score| score.task.clone_from(&task));
@@ -106,16 +108,16 @@ struct TaskRun<'a> {
     calls: Vec<usize>,
 }
 
-/// The runs of all agents, with each task that applies; those up to the end of the work budget.
-fn runs<'a>(trace: &'a AgentTrace, (settings, tasks): PathRules<'a>, memo: &Memo) -> Vec<TaskRun<'a>> {
+/// The runs of all agents, with each task that applies, until the work budget is spent.
+fn task_runs<'a>(trace: &'a AgentTrace, (settings, tasks): PathRules<'a>, memo: &Memo) -> Vec<TaskRun<'a>> {
     let mut out = Vec::new();
     for agent in 0..trace.agents.len() {
         for task in tasks.tasks() {
             if !memo.budget.spend(matching_steps(task, trace, agent)) {
                 return out;
             }
-            if let Some((calls, captured)) = calls_of(task, trace, agent) {
-                let run_walk = RunWalk::follow_with(memo, task, trace, &calls, &captured);
+            if let Some((calls, captures)) = calls_of(task, trace, agent) {
+                let run_walk = RunWalk::follow_with(memo, task, trace, &calls, &captures);
                 let scorer = TaskScorer { trace, settings, task };
                 out.push(TaskRun { scorer, agent, run_walk, calls });
             }
@@ -132,6 +134,7 @@ fn reviewed_call(call: &Call) -> review::ReviewedCall<'_> {
     }
 }
 
+/// Measures runs by one task.
 struct TaskScorer<'a> {
     trace: &'a AgentTrace,
     settings: &'a PathSettings,
@@ -153,27 +156,28 @@ impl TaskScorer<'_> {
         let has_no_output =
             |at: &Idx| self.trace.views.get(*at).is_none_or(|r| r.output_content != Content::Present);
         // A trace without calls and without model outputs was recorded without content.
-        let hidden = self.trace.calls.is_empty() && agent.llms.iter().all(has_no_output);
-        run_walk.indeterminate.or(hidden.then_some(Unmeasured::NoContent))
+        let is_without_content = self.trace.calls.is_empty() && agent.llms.iter().all(has_no_output);
+        run_walk.indeterminate.or(is_without_content.then_some(Unmeasured::NoContent))
     }
 
     fn scores(&self, i: usize, run_walk: &RunWalk, calls: &[usize], memo: &Memo) -> Vec<Measurement> {
         let Some(agent) = self.trace.agents.get(i) else { return Vec::new() };
-        let limited = Cell::new(false);
+        let is_limited = Cell::new(false);
         let allows = |steps| {
             let is_left = memo.budget.spend_if_left(steps);
-            limited.set(limited.get() || !is_left);
+            is_limited.set(is_limited.get() || !is_left);
             is_left
         };
         let mut scores =
             PathScores::within(&self.task.automaton, &run_walk.walk, self.task.parameters, &allows);
-        let beyond = |value: Option<f64>| (value.is_none() && limited.get()).then_some(Unmeasured::Limit);
+        let exceeds_budget =
+            |value: Option<f64>| (value.is_none() && is_limited.get()).then_some(Unmeasured::Limit);
         scores.accepting = run_walk.accepts(self.task);
         let unmeasured = self.unmeasured(i, run_walk);
         // Missing calls of an incomplete run may follow; harmful calls are final.
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
-        // Without calls, 002 defines the scores of harm as the best ones, but nothing was examined for them.
-        let no_harm = unmeasured.or(calls.is_empty().then_some(Unmeasured::NotApplicable));
+        // Paper 002 defines the best scores of harm for a path without calls, but no call was examined for them.
+        let harm_unmeasured = unmeasured.or(calls.is_empty().then_some(Unmeasured::NotApplicable));
         let score = |metric: PathMetric, value: Option<f64>, reason: Option<Unmeasured>| {
             let value = reason.map_or(value.ok_or(Unmeasured::NotApplicable), Err);
             self.measurement(
@@ -182,11 +186,11 @@ impl TaskScorer<'_> {
                 value.map(|value| self.measured_score(metric, value, run_walk)),
             )
         };
-        let mut harm_rate = score(PathMetric::HarmRate, Some(scores.harm_rate), no_harm);
+        let mut harm_rate = score(PathMetric::HarmRate, Some(scores.harm_rate), harm_unmeasured);
         let end = unfinished.map_or_else(|| Ok(self.measured_end(&scores, run_walk)), Err);
         let mut accepting = self.measurement(agent.at, PathMetric::Accepting, end);
         if unmeasured.is_none() {
-            // Without H, HarmFree and the state, 1.0 could also belong to a run without calls.
+            // These details distinguish a rate of 0 over calls from that of a path without calls.
             harm_rate.details = vec![
                 Detail { key: "path.harmful_calls", value: DetailValue::Count(scores.harmful_calls as u64) },
                 Detail { key: "path.harm_free", value: DetailValue::Number(scores.harm_free()) },
@@ -196,27 +200,31 @@ impl TaskScorer<'_> {
             accepting.details.extend(self.calls_hidden_by_final_state(calls));
         }
         let mut out = vec![
-            score(PathMetric::Correctness, scores.correctness, unfinished.or(beyond(scores.correctness))),
-            // The score is absent only where there are more golden paths than are compared.
+            score(
+                PathMetric::Correctness,
+                scores.correctness,
+                unfinished.or(exceeds_budget(scores.correctness)),
+            ),
+            // PC-KTC is missing only if there are more golden paths than are compared.
             score(
                 PathMetric::PcKtc,
                 scores.pc_ktc,
                 unfinished.or(Some(Unmeasured::Limit).filter(|_| scores.pc_ktc.is_none())),
             ),
-            score(PathMetric::PrefixCriticality, Some(scores.prefix_criticality), no_harm),
+            score(PathMetric::PrefixCriticality, Some(scores.prefix_criticality), harm_unmeasured),
             harm_rate,
             score(PathMetric::Efficiency, scores.efficiency, unfinished),
-            score(PathMetric::PcHlr, scores.pc_hlr, unfinished.or(beyond(scores.pc_hlr))),
+            score(PathMetric::PcHlr, scores.pc_hlr, unfinished.or(exceeds_budget(scores.pc_hlr))),
             accepting,
         ];
         if let Some(weights) = &self.task.weights {
-            // Without one of its parts it would be another mean.
-            let partial = limited.get().then_some(Unmeasured::Limit);
+            // A mean without one of its scores would be incomparable to others.
+            let is_partial = is_limited.get().then_some(Unmeasured::Limit);
             let weighted = scores.weighted(weights);
-            out.push(score(PathMetric::Weighted, weighted, unfinished.or(partial)));
+            out.push(score(PathMetric::Weighted, weighted, unfinished.or(is_partial)));
         }
         for measurement in out.iter_mut().filter(|m| m.outcome.is_ok()) {
-            // Of a path without calls, its end is compared with the task.
+            // Of a path without calls, the end is examined.
             measurement.examined = calls.len().max(1) as u64;
         }
         out
@@ -228,9 +236,9 @@ impl TaskScorer<'_> {
         let reviewed_calls: Vec<review::ReviewedCall<'_>> =
             all.iter().map(|call| reviewed_call(call)).collect();
         let detail = |key, pairs: Vec<(usize, usize)>, relation: &str| {
-            let name = |i: usize| clip(reviewed_calls[i].name, NAME_BYTES);
+            let name = |i: usize| clip(reviewed_calls[i].name, MAX_NAME_BYTES);
             let text = |(a, b): (usize, usize)| format!("{}, {relation} {}", name(a), name(b));
-            let texts: Vec<String> = pairs.into_iter().take(MOST_NAMED).map(text).collect();
+            let texts: Vec<String> = pairs.into_iter().take(MAX_NAMED).map(text).collect();
             (!texts.is_empty()).then_some(Detail { key, value: DetailValue::Texts(texts) })
         };
         let undone = detail("path.undone", review::compensating(&reviewed_calls), "undone by");
@@ -241,8 +249,8 @@ impl TaskScorer<'_> {
     fn measured_score(&self, metric: PathMetric, value: f64, run_walk: &RunWalk) -> Measured {
         let limit = self.task.thresholds.limit_for(metric, &self.settings.thresholds).unwrap_or(0.0);
         let is_maximum = metric == PathMetric::HarmRate;
-        let reached = if is_maximum { value <= limit } else { value >= limit };
-        let passed = reached || !self.fails_on(metric);
+        let is_within_limit = if is_maximum { value <= limit } else { value >= limit };
+        let passed = is_within_limit || !self.fails_on(metric);
         let findings = (!passed).then(|| {
             let side = if is_maximum { "at most" } else { "at least" };
             let rationale = format!(
@@ -255,7 +263,7 @@ impl TaskScorer<'_> {
             });
             let finding =
                 finding(rationale, self.render_condensed(run_walk), Category::TaskOrchestration, MEDIUM);
-            spans.take(MOST_CITED).fold(finding, Finding::citing)
+            spans.take(MAX_CITED).fold(finding, Finding::citing)
         });
         Measured { value: Value::Score(value), passed, findings: findings.into_iter().collect() }
     }
@@ -283,22 +291,22 @@ impl TaskScorer<'_> {
     fn add_harmful_call(&self, harm: &HarmfulCall, all: &mut BTreeMap<Idx, Measurement>) {
         let Some(call) = self.trace.calls.get(harm.call) else { return };
         let passed = !self.fails_on(PathMetric::HarmfulCall);
-        let quote = head(quoted(call), SHOWN).to_owned();
+        let quote = head(quoted(call), MAX_QUOTE_BYTES).to_owned();
         let rationale = self.explain_harm(harm, call.name.trim());
         let finding = finding(rationale, quote, Category::ToolSelectionErrors, HIGH);
-        let found = Measured { value: Value::Label(harm.reason.as_str()), passed, findings: vec![finding] };
+        let harmful = Measured { value: Value::Label(harm.reason.as_str()), passed, findings: vec![finding] };
         match all.get_mut(&call.at).map(|existing| &mut existing.outcome) {
-            // From another task, or another call of the same model span.
+            // Another task, or another call on the same model span, has been measured.
             Some(Ok(existing)) => {
-                existing.passed &= found.passed;
-                if existing.findings.len() < MOST_NAMED {
-                    existing.findings.extend(found.findings);
+                existing.passed &= harmful.passed;
+                if existing.findings.len() < MAX_NAMED {
+                    existing.findings.extend(harmful.findings);
                 }
             }
             _ => {
                 let state = self.task.automaton.state_name(harm.state).to_owned();
                 let mut measurement =
-                    self.measurement(call.at, PathMetric::HarmfulCall, Ok(found)).having_examined(1);
+                    self.measurement(call.at, PathMetric::HarmfulCall, Ok(harmful)).having_examined(1);
                 measurement.details =
                     vec![Detail { key: HARMFUL_CALL_STATE, value: DetailValue::Text(state) }];
                 all.insert(call.at, measurement);
@@ -332,9 +340,9 @@ impl TaskScorer<'_> {
     }
 
     fn symbol_names(&self, symbols: impl Iterator<Item = super::Symbol>) -> String {
-        let names = symbols.map(|s| self.task.automaton.symbol_name(s)).take(MOST_NAMED + 1);
+        let names = symbols.map(|s| self.task.automaton.symbol_name(s)).take(MAX_NAMED + 1);
         let mut names: Vec<&str> = names.collect();
-        if let Some(rest) = names.get_mut(MOST_NAMED) {
+        if let Some(rest) = names.get_mut(MAX_NAMED) {
             *rest = "...";
         }
         if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
@@ -346,17 +354,17 @@ impl TaskScorer<'_> {
         if steps.is_empty() {
             return "no call".to_owned();
         }
-        let names = steps.iter().take(MOST_NAMED * 2).map(|step| {
+        let names = steps.iter().take(MAX_NAMED * 2).map(|step| {
             let name = match step.token {
                 PathToken::Symbol(symbol) => self.task.automaton.symbol_name(symbol),
                 PathToken::Foreign(i) => {
-                    self.trace.calls.get(i as usize).map_or("?", |call| clip(&call.name, NAME_BYTES))
+                    self.trace.calls.get(i as usize).map_or("?", |call| clip(&call.name, MAX_NAME_BYTES))
                 }
             };
             if step.harmful { format!("{name}!") } else { name.to_owned() }
         });
         let shown = names.collect::<Vec<_>>().join(" ");
-        if steps.len() > MOST_NAMED * 2 { shown + " ..." } else { shown }
+        if steps.len() > MAX_NAMED * 2 { shown + " ..." } else { shown }
     }
 }
 

@@ -2,15 +2,15 @@
 //! CORE).
 //!
 //! In: a task, written by a person or learnt and reviewed, and the calls of an agent. Out: six
-//! scores from 0 to 1 on the agent's span, and each harmful call on the span that made it.
+//! scores from 0 to 1 on the agent's span, and each harmful call on its span.
 //!
 //! | file | content | source |
 //! |---|---|---|
 //! | `load` | task files to tasks, or to located problems | |
 //! | `draft`, `check` | automata before and after validation | 2.2, appendix B |
 //! | `automaton` | states, edges, golden paths as a graph | 2.2 |
-//! | `alphabet`, `argument` | calls to tokens | 2.1 |
-//! | `walk` | calls to progress, loops and harm, one at a time | 2.1, 2.2 |
+//! | `alphabet`, `argument` | conversion of calls to tokens | 2.1 |
+//! | `walk` | classification of calls, one at a time, as progress, loop or harmful | 2.1, 2.2 |
 //! | `distance`, `nearest` | NLD; the nearest of all references at once | eq. 3, 4 |
 //! | `correctness` | PC | eq. 4 |
 //! | `order` | PC-KTC | eq. 5 |
@@ -19,7 +19,7 @@
 //! | `limits` | rules on amounts and times: registers in addition to the automaton | |
 //! | `task`, `prompt_pattern` | the agents a task applies to, and its failure conditions | |
 //! | `matching`, `run_walk` | a task's agents in a trace; their calls as a walk | 2.1 |
-//! | `next` | whether a proposed call is allowed where a run is | |
+//! | `next` | whether a proposed call is allowed at the position of a run | |
 //! | `review`, `learn` | compensating and repeated calls; an automaton learnt from good runs | section 1 |
 //! | `metric`, `settings` | measurements; configuration | |
 

@@ -1,7 +1,7 @@
-//! The nearest reference of a path among all words of an acyclic graph.
+//! Finds the nearest reference of a path among all words of an acyclic graph.
 //!
 //! In: a path, and references as an acyclic graph. Out: length and distance of the reference of
-//! least normalized distance (002, equations 3 and 4). No reference is listed.
+//! least normalized distance (002, equations 3 and 4), without listing the references.
 //!
 //! The least of `2d / (m + l + d)` over all references at once is a ratio, so it is found as the
 //! root of `2d q - p (m + l + d) = 0` (Dinkelbach 1967): for a ratio `p / q` one pass over the
@@ -22,18 +22,19 @@ use crate::measure::work_budget::Allows;
 #[derive(Clone, Debug)]
 pub(super) enum EdgeLabel {
     One(Code),
-    /// Any one of these: a set by code.
+    /// One token of a set, which is indexed by code.
     AnyOf(Rc<[bool]>),
     Nothing,
 }
 
+/// An edge to a node.
 #[derive(Clone, Debug)]
 pub(super) struct ReferenceEdge {
     pub from: usize,
     pub label: EdgeLabel,
 }
 
-/// A node; edges lead to it from earlier ones.
+/// A node of the graph. Its incoming edges come from nodes of lower indexes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GraphNode {
     pub incoming: Vec<ReferenceEdge>,
@@ -47,32 +48,33 @@ pub(super) struct GraphNode {
 #[derive(Clone, Debug)]
 pub(super) struct References {
     nodes: Vec<GraphNode>,
-    /// Outgoing edges of each node.
-    leaving: Vec<usize>,
+    /// The number of outgoing edges of each node.
+    outgoing_counts: Vec<usize>,
 }
 
+/// The distance of the nearest reference, and its length in tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NearestReference {
     pub distance: usize,
     pub length: usize,
 }
 
-/// Most cells of one pass, about a quarter of a second: a path of 10,000 calls against a golden
+/// Maximum number of cells of one pass, about a quarter of a second: a path of 10,000 calls against a golden
 /// path of that length.
 pub(super) const MAX_CELLS: usize = 1 << 27;
-/// Most tokens of a path and its reference together, so that cost and length fit into one cell.
+/// Maximum number of tokens of a path and its reference together, so that cost and length fit into one cell.
 const MAX_TOKENS: usize = 1 << 19;
 /// Width of the first band.
 const FIRST_BAND: usize = 32;
 /// Factor by which each next band is wider.
 const BAND_GROWTH: usize = 4;
-/// Most passes. Ratios need far fewer, since their parts are bounded by the path's length.
+/// Maximum number of passes. Far fewer are needed, since the terms of the ratios are bounded by the path's length.
 const MAX_PASSES: usize = 64;
 /// Cells that count as one step of the work budget.
 const CELLS_PER_STEP: usize = 8;
-/// Bits of a cell that are a length; the rest is a cost.
+/// The low bits of a cell, which are a length; the other bits are a cost.
 const LENGTH_BITS: u32 = 20;
-/// Unreached cells; costs are far below half of it.
+/// The value of cells that are not reached; costs are far below half of it.
 const UNREACHED: i64 = i64::MAX / 2;
 
 /// A cost and a length as a cell. Cells are added like their parts, and compare by cost.
@@ -86,7 +88,7 @@ struct CostRow {
     cells: Vec<i64>,
 }
 
-/// A ratio of two whole numbers, the second positive.
+/// The ratio `p / q` of two integers; `q` is positive.
 #[derive(Clone, Copy)]
 struct Ratio {
     p: i64,
@@ -99,12 +101,13 @@ impl Ratio {
         Ratio { p: 2 * distance as i64, q: ((path + length + distance) as i64).max(1) }
     }
 
-    /// The cost of an edit, and the gain of a token of the reference.
+    /// The weights with which a reference of a lower ratio has a negative cost.
     fn weights(self) -> EditWeights {
         EditWeights { edit: 2 * self.q - self.p, gain: self.p }
     }
 }
 
+/// The cost of an edit, and the gain of a token of the reference.
 #[derive(Clone, Copy)]
 struct EditWeights {
     edit: i64,
@@ -114,58 +117,58 @@ struct EditWeights {
 impl References {
     /// A graph of one node, where every reference begins.
     pub(super) fn new() -> References {
-        References { nodes: vec![GraphNode::default()], leaving: vec![0] }
+        References { nodes: vec![GraphNode::default()], outgoing_counts: vec![0] }
     }
 
-    /// Adds a node with edges from earlier ones; returns its index.
-    pub(super) fn node(&mut self, incoming: Vec<ReferenceEdge>) -> usize {
+    /// Adds a node with edges from earlier nodes; returns its index.
+    pub(super) fn add_node(&mut self, incoming: Vec<ReferenceEdge>) -> usize {
         let mut depth = (usize::MAX, 0);
         for edge in &incoming {
             let (shortest, longest) = self.nodes.get(edge.from).map_or((0, 0), |n| n.depth);
-            let more = usize::from(!matches!(edge.label, EdgeLabel::Nothing));
-            depth = (depth.0.min(shortest + more), depth.1.max(longest + more));
-            if let Some(leaving) = self.leaving.get_mut(edge.from) {
-                *leaving += 1;
+            let tokens = usize::from(!matches!(edge.label, EdgeLabel::Nothing));
+            depth = (depth.0.min(shortest + tokens), depth.1.max(longest + tokens));
+            if let Some(count) = self.outgoing_counts.get_mut(edge.from) {
+                *count += 1;
             }
         }
         self.nodes.push(GraphNode { incoming, is_end: false, depth });
-        self.leaving.push(0);
+        self.outgoing_counts.push(0);
         self.nodes.len() - 1
     }
 
     /// Marks `node` as an end node.
-    pub(super) fn end(&mut self, node: usize) {
+    pub(super) fn mark_end(&mut self, node: usize) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.is_end = true;
         }
     }
 
-    /// The nearest reference; `None` if there is none, if it would take more than [`MAX_CELLS`], or if a pass is
-    /// not allowed.
+    /// The nearest reference; `None` if there is none, if a pass would take more than [`MAX_CELLS`], or if `allows` is
+    /// false for a pass.
     pub(super) fn nearest(&self, path: &[Code], allows: Allows<'_>) -> Option<NearestReference> {
-        let is_end = || self.nodes.iter().filter(|n| n.is_end).map(|n| n.depth);
-        let (shortest, longest) = (is_end().map(|d| d.0).min()?, is_end().map(|d| d.1).max()?);
-        let everything = path.len() + longest;
-        if everything > MAX_TOKENS {
+        let end_depths = || self.nodes.iter().filter(|n| n.is_end).map(|n| n.depth);
+        let (shortest, longest) = (end_depths().map(|d| d.0).min()?, end_depths().map(|d| d.1).max()?);
+        let max_tokens = path.len() + longest;
+        if max_tokens > MAX_TOKENS {
             return None;
         }
         // If all references have one length, the least distance is the least ratio: one pass
         // suffices.
         let passes = if shortest == longest { 1 } else { MAX_PASSES };
-        let mut band = FIRST_BAND.min(everything);
+        let mut band = FIRST_BAND.min(max_tokens);
         let mut best = None;
         loop {
-            let cells = self.cells(path.len(), band);
+            let cells = self.cell_count(path.len(), band);
             if cells > MAX_CELLS {
                 return None;
             }
             let allows_pass = || allows(1 + cells / CELLS_PER_STEP);
             best = self.improve(path, band, best, passes, &allows_pass)?;
-            // Better ones have d < p (m + l) / (2q - p), and no l is larger than the longest.
-            let needed_band = best.map_or(everything, |best| {
+            // A better reference has d < p (m + l) / (2q - p), where l is at most the length of the longest one.
+            let needed_band = best.map_or(max_tokens, |best| {
                 let EditWeights { edit, gain } = Ratio::new(best, path.len()).weights();
-                let limit = i128::from(gain) * everything as i128 / i128::from(edit.max(1));
-                usize::try_from(limit).unwrap_or(everything).min(everything)
+                let limit = i128::from(gain) * max_tokens as i128 / i128::from(edit.max(1));
+                usize::try_from(limit).unwrap_or(max_tokens).min(max_tokens)
             });
             if needed_band <= band {
                 return best;
@@ -174,7 +177,7 @@ impl References {
         }
     }
 
-    /// The best within `band`, or `known` if none is better; `None` if a pass is not allowed.
+    /// The nearest reference within `band`, or `known` if none is nearer; `None` if a pass is not allowed.
     fn improve(
         &self,
         path: &[Code],
@@ -194,19 +197,21 @@ impl References {
             }
             match self.pass(path, band, ratio) {
                 // The first ratio belongs to no reference, so any reference replaces it.
-                Some((cost, found)) if cost < 0 || best.is_none() => best = Some(found),
+                Some((cost, nearest)) if cost < 0 || best.is_none() => best = Some(nearest),
                 _ => break,
             }
         }
         Some(best)
     }
 
+    /// The first and last position in the path that are computed for a node.
     fn band_of(&self, node: usize, path: usize, band: usize) -> (usize, usize) {
         let (shortest, longest) = self.nodes.get(node).map_or((0, 0), |n| n.depth);
         (shortest.saturating_sub(band), longest.saturating_add(band).min(path))
     }
 
-    fn cells(&self, path: usize, band: usize) -> usize {
+    /// The number of cells of one pass.
+    fn cell_count(&self, path: usize, band: usize) -> usize {
         let node_cells = |i: usize, node: &GraphNode| {
             let (first, last) = self.band_of(i, path, band);
             (last + 1).saturating_sub(first).saturating_mul(node.incoming.len().max(1))
@@ -217,17 +222,18 @@ impl References {
     /// The reference of least `d (2q - p) - l p - m p`, which is negative for a better ratio.
     fn pass(&self, path: &[Code], band: usize, ratio: Ratio) -> Option<(i64, NearestReference)> {
         let weights = ratio.weights();
-        let mut leaving = self.leaving.clone();
+        let mut unused_edges = self.outgoing_counts.clone();
         let mut rows: Vec<Option<CostRow>> = Vec::with_capacity(self.nodes.len());
-        let mut spare: Vec<Vec<i64>> = Vec::new();
+        // The cells of rows that no further node needs, to be reused.
+        let mut free_cells: Vec<Vec<i64>> = Vec::new();
         let mut best = UNREACHED / 2;
         for (i, node) in self.nodes.iter().enumerate() {
             let (first, last) = self.band_of(i, path.len(), band);
-            let mut cells = spare.pop().unwrap_or_default();
+            let mut cells = free_cells.pop().unwrap_or_default();
             cells.clear();
             cells.resize((last + 1).saturating_sub(first), UNREACHED);
-            if let (0, Some(begin)) = (i, cells.first_mut()) {
-                *begin = 0;
+            if let (0, Some(first_cell)) = (i, cells.first_mut()) {
+                *first_cell = 0;
             }
             let mut row = CostRow { first, cells };
             for edge in &node.incoming {
@@ -235,10 +241,10 @@ impl References {
                 if let Some(before) = from.as_ref().and_then(|row| row.as_ref()) {
                     row.relax(before, &edge.label, path, weights);
                 }
-                if let (Some(left), Some(from)) = (leaving.get_mut(edge.from), from) {
-                    *left -= 1;
-                    if *left == 0 {
-                        spare.extend(from.take().map(|row| row.cells));
+                if let (Some(unused), Some(from)) = (unused_edges.get_mut(edge.from), from) {
+                    *unused -= 1;
+                    if *unused == 0 {
+                        free_cells.extend(from.take().map(|row| row.cells));
                     }
                 }
             }
@@ -263,7 +269,7 @@ impl CostRow {
         self.cells.get(position.checked_sub(self.first)?).copied()
     }
 
-    /// Relaxes one incoming edge.
+    /// Lowers the cells by the paths through one incoming edge from the row `before`.
     fn relax(
         &mut self,
         before: &CostRow,
@@ -271,18 +277,18 @@ impl CostRow {
         path: &[Code],
         EditWeights { edit, gain }: EditWeights,
     ) {
-        let (met, other) = (cell(-gain, 1), cell(edit - gain, 1));
-        let cost = |is_met: bool| if is_met { met } else { other };
+        let (equal, different) = (cell(-gain, 1), cell(edit - gain, 1));
+        let cost = |is_equal: bool| if is_equal { equal } else { different };
         match label {
             EdgeLabel::Nothing => self.shift(before, 0, path, |_| 0),
             EdgeLabel::One(code) => {
-                self.shift(before, 0, path, |_| other);
+                self.shift(before, 0, path, |_| different);
                 self.shift(before, 1, path, |token| cost(token == *code));
             }
             EdgeLabel::AnyOf(set) => {
-                let has = |token: Code| set.get(token as usize).is_some_and(|is_member| *is_member);
-                self.shift(before, 0, path, |_| other);
-                self.shift(before, 1, path, |token| cost(has(token)));
+                let contains = |token: Code| set.get(token as usize).is_some_and(|is_member| *is_member);
+                self.shift(before, 0, path, |_| different);
+                self.shift(before, 1, path, |token| cost(contains(token)));
             }
         }
     }
@@ -303,7 +309,7 @@ impl CostRow {
         }
     }
 
-    /// Relaxes tokens of the path that are not in the reference.
+    /// Lowers the cells by paths with tokens that are not in the reference.
     fn relax_insertions(&mut self, weights: EditWeights) {
         let edit = cell(weights.edit, 0);
         let mut before = UNREACHED;

@@ -1,8 +1,8 @@
-//! Decisions before the act: whether a call that an agent is about to make is allowed where its run is.
+//! Decides before a call is made whether it is allowed at the position of the run.
 //!
-//! In: an open trace, calls that were asked about and allowed and whose spans have not arrived, and a proposed
-//! call. Out: for each task that applies, whether it is allowed, and which calls would be. The position of a
-//! run is computed once and kept until spans arrive; a question adds one step to a copy of it.
+//! In: an open trace, the pending calls (allowed earlier, without a span yet), and a proposed call. Out: for each task
+//! that applies, whether the proposed call is allowed, and which calls would be. The position of a run is computed once
+//! and kept until spans arrive; a question adds one step to a copy of it.
 //!
 //! The time of a proposed call is read from the clock of this process, the times of spans are those of senders.
 //! Where a difference of up to [`CLOCK_TOLERANCE`] would change the answer, it is unknown.
@@ -20,7 +20,7 @@ use verdict_otlp::work;
 
 use super::automaton::{Symbol, Transition};
 use super::limits::PathLimit;
-use super::matching::{calls_of, fits_named, matching_steps};
+use super::matching::{calls_of, has_required_names, matching_steps};
 use super::prompt_pattern::PromptCaptures;
 use super::run_walk::{RunWalk, WalkedCall};
 use super::settings::TaskSet;
@@ -29,20 +29,20 @@ use crate::measure::harm_reason::HarmReason;
 use crate::measure::{Memo, Unmeasured};
 use crate::recognise::AgentTrace;
 
-/// Most calls listed as allowed by one task.
-const MOST_NEXT: usize = 50;
+/// Maximum number of allowed calls that are listed for one task.
+const MAX_NEXT: usize = 50;
 
-/// The difference between the clocks of senders and of this process that must not change an answer, in
-/// nanoseconds: NTP keeps a clock within much less, and a clock that is off by more is off by any amount.
+/// The difference between the clocks of senders and of this process that is tolerated, in nanoseconds: a clock that is
+/// synchronised by NTP differs by much less, and one that is not can differ by any amount.
 const CLOCK_TOLERANCE: u64 = 5_000_000_000;
 
-/// The reason for an answer that depends on whose clock is right.
+/// The reason of an answer that is unknown since it depends on the difference of clocks.
 const CLOCKS: &str = "clocks";
 
-/// Bytes of a JSON value besides its texts, at most: with its key and hash in an object.
+/// Maximum number of bytes of a JSON value in addition to its texts, with its key and hash in an object.
 const VALUE_BYTES: usize = 150;
 
-/// Hashes calls, for the time of the process: positions are computed again when spans arrive.
+/// Hashes ids and calls. The hashes are valid only in this process, as are the positions that contain them.
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 verdict_otlp::labelled_enum! {
@@ -72,7 +72,7 @@ pub struct ProposedCall {
     id: Option<String>,
     /// In nanoseconds since 1970, by the clock of this process.
     time: u64,
-    /// A hash of the name and the arguments: they are read once, however many calls are compared with it.
+    /// A hash of the name and the arguments, by which calls are compared.
     key: u64,
 }
 
@@ -90,7 +90,7 @@ pub struct RunHints {
     pub agent: Option<String>,
     pub service: Option<String>,
     pub prompt: Option<String>,
-    /// The only task to ask.
+    /// The only task by which the call is decided.
     pub task: Option<String>,
 }
 
@@ -103,8 +103,8 @@ pub struct PendingCall {
     id: Option<String>,
     time: u64,
     key: u64,
-    /// Equal calls before it that had been recorded or were pending.
-    before: usize,
+    /// The number of equal calls that were recorded or pending when this call was allowed.
+    equal_before: usize,
 }
 
 /// The position of every agent's run in an open trace.
@@ -113,12 +113,13 @@ pub struct PathPositions {
     agents: Vec<AgentPosition>,
 }
 
+/// The position of the run of one agent.
 #[derive(Debug)]
 struct AgentPosition {
     name: Option<String>,
     /// The end of its last span, in nanoseconds since 1970.
-    last: u64,
-    /// By the index of the task.
+    last_end: u64,
+    /// For each task that applies: its index, the walk, and the captures of the prompt.
     runs: Vec<(usize, RunWalk, PromptCaptures)>,
     /// Hashes of the ids of calls that were made.
     ids: HashSet<u64>,
@@ -131,12 +132,12 @@ struct AgentPosition {
 pub struct TaskDecision {
     pub task: String,
     pub decision: PathDecision,
-    /// The state that the run is in before the call.
+    /// The state of the run before the call.
     pub state: String,
     /// Why the call is not allowed, as in the label of `path.harmful_call`, or why this is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// The rule on amounts or times that does not allow it.
+    /// The rule on amounts or times that does not allow the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// The calls that would be allowed.
@@ -145,12 +146,12 @@ pub struct TaskDecision {
     pub others: bool,
 }
 
-/// A call that is allowed where the run is.
+/// A call that is allowed at the position of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct NextCall {
     pub symbol: String,
     pub function: String,
-    /// The rest of the amounts that a rule limits, by argument.
+    /// The remaining amount of each argument that a rule limits.
     #[serde(rename = "left", skip_serializing_if = "serde_json::Map::is_empty")]
     pub remaining_amounts: serde_json::Map<String, Value>,
 }
@@ -165,15 +166,15 @@ pub struct PathAnswer {
 impl PathPositions {
     /// The positions in an open trace.
     pub(crate) fn new(trace: &AgentTrace, tasks: &TaskSet, memo: &Memo) -> PathPositions {
-        let mut last = vec![0; trace.agents.len()];
+        let mut last_ends = vec![0; trace.agents.len()];
         for (owner, span) in trace.owner.iter().zip(&trace.tree.spans) {
             work::count(1);
-            if let Some(last) = owner.and_then(|owner| last.get_mut(owner)) {
-                *last = span.end.max(span.start).max(*last);
+            if let Some(last_end) = owner.and_then(|owner| last_ends.get_mut(owner)) {
+                *last_end = span.end.max(span.start).max(*last_end);
             }
         }
         let position = |i: usize| {
-            // A request without a tool span and without a result is a proposal, too.
+            // A request without a tool span and without a result has not been executed yet.
             let is_made = |call: &usize| {
                 trace.calls.get(*call).is_some_and(|call| call.tool.is_some() || call.result.is_some())
             };
@@ -181,10 +182,10 @@ impl PathPositions {
             let mut runs = Vec::new();
             for (n, task) in tasks.tasks().iter().enumerate() {
                 memo.budget.spend(matching_steps(task, trace, i));
-                if let Some((mut calls, captured)) = calls_of(task, trace, i) {
+                if let Some((mut calls, captures)) = calls_of(task, trace, i) {
                     calls.retain(is_made);
-                    let run_walk = RunWalk::follow_with(memo, task, trace, &calls, &captured);
-                    runs.push((n, run_walk.without_history(), captured));
+                    let run_walk = RunWalk::follow_with(memo, task, trace, &calls, &captures);
+                    runs.push((n, run_walk.without_history(), captures));
                     made_calls = calls;
                 }
             }
@@ -197,7 +198,7 @@ impl PathPositions {
             let agent = trace.agents.get(i)?;
             Some(AgentPosition {
                 name: agent.name.as_ref().map(ToString::to_string),
-                last: last.get(i).copied().unwrap_or(0),
+                last_end: last_ends.get(i).copied().unwrap_or(0),
                 ids,
                 call_counts,
                 runs,
@@ -206,16 +207,17 @@ impl PathPositions {
         PathPositions { agents: (0..trace.agents.len()).filter_map(position).collect() }
     }
 
-    /// The memory that they take, at most.
+    /// The maximum memory of the positions, in bytes.
     pub fn bytes(&self) -> usize {
         let agent_bytes = |agent: &AgentPosition| {
-            let captured = |captures: &PromptCaptures| -> usize {
+            let capture_bytes = |captures: &PromptCaptures| -> usize {
                 let texts =
                     captures.iter().map(|(name, c)| name.len() + c.text.as_ref().map_or(0, String::len));
                 texts.map(|bytes| bytes + VALUE_BYTES).sum()
             };
-            let runs = agent.runs.iter().map(|(_, run_walk, captures)| run_walk.bytes() + captured(captures));
-            // A table of hashes has twice as many places as entries, and a byte for each.
+            let runs =
+                agent.runs.iter().map(|(_, run_walk, captures)| run_walk.bytes() + capture_bytes(captures));
+            // A hash table has up to twice as many slots as entries, and a byte of metadata for each slot.
             let hashes = agent.ids.len() * 2 * 9 + agent.call_counts.len() * 2 * 17;
             size_of::<AgentPosition>()
                 + agent.name.as_ref().map_or(0, String::len)
@@ -225,27 +227,27 @@ impl PathPositions {
         self.agents.iter().map(agent_bytes).sum()
     }
 
-    /// The agent whose run is asked about: the one with this name, else the one with the latest span among
-    /// those that a task applies to.
+    /// The agent that the hints refer to: the agent of this name, or without a name the agent with the latest span
+    /// among those that a task applies to.
     fn agent(&self, hints: &RunHints) -> Option<&AgentPosition> {
-        let named = |agent: &&AgentPosition| match &hints.agent {
+        let is_candidate = |agent: &&AgentPosition| match &hints.agent {
             Some(name) => agent.name.as_ref() == Some(name),
             None => !agent.runs.is_empty(),
         };
-        self.agents.iter().filter(named).max_by_key(|agent| agent.last)
+        self.agents.iter().filter(is_candidate).max_by_key(|agent| agent.last_end)
     }
 
     /// Removes the pending calls whose spans have arrived.
     pub fn remove_arrived(&self, hints: &RunHints, pending: &mut Vec<PendingCall>) {
         let Some(agent) = self.agent(hints) else { return };
-        pending.retain(|waiting| match &waiting.id {
+        pending.retain(|pending_call| match &pending_call.id {
             Some(id) if agent.ids.contains(&id_key(id)) => false,
             // A framework may record no id.
-            _ => agent.made_as(waiting.key) <= waiting.before,
+            _ => agent.call_count(pending_call.key) <= pending_call.equal_before,
         });
     }
 
-    /// The call as one that was allowed. Its arguments are kept only if one of the tasks reads them.
+    /// Converts an allowed call to a pending one. Its arguments are kept only if one of the tasks reads them.
     pub fn pending(
         &self,
         tasks: &TaskSet,
@@ -255,12 +257,12 @@ impl PathPositions {
     ) -> PendingCall {
         let ProposedCall { name, arguments, id, time, key } = call;
         let arguments = tasks.tasks().iter().any(|task| task.reads_arguments(&name)).then_some(arguments);
-        let waiting = pending.iter().filter(|other| other.key == key).count();
-        let before = waiting + self.agent(hints).map_or(0, |agent| agent.made_as(key));
-        PendingCall { name, arguments, id, time, key, before }
+        let equal_pending = pending.iter().filter(|other| other.key == key).count();
+        let equal_before = equal_pending + self.agent(hints).map_or(0, |agent| agent.call_count(key));
+        PendingCall { name, arguments, id, time, key, equal_before }
     }
 
-    /// Whether every task that applies allows `call` after the pending ones.
+    /// Whether every task that applies allows `call` after the pending calls.
     pub fn decide(
         &self,
         tasks: &TaskSet,
@@ -275,20 +277,20 @@ impl PathPositions {
                 continue;
             }
             let run = agent.and_then(|agent| agent.runs.iter().find(|(task_index, ..)| *task_index == n));
-            let run = match run {
-                Some((_, run_walk, captured)) => {
-                    TaskPosition { task, walk: Cow::Borrowed(run_walk), captured: Cow::Borrowed(captured) }
+            let position = match run {
+                Some((_, run_walk, captures)) => {
+                    TaskPosition { task, walk: Cow::Borrowed(run_walk), captures: Cow::Borrowed(captures) }
                 }
-                None => match hinted(task, hints) {
-                    Some(captured) => TaskPosition {
+                None => match hinted_captures(task, hints) {
+                    Some(captures) => TaskPosition {
                         task,
                         walk: Cow::Owned(RunWalk::begin(task)),
-                        captured: Cow::Owned(captured),
+                        captures: Cow::Owned(captures),
                     },
                     None => continue,
                 },
             };
-            out.push(run.decide(pending, call));
+            out.push(position.decide(pending, call));
         }
         let worst = out.iter().map(|task| task.decision).max();
         PathAnswer { decision: worst.unwrap_or(PathDecision::Unknown), tasks: out }
@@ -296,29 +298,30 @@ impl PathPositions {
 }
 
 impl AgentPosition {
-    fn made_as(&self, key: u64) -> usize {
+    /// The number of calls with this key that were made.
+    fn call_count(&self, key: u64) -> usize {
         self.call_counts.get(&key).copied().unwrap_or(0)
     }
 }
 
 impl PendingCall {
-    /// Whether it is the same question again. Ids of a gateway's own requests may be used again.
+    /// Whether `call` is the same question again. The key is compared as well, since a gateway may reuse ids.
     pub fn repeats_call(&self, call: &ProposedCall) -> bool {
         call.id.is_some() && self.id == call.id && self.key == call.key
     }
 
-    /// The memory that it takes, at most.
+    /// The maximum memory of the call, in bytes.
     pub fn bytes(&self) -> usize {
         let arguments = self.arguments.as_ref().map_or(0, value_bytes);
         size_of::<PendingCall>() + self.name.len() + self.id.as_ref().map_or(0, String::len) + arguments
     }
 }
 
-/// Where the run of a task is.
+/// The position of a run in the automaton of a task.
 struct TaskPosition<'a> {
     task: &'a Task,
     walk: Cow<'a, RunWalk>,
-    captured: Cow<'a, PromptCaptures>,
+    captures: Cow<'a, PromptCaptures>,
 }
 
 impl TaskPosition<'_> {
@@ -327,53 +330,53 @@ impl TaskPosition<'_> {
         if !self.task.limits.iter().any(PathLimit::compares_times) {
             return decision;
         }
-        let fast = self.decide_at(pending, call, |time| time.saturating_add(CLOCK_TOLERANCE));
-        let slow = self.decide_at(pending, call, |time| time.saturating_sub(CLOCK_TOLERANCE).max(1));
-        if [&fast, &slow].iter().any(|other| other.decision != decision.decision) {
+        let later = self.decide_at(pending, call, |time| time.saturating_add(CLOCK_TOLERANCE));
+        let earlier = self.decide_at(pending, call, |time| time.saturating_sub(CLOCK_TOLERANCE).max(1));
+        if [&later, &earlier].iter().any(|other| other.decision != decision.decision) {
             decision.decision = PathDecision::Unknown;
             decision.reason = Some(CLOCKS);
-            decision.rule = decision.rule.or(fast.rule).or(slow.rule);
+            decision.rule = decision.rule.or(later.rule).or(earlier.rule);
         }
         decision
     }
 
-    /// The decision if `clock` is what senders' clocks show at a time of this process.
+    /// The decision if `sender_time` converts a time of this process to the time of the senders' clocks.
     fn decide_at(
         &self,
         pending: &[PendingCall],
         call: &ProposedCall,
-        clock: impl Fn(u64) -> u64,
+        sender_time: impl Fn(u64) -> u64,
     ) -> TaskDecision {
-        let TaskPosition { task, captured, .. } = self;
+        let TaskPosition { task, captures, .. } = self;
         let mut run_walk = RunWalk::clone(&self.walk);
-        // No call of the trace has this number.
+        // No call of the trace has this index.
         let index = u32::MAX as usize;
-        let proposed = |name, arguments, time| {
-            let time = clock(time);
+        let walked_call = |name, arguments, time| {
+            let time = sender_time(time);
             WalkedCall { index, name, arguments, failed: false, start: time, end: time }
         };
-        for waiting in pending.iter().filter(|other| !other.repeats_call(call)) {
-            let arguments = waiting.arguments.as_ref().ok_or(Unmeasured::NoContent);
-            run_walk.push(task, captured, proposed(&waiting.name, arguments, waiting.time));
+        for pending_call in pending.iter().filter(|other| !other.repeats_call(call)) {
+            let arguments = pending_call.arguments.as_ref().ok_or(Unmeasured::NoContent);
+            run_walk.push(task, captures, walked_call(&pending_call.name, arguments, pending_call.time));
         }
-        let before = run_walk.walk.state();
+        let state = run_walk.walk.state();
         let next = next_calls(task, &run_walk);
-        let harmful = run_walk.harmful.len();
-        let unknown = run_walk.indeterminate.take();
-        if unknown.is_none() {
-            run_walk.push(task, captured, proposed(&call.name, Ok(&call.arguments), call.time));
+        let harmful_before = run_walk.harmful.len();
+        let indeterminate_before = run_walk.indeterminate.take();
+        if indeterminate_before.is_none() {
+            run_walk.push(task, captures, walked_call(&call.name, Ok(&call.arguments), call.time));
         }
-        let broken = run_walk.harmful.get(harmful);
-        let (decision, reason) = match (unknown.or(run_walk.indeterminate), broken) {
+        let harm = run_walk.harmful.get(harmful_before);
+        let (decision, reason) = match (indeterminate_before.or(run_walk.indeterminate), harm) {
             (Some(reason), _) => (PathDecision::Unknown, Some(reason.as_str())),
             (None, Some(harm)) => (PathDecision::Denied, Some(HarmReason::as_str(harm.reason))),
             (None, None) => (PathDecision::Allowed, None),
         };
-        let rule = broken.and_then(|harm| task.limits.get(harm.limit?)).map(|limit| limit.text.clone());
+        let rule = harm.and_then(|harm| task.limits.get(harm.limit?)).map(|limit| limit.text.clone());
         TaskDecision {
             task: task.name.clone(),
             decision,
-            state: task.automaton.state_name(before).to_owned(),
+            state: task.automaton.state_name(state).to_owned(),
             reason,
             rule,
             next,
@@ -399,17 +402,17 @@ fn next_calls(task: &Task, run_walk: &RunWalk) -> Vec<NextCall> {
             remaining_amounts: remaining.collect(),
         })
     });
-    next.take(MOST_NEXT).collect()
+    next.take(MAX_NEXT).collect()
 }
 
 /// The captures of the prompt if the hints meet the conditions of a task; attributes of spans are not known.
-fn hinted(task: &Task, hints: &RunHints) -> Option<PromptCaptures> {
-    let named = hints.task.as_ref() == Some(&task.name);
+fn hinted_captures(task: &Task, hints: &RunHints) -> Option<PromptCaptures> {
+    let is_named = hints.task.as_ref() == Some(&task.name);
     let matching = &task.matching;
-    if !named && !fits_named(matching, hints.service.as_deref(), hints.agent.as_deref()) {
+    if !is_named && !has_required_names(matching, hints.service.as_deref(), hints.agent.as_deref()) {
         return None;
     }
-    if !named && !matching.attribute.is_empty() {
+    if !is_named && !matching.attribute.is_empty() {
         return None;
     }
     match (&matching.prompt, &hints.prompt) {
@@ -418,29 +421,29 @@ fn hinted(task: &Task, hints: &RunHints) -> Option<PromptCaptures> {
         (Some(PromptPattern::Exactly(text)), Some(prompt)) => {
             (text.trim() == prompt.trim()).then(PromptCaptures::default)
         }
-        // A task that is named applies; without the prompt it leaves captured values open.
-        (Some(PromptPattern::Matches(pattern)), None) if named => Some(pattern.open_captures()),
-        (Some(PromptPattern::Exactly(_)), None) if named => Some(PromptCaptures::default()),
+        // A task that the hints name applies; without the prompt its captures accept any value.
+        (Some(PromptPattern::Matches(pattern)), None) if is_named => Some(pattern.any_captures()),
+        (Some(PromptPattern::Exactly(_)), None) if is_named => Some(PromptCaptures::default()),
         (Some(_), None) => None,
     }
 }
 
-/// The memory that a JSON value takes, at most. The depth of arguments is bounded by their parser.
+/// The maximum memory of a JSON value, in bytes. The depth of arguments is bounded by their parser.
 fn value_bytes(value: &Value) -> usize {
-    let inside = match value {
+    let inner_bytes = match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(value_bytes).sum(),
         Value::Object(map) => map.iter().map(|(key, value)| key.len() + value_bytes(value)).sum(),
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     };
-    VALUE_BYTES + inside
+    VALUE_BYTES + inner_bytes
 }
 
 fn id_key(id: &str) -> u64 {
     KEYS.hash_one(id)
 }
 
-/// A key of a call by its name and arguments.
+/// A hash of the name and arguments of a call.
 fn call_key(name: &str, arguments: &Value) -> u64 {
     let mut text = String::from(name);
     text.push('\0');
@@ -448,8 +451,8 @@ fn call_key(name: &str, arguments: &Value) -> u64 {
     KEYS.hash_one(text)
 }
 
-/// JSON with sorted keys; integers as floats of the same value. The depth of arguments is bounded by their
-/// parser.
+/// Appends the value as text, with sorted keys and with integers as floats of the same value. The depth of arguments is
+/// bounded by their parser.
 fn write_sorted(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {

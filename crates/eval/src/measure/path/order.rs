@@ -12,17 +12,17 @@ use super::distance::{Code, FOREIGN, levenshtein, normalized};
 use super::walk::Walk;
 use crate::measure::work_budget::Allows;
 
-/// tau+ for fewer than two matches (decisions.md).
+/// The value of tau+ for fewer than two matches, which have no order: the middle of the scale.
 const UNORDERED: f64 = 0.5;
-/// Most golden paths that are compared.
+/// Maximum number of golden paths that are compared.
 const MAX_PATHS: usize = 20_000;
 /// Limit on the work, in words of 64 cells: about a second.
 const MAX_WORDS: usize = 1 << 28;
 /// Words that count as one step of the work budget.
 const WORDS_PER_STEP: usize = 8;
 
-/// Equation 5 with `lambda`, given PC. `None` if the limits were reached, or further work was not allowed, before
-/// the best golden path was certain.
+/// PC-KTC with the parameter `lambda`; `pc` is PC. `None` if the limits were reached, or the work budget was spent,
+/// before the best golden path was certain.
 pub(crate) fn ordered_correctness(
     automaton: &Automaton,
     walk: &Walk,
@@ -33,44 +33,44 @@ pub(crate) fn ordered_correctness(
     let path = codes(walk);
     let mut best = f64::NEG_INFINITY;
     let upper_bound = lambda * pc + (1.0 - lambda);
-    let (mut seen, mut words) = (0usize, 0usize);
+    let (mut visited, mut words) = (0usize, 0usize);
     let is_complete = visit_golden_paths(automaton, &path, &mut |golden| {
-        seen += 1;
+        visited += 1;
         words += path.len() + golden.len();
         if !allows(path.len() + golden.len()) {
             return false;
         }
         let order = (1.0 - lambda) * tau_plus(&path, golden);
-        // The distance costs most: skip it if its lower bound cannot improve the result.
-        let least = normalized(path.len().abs_diff(golden.len()), path.len(), golden.len());
-        if lambda * pc.min(1.0 - least) + order > best {
-            let compared = path.len().saturating_mul(golden.len() / 64 + 1);
-            words += compared;
-            if !allows(compared / WORDS_PER_STEP) {
+        // The distance is the most expensive part: it is skipped if even its lower bound does not improve the result.
+        let least_distance = normalized(path.len().abs_diff(golden.len()), path.len(), golden.len());
+        if lambda * pc.min(1.0 - least_distance) + order > best {
+            let compared_words = path.len().saturating_mul(golden.len() / 64 + 1);
+            words += compared_words;
+            if !allows(compared_words / WORDS_PER_STEP) {
                 return false;
             }
             let distance = levenshtein(&path, golden);
-            let similar = 1.0 - normalized(distance, path.len(), golden.len());
-            best = best.max(lambda * similar + order);
+            let similarity = 1.0 - normalized(distance, path.len(), golden.len());
+            best = best.max(lambda * similarity + order);
         }
-        best < upper_bound && seen < MAX_PATHS && words < MAX_WORDS
+        best < upper_bound && visited < MAX_PATHS && words < MAX_WORDS
     });
     (is_complete || best >= upper_bound).then_some(best.min(1.0))
 }
 
-/// Kendall's tau of the matched tokens' places in `golden`, scaled to 0..1. The nth occurrence of a
-/// token is matched with its nth occurrence there.
+/// Kendall's tau of the positions of the matched tokens in `golden`, scaled to 0..1. The nth occurrence of a
+/// token in `path` is matched with its nth occurrence in `golden`.
 pub(super) fn tau_plus(path: &[Code], golden: &[Code]) -> f64 {
-    let mut places: HashMap<Code, (usize, Vec<usize>)> = HashMap::with_capacity(golden.len());
-    for (place, code) in golden.iter().enumerate() {
-        places.entry(*code).or_default().1.push(place);
+    let mut positions: HashMap<Code, (usize, Vec<usize>)> = HashMap::with_capacity(golden.len());
+    for (position, code) in golden.iter().enumerate() {
+        positions.entry(*code).or_default().1.push(position);
     }
     let mut ranks = Vec::with_capacity(path.len().min(golden.len()));
     for code in path.iter().filter(|code| **code != FOREIGN) {
-        if let Some((used, places)) = places.get_mut(code)
-            && let Some(place) = places.get(*used)
+        if let Some((used, positions)) = positions.get_mut(code)
+            && let Some(position) = positions.get(*used)
         {
-            ranks.push(*place);
+            ranks.push(*position);
             *used += 1;
         }
     }
@@ -82,9 +82,9 @@ pub(super) fn tau_plus(path: &[Code], golden: &[Code]) -> f64 {
     1.0 - 2.0 * inversions(&ranks, golden.len()) as f64 / (n * (n - 1.0))
 }
 
-/// Pairs out of order, counted with a Fenwick tree.
-fn inversions(ranks: &[usize], places: usize) -> u64 {
-    let mut tree = vec![0u64; places + 1];
+/// The number of pairs out of order, counted with a Fenwick tree.
+fn inversions(ranks: &[usize], positions: usize) -> u64 {
+    let mut tree = vec![0u64; positions + 1];
     let mut inversions = 0;
     for (before, &rank) in ranks.iter().enumerate() {
         let (mut i, mut smaller) = (rank, 0);
@@ -94,7 +94,7 @@ fn inversions(ranks: &[usize], places: usize) -> u64 {
         }
         inversions += before as u64 - smaller;
         let mut i = rank + 1;
-        while i <= places {
+        while i <= positions {
             tree[i] += 1;
             i += i & i.wrapping_neg();
         }
@@ -104,25 +104,27 @@ fn inversions(ranks: &[usize], places: usize) -> u64 {
 
 /// Calls `visit` on golden paths until it returns false; true if all were visited.
 fn visit_golden_paths(automaton: &Automaton, path: &[Code], visit: &mut dyn FnMut(&[Code]) -> bool) -> bool {
-    let mut first: HashMap<Code, usize> = HashMap::with_capacity(path.len());
-    for (place, code) in path.iter().enumerate() {
-        first.entry(*code).or_insert(place);
+    let mut first_position: HashMap<Code, usize> = HashMap::with_capacity(path.len());
+    for (position, code) in path.iter().enumerate() {
+        first_position.entry(*code).or_insert(position);
     }
     // Edges are popped from the end, so tokens that the run made first are sorted last.
     let next_edges = |state: StateId| {
         let mut edges: Vec<(Code, StateId)> =
             automaton.progress(state).map(|(symbol, to)| (symbol.index() as Code, to)).collect();
-        edges.sort_by_key(|(code, _)| std::cmp::Reverse(first.get(code).copied().unwrap_or(usize::MAX)));
+        edges.sort_by_key(|(code, _)| {
+            std::cmp::Reverse(first_position.get(code).copied().unwrap_or(usize::MAX))
+        });
         edges
     };
     let mut golden = Vec::new();
     if automaton.is_final(automaton.initial()) && !visit(&golden) {
         return false;
     }
-    let mut open = vec![next_edges(automaton.initial())];
-    while let Some(top) = open.last_mut() {
+    let mut stack = vec![next_edges(automaton.initial())];
+    while let Some(top) = stack.last_mut() {
         let Some((code, to)) = top.pop() else {
-            open.pop();
+            stack.pop();
             golden.pop();
             continue;
         };
@@ -130,7 +132,7 @@ fn visit_golden_paths(automaton: &Automaton, path: &[Code], visit: &mut dyn FnMu
         if automaton.is_final(to) && !visit(&golden) {
             return false;
         }
-        open.push(next_edges(to));
+        stack.push(next_edges(to));
     }
     true
 }

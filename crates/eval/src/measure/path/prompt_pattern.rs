@@ -1,7 +1,7 @@
-//! The pattern of a task's prompt, and what its named groups capture.
+//! The pattern of a task's prompt, and the captures of its named groups.
 //!
 //! In: a regular expression and a prompt. Out: the text of each named group, and whether the pattern ignores
-//! its case: an argument is compared with it in the same way.
+//! the case of the group: arguments are then compared without case, too.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use foldhash::HashMap;
 use regex_syntax::ast::parse::Parser;
 use regex_syntax::ast::{Ast, Flag, GroupKind};
 
-use crate::pattern::{Regex, as_written};
+use crate::pattern::{Regex, unicode_regex};
 
 /// The text that a named group of the prompt's pattern captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedText {
-    /// `None` if the group took no part in the match, so that the prompt leaves the value open.
+    /// `None` if the group took no part in the match, so that any value is accepted.
     pub text: Option<String>,
     /// The pattern ignores the case of all letters in the group.
     pub ignores_case: bool,
@@ -24,17 +24,18 @@ pub struct CapturedText {
 pub(crate) type PromptCaptures = HashMap<String, CapturedText>;
 
 impl CapturedText {
-    /// Whether a text of an argument is the captured one.
-    pub(super) fn matches(&self, given: &str) -> bool {
+    /// Whether the text of an argument equals the captured text.
+    pub(super) fn matches(&self, argument: &str) -> bool {
         let Some(text) = &self.text else { return true };
-        given == text || self.ignores_case && given.to_lowercase() == text.to_lowercase()
+        argument == text || self.ignores_case && argument.to_lowercase() == text.to_lowercase()
     }
 }
 
-/// A regular expression with the named groups that ignore case.
+/// A regular expression for prompts.
 #[derive(Clone, Debug)]
 pub struct PromptRegex {
     regex: Regex,
+    /// For each named group, whether it ignores case.
     ignores_case: BTreeMap<String, bool>,
 }
 
@@ -42,7 +43,7 @@ impl PromptRegex {
     /// # Errors
     /// `pattern` is not a regular expression.
     pub(super) fn new(pattern: &str) -> Result<PromptRegex, regex::Error> {
-        let regex = as_written(pattern)?;
+        let regex = unicode_regex(pattern)?;
         let mut ignores_case = BTreeMap::new();
         if let Ok(ast) = Parser::new().parse(pattern) {
             read_case(&ast, false, &mut ignores_case);
@@ -54,17 +55,17 @@ impl PromptRegex {
         self.regex.capture_names().flatten().any(|group| group == name)
     }
 
-    /// Captures that leave every value open.
-    pub(super) fn open_captures(&self) -> PromptCaptures {
-        let open = |name: &str| (name.to_owned(), CapturedText { text: None, ignores_case: false });
-        self.regex.capture_names().flatten().map(open).collect()
+    /// Captures that accept any value.
+    pub(super) fn any_captures(&self) -> PromptCaptures {
+        let any_text = |name: &str| (name.to_owned(), CapturedText { text: None, ignores_case: false });
+        self.regex.capture_names().flatten().map(any_text).collect()
     }
 
     /// The captures in `prompt`; `None` if the pattern does not match.
     pub(super) fn captures(&self, prompt: &str) -> Option<PromptCaptures> {
-        let found = self.regex.captures(prompt)?;
+        let captures = self.regex.captures(prompt)?;
         let captured = |name: &str| {
-            let text = found.name(name).map(|group| group.as_str().to_owned());
+            let text = captures.name(name).map(|group| group.as_str().to_owned());
             let ignores_case = self.ignores_case.get(name).copied().unwrap_or(false);
             (name.to_owned(), CapturedText { text, ignores_case })
         };
@@ -72,8 +73,8 @@ impl PromptRegex {
     }
 }
 
-/// Notes of each named group whether it ignores case. `ignores` is the flag before `ast`; returns whether
-/// every literal in `ast` ignores case, and the flag after it. The parser bounds the depth.
+/// Records in `groups`, for each named group, whether it ignores case. `ignores` is the flag before `ast`. Returns
+/// whether every literal in `ast` ignores case, and the flag after `ast`. The parser bounds the depth.
 fn read_case(ast: &Ast, ignores: bool, groups: &mut BTreeMap<String, bool>) -> (bool, bool) {
     match ast {
         Ast::Empty(_) | Ast::Dot(_) | Ast::Assertion(_) => (true, ignores),
@@ -83,17 +84,17 @@ fn read_case(ast: &Ast, ignores: bool, groups: &mut BTreeMap<String, bool>) -> (
         }
         Ast::Repetition(repetition) => read_case(&repetition.ast, ignores, groups),
         Ast::Group(group) => {
-            let inner = match &group.kind {
+            let ignores_inside = match &group.kind {
                 GroupKind::NonCapturing(flags) => flags.flag_state(Flag::CaseInsensitive).unwrap_or(ignores),
                 _ => ignores,
             };
-            let (all, _) = read_case(&group.ast, inner, groups);
+            let (all, _) = read_case(&group.ast, ignores_inside, groups);
             if let GroupKind::CaptureName { name, .. } = &group.kind {
                 groups.insert(name.name.clone(), all);
             }
             (all, ignores)
         }
-        // A flag applies to what follows it in its group, further alternatives included.
+        // A flag applies to the rest of its group, including further alternatives.
         Ast::Alternation(alternation) => read_sequence(&alternation.asts, ignores, groups),
         Ast::Concat(concat) => read_sequence(&concat.asts, ignores, groups),
     }

@@ -1,9 +1,9 @@
 //! PC+HLR (002, section 4): similarity of the run to itself with each harmful call deleted or
 //! replaced by a harmless one.
 //!
-//! A candidate keeps every progress step, deletes each harmful one or replaces it by a loop of that
-//! state, and continues from the state reached on any golden path. Golden paths themselves are no
-//! candidates (decisions.md), so PC+HLR can be below PC.
+//! A candidate keeps every progress step, deletes each harmful step or replaces it by a loop of that
+//! state, and continues from the final state of the run on any golden path. Golden paths themselves are no
+//! candidates, so PC+HLR can be below PC.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use super::nearest::{EdgeLabel, NearestReference, ReferenceEdge, References};
 use super::walk::{PathToken, Walk};
 use crate::measure::work_budget::Allows;
 
-/// Section 4; `None` if the path is too long to be compared, or the work is not allowed.
+/// PC+HLR; `None` if the path is too long to be compared, or the work budget is spent.
 pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Allows<'_>) -> Option<f64> {
     if !allows(automaton.states().len() + walk.condensed().len()) {
         return None;
@@ -41,14 +41,14 @@ pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Al
         } else {
             incoming.push(ReferenceEdge { from: node, label: EdgeLabel::One(code(step.token)) });
         }
-        node = references.node(incoming);
+        node = references.add_node(incoming);
     }
     add_golden_suffixes(automaton, walk.state(), &mut references, node);
     Some(similarity(references.nearest(&codes(walk), allows)?, walk))
 }
 
-/// The candidate that replaces every harmful step, if no other one can be nearer: a run of harmful calls would take
-/// its length squared to search.
+/// The candidate that replaces every harmful step, if no other candidate can be nearer: searching the candidates of a
+/// run of harmful calls would take time quadratic in its length.
 ///
 /// Where no harmful step's token is one that replaces a harmful step or completes the golden path, a candidate has each
 /// of these tokens only as often as the run has it as progress. With `m` steps of the run, `k` of them harmful, at
@@ -59,41 +59,41 @@ pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Al
 fn all_replaced(automaton: &Automaton, walk: &Walk) -> Option<NearestReference> {
     let mut harmful = vec![false; automaton.symbols()];
     let mut replacing = vec![false; automaton.symbols()];
-    let mut with_loops: Option<StateId> = None;
-    let mut at_end = 0;
+    let mut last_state: Option<StateId> = None;
+    let mut harmful_at_end = 0;
     for step in walk.condensed() {
-        at_end = if step.harmful { at_end + 1 } else { 0 };
+        harmful_at_end = if step.harmful { harmful_at_end + 1 } else { 0 };
         if !step.harmful {
             continue;
         }
         if let PathToken::Symbol(symbol) = step.token {
             harmful[symbol.index()] = true;
         }
-        if with_loops != Some(step.before) {
+        if last_state != Some(step.before) {
             automaton.loops(step.before).next()?;
             automaton.loops(step.before).for_each(|symbol| replacing[symbol.index()] = true);
-            with_loops = Some(step.before);
+            last_state = Some(step.before);
         }
     }
-    let completed = shortest_suffix(automaton, walk.state(), &mut replacing)? <= at_end;
-    let is_foreign = harmful.iter().zip(&replacing).all(|(harmful, replacing)| !(*harmful && *replacing));
-    (completed && is_foreign)
+    let can_complete = shortest_suffix(automaton, walk.state(), &mut replacing)? <= harmful_at_end;
+    let are_disjoint = harmful.iter().zip(&replacing).all(|(harmful, replacing)| !(*harmful && *replacing));
+    (can_complete && are_disjoint)
         .then(|| NearestReference { distance: walk.harmful(), length: walk.condensed().len() })
 }
 
-/// The fewest tokens that lead from a state to a final one. Marks all tokens on the ways there.
-fn shortest_suffix(automaton: &Automaton, from: StateId, on_the_way: &mut [bool]) -> Option<usize> {
+/// The minimum number of tokens from a state to a final state. Marks all tokens on paths to final states.
+fn shortest_suffix(automaton: &Automaton, from: StateId, marks: &mut [bool]) -> Option<usize> {
     let mut lengths: Vec<Option<usize>> = vec![None; automaton.states().len()];
     lengths[from.index()] = Some(0);
     let mut shortest = None;
-    // In their order, edges of progress lead to later states.
+    // The states are in topological order of the progress edges.
     for &at in automaton.states() {
         let Some(length) = lengths[at.index()] else { continue };
         if automaton.is_final(at) {
             shortest = Some(shortest.map_or(length, |best: usize| best.min(length)));
         }
         for (symbol, to) in automaton.progress(at) {
-            on_the_way[symbol.index()] = true;
+            marks[symbol.index()] = true;
             let target_length = &mut lengths[to.index()];
             *target_length = Some(target_length.map_or(length + 1, |best| best.min(length + 1)));
         }

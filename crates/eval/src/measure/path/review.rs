@@ -1,7 +1,7 @@
-//! Compensating calls and repeated writes, which the final state does not show (002, section 1).
+//! Finds compensating calls and repeated writes, which the final state does not show (002, section 1).
 //!
 //! In: the calls of a run, by name and arguments. Out: pairs of indexes. The pairs are inferred
-//! from names, so they are hints for a person and fail nothing. A run is read once, from its end.
+//! from names, so they are hints for a person and fail no metric. A run is read once, from its end.
 
 use std::collections::VecDeque;
 
@@ -57,25 +57,26 @@ const READ_VERBS: [&str; 22] = [
     "check", "sense", "scan", "print", "count", "inspect", "browse", "visit", "load", "verify",
 ];
 
-/// Most exchanges of the same values that are kept for comparison: there are as many as the values have orders.
-const MOST_EXCHANGES: usize = 32;
+/// Maximum number of later calls with the same values that a call is compared with: the number of calls with different
+/// orders of the values grows with the factorial of the number of arguments.
+const MAX_EXCHANGES: usize = 32;
 
 /// Whether the function only reads, by its name.
 pub(crate) fn is_read(name: &str) -> bool {
     identifier_words(name).first().is_some_and(|word| READ_VERBS.contains(&word.as_str()))
 }
 
-/// For each call the first later one that undoes it: opposite words in otherwise equal names with a shared
-/// argument; or one function with two of its values exchanged.
+/// For each call the first later call that undoes it: a call of a function whose name differs in an opposite word, with
+/// a shared argument; or a call of the same function with two of its values exchanged.
 pub(crate) fn compensating(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
     let names = Names::new(run);
     let (mut shared, mut exchanges) = (SharedArguments::default(), Exchanges::default());
     let mut pairs = Vec::new();
-    for (i, call) in made_backwards(run) {
+    for (i, call) in successful_reversed(run) {
         let Some(arguments) = call.arguments else { continue };
         let undone = names.by_name.get(call.name).and_then(|&class| {
             let opposites = names.opposites.get(class)?;
-            let later = opposites.iter().filter_map(|&other| shared.latest(other, arguments)).min();
+            let later = opposites.iter().filter_map(|&other| shared.nearest(other, arguments)).min();
             if !opposites.is_empty() {
                 shared.add(class, arguments, i);
             }
@@ -94,7 +95,7 @@ pub(crate) fn repeated(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
     let mut reads: HashMap<&str, bool> = HashMap::new();
     let mut latest: HashMap<(&str, String), usize> = HashMap::new();
     let mut pairs = Vec::new();
-    for (i, call) in made_backwards(run) {
+    for (i, call) in successful_reversed(run) {
         let Some(arguments) = call.arguments else { continue };
         if !*reads.entry(call.name).or_insert_with(|| is_read(call.name)) {
             let key = (call.name, members_key(arguments));
@@ -105,8 +106,8 @@ pub(crate) fn repeated(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// The calls that did not fail, the last first: each finds the nearest later one in an index.
-fn made_backwards<'r, 'a>(
+/// The calls that did not fail, in reverse order, so that the index of each contains the calls after it.
+fn successful_reversed<'r, 'a>(
     run: &'r [ReviewedCall<'a>],
 ) -> impl Iterator<Item = (usize, &'r ReviewedCall<'a>)> {
     run.iter().enumerate().rev().filter(|(_, call)| !call.failed)
@@ -116,7 +117,7 @@ fn made_backwards<'r, 'a>(
 struct Names<'a> {
     /// By name: the class of names with the same words.
     by_name: HashMap<&'a str, usize>,
-    /// By class: the classes that differ in one word, of which the one is the opposite of the other.
+    /// By class: the classes that differ only in one word, which is replaced by an opposite.
     opposites: Vec<Vec<usize>>,
 }
 
@@ -162,16 +163,17 @@ impl SharedArguments {
         self.0.extend(argument_keys(arguments).map(|key| ((class, key), i)));
     }
 
-    fn latest(&self, class: usize, arguments: &Map<String, Value>) -> Option<usize> {
+    /// The nearest later call of a function of this class that shares an argument.
+    fn nearest(&self, class: usize, arguments: &Map<String, Value>) -> Option<usize> {
         argument_keys(arguments).filter_map(|key| self.0.get(&(class, key)).copied()).min()
     }
 }
 
-/// A text for each argument; an empty one if there are none.
+/// A key for each argument; one empty key if there are no arguments.
 fn argument_keys(arguments: &Map<String, Value>) -> impl Iterator<Item = String> {
-    let none = arguments.is_empty().then(String::new);
+    let empty_key = arguments.is_empty().then(String::new);
     let argument_key = |(key, value): (&String, &Value)| format!("{key:?}{}", value_key(value));
-    arguments.iter().map(argument_key).chain(none)
+    arguments.iter().map(argument_key).chain(empty_key)
 }
 
 /// The nearest later call by its function, the names of its arguments and their values in any order: only these
@@ -179,11 +181,11 @@ fn argument_keys(arguments: &Map<String, Value>) -> impl Iterator<Item = String>
 #[derive(Default)]
 struct Exchanges<'a>(HashMap<(&'a str, String), VecDeque<LaterCall<'a>>>);
 
-/// The key of its arguments, its place and its arguments.
+/// The key of the arguments of a call, the index of the call, and its arguments.
 type LaterCall<'a> = (String, usize, &'a Map<String, Value>);
 
 impl<'a> Exchanges<'a> {
-    /// Adds a call; the nearest later one with two of its values exchanged.
+    /// Adds a call, and returns the nearest later call with two of its values exchanged.
     fn add(&mut self, call: &ReviewedCall<'a>, arguments: &'a Map<String, Value>, i: usize) -> Option<usize> {
         if arguments.len() < 2 {
             return None;
@@ -193,11 +195,14 @@ impl<'a> Exchanges<'a> {
         keys.sort_unstable();
         values.sort_unstable();
         let later_calls = self.0.entry((call.name, format!("{keys:?}{}", values.concat()))).or_default();
-        let later =
-            later_calls.iter().filter(|(_, _, later)| exchanged(arguments, later)).map(|(_, i, _)| *i).min();
+        let later = later_calls
+            .iter()
+            .filter(|(_, _, later)| has_exchanged_values(arguments, later))
+            .map(|(_, i, _)| *i)
+            .min();
         let members = members_key(arguments);
         later_calls.retain(|(key, ..)| *key != members);
-        if later_calls.len() >= MOST_EXCHANGES {
+        if later_calls.len() >= MAX_EXCHANGES {
             later_calls.pop_front();
         }
         later_calls.push_back((members, i, arguments));
@@ -206,12 +211,15 @@ impl<'a> Exchanges<'a> {
 }
 
 /// Whether two values are exchanged and all others are equal: a transfer and its reverse.
-fn exchanged(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
+fn has_exchanged_values(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
     if a.len() != b.len() {
         return false;
     }
-    let mut moved = a.iter().filter(|(key, value)| b.get(*key).is_none_or(|other| !same_value(value, other)));
-    let (Some((k, x)), Some((l, y)), None) = (moved.next(), moved.next(), moved.next()) else { return false };
+    let mut different =
+        a.iter().filter(|(key, value)| b.get(*key).is_none_or(|other| !same_value(value, other)));
+    let (Some((k, x)), Some((l, y)), None) = (different.next(), different.next(), different.next()) else {
+        return false;
+    };
     b.get(k).is_some_and(|v| same_value(v, y)) && b.get(l).is_some_and(|v| same_value(v, x))
 }
 
@@ -314,7 +322,7 @@ mod tests {
                 })
                 .collect();
             let undo = paired(&run, |a, b| match a.arguments.zip(b.arguments) {
-                Some((one, other)) if a.name == b.name => exchanged(one, other),
+                Some((one, other)) if a.name == b.name => has_exchanged_values(one, other),
                 Some((one, other)) => is_opposite(a.name, b.name) && shares_argument(one, other),
                 None => false,
             });

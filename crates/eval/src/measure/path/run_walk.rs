@@ -1,8 +1,8 @@
 //! The calls of an agent as a walk through its task's automaton.
 //!
 //! In: a task, a trace's calls in order. Out: the walk, the registers of the rules on amounts and times, each
-//! harmful call with its state and reason, and why the walk is indeterminate, if it is. Calls can be added one
-//! by one: the effect of a call depends on the calls so far alone.
+//! harmful call with its state and reason, and the reason why the walk is indeterminate, if it is. Calls can be added
+//! one by one: the effect of a call depends only on the calls before it.
 
 use std::mem::size_of;
 
@@ -20,18 +20,19 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Memo, Unmeasured};
 use crate::recognise::{AgentTrace, Call, Content, is_broken_json};
 
+/// A call that the task does not allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HarmfulCall {
     /// Index into [`AgentTrace::calls`].
     pub call: usize,
-    /// The state the run was in.
+    /// The state of the run at the call.
     pub state: StateId,
     pub reason: HarmReason,
     /// Index into [`Task::limits`], if a rule on amounts or times forbids the call.
     pub limit: Option<usize>,
 }
 
-/// A call as the walk reads it.
+/// The parts of a call that the walk uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WalkedCall<'a> {
     /// Index into [`AgentTrace::calls`], or a number that the caller gives the call.
@@ -42,6 +43,7 @@ pub(super) struct WalkedCall<'a> {
     pub failed: bool,
     /// In nanoseconds since 1970; 0 if unknown.
     pub start: u64,
+    /// As `start`.
     pub end: u64,
 }
 
@@ -56,23 +58,23 @@ pub struct RunWalk {
     /// The token and transition of each call that is not ignored, by its index into
     /// [`AgentTrace::calls`].
     pub steps: Vec<(usize, PathToken, Transition)>,
-    /// Why the effect of a call is unknown, and so the state after it. The walk ends before that call.
+    /// The reason why the effect of a call, and so the state after it, is unknown. The walk ends before that call.
     pub indeterminate: Option<Unmeasured>,
 }
 
 impl RunWalk {
-    /// Follows these calls of `trace`, up to the first whose effect is unknown.
-    pub fn follow(task: &Task, trace: &AgentTrace, calls: &[usize], captured: &PromptCaptures) -> RunWalk {
-        RunWalk::follow_with(&Memo::new(), task, trace, calls, captured)
+    /// Follows these calls of `trace`, up to the first call whose effect is unknown.
+    pub fn follow(task: &Task, trace: &AgentTrace, calls: &[usize], captures: &PromptCaptures) -> RunWalk {
+        RunWalk::follow_with(&Memo::new(), task, trace, calls, captures)
     }
 
-    /// As [`RunWalk::follow`]; what was found in results is in the memo.
+    /// As [`RunWalk::follow`]; errors found in results are cached in `memo`.
     pub(super) fn follow_with(
         memo: &Memo,
         task: &Task,
         trace: &AgentTrace,
         calls: &[usize],
-        captured: &PromptCaptures,
+        captures: &PromptCaptures,
     ) -> RunWalk {
         let mut run_walk = RunWalk::begin(task);
         for (index, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
@@ -81,17 +83,17 @@ impl RunWalk {
                 run_walk.indeterminate = Some(Unmeasured::Limit);
                 break;
             }
-            let written = call.arguments.as_ref().filter(|_| call.parsed.is_none());
-            let written = written.map(|text| Value::String(text.to_string()));
+            let unparsed = call.arguments.as_ref().filter(|_| call.parsed.is_none());
+            let unparsed = unparsed.map(|text| Value::String(text.to_string()));
             let span = call.tool.and_then(|tool| trace.tree.spans.get(tool));
             let end = span.map_or(0, |span| span.end).max(call.start);
             run_walk.push(
                 task,
-                captured,
+                captures,
                 WalkedCall {
                     index,
                     name: &call.name,
-                    arguments: arguments(call, written.as_ref()),
+                    arguments: arguments(call, unparsed.as_ref()),
                     failed: error_signs::call_error(trace, memo, call).is_some(),
                     start: call.start,
                     end,
@@ -115,14 +117,14 @@ impl RunWalk {
         }
     }
 
-    /// Where the run is, without the calls that led there: as much as the next call is decided by.
+    /// The position of the run without the calls before it, which suffices to decide the next call.
     pub(super) fn without_history(mut self) -> RunWalk {
         (self.harmful, self.steps) = (Vec::new(), Vec::new());
         self.walk.forget_steps();
         self
     }
 
-    /// The memory that it takes.
+    /// The memory of the walk, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let steps = self.harmful.len() * size_of::<HarmfulCall>()
             + self.steps.len() * size_of::<(usize, PathToken, Transition)>();
@@ -135,10 +137,10 @@ impl RunWalk {
     }
 
     /// Adds the next call.
-    pub(super) fn push(&mut self, task: &Task, captured: &PromptCaptures, call: WalkedCall<'_>) {
+    pub(super) fn push(&mut self, task: &Task, captures: &PromptCaptures, call: WalkedCall<'_>) {
         let foreign = PathToken::Foreign(u32::try_from(call.index).unwrap_or(u32::MAX));
         let recorded_arguments = call.arguments.ok();
-        let (token, reason) = match task.alphabet.classify(call.name, recorded_arguments, captured) {
+        let (token, reason) = match task.alphabet.classify(call.name, recorded_arguments, captures) {
             ObservedCall::Symbol(symbol) => (PathToken::Symbol(symbol), HarmReason::NotAllowedHere),
             ObservedCall::OtherArguments => (foreign, HarmReason::OtherArguments),
             ObservedCall::OtherFunction => (foreign, HarmReason::OtherFunction),
@@ -150,21 +152,21 @@ impl RunWalk {
         };
         let state = self.walk.state();
         let stays = call.failed && task.failed_calls == FailedCalls::Stay;
-        let limited = match token {
+        let limited_call = match token {
             PathToken::Symbol(symbol) => {
                 Some(LimitedCall { symbol, arguments: recorded_arguments, start: call.start, end: call.end })
             }
             PathToken::Foreign(_) => None,
         };
-        let check = limited.map_or(LimitCheck::Kept, |call| self.registers.check(&task.limits, call));
-        let allowed = self.walk.allows(&task.automaton, token);
+        let check = limited_call.map_or(LimitCheck::Kept, |call| self.registers.check(&task.limits, call));
+        let is_allowed = self.walk.allows(&task.automaton, token);
         let (step, reason, limit) = match check {
-            // A call that the automaton forbids is harmful with any amount.
-            LimitCheck::Unknown if allowed => {
+            // A call that the automaton does not allow is harmful whatever its amount is.
+            LimitCheck::Unknown if is_allowed => {
                 self.indeterminate = Some(call.arguments.err().unwrap_or(Unmeasured::NoContent));
                 return;
             }
-            LimitCheck::Broken(limit, reason) if allowed => {
+            LimitCheck::Broken(limit, reason) if is_allowed => {
                 (self.walk.push_forbidden(token), reason, Some(limit))
             }
             _ if stays => (self.walk.push_failed(&task.automaton, token), reason, None),
@@ -173,8 +175,8 @@ impl RunWalk {
         self.steps.push((call.index, token, step));
         if step == Transition::Harmful {
             self.harmful.push(HarmfulCall { call: call.index, state, reason, limit });
-        } else if let Some(limited) = limited.filter(|_| !stays) {
-            self.registers.push(&task.limits, limited);
+        } else if let Some(limited_call) = limited_call.filter(|_| !stays) {
+            self.registers.push(&task.limits, limited_call);
         }
     }
 }
@@ -184,12 +186,12 @@ pub fn has_failed(trace: &AgentTrace, call: &Call) -> bool {
     error_signs::call_error(trace, &Memo::new(), call).is_some()
 }
 
-/// The arguments of a call, or why they are not known. `written` is their text, which may be a bare value.
-fn arguments<'a>(call: &'a Call, written: Option<&'a Value>) -> Result<&'a Value, Unmeasured> {
-    match (call.parsed.as_deref(), written) {
+/// The arguments of a call, or why they are not known. `unparsed` is their text, if it is no JSON.
+fn arguments<'a>(call: &'a Call, unparsed: Option<&'a Value>) -> Result<&'a Value, Unmeasured> {
+    match (call.parsed.as_deref(), unparsed) {
         (Some(parsed), _) => Ok(parsed),
         _ if call.too_large => Err(Unmeasured::Limit),
-        // Cut off at a length that nothing else in the trace shows.
+        // The text was cut off, at a length that no other text of the trace shows.
         (None, Some(Value::String(text))) if is_broken_json(text) => Err(Unmeasured::Truncated),
         (None, Some(text)) => Ok(text),
         (None, None) => Err(match call.arguments_content {

@@ -40,7 +40,7 @@ pub struct PathScores {
     pub harm_rate: f64,
     /// H: harmful steps.
     pub harmful_calls: usize,
-    /// Equation 8; `None`, since undefined, if the run is shorter than every golden path or no call is needed.
+    /// Equation 8, which is undefined (`None`) if the run is shorter than every golden path or no call is needed.
     pub efficiency: Option<f64>,
     /// PC+HLR, section 4; `None` if the path is too long.
     pub pc_hlr: Option<f64>,
@@ -54,8 +54,8 @@ impl PathScores {
         PathScores::within(automaton, walk, parameters, &|_| true)
     }
 
-    /// As [`PathScores::compute`]. `allows` is called with the steps of the work budget before each part of the work;
-    /// if it returns false, the score is `None`.
+    /// As [`PathScores::compute`], within a work budget. `allows` is called with a number of steps before each part of
+    /// the work; if it returns false, the score is `None`.
     pub(crate) fn within(
         automaton: &Automaton,
         walk: &Walk,
@@ -94,16 +94,16 @@ impl PathScores {
         ]
     }
 
-    /// The weighted mean of the measured scores; `None` if their weights are 0.
+    /// The weighted mean of the measured scores; `None` if the weights of all measured scores are 0.
     pub fn weighted(&self, weights: &PathWeights) -> Option<f64> {
         let weighted = self.vector().into_iter().zip(weights.vector());
-        let (sum, all) = weighted
+        let (sum, weight_sum) = weighted
             .filter_map(|(score, weight)| Some((score? * weight, weight)))
-            .fold((0.0, 0.0), |(sum, all), (score, weight)| (sum + score, all + weight));
-        (all > 0.0).then(|| sum / all)
+            .fold((0.0, 0.0), |(sum, weight_sum), (score, weight)| (sum + score, weight_sum + weight));
+        (weight_sum > 0.0).then(|| sum / weight_sum)
     }
 
-    /// Whether no score that both have is worse and at least one is better.
+    /// Whether, among the scores that both have, none is worse than in `other` and at least one is better.
     pub fn dominates(&self, other: &PathScores) -> bool {
         let both = || self.vector().into_iter().zip(other.vector()).filter_map(|(a, b)| Some((a?, b?)));
         both().all(|(a, b)| a >= b) && both().any(|(a, b)| a > b)
@@ -111,22 +111,22 @@ impl PathScores {
 }
 
 /// Prefix criticality (equation 6): `1 - c(beta, N) * sum of m_k beta^k`, so that early harm weighs
-/// more; 1 for an empty path (decisions.md).
+/// more; 1 for an empty path.
 pub(crate) fn prefix_criticality(condensed: &[CondensedStep], beta: f64) -> f64 {
     if !condensed.iter().any(|step| step.harmful) {
         return 1.0;
     }
     // The normalizer is summed in the same loop instead of computed as (1 - beta^N) / (1 - beta),
     // which loses precision where beta is near 1.
-    let (mut weight, mut all, mut harm) = (1.0, 0.0, 0.0);
+    let (mut weight, mut weight_sum, mut harm) = (1.0, 0.0, 0.0);
     for step in condensed {
-        all += weight;
+        weight_sum += weight;
         if step.harmful {
             harm += weight;
         }
         weight *= beta;
     }
-    (1.0 - harm / all).clamp(0.0, 1.0)
+    (1.0 - harm / weight_sum).clamp(0.0, 1.0)
 }
 
 /// Harmful-call rate (equation 7): `H / N` on the condensed path; 0 for an empty path.
@@ -138,8 +138,8 @@ pub(crate) fn harmful_call_rate(walk: &Walk) -> f64 {
 }
 
 /// Efficiency (equation 8): the longest golden length that does not exceed the number of calls, over
-/// that number. `None` where every golden path is longer than the run, and where the empty path is golden:
-/// then no call is needed, and the number of needed calls in the calls of the run is not defined.
+/// that number. `None` if every golden path is longer than the run, or if the empty path is golden: then no call is
+/// needed, and the share of needed calls is not defined.
 pub(crate) fn efficiency(automaton: &Automaton, calls: usize) -> Option<f64> {
     let golden = automaton.golden_path_lengths();
     if golden.first() == Some(&0) {
@@ -174,7 +174,7 @@ impl PathWeights {
         [self.correctness, self.pc_ktc, self.prefix_criticality, self.harm_free, self.efficiency, self.pc_hlr]
     }
 
-    /// Why the weights cannot be used, if so.
+    /// Why the weights are invalid; `None` if they are valid.
     pub fn problem(&self) -> Option<&'static str> {
         let all = self.vector();
         if all.iter().any(|w| !w.is_finite() || *w < 0.0) {

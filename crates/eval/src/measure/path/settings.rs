@@ -41,7 +41,7 @@ impl Section for PathSettings {
     }
 }
 
-/// Tasks, whose paths calls are compared with. Cheap to clone.
+/// The tasks with whose paths the calls of runs are compared. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct TaskSet {
     tasks: Arc<[Task]>,
@@ -68,7 +68,7 @@ impl TaskSet {
         self.tasks.is_empty()
     }
 
-    /// Probable mistakes in the texts, which are valid as they are: a line for each.
+    /// Warnings about probable mistakes in valid task files, one line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -1,4 +1,4 @@
-//! A task: the agents it applies to, its calls, the paths it allows, and the metrics that fail it.
+//! A task: the agents that it applies to, its calls, the paths that it allows, and the metrics that fail a run.
 
 use std::collections::BTreeMap;
 
@@ -31,9 +31,9 @@ pub struct Task {
     /// The effect of failed calls.
     pub failed_calls: FailedCalls,
     pub parameters: Parameters,
-    /// Override those of the configuration.
+    /// Overrides of the thresholds of the configuration.
     pub thresholds: Thresholds,
-    /// The metrics that fail a span; overrides those of the configuration.
+    /// The metrics that fail a span; `None` for those of the configuration.
     pub fail_on: Option<Vec<PathMetric>>,
     pub weights: Option<PathWeights>,
 }
@@ -150,7 +150,7 @@ impl Thresholds {
         }
     }
 
-    /// The threshold of a score, from `general` where it is not set here, else that of the metric's row; `None` for a
+    /// The threshold of a score: the one that is set here, else in `general`, else in the metric's row. `None` for a
     /// metric without a score.
     pub(crate) fn limit_for(&self, metric: PathMetric, general: &Thresholds) -> Option<f64> {
         let default = || spec(metric.as_str()).and_then(|row| row.threshold);

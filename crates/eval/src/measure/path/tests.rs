@@ -1,4 +1,4 @@
-//! The numbers of decisions.md, automata that are rejected, and the properties of appendix C.
+//! The numbers of published tasks, automata that are rejected, and the properties of appendix C.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A run through an automaton, call by call (002, section 2.2): condensation and the harm mask.
+//! Follows a run through an automaton, call by call (002, section 2.2): condensation and the harm mask.
 //!
 //! In: tokens, one at a time. Out: the transition of each token, and at any time the condensed
 //! path: progress and harmful steps without loops.
@@ -20,7 +20,7 @@ pub enum PathToken {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CondensedStep {
     pub token: PathToken,
-    /// The automaton has no such edge.
+    /// The automaton has no edge for the token, or a rule on amounts or times forbids the call.
     pub harmful: bool,
     /// The state before the step, which a harmful step does not change.
     pub before: StateId,
@@ -56,8 +56,8 @@ impl Walk {
         step
     }
 
-    /// Adds a failed call, which does not advance the state. If the automaton has an edge for it,
-    /// it counts as a loop, else as a harmful call (decisions.md).
+    /// Adds a failed call, which does not advance the state. It counts as a loop if the automaton has an edge for it,
+    /// and otherwise as a harmful call.
     pub fn push_failed(&mut self, automaton: &Automaton, token: PathToken) -> Transition {
         match self.transition(automaton, token) {
             Transition::Harmful => self.push(automaton, token),
@@ -68,7 +68,7 @@ impl Walk {
         }
     }
 
-    /// Whether the automaton has an edge for it.
+    /// Whether the automaton has an edge for `token` in the current state.
     pub(super) fn allows(&self, automaton: &Automaton, token: PathToken) -> bool {
         self.transition(automaton, token) != Transition::Harmful
     }
@@ -92,7 +92,7 @@ impl Walk {
         self.harmful += usize::from(harmful);
     }
 
-    /// Removes the condensed path, which the steps that follow do not depend on.
+    /// Removes the condensed path, on which further steps do not depend.
     pub(super) fn forget_steps(&mut self) {
         self.condensed = Vec::new();
     }

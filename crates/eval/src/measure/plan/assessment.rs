@@ -1,5 +1,4 @@
-//! A plan with all its measurements, from rules, reference and judges; used for traces and for
-//! files.
+//! A plan with all its measurements by rules, reference and judges; used for plans in traces and in files.
 //!
 //! In: a plan, its tools, an optional reference plan, judges' answers. Out: a [`PlanAssessment`] with
 //! issues, values and score.
@@ -57,21 +56,21 @@ impl PlanAssessment {
     }
 
     fn match_reference(&mut self) {
-        let found =
-            self.comparable().map(|r| reference::match_reference(&self.plan, r, &self.issues, &self.decided));
-        self.reference_match = found;
+        let reference = self.comparable_reference();
+        self.reference_match =
+            reference.map(|r| reference::match_reference(&self.plan, r, &self.issues, &self.decided));
     }
 
-    /// The reference, if steps of the plan can be compared with its steps: they match by tool, placeholders and
-    /// dependencies, which prose does not have. Prose is therefore rated only against prose.
-    fn comparable(&self) -> Option<&Plan> {
-        let comparable = |r: &&Plan| r.structured == self.plan.structured || self.is_rejected();
-        self.reference.as_ref().filter(comparable)
+    /// The reference, if its steps can be compared with those of the plan: steps match by tool, placeholders and
+    /// dependencies, which prose does not have, so prose is rated only against prose.
+    fn comparable_reference(&self) -> Option<&Plan> {
+        let is_comparable = |r: &&Plan| r.structured == self.plan.structured || self.is_rejected();
+        self.reference.as_ref().filter(is_comparable)
     }
 
-    /// The pairs of steps, by position in plan and reference, that rules cannot decide and nothing has decided yet.
+    /// The pairs of steps, by position in plan and reference, that rules cannot decide and that are not decided yet.
     pub(crate) fn open_pairs(&self) -> Vec<(usize, usize)> {
-        let reference = self.comparable().filter(|_| !self.is_rejected());
+        let reference = self.comparable_reference().filter(|_| !self.is_rejected());
         reference.map_or_else(Vec::new, |r| reference::open_pairs(&self.plan, r, &self.decided))
     }
 
@@ -81,8 +80,7 @@ impl PlanAssessment {
         self.match_reference();
     }
 
-    /// Whether the plan is unreadable or has a dependency cycle; judges are not asked about it
-    /// then.
+    /// Whether the plan is unreadable or has a dependency cycle; judges are not asked about such a plan.
     pub fn is_rejected(&self) -> bool {
         shape::is_rejected(&self.plan)
     }
@@ -102,8 +100,8 @@ impl PlanAssessment {
     /// tool, an exceeded limit) bound it.
     pub fn apply_judgement(&mut self, part: PlanPart, judged: &PlanPartJudgement) -> f64 {
         let steps = rules::judged_steps(&self.plan, part);
-        let at_most = rules::share(steps, rules::violations(&self.issues, part));
-        let value = judged.value.min(at_most);
+        let upper_bound = rules::share(steps, rules::violations(&self.issues, part));
+        let value = judged.value.min(upper_bound);
         self.values[part as usize] = Some(value);
         for issue in &judged.issues {
             if !self

@@ -1,6 +1,6 @@
-//! The best one-to-one matching of two sets.
+//! Finds the best one-to-one matching of two sets.
 //!
-//! In: a weight for each pair. Out: a matching of greatest total, by the Hungarian method with
+//! In: a weight for each pair. Out: a matching of maximum total weight, by the Hungarian method with
 //! potentials (Kuhn 1955, Munkres 1957), in O(n^2 m) for n rows of m columns.
 
 /// For each row its matched column. Pairs of weight 0 or less are never matched.
@@ -17,51 +17,54 @@ pub(crate) fn maximum_matching(weights: &[Vec<f64>]) -> Vec<Option<usize>> {
     // Row 0 and column 0 are sentinels of the method.
     let mut row_potentials = vec![0.0f64; rows + 1];
     let mut column_potentials = vec![0.0f64; width + 1];
-    let mut taken_by = vec![0usize; width + 1];
+    // For each column, the row that it is matched with; 0 if there is none.
+    let mut row_of_column = vec![0usize; width + 1];
     for row in 1..=rows {
-        let mut way = vec![0usize; width + 1];
-        let mut least = vec![f64::INFINITY; width + 1];
-        let mut done = vec![false; width + 1];
+        // For each column, the column before it on the alternating path of least cost, and that cost.
+        let mut previous_column = vec![0usize; width + 1];
+        let mut least_cost = vec![f64::INFINITY; width + 1];
+        let mut is_done = vec![false; width + 1];
         let mut column = 0;
-        taken_by[0] = row;
+        row_of_column[0] = row;
         loop {
-            done[column] = true;
-            let current = taken_by[column];
+            is_done[column] = true;
+            let current_row = row_of_column[column];
             let (mut step, mut next) = (f64::INFINITY, 0);
             for j in 1..=width {
-                if done[j] {
+                if is_done[j] {
                     continue;
                 }
-                let reduced = cost(current - 1, j - 1) - row_potentials[current] - column_potentials[j];
-                if reduced < least[j] {
-                    least[j] = reduced;
-                    way[j] = column;
+                let reduced =
+                    cost(current_row - 1, j - 1) - row_potentials[current_row] - column_potentials[j];
+                if reduced < least_cost[j] {
+                    least_cost[j] = reduced;
+                    previous_column[j] = column;
                 }
-                if least[j] < step {
-                    step = least[j];
+                if least_cost[j] < step {
+                    step = least_cost[j];
                     next = j;
                 }
             }
             for j in 0..=width {
-                if done[j] {
-                    row_potentials[taken_by[j]] += step;
+                if is_done[j] {
+                    row_potentials[row_of_column[j]] += step;
                     column_potentials[j] -= step;
                 } else {
-                    least[j] -= step;
+                    least_cost[j] -= step;
                 }
             }
             column = next;
-            if taken_by[column] == 0 {
+            if row_of_column[column] == 0 {
                 break;
             }
         }
         while column != 0 {
-            taken_by[column] = taken_by[way[column]];
-            column = way[column];
+            row_of_column[column] = row_of_column[previous_column[column]];
+            column = previous_column[column];
         }
     }
     let mut matched = vec![None; rows];
-    for (j, row) in taken_by.iter().enumerate().skip(1) {
+    for (j, row) in row_of_column.iter().enumerate().skip(1) {
         let Some(slot) = row.checked_sub(1).and_then(|r| matched.get_mut(r)) else { continue };
         *slot = Some(j - 1).filter(|c| *c < columns && cost(*row - 1, *c) < 0.0);
     }

@@ -1,8 +1,8 @@
 //! Tables over many plans (004, tables 1 and 4 to 22, 25).
 //!
-//! In: rated plans, before and after the loop where both are known, and what people said of them. Out: shares of the
-//! tiers, for all plans and by steps and hops of the reference, by kind of query and by planner; means of the metrics;
-//! agreement with people on tiers and on tags of steps.
+//! In: rated plans, before and after the improvement loop if both ratings are known, and labels by people. Out: shares
+//! of the tiers, for all plans and by steps and hops of the reference, by kind of query and by planner; means of the
+//! metrics; agreement with people on tiers and on tags of steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,19 +17,21 @@ use crate::measure::metric_names::PlanPart;
 /// One plan of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct BatchPlan {
-    /// The kinds of the query: "simple", "objective".
+    /// The kinds of the query, such as `simple` or `objective`.
     pub kinds: Vec<String>,
+    /// The name of the planner.
     pub planner: Option<String>,
-    /// The shape of the reference; none without one.
+    /// The shape of the reference plan, if there is one.
     pub reference: Option<Shape>,
     /// The tier of the plan before it was improved.
     pub before: Option<Rating>,
+    /// The tier of the plan.
     pub rating: Option<Rating>,
-    /// Pairs of steps of which nothing decided whether they ask for the same.
+    /// The number of pairs of steps for which it is undecided whether they ask for the same.
     pub unsure: usize,
     pub values: PartValues,
     pub score: Option<f64>,
-    /// The tier that people gave it.
+    /// The tier that people gave the plan.
     pub people: Option<Rating>,
     /// Tags of steps, by people and by the judge.
     pub tags: Vec<StepTags>,
@@ -42,20 +44,22 @@ pub struct StepTags {
     pub judge: BTreeSet<Tag>,
 }
 
+/// The tables over a batch of plans.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct BatchReport {
+    /// The number of plans.
     pub plans: usize,
-    /// Plans without a reference, which have no tier.
+    /// The number of plans without a tier, since they have no reference.
     pub unrated: usize,
-    /// Plans with pairs of steps of which nothing decided whether they ask for the same.
+    /// The number of plans with pairs of steps for which it is undecided whether they ask for the same.
     pub unsure: usize,
     /// All plans first, then the groups.
     pub tiers: Vec<TierGroup>,
     /// The mean of each metric and of `score` (0 to 100).
     pub means: Vec<MetricMean>,
-    /// With people on tiers.
+    /// Agreement with people on tiers.
     pub rating_agreement: Option<LabelAgreement>,
-    /// With people on tags of steps.
+    /// Agreement with people on tags of steps.
     pub tag_agreement: Option<LabelAgreement>,
 }
 
@@ -65,12 +69,12 @@ pub struct TierGroup {
     /// `all`, `steps`, `hops`, `kind` or `planner`.
     pub by: &'static str,
     pub group: String,
-    /// Before the loop, of the plans of which this is known.
+    /// The tiers before the improvement loop, of the plans whose earlier tier is known.
     pub before: Option<Tiers>,
     pub after: Tiers,
 }
 
-/// Shares from 0 to 1.
+/// The numbers of plans in each tier, and shares from 0 to 1.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Tiers {
     pub plans: usize,
@@ -83,32 +87,35 @@ pub struct Tiers {
     pub b: f64,
 }
 
+/// The mean of a metric over the plans that have a value.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct MetricMean {
     pub metric: &'static str,
-    /// Plans that have a value.
+    /// The number of plans that have a value.
     pub plans: usize,
     pub mean: Option<f64>,
 }
 
-/// Agreement on labels, of which an item has one or several.
+/// Agreement on labels; an item has one or several of them.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LabelAgreement {
     pub items: usize,
     pub labels: Vec<LabelRow>,
-    /// Macro averages over the labels of which both values are defined.
+    /// Macro average over the labels for which the value is defined.
     pub precision: Option<f64>,
     pub recall: Option<f64>,
     pub f1: Option<f64>,
 }
 
+/// Agreement on one label.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LabelRow {
     pub label: &'static str,
-    /// Items to which people gave the label.
+    /// The number of items to which people gave the label.
     pub people: usize,
-    /// Items to which the judge gave it.
+    /// The number of items to which the judge gave the label.
     pub judge: usize,
+    /// The number of items to which both gave the label.
     pub overlap: usize,
     pub precision: Option<f64>,
     pub recall: Option<f64>,
@@ -118,7 +125,7 @@ pub struct LabelRow {
 impl LabelRow {
     fn new(label: &'static str, people: usize, judge: usize, overlap: usize) -> LabelRow {
         let share = |total: usize| (total > 0).then(|| overlap as f64 / total as f64);
-        // 2 PR / (P + R), which is 0 for a label that one side gave and the other did not.
+        // 2 PR / (P + R); 0 for a label that only people or only the judge gave.
         let f1 = (people + judge > 0).then(|| 2.0 * overlap as f64 / (people + judge) as f64);
         LabelRow { label, people, judge, overlap, precision: share(judge), recall: share(people), f1 }
     }
@@ -137,8 +144,11 @@ impl Tiers {
         let mut counts: BTreeMap<Rating, usize> = Rating::ALL.iter().map(|rating| (*rating, 0)).collect();
         ratings.for_each(|rating| *counts.entry(rating).or_default() += 1);
         let plans: usize = counts.values().sum();
-        let from = |least: Rating| counts.range(least..).map(|(_, n)| n).sum::<usize>() as f64 / plans as f64;
-        let (a_plus, a, b) = (from(Rating::VeryGood), from(Rating::Good), from(Rating::Acceptable));
+        let share_from = |lowest: Rating| {
+            counts.range(lowest..).map(|(_, count)| count).sum::<usize>() as f64 / plans as f64
+        };
+        let (a_plus, a, b) =
+            (share_from(Rating::VeryGood), share_from(Rating::Good), share_from(Rating::Acceptable));
         (plans > 0).then_some(Tiers { plans, counts, a_plus, a, b })
     }
 }
@@ -149,7 +159,7 @@ fn mean(values: impl Iterator<Item = f64>) -> (usize, Option<f64>) {
     (count, (count > 0).then(|| sum / count as f64))
 }
 
-/// The paper's classes of the number of steps and of hops.
+/// The paper's class of the number of steps.
 fn step_class(shape: &Shape) -> String {
     match shape.steps {
         ..=4 => "1-4",
@@ -159,10 +169,12 @@ fn step_class(shape: &Shape) -> String {
     .to_owned()
 }
 
+/// The paper's class of the number of hops.
 fn hop_class(shape: &Shape) -> String {
     if shape.hops < 3 { shape.hops.to_string() } else { "3+".to_owned() }
 }
 
+/// The tables over `plans`.
 pub fn report(plans: &[BatchPlan]) -> BatchReport {
     let mut groups: BTreeMap<(usize, String), Vec<&BatchPlan>> = BTreeMap::new();
     let names = ["all", "steps", "hops", "kind", "planner"];

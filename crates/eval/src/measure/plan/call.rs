@@ -1,6 +1,6 @@
-//! A step's instruction as a call of its tool: `T2S((1), "prompt")`, `LLM("prompt with (1)")`.
+//! Parses a step's instruction as a call of its tool: `T2S((1), "prompt")`, `LLM("prompt with (1)")`.
 //!
-//! In: the instruction as written. Out: tool, inputs, prompt, and whether its quotes match.
+//! In: the text of the instruction. Out: tool, inputs, prompt, and whether the call is well formed.
 
 use super::lenient_json::{call_name, unescape};
 use super::placeholder;
@@ -9,7 +9,7 @@ use super::placeholder;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct InstructionCall {
     pub tool: String,
-    /// The text before the prompt, as written: `[]`, `(1)`, `[(1), (2)]`.
+    /// The text before the prompt, unchanged: `[]`, `(1)`, `[(1), (2)]`.
     pub inputs: String,
     /// The prompt without its quotes.
     pub prompt: String,
@@ -22,16 +22,16 @@ pub(crate) fn parse_call(text: &str) -> Option<InstructionCall> {
     let text = text.trim().trim_end_matches([';', '.']);
     let tool = call_name(text)?;
     let rest = text.get(tool.len()..)?.trim_start().strip_prefix('(')?;
-    let (inside, closed) = match rest.strip_suffix(')') {
+    let (inside, is_closed) = match rest.strip_suffix(')') {
         Some(inside) => (inside.trim(), true),
         None => (rest.trim(), false),
     };
     let (inputs, prompt) = split_inputs(inside);
-    let (prompt, quoted) = strip_quotes(prompt);
+    let (prompt, is_quoted) = strip_quotes(prompt);
     Some(InstructionCall {
         tool: tool.to_owned(),
         inputs: inputs.to_owned(),
-        well_formed: closed && (quoted || (prompt.is_empty() && !inputs.is_empty())),
+        well_formed: is_closed && (is_quoted || (prompt.is_empty() && !inputs.is_empty())),
         prompt,
     })
 }
@@ -63,27 +63,27 @@ fn split_inputs(inside: &str) -> (&str, &str) {
     (inputs, inside.get(end..).unwrap_or("").trim())
 }
 
-/// The prompt without its quotes, and whether these match. Escapes in double quotes are resolved.
+/// The prompt without its quotation marks, and whether these match. Escapes in double quotation marks are resolved.
 fn strip_quotes(prompt: &str) -> (String, bool) {
     const SINGLE: [char; 4] = ['\'', '`', '\u{2018}', '\u{2019}'];
     const DOUBLE: [char; 3] = ['"', '\u{201c}', '\u{201d}'];
-    let kind = |c: Option<char>| match c {
+    let quote_kind = |c: Option<char>| match c {
         Some(c) if SINGLE.contains(&c) => 1,
         Some(c) if DOUBLE.contains(&c) => 2,
         _ => 0,
     };
     let mut inner = prompt.chars();
-    let first = kind(prompt.chars().next());
+    let first = quote_kind(prompt.chars().next());
     if first > 0 {
         inner.next();
     }
-    let last = kind(inner.clone().next_back());
+    let last = quote_kind(inner.clone().next_back());
     if last > 0 {
         inner.next_back();
     }
-    let paired = first > 0 && first == last;
-    let bare = inner.as_str().trim();
-    (if paired && first == 2 { unescape(bare) } else { bare.to_owned() }, paired)
+    let is_paired = first > 0 && first == last;
+    let unquoted = inner.as_str().trim();
+    (if is_paired && first == 2 { unescape(unquoted) } else { unquoted.to_owned() }, is_paired)
 }
 
 #[cfg(test)]

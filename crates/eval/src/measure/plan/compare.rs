@@ -1,5 +1,5 @@
-//! Compares responses to one query (004, table 34, paraphrased): two or three responses, such as of an
-//! agent without a plan, with one, and with another.
+//! Compares two or three responses to one query (004, table 34, paraphrased), such as those of an agent without a plan
+//! and with different plans.
 //!
 //! In: a query and responses; a judge's scores for each. Out: scores after the table's gates, and
 //! the decision by its rule. The judge scores; the decision is computed from the scores.
@@ -36,6 +36,7 @@ nothing.
 addition costs.
 First write 'rationale': two to four sentences on how the responses differ. Then score them.";
 
+/// A judge's scores of one response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResponseScores {
     /// 0 or 1.
@@ -63,25 +64,27 @@ impl ResponseScores {
     }
 }
 
+/// The scores of all responses to a query, and the decision.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ResponseComparison {
     /// The judge's reasons.
     pub rationale: String,
     pub scores: Vec<ResponseScores>,
-    /// `Neither`, `R1`, `R1,R3`, ...; `All` where three are equally good.
+    /// `Neither`, `R1`, `R1,R3`, ...; `All` if three responses are equally good.
     pub decision: String,
 }
 
-/// The key of the question in the order given, and of the one in the opposite order.
+/// The key of the question with the responses in their order.
 pub(crate) const KEY: &str = "compare";
+/// The key of the question with the responses in the opposite order.
 pub(crate) const EXCHANGED: &str = "compare.exchanged";
 
-/// The questions about two or three `responses`, in the order given and in the opposite one: judges prefer a
-/// position. None for any other number.
+/// The questions about two or three `responses`, in their order and in the opposite order, since judges prefer
+/// positions. Empty for any other number of responses.
 pub fn questions(query: &str, responses: &[String]) -> Vec<Question> {
     let exchanged: Vec<String> = responses.iter().rev().cloned().collect();
-    let asked = [question(query, responses), question(query, &exchanged)];
-    let keyed = asked.into_iter().flatten().zip([KEY, EXCHANGED]);
+    let both_orders = [question(query, responses), question(query, &exchanged)];
+    let keyed = both_orders.into_iter().flatten().zip([KEY, EXCHANGED]);
     keyed.map(|(question, key)| Question { key: key.to_owned(), ..question }).collect()
 }
 
@@ -116,16 +119,16 @@ pub(crate) fn read(count: usize, answer: &Value) -> Option<ResponseComparison> {
     Some(ResponseComparison { rationale, decision: decision(&scores), scores })
 }
 
-/// As `read`, of the answer to the question `key`: that in the opposite order is brought into the given one. Its
-/// rationale says so, since it names the responses as they were shown.
+/// As `read`, for the answer to the question `key`. The scores of the question in the opposite order are reversed; its
+/// rationale is marked, since it names the responses in the order of the question.
 pub fn read_keyed(key: &str, count: usize, answer: &Value) -> Option<ResponseComparison> {
-    let mut found = read(count, answer)?;
+    let mut comparison = read(count, answer)?;
     if key == EXCHANGED {
-        found.scores.reverse();
-        found.decision = decision(&found.scores);
-        found.rationale = format!("(shown in the opposite order) {}", found.rationale);
+        comparison.scores.reverse();
+        comparison.decision = decision(&comparison.scores);
+        comparison.rationale = format!("(shown in the opposite order) {}", comparison.rationale);
     }
-    Some(found)
+    Some(comparison)
 }
 
 /// How often each decision was made over many queries.
@@ -134,15 +137,17 @@ pub struct WinRates {
     pub queries: usize,
     /// Queries without an answer of a judge.
     pub unanswered: usize,
-    /// By response: the share of the compared queries in which it alone is the best.
+    /// By response: the share of the compared queries for which it is the only best response.
     pub wins: Vec<f64>,
-    /// By response: the share in which it is the best or one of the best.
+    /// By response: the share of the compared queries for which it is one of the best responses.
     pub best: Vec<f64>,
-    /// Shares of ties of some, of all, and of queries without a valid response.
+    /// The share of ties of some responses.
     pub ties: f64,
+    /// The share of ties of all responses.
     pub all: f64,
+    /// The share of queries without a valid and consistent response.
     pub neither: f64,
-    /// Share in which both orders lead to the same decision; of queries with answers in both.
+    /// The share of queries with the same decision in both orders, among those with answers in both.
     pub consistent: Option<f64>,
     pub decisions: BTreeMap<String, usize>,
 }
@@ -152,7 +157,7 @@ pub struct WinRates {
 pub fn win_rates(count: usize, queries: &[Option<(ResponseComparison, Option<bool>)>]) -> WinRates {
     let compared: Vec<&(ResponseComparison, Option<bool>)> = queries.iter().flatten().collect();
     let share = |n: usize| if compared.is_empty() { 0.0 } else { n as f64 / compared.len() as f64 };
-    let decided = |is_counted: &dyn Fn(&str) -> bool| {
+    let decision_share = |is_counted: &dyn Fn(&str) -> bool| {
         share(compared.iter().filter(|(c, _)| is_counted(&c.decision)).count())
     };
     let includes =
@@ -162,16 +167,16 @@ pub fn win_rates(count: usize, queries: &[Option<(ResponseComparison, Option<boo
     compared.iter().for_each(|(c, _)| *decisions.entry(c.decision.clone()).or_default() += 1);
     let agreeing: Vec<bool> = compared.iter().filter_map(|(_, agree)| *agree).collect();
     let agreement_count = agreeing.iter().filter(|agree| **agree).count();
-    // Two equal responses are all of two.
+    // Of two responses, a tie of both is a tie of all, although the decision lists them.
     let is_all = |decision: &str| decision == "All" || names.iter().all(|name| includes(name, decision));
     WinRates {
         queries: queries.len(),
         unanswered: queries.len() - compared.len(),
-        wins: names.iter().map(|name| decided(&|decision| decision == *name)).collect(),
-        best: names.iter().map(|name| decided(&|decision| includes(name, decision))).collect(),
-        ties: decided(&|decision| decision.contains(',') && !is_all(decision)),
-        all: decided(&is_all),
-        neither: decided(&|decision| decision == "Neither"),
+        wins: names.iter().map(|name| decision_share(&|decision| decision == *name)).collect(),
+        best: names.iter().map(|name| decision_share(&|decision| includes(name, decision))).collect(),
+        ties: decision_share(&|decision| decision.contains(',') && !is_all(decision)),
+        all: decision_share(&is_all),
+        neither: decision_share(&|decision| decision == "Neither"),
         consistent: (!agreeing.is_empty()).then(|| agreement_count as f64 / agreeing.len() as f64),
         decisions,
     }
@@ -199,11 +204,12 @@ pub fn combine(mut all: Vec<ResponseComparison>) -> Option<ResponseComparison> {
     Some(ResponseComparison { rationale, scores, decision })
 }
 
+/// The decision by the rule of the table.
 fn decision(scores: &[ResponseScores]) -> String {
     let rank = |s: &ResponseScores| (s.completeness, s.redundancy);
-    let left = || NAMES.iter().zip(scores).filter(|(_, s)| s.validity == 1 && s.consistency == 1);
-    let Some(best) = left().map(|(_, s)| rank(s)).max() else { return "Neither".to_owned() };
-    let winners: Vec<&str> = left().filter(|(_, s)| rank(s) == best).map(|(name, _)| *name).collect();
+    let eligible = || NAMES.iter().zip(scores).filter(|(_, s)| s.validity == 1 && s.consistency == 1);
+    let Some(best) = eligible().map(|(_, s)| rank(s)).max() else { return "Neither".to_owned() };
+    let winners: Vec<&str> = eligible().filter(|(_, s)| rank(s) == best).map(|(name, _)| *name).collect();
     // The table has a label only for a tie of three; a tie of two is listed.
     if winners.len() == NAMES.len() { "All".to_owned() } else { winners.join(",") }
 }

@@ -1,20 +1,20 @@
-//! Assignment of a run's tool calls to planned steps: skipped steps, changed order, unplanned calls.
+//! Assigns a run's tool calls to planned steps: skipped steps, changed order, unplanned calls.
 //!
 //! In: the steps of a plan and the calls after it. Out: an [`Execution`], used by `plan_efficiency`
 //! and as evidence for a judge of plan adherence. A step is matched with calls by the tools that it
 //! names; a step without a tool is not checked. If several steps name one tool, a call is assigned to
-//! the step that has most words in common with its arguments, else to the first one without a call.
+//! the step that has most words in common with its arguments; of equal steps, to the first one without a call.
 
 use super::parse;
 use super::tools::MentionFinder;
 use super::words::PromptWords;
 use crate::recognise::{Call, RecordedPlan};
 
-/// Most steps of one plan that are checked.
+/// Maximum number of steps of one plan that are checked.
 const MAX_STEPS: usize = 64;
-/// Most calls of one run that are assigned by their arguments.
+/// Maximum number of calls of one run that are assigned by their arguments.
 const MAX_ASSIGNED: usize = 2000;
-/// Most calls listed as evidence.
+/// Maximum number of calls that are listed as evidence.
 const MAX_SHOWN: usize = 40;
 
 regex!(
@@ -27,7 +27,7 @@ pub(crate) fn is_conditional(step: &str) -> bool {
     CONDITIONAL.is_match(step)
 }
 
-/// Whether a step was carried out, as far as its calls show.
+/// Whether a step was carried out, by its calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StepOutcome {
     /// At least one call carried it out.
@@ -39,25 +39,25 @@ pub(crate) enum StepOutcome {
     /// The tool of the step was called, but the calls were assigned to other steps.
     Unclear,
     /// The step names no tool.
-    Silent,
+    NoTool,
 }
 
+/// A step with the calls that may have carried it out.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct PlannedStep<'a> {
     pub text: &'a str,
     /// The tools that the step names.
     pub tools: Vec<&'a str>,
     /// All calls of these tools, in order.
-    pub possible: Vec<usize>,
+    pub possible_calls: Vec<usize>,
     /// The calls assigned to this step.
     pub calls: Vec<usize>,
 }
 
 impl PlannedStep<'_> {
-    /// Whether the call is one of `possible`.
-    fn could_be(&self, call: usize) -> bool {
-        // `possible` is sorted.
-        self.possible.binary_search(&call).is_ok()
+    /// Whether the call is one of `possible_calls`, which are sorted.
+    fn may_be_call(&self, call: usize) -> bool {
+        self.possible_calls.binary_search(&call).is_ok()
     }
 }
 
@@ -71,15 +71,15 @@ pub(crate) struct Execution<'a> {
 }
 
 impl<'a> Execution<'a> {
-    /// Assigns the calls `following` the plan to its steps. `tools` are all tool names that a step
-    /// may mention.
+    /// Assigns the calls that follow the plan, by their indexes `following`, to its steps. `tools` are the names of all
+    /// tools that a step may mention.
     pub(crate) fn new(
         plan: &'a RecordedPlan,
         tools: &[&'a str],
         calls: &[Call],
         following: &[usize],
     ) -> Execution<'a> {
-        let structured = tools_of_structured_plan(plan);
+        let structured_tools = tools_of_structured_plan(plan);
         let finder = MentionFinder::new(tools.iter().copied());
         let name = |c: &usize| calls.get(*c).map_or("", |call| call.name.trim());
         let mut steps: Vec<PlannedStep<'a>> = plan
@@ -89,7 +89,7 @@ impl<'a> Execution<'a> {
             .enumerate()
             .map(|(n, text)| {
                 let text = text.trim();
-                let exact_tool = structured.get(n).and_then(Option::as_deref);
+                let exact_tool = structured_tools.get(n).and_then(Option::as_deref);
                 let named: Vec<&str> = match exact_tool {
                     // A structured step names its tool exactly, even if the name is short.
                     Some(exact_tool) => {
@@ -97,12 +97,13 @@ impl<'a> Execution<'a> {
                     }
                     None => finder.mentioned(text).into_iter().map(|i| tools[i]).collect(),
                 };
-                let calls_named = |c: &usize| named.iter().any(|t| t.eq_ignore_ascii_case(name(c)));
-                let possible = following.iter().copied().filter(calls_named).collect();
-                PlannedStep { text, tools: named, possible, calls: Vec::new() }
+                let is_call_of_named = |c: &usize| named.iter().any(|t| t.eq_ignore_ascii_case(name(c)));
+                let possible_calls = following.iter().copied().filter(is_call_of_named).collect();
+                PlannedStep { text, tools: named, possible_calls, calls: Vec::new() }
             })
             .collect();
-        let unplanned = following.iter().copied().filter(|c| !steps.iter().any(|s| s.could_be(*c))).collect();
+        let unplanned =
+            following.iter().copied().filter(|c| !steps.iter().any(|s| s.may_be_call(*c))).collect();
         assign_calls(&mut steps, calls, following);
         Execution { steps, unplanned }
     }
@@ -110,12 +111,12 @@ impl<'a> Execution<'a> {
     /// The outcome of step `n`, from 0.
     pub(crate) fn outcome(&self, n: usize) -> StepOutcome {
         match self.steps.get(n) {
-            Some(step) if step.tools.is_empty() => StepOutcome::Silent,
+            Some(step) if step.tools.is_empty() => StepOutcome::NoTool,
             Some(step) if !step.calls.is_empty() => StepOutcome::Done,
-            Some(step) if !step.possible.is_empty() => StepOutcome::Unclear,
+            Some(step) if !step.possible_calls.is_empty() => StepOutcome::Unclear,
             Some(step) if is_conditional(step.text) => StepOutcome::Optional,
             Some(_) => StepOutcome::Skipped,
-            None => StepOutcome::Silent,
+            None => StepOutcome::NoTool,
         }
     }
 
@@ -124,7 +125,7 @@ impl<'a> Execution<'a> {
         self.steps.iter().enumerate().filter(|(_, s)| !s.tools.is_empty())
     }
 
-    /// Pairs of steps (earlier, later in the plan) of which the later was called first, with the first
+    /// Pairs of steps (earlier and later in the plan) of which the later one was carried out first, with the first
     /// call of each. Only tools that exactly one step names are considered.
     pub(crate) fn reordered(&self) -> Vec<((usize, usize), (usize, usize))> {
         let unique =
@@ -133,7 +134,7 @@ impl<'a> Execution<'a> {
         // The step with the latest first call so far.
         let mut latest: Option<(usize, usize)> = None;
         for (n, step) in self.steps_naming_tools().filter(|(_, s)| s.tools.iter().all(unique)) {
-            let Some(first) = step.possible.first().copied() else { continue };
+            let Some(first) = step.possible_calls.first().copied() else { continue };
             match latest {
                 Some((earlier, call)) if call > first => out.push(((earlier, n), (call, first))),
                 Some((_, call)) if call == first => {}
@@ -163,7 +164,7 @@ impl<'a> Execution<'a> {
                 StepOutcome::Unclear => {
                     "its tool was called, as far as can be told for other steps".to_owned()
                 }
-                StepOutcome::Silent => "names no tool".to_owned(),
+                StepOutcome::NoTool => "names no tool".to_owned(),
             };
             out.push_str(&format!("step {}: {outcome}\n", n + 1));
         }
@@ -177,8 +178,8 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// The tools of a structured plan's steps; empty for a plan in prose, or if `recognise` found other
-/// steps.
+/// The tools of a structured plan's steps; empty for a plan in prose, or if the recorded steps are not those of the
+/// structured plan.
 fn tools_of_structured_plan(plan: &RecordedPlan) -> Vec<Option<String>> {
     if !plan.text.contains("depends_on") {
         return Vec::new();
@@ -191,8 +192,8 @@ fn tools_of_structured_plan(plan: &RecordedPlan) -> Vec<Option<String>> {
 fn assign_calls(steps: &mut [PlannedStep<'_>], calls: &[Call], following: &[usize]) {
     let words: Vec<PromptWords> = steps.iter().map(|s| PromptWords::from_prompt(s.text)).collect();
     for &call in following.iter().take(MAX_ASSIGNED) {
-        let possible: Vec<usize> = (0..steps.len()).filter(|n| steps[*n].could_be(call)).collect();
-        let chosen = match possible.as_slice() {
+        let possible_steps: Vec<usize> = (0..steps.len()).filter(|n| steps[*n].may_be_call(call)).collect();
+        let chosen = match possible_steps.as_slice() {
             [] => continue,
             [one] => *one,
             several => {

@@ -1,5 +1,5 @@
-//! The evaluator and optimizer loop (004, section 3 and figure 1): improves a plan step by step
-//! without carrying it out.
+//! The loop of evaluator and optimizer (004, section 3 and figure 1), which improves a plan step by step without
+//! carrying it out.
 //!
 //! In: a query, a plan, its tools, and answers to the questions of the loop, one at a time. Out: a
 //! [`Lineage`] of every distinct plan with the findings that led to it.
@@ -9,7 +9,7 @@
 //! The loop ends with a pass that does not change the plan, after the last pass, or on a plan that
 //! occurred before.
 //!
-//! Decisions that the paper leaves open: NO CHANGE together with other tags is ignored. A step is
+//! The paper does not specify the following: NO CHANGE together with other tags is ignored. A step is
 //! checked again at most three times, since a plan can grow without end. An answer of the optimizer
 //! that is not a valid plan (no steps, no tool, edges to later steps) leaves the plan unchanged. Of
 //! several opinions (judges or samples) a tag counts if more than half of them gave it. Of rewritten
@@ -32,17 +32,17 @@ pub use questions::Tag;
 
 /// Default number of passes, as in the paper.
 pub const MAX_PASSES: usize = 4;
-/// How often one step is checked again because the length of the plan changed.
+/// Maximum number of times that one step is checked again because the length of the plan changed.
 const MAX_RECHECKS: usize = 3;
-/// Most questions of one loop.
+/// Maximum number of questions of one loop.
 const MAX_QUESTIONS: usize = 2000;
 
 /// One distinct plan with the findings that led to it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Revision {
-    /// The pass that made it, from 1; 0 for the given plan.
+    /// The pass that created the plan, from 1; 0 for the initial plan.
     pub pass: usize,
-    /// The number of the checked step; none for the given plan.
+    /// The number of the checked step; `None` for the initial plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<usize>,
     /// The findings in that step.
@@ -59,12 +59,13 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// The first revision, which no finding led to.
+    /// A revision without findings: the initial plan.
     fn new(plan: &Plan) -> Revision {
         Revision { shape: shape::shape(plan), plan: plan.to_json(), ..Revision::default() }
     }
 }
 
+/// Why the loop ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -78,7 +79,7 @@ pub enum StopReason {
     Unanswered,
 }
 
-/// The distinct plans, from the given one to the best.
+/// The distinct plans, from the initial plan to the last one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Lineage {
     /// The query that the plan answers.
@@ -93,9 +94,13 @@ pub struct Lineage {
     pub invalid: usize,
 }
 
+/// The next question of the loop.
 enum LoopState {
+    /// To the evaluator, about the current step.
     Evaluate,
+    /// To the optimizer, with the findings in the current step.
     Optimize(Vec<StepFinding>),
+    /// None.
     Ended,
 }
 
@@ -108,19 +113,21 @@ pub struct ImprovementLoop {
     plans: Vec<Plan>,
     /// The result so far; `end` applies once the loop has ended.
     lineage: Lineage,
-    /// Position of the current step.
+    /// The position of the current step.
     at: usize,
+    /// The number of times that the current step was checked again.
     rechecks: usize,
+    /// The number of questions so far.
     asked: usize,
-    /// Questions of this pass that were not answered.
-    missed: usize,
+    /// The number of questions of this pass that were not answered.
+    unanswered_in_pass: usize,
     state: LoopState,
 }
 
 impl ImprovementLoop {
-    /// A loop over `plan`, which is meant to answer `query`.
+    /// A loop that improves `plan`, a plan to answer `query`.
     pub fn new(query: &str, plan: Plan, tools: Toolbox, max_passes: usize) -> ImprovementLoop {
-        let ended = plan.is_unreadable() || max_passes == 0;
+        let is_ended = plan.is_unreadable() || max_passes == 0;
         ImprovementLoop {
             tools,
             max_passes,
@@ -137,11 +144,12 @@ impl ImprovementLoop {
             at: 0,
             rechecks: 0,
             asked: 0,
-            missed: 0,
-            state: if ended { LoopState::Ended } else { LoopState::Evaluate },
+            unanswered_in_pass: 0,
+            state: if is_ended { LoopState::Ended } else { LoopState::Evaluate },
         }
     }
 
+    /// The current plan.
     pub fn plan(&self) -> &Plan {
         static EMPTY_PLAN: Plan = Plan { steps: Vec::new(), structured: false, issues: Vec::new() };
         self.plans.last().unwrap_or(&EMPTY_PLAN)
@@ -172,7 +180,7 @@ impl ImprovementLoop {
             Ok(values) if !values.is_empty() => values,
             _ => {
                 self.lineage.unanswered += 1;
-                self.missed += 1;
+                self.unanswered_in_pass += 1;
                 return self.advance();
             }
         };
@@ -186,6 +194,7 @@ impl ImprovementLoop {
         }
     }
 
+    /// Replaces the plan by the optimizer's plan, if it is valid and new.
     fn revise(&mut self, tags: Vec<StepFinding>, values: &[Value]) {
         let Some((plan, value)) = self.majority_plan(values) else {
             self.lineage.invalid += 1;
@@ -209,20 +218,20 @@ impl ImprovementLoop {
         if let Some(count) = self.lineage.revisions_per_pass.last_mut() {
             *count += 1;
         }
-        let other_length = plan.steps.len() != self.plan().steps.len();
+        let has_other_length = plan.steps.len() != self.plan().steps.len();
         self.plans.push(plan);
-        if !other_length || self.rechecks >= MAX_RECHECKS || self.at >= self.plan().steps.len() {
+        if !has_other_length || self.rechecks >= MAX_RECHECKS || self.at >= self.plan().steps.len() {
             return self.advance();
         }
         self.rechecks += 1;
     }
 
-    /// The most frequent plan of the answers, with the first answer that contains it.
+    /// The most frequent valid plan of the answers, with the first answer that contains it.
     fn majority_plan<'a>(&self, values: &'a [Value]) -> Option<(Plan, &'a Value)> {
         let plans: Vec<(Plan, &Value)> =
             values.iter().filter_map(|value| Some((self.read_plan(value)?, value))).collect();
         let votes = |plan: &Plan| plans.iter().filter(|(other, _)| other.same_as(plan)).count();
-        // `max_by_key` returns the last of equal ones, which is the first in reverse order.
+        // `max_by_key` returns the last of equal plans, which is the first one in reverse order.
         plans.iter().rev().max_by_key(|(plan, _)| votes(plan)).cloned()
     }
 
@@ -234,13 +243,17 @@ impl ImprovementLoop {
             return;
         }
         if self.lineage.revisions_per_pass.last() == Some(&0) {
-            self.end(if self.missed > 0 { StopReason::Unanswered } else { StopReason::Unchanged });
+            self.end(if self.unanswered_in_pass > 0 {
+                StopReason::Unanswered
+            } else {
+                StopReason::Unchanged
+            });
         } else if self.lineage.passes >= self.max_passes || self.asked >= MAX_QUESTIONS {
             self.end(StopReason::MaxPasses);
         } else {
             self.lineage.revisions_per_pass.push(0);
             self.lineage.passes += 1;
-            (self.at, self.missed) = (0, 0);
+            (self.at, self.unanswered_in_pass) = (0, 0);
         }
     }
 
@@ -251,22 +264,28 @@ impl ImprovementLoop {
 
     /// The optimizer's plan, numbered by its order.
     fn read_plan(&self, value: &Value) -> Option<Plan> {
-        let written = value.get("steps")?.as_array().filter(|s| !s.is_empty() && s.len() <= MAX_STEPS)?;
+        let recorded_steps =
+            value.get("steps")?.as_array().filter(|s| !s.is_empty() && s.len() <= MAX_STEPS)?;
         let numbers = |step: &Value, key: &str| -> Option<Vec<usize>> {
             let list = step.get(key)?.as_array()?;
             list.iter().map(|n| n.as_u64().and_then(|n| usize::try_from(n).ok())).collect()
         };
-        let mut steps = Vec::with_capacity(written.len());
-        for (at, step) in written.iter().enumerate() {
+        let mut steps = Vec::with_capacity(recorded_steps.len());
+        for (at, step) in recorded_steps.iter().enumerate() {
             let text =
                 |key: &str| step.get(key).and_then(Value::as_str).map(str::trim).filter(|t| !t.is_empty());
             let tool = text("tool")?;
             let inputs: Vec<String> = numbers(step, "inputs")?.iter().map(|n| format!("({n})")).collect();
-            let outside = self.tools.get(tool).is_some_and(|s| s.placeholders == Placement::Outside);
+            let takes_inputs_outside =
+                self.tools.get(tool).is_some_and(|s| s.placeholders == Placement::Outside);
             steps.push(PlanStep {
                 number: at + 1,
                 tool: Some(tool.to_owned()),
-                inputs: if inputs.is_empty() && outside { "[]".to_owned() } else { inputs.join(", ") },
+                inputs: if inputs.is_empty() && takes_inputs_outside {
+                    "[]".to_owned()
+                } else {
+                    inputs.join(", ")
+                },
                 prompt: text("prompt")?.to_owned(),
                 depends_on: numbers(step, "depends_on")?,
                 notation: StepNotation::Call,
@@ -285,27 +304,26 @@ impl ImprovementLoop {
     }
 }
 
-/// The findings of more than half of the evaluators, ordered by tag, each with the first reason
-/// given; empty for NO CHANGE.
+/// The findings of more than half of the evaluators, ordered by tag, each with its first reason; empty for NO CHANGE.
 fn majority_findings(values: &[Value]) -> Vec<StepFinding> {
     let all: Vec<StepFinding> = values.iter().flat_map(findings_of).collect();
-    let votes = |tag: Tag| all.iter().filter(|tagged| tagged.tag == tag).count();
-    distinct(all.iter().filter(|tagged| votes(tagged.tag) * 2 > values.len()).cloned().collect())
+    let votes = |tag: Tag| all.iter().filter(|finding| finding.tag == tag).count();
+    distinct(all.iter().filter(|finding| votes(finding.tag) * 2 > values.len()).cloned().collect())
 }
 
 /// The findings of one evaluator.
 fn findings_of(value: &Value) -> Vec<StepFinding> {
-    let found = value.get("findings").cloned().unwrap_or_default();
-    let mut found: Vec<StepFinding> = serde_json::from_value(found).unwrap_or_default();
-    found.retain(|tagged| tagged.tag != Tag::NoChange);
-    distinct(found)
+    let findings = value.get("findings").cloned().unwrap_or_default();
+    let mut findings: Vec<StepFinding> = serde_json::from_value(findings).unwrap_or_default();
+    findings.retain(|finding| finding.tag != Tag::NoChange);
+    distinct(findings)
 }
 
 /// The first finding of each tag, ordered by tag.
-fn distinct(mut found: Vec<StepFinding>) -> Vec<StepFinding> {
-    found.sort_by_key(|tagged| tagged.tag);
-    found.dedup_by_key(|tagged| tagged.tag);
-    found
+fn distinct(mut findings: Vec<StepFinding>) -> Vec<StepFinding> {
+    findings.sort_by_key(|finding| finding.tag);
+    findings.dedup_by_key(|finding| finding.tag);
+    findings
 }
 
 /// The question of the loop's evaluator about each step, with the step's number as key.
@@ -315,10 +333,10 @@ pub fn tag_questions(query: &str, plan: &Plan, tools: &Toolbox) -> Vec<Question>
     plan.steps.iter().map(question).collect()
 }
 
-/// The tags that more than half of the answers give; no change where there are none.
+/// The tags that more than half of the answers give; NO CHANGE if there is no such tag.
 pub fn read_tags(values: &[Value]) -> BTreeSet<Tag> {
-    let found: BTreeSet<Tag> = majority_findings(values).into_iter().map(|finding| finding.tag).collect();
-    if found.is_empty() { BTreeSet::from([Tag::NoChange]) } else { found }
+    let tags: BTreeSet<Tag> = majority_findings(values).into_iter().map(|finding| finding.tag).collect();
+    if tags.is_empty() { BTreeSet::from([Tag::NoChange]) } else { tags }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Whether two instructions ask for the same (004, table 33: "semantically similar and ... the same intent").
+//! Decides whether two instructions ask for the same (004, table 33: "semantically similar and ... the same intent").
 //!
 //! In: two prompts, and the words of their language. Out: the same, different, or unsure. The clear cases are
-//! decided here: prompts are the same if they have the same content words in forms of their own, and different if
-//! they contradict each other in a negation, a number, a comparison or a name, even if they share everything else.
-//! Between these a rule cannot distinguish a synonym from another condition ("calls" and "interactions", "refunds" and
-//! "sales"): the pair is unsure, and a judge or an embedding decides where one is configured. In a language without
-//! data only equal texts are the same, and only numbers contradict.
+//! decided here: prompts are the same if they have the same content words in any inflection, and different if
+//! they contradict each other in a negation, a number, a comparison or a name, even if all other words are equal.
+//! In other cases a rule cannot distinguish a synonym from another condition ("calls" and "interactions", "refunds" and
+//! "sales"): the pair is unsure, and a judge or an embedding decides if one is configured. In a language without
+//! data only equal texts are the same, and only numbers contradict each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::schema::{Plan, PlanStep, StepNotation};
 use crate::measure::defects::clip;
 use crate::measure::language::RequestWords;
 
-/// Bytes of a prompt that are compared.
+/// Maximum number of bytes of a prompt that are compared.
 const MAX_BYTES: usize = 2 << 10;
 /// Share of common content words below which two prompts are different: one word of five in common. A plan and its
 /// reference have few pairs of steps above it, so that few questions are asked.
@@ -33,26 +33,27 @@ pub(crate) enum Likeness {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct ContentWord {
     stem: String,
-    negated: bool,
+    /// A negation precedes the word.
+    is_negated: bool,
 }
 
-/// A prompt, read for comparison.
+/// The parts of a prompt that are compared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Intent {
     /// All words in lower case, in order.
     plain: Vec<String>,
     /// Content words in order.
     words: Vec<ContentWord>,
-    /// Content words as written in lower case, by stem: a negating prefix is no part of a stem.
-    written: BTreeMap<String, String>,
+    /// The first content word with each stem, unstemmed in lower case: negating prefixes are looked up in it.
+    unstemmed: BTreeMap<String, String>,
     /// Numbers, each with the stem of the word that it counts, if one follows.
     numbers: BTreeSet<(String, Option<String>)>,
-    /// Sides of opposites: the pair, the side, whether it is negated.
+    /// Words of pairs of opposites, such as "longer" and "shorter": the pair, the side, whether it is negated.
     sides: Vec<(usize, bool, bool)>,
-    /// Names, quotations, dates: each in lower-case words.
+    /// Names, quotations and dates, each as lower-case words.
     names: Vec<Vec<String>>,
-    /// Words between things whose order matters.
-    directed: bool,
+    /// A word such as "from" or "to" occurs, so that the order of the words matters.
+    is_directed: bool,
 }
 
 /// The prompts of two plans in one language.
@@ -75,10 +76,12 @@ impl Intents {
         self.plan_intents[i].likeness(&self.reference_intents[j], self.words)
     }
 
+    /// Steps `i` and `j` of the reference compared with each other.
     pub(crate) fn reference_likeness(&self, i: usize, j: usize) -> Likeness {
         self.reference_intents[i].likeness(&self.reference_intents[j], self.words)
     }
 
+    /// The similarity of step `i` of the plan and step `j` of the reference, from 0 to 1.
     pub(crate) fn similarity(&self, i: usize, j: usize) -> f64 {
         self.plan_intents[i].similarity(&self.reference_intents[j], self.words)
     }
@@ -106,8 +109,9 @@ impl Intent {
             .collect();
         let mut tokens = tokens(&prompt, words);
         tokens.retain(|token| !tool_words.contains(&token.text.to_lowercase()));
-        let capitals = words.is_some_and(|w| !w.nouns_in_capitals) && !is_title(&tokens, words);
-        let mut negation = false;
+        let capitals_mark_names = words.is_some_and(|w| !w.nouns_in_capitals) && !is_title(&tokens, words);
+        // A negation applies to the next content word.
+        let mut is_negated = false;
         for (at, token) in tokens.iter().enumerate() {
             let lower = token.text.to_lowercase();
             out.plain.push(lower.clone());
@@ -116,18 +120,18 @@ impl Intent {
                 out.push(&lower, lower.clone(), false);
                 continue;
             };
-            out.directed |= words.is_directed(&lower);
+            out.is_directed |= words.is_directed(&lower);
             if words.negates(&lower) {
-                negation = true;
+                is_negated = true;
                 continue;
             }
             if let Some((pair, side)) = words.side(&lower) {
-                out.sides.push((pair, side, negation));
+                out.sides.push((pair, side, is_negated));
             }
             if let Some(number) = words.number(&lower) {
                 let number = PromptToken { number: Some(number.to_string()), ..token.clone() };
                 out.push_number(&number, &tokens, at, Some(words));
-                out.push(&lower, number.number.unwrap_or_default(), std::mem::take(&mut negation));
+                out.push(&lower, number.number.unwrap_or_default(), std::mem::take(&mut is_negated));
                 continue;
             }
             if token.number.is_some() {
@@ -139,21 +143,22 @@ impl Intent {
             let is_name = words.is_date(&lower)
                 || token.number.is_none() && lower.chars().any(|c| c.is_ascii_digit())
                 || token.is_in_capitals()
-                || capitals && token.is_capitalised() && !token.begins;
+                || capitals_mark_names && token.is_capitalised() && !token.begins_sentence;
             if is_name {
                 out.names.push(vec![lower.clone()]);
             }
             let stem = token.number.clone().unwrap_or_else(|| words.stem(&lower).to_owned());
-            out.push(&lower, stem, std::mem::take(&mut negation));
+            out.push(&lower, stem, std::mem::take(&mut is_negated));
         }
         out
     }
 
-    fn push(&mut self, written: &str, stem: String, negated: bool) {
-        self.written.entry(stem.clone()).or_insert_with(|| written.to_owned());
-        self.words.push(ContentWord { stem, negated });
+    fn push(&mut self, unstemmed: &str, stem: String, is_negated: bool) {
+        self.unstemmed.entry(stem.clone()).or_insert_with(|| unstemmed.to_owned());
+        self.words.push(ContentWord { stem, is_negated });
     }
 
+    /// Adds the number of a token, with its sign or the word after it as the unit.
     fn push_number(
         &mut self,
         token: &PromptToken,
@@ -163,7 +168,7 @@ impl Intent {
     ) {
         let Some(number) = &token.number else { return };
         let counted = token.unit.clone().or_else(|| {
-            let next = tokens.get(at + 1).filter(|next| next.number.is_none() && !next.begins)?;
+            let next = tokens.get(at + 1).filter(|next| next.number.is_none() && !next.begins_sentence)?;
             let lower = next.text.to_lowercase();
             match words {
                 Some(words) => words.has_content(&lower).then(|| words.stem(&lower).to_owned()),
@@ -184,24 +189,25 @@ impl Intent {
         2.0 * a.intersection(&b).count() as f64 / (a.len() + b.len()) as f64
     }
 
-    /// The content words, with a prefix that negates as a negation, if the other prompt has the rest: "unresolved"
-    /// is "not resolved".
+    /// The content words. A negating prefix is converted to a negation if the other prompt has the word without it:
+    /// "unresolved" is "not resolved".
     fn aligned(&self, other: &Intent, words: Option<&RequestWords>) -> Vec<ContentWord> {
         let Some(lists) = words else { return self.words.clone() };
-        let align = |word: &ContentWord| {
-            if other.written.contains_key(&word.stem) {
+        let aligned_word = |word: &ContentWord| {
+            if other.unstemmed.contains_key(&word.stem) {
                 return word.clone();
             }
-            let written = self.written.get(&word.stem).unwrap_or(&word.stem);
-            let rest = lists.without_prefix(written).map(|rest| lists.stem(rest));
-            match rest.into_iter().find(|rest| other.written.contains_key(*rest)) {
-                Some(rest) => ContentWord { stem: rest.to_owned(), negated: !word.negated },
+            let unstemmed = self.unstemmed.get(&word.stem).unwrap_or(&word.stem);
+            let rest = lists.without_prefix(unstemmed).map(|rest| lists.stem(rest));
+            match rest.into_iter().find(|rest| other.unstemmed.contains_key(*rest)) {
+                Some(rest) => ContentWord { stem: rest.to_owned(), is_negated: !word.is_negated },
                 None => word.clone(),
             }
         };
-        self.words.iter().map(align).collect()
+        self.words.iter().map(aligned_word).collect()
     }
 
+    /// Whether both prompts ask for the same.
     pub(crate) fn likeness(&self, other: &Intent, words: Option<&RequestWords>) -> Likeness {
         if self.plain == other.plain && self.numbers == other.numbers {
             return Likeness::Same;
@@ -219,16 +225,17 @@ impl Intent {
         {
             return Likeness::Different;
         }
-        let has_order = self.directed || other.directed || self.sides.len() + other.sides.len() > 2;
+        let has_order = self.is_directed || other.is_directed || self.sides.len() + other.sides.len() > 2;
         let sorted = |all: &[ContentWord]| all.iter().cloned().collect::<BTreeSet<ContentWord>>();
-        let same_words = own_words == other_words || !has_order && sorted(&own_words) == sorted(&other_words);
-        if same_words && self.numbers == other.numbers {
+        let has_same_words =
+            own_words == other_words || !has_order && sorted(&own_words) == sorted(&other_words);
+        if has_same_words && self.numbers == other.numbers {
             return Likeness::Same;
         }
         if self.similarity(other, words) < DIFFERENT_BELOW { Likeness::Different } else { Likeness::Unsure }
     }
 
-    /// Numbers with what they count that both prompts have.
+    /// The numbers that both prompts have, each with its unit; numbers without a unit are left out.
     pub(crate) fn common_numbers<'a>(
         &'a self,
         other: &'a Intent,
@@ -239,7 +246,7 @@ impl Intent {
     }
 }
 
-/// Whether both prompts count the same thing, and each has a number that the other lacks.
+/// Whether each prompt has a number that the other lacks, with the same unit.
 fn differ_in_numbers(a: &Intent, b: &Intent) -> bool {
     let only = |one: &Intent, other: &Intent| -> BTreeSet<Option<String>> {
         one.numbers.difference(&other.numbers).map(|(_, counted)| counted.clone()).collect()
@@ -247,10 +254,10 @@ fn differ_in_numbers(a: &Intent, b: &Intent) -> bool {
     only(a, b).intersection(&only(b, a)).next().is_some()
 }
 
-/// A word is negated in one, and only without negation in the other.
+/// Whether a word is only negated in one prompt, and only not negated in the other.
 fn differ_in_negation(a: &[ContentWord], b: &[ContentWord]) -> bool {
     let flags = |all: &[ContentWord], stem: &str| {
-        let has_stem = |negated| all.iter().any(|word| word.stem == stem && word.negated == negated);
+        let has_stem = |negated| all.iter().any(|word| word.stem == stem && word.is_negated == negated);
         (has_stem(true), has_stem(false))
     };
     a.iter().any(|word| {
@@ -261,7 +268,8 @@ fn differ_in_negation(a: &[ContentWord], b: &[ContentWord]) -> bool {
     })
 }
 
-/// One has only one side of a pair of opposites, the other only the other side. A negated side says neither.
+/// Whether one prompt has only one side of a pair of opposites, and the other prompt only the other side. A pair with a
+/// negated side is ignored.
 fn differ_in_sides(a: &Intent, b: &Intent) -> bool {
     let sides = |one: &Intent, pair: usize| {
         let has = |side| one.sides.iter().any(|&(p, s, negated)| p == pair && s == side && !negated);
@@ -276,7 +284,7 @@ fn differ_in_sides(a: &Intent, b: &Intent) -> bool {
     })
 }
 
-/// Each has a name whose words the other lacks.
+/// Whether each prompt has a name with a word that the other lacks.
 fn differ_in_names(a: &Intent, b: &Intent) -> bool {
     let lacks = |one: &Intent, other: &Intent| {
         one.names.iter().any(|name| name.iter().any(|word| !other.plain.contains(word)))
@@ -292,8 +300,8 @@ struct PromptToken {
     number: Option<String>,
     /// A sign next to a number: `%`, a currency.
     unit: Option<String>,
-    /// The word begins a sentence.
-    begins: bool,
+    /// The token begins a sentence.
+    begins_sentence: bool,
 }
 
 impl PromptToken {
@@ -315,40 +323,45 @@ regex!(
 fn tokens(prompt: &str, words: Option<&RequestWords>) -> Vec<PromptToken> {
     let mut out: Vec<PromptToken> = Vec::new();
     let mut end = 0;
-    for found in TOKEN.captures_iter(prompt) {
-        let Some(whole) = found.get(0) else { continue };
+    for captures in TOKEN.captures_iter(prompt) {
+        let Some(whole) = captures.get(0) else { continue };
         let between = prompt.get(end..whole.start()).unwrap_or_default();
-        let begins = out.is_empty() || between.contains(['.', '?', '!', ':', '\n', '"']);
+        let begins_sentence = out.is_empty() || between.contains(['.', '?', '!', ':', '\n', '"']);
         end = whole.end();
-        if let Some(number) = found.name("number") {
-            let sign =
-                found.name("before").or(found.name("after")).map(|sign| sign.as_str().trim().to_owned());
+        if let Some(number) = captures.name("number") {
+            let sign = captures.name("before").or(captures.name("after"));
+            let sign = sign.map(|sign| sign.as_str().trim().to_owned());
             let value = Some(value_of(number.as_str()));
-            out.push(PromptToken { text: number.as_str().to_owned(), number: value, unit: sign, begins });
+            out.push(PromptToken {
+                text: number.as_str().to_owned(),
+                number: value,
+                unit: sign,
+                begins_sentence,
+            });
             continue;
         }
-        let Some(word) = found.name("word").map(|word| word.as_str()) else { continue };
+        let Some(word) = captures.name("word").map(|word| word.as_str()) else { continue };
         let is_negation = words.is_some_and(|words| words.negates(&word.to_lowercase()));
         // "l'appel" is two words, "isn't" is one.
         for (i, part) in word.split('\'').filter(|_| !is_negation).enumerate() {
             out.push(PromptToken {
                 text: part.to_owned(),
-                begins: begins && i == 0,
+                begins_sentence: begins_sentence && i == 0,
                 ..PromptToken::default()
             });
         }
         if is_negation {
-            out.push(PromptToken { text: word.to_owned(), begins, ..PromptToken::default() });
+            out.push(PromptToken { text: word.to_owned(), begins_sentence, ..PromptToken::default() });
         }
     }
     out
 }
 
-/// A number without separators of thousands and without zeros that say nothing: `1,000` is `1000`, `0.50` is `0.5`.
-fn value_of(written: &str) -> String {
-    let parts: Vec<&str> = written.split([',', '.']).collect();
-    let thousands = parts.len() > 1 && parts[1..].iter().all(|part| part.len() == 3) && parts[0] != "0";
-    let plain = match (thousands, parts.split_last()) {
+/// A number without separators of thousands and redundant zeros: `1,000` is `1000`, `0.50` is `0.5`.
+fn value_of(unstemmed: &str) -> String {
+    let parts: Vec<&str> = unstemmed.split([',', '.']).collect();
+    let has_thousands = parts.len() > 1 && parts[1..].iter().all(|part| part.len() == 3) && parts[0] != "0";
+    let plain = match (has_thousands, parts.split_last()) {
         (false, Some((last, first))) if !first.is_empty() => format!("{}.{last}", first.concat()),
         _ => parts.concat(),
     };
@@ -357,13 +370,13 @@ fn value_of(written: &str) -> String {
     if plain.is_empty() || plain.starts_with('.') { format!("0{plain}") } else { plain.to_owned() }
 }
 
-/// Whether most content words begin with a capital, so that one says nothing.
+/// Whether most content words begin with a capital letter, so that capital letters do not mark names.
 fn is_title(tokens: &[PromptToken], words: Option<&RequestWords>) -> bool {
-    let content = |token: &&PromptToken| {
-        !token.begins && words.is_none_or(|words| words.has_content(&token.text.to_lowercase()))
+    let is_content = |token: &&PromptToken| {
+        !token.begins_sentence && words.is_none_or(|words| words.has_content(&token.text.to_lowercase()))
     };
-    let all = tokens.iter().filter(content).count();
-    let capitals = tokens.iter().filter(content).filter(|token| token.is_capitalised()).count();
+    let all = tokens.iter().filter(is_content).count();
+    let capitals = tokens.iter().filter(is_content).filter(|token| token.is_capitalised()).count();
     capitals * 2 > all
 }
 
@@ -375,8 +388,9 @@ fn quotations(prompt: &str) -> Vec<Vec<String>> {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         words.map(str::to_lowercase).collect::<Vec<String>>()
     };
-    let text = |found: regex::Captures<'_>| (1..=4).find_map(|n| Some(words(found.get(n)?.as_str())));
-    QUOTED.captures_iter(prompt).filter_map(text).filter(|name| !name.is_empty()).collect()
+    let quoted_words =
+        |captures: regex::Captures<'_>| (1..=4).find_map(|n| Some(words(captures.get(n)?.as_str())));
+    QUOTED.captures_iter(prompt).filter_map(quoted_words).filter(|name| !name.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -479,7 +493,7 @@ mod tests {
 
     #[test]
     fn numbers_are_compared_by_value() {
-        for (written, value) in [
+        for (unstemmed, value) in [
             ("1,000", "1000"),
             ("0.50", "0.5"),
             ("007", "7"),
@@ -487,7 +501,7 @@ mod tests {
             ("0", "0"),
             ("1,234.50", "1234.5"),
         ] {
-            assert_eq!(value_of(written), value);
+            assert_eq!(value_of(unstemmed), value);
         }
     }
 

@@ -2,8 +2,8 @@
 //! query (004, tables 31 and 32, paraphrased).
 //!
 //! In: a query, a plan, its tools, an optional reference plan. Out: one question for each metric, and
-//! from its answer a value from 0 to 1 with the issues that it results from. A judge names the wrong
-//! steps, and the value is computed from their number. A judge is shown the reference, if there is
+//! from its answer a value from 0 to 1 with the issues from which it follows. A judge names the wrong
+//! steps, and the value is computed from their number. The question contains the reference plan, if there is
 //! one.
 
 use std::sync::{Arc, LazyLock};
@@ -58,13 +58,15 @@ const BEST: &str = "\
 BEST is a plan for the same query that people hold to be the best one. Use it to see what the query \
 needs and what the tools can do; a plan may do the same in another way.";
 
-static STEPS: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
+// The form of an answer that names wrong steps.
+static STEPS_FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let wrong = object_schema(json!({ "reason": { "type": "string" }, "step": { "type": "integer" } }));
     let wrong = json!({ "type": "array", "items": wrong });
     AnswerForm::object("plan_steps", json!({ "rationale": { "type": "string" }, "wrong": wrong }))
 });
 
-static WHOLE: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
+// The form of an answer about the plan as a whole.
+static WHOLE_FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let schema = object_schema(json!({
         "rationale": { "type": "string" },
         "score": { "type": "integer", "enum": [0, 1, 2] },
@@ -73,31 +75,29 @@ static WHOLE: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     Arc::new(AnswerForm { name: "plan_adherence", schema, score })
 });
 
-/// The operator's version of a rubric, given the name of the question and the built-in rubric.
-pub(crate) type System<'a> = &'a dyn Fn(&str, &str) -> String;
+/// Renders the system prompt of a question from its name and the built-in rubric, which the configuration may replace.
+pub(crate) type RenderSystem<'a> = &'a dyn Fn(&str, &str) -> String;
 
 /// The question about `part` of a plan; `None` for metrics that rules answer. The key is the
 /// metric's name.
-///
-/// `system` renders the rubric, which the operator may replace.
 pub(crate) fn part_question(
     part: PlanPart,
     query: &str,
     plan: &Plan,
     toolbox: &Toolbox,
     reference: Option<&Plan>,
-    system: System<'_>,
+    system: RenderSystem<'_>,
 ) -> Option<Question> {
     let stepwise = if plan.structured { STEPWISE.to_owned() } else { format!("{STEPWISE} {NAMING}") };
     let (rubric, form) = match part {
-        PlanPart::ToolPromptAlignment => (ALIGNMENT, &STEPS),
-        PlanPart::StepExecutability => (EXECUTABILITY, &STEPS),
-        PlanPart::QueryAdherence => (ADHERENCE, &WHOLE),
+        PlanPart::ToolPromptAlignment => (ALIGNMENT, &STEPS_FORM),
+        PlanPart::StepExecutability => (EXECUTABILITY, &STEPS_FORM),
+        PlanPart::QueryAdherence => (ADHERENCE, &WHOLE_FORM),
         _ => return None,
     };
     let rubric = system(part.metric(), rubric);
     let stepwise = if part == PlanPart::QueryAdherence { String::new() } else { format!("\n\n{stepwise}") };
-    let explained = if reference.is_some() { format!("\n\n{BEST}") } else { String::new() };
+    let best_explanation = if reference.is_some() { format!("\n\n{BEST}") } else { String::new() };
     let mut user = fence("QUERY", query);
     if part != PlanPart::QueryAdherence {
         user.push_str(&format!("Tools:\n{}", render_tools(toolbox, part == PlanPart::StepExecutability)));
@@ -106,14 +106,14 @@ pub(crate) fn part_question(
         user.push_str(&fence("BEST", &render_plan(reference)));
     }
     user.push_str(&fence("PLAN", &render_plan(plan)));
-    let calls = plan.structured || reference.is_some_and(|r| r.structured);
-    let prose = !plan.structured || reference.is_some_and(|r| !r.structured);
-    let form_of = match (calls, prose) {
+    let has_structured = plan.structured || reference.is_some_and(|r| r.structured);
+    let has_prose = !plan.structured || reference.is_some_and(|r| !r.structured);
+    let plan_form = match (has_structured, has_prose) {
         (true, true) => format!("{FORM}\n\n{WORDS}"),
         (true, false) => FORM.to_owned(),
         (false, _) => WORDS.to_owned(),
     };
-    let system = format!("{rubric}{stepwise}{explained}\n\n{form_of}\n\n{DATA}");
+    let system = format!("{rubric}{stepwise}{best_explanation}\n\n{plan_form}\n\n{DATA}");
     Some(Question::new(part.metric(), Prompt::new(system, user), Arc::clone(form)))
 }
 
@@ -124,14 +124,14 @@ pub(crate) fn is_judged(part: PlanPart, plan: &Plan) -> bool {
 }
 
 /// All questions about a plan, each with its metric's name as key.
-pub fn questions(query: &str, assessment: &PlanAssessment, system: System<'_>) -> Vec<Question> {
+pub fn questions(query: &str, assessment: &PlanAssessment, system: RenderSystem<'_>) -> Vec<Question> {
     let PlanAssessment { plan, tools, reference, .. } = assessment;
     let parts = JUDGED_PARTS.into_iter().filter(|part| is_judged(*part, plan));
     parts.filter_map(|part| part_question(part, query, plan, tools, reference.as_ref(), system)).collect()
 }
 
-/// Reads an answer that fits its form. Steps that do not exist or were not to be judged are left out. Adherence is
-/// 0, 0.5 or 1, also of a judge that returns probabilities of tokens.
+/// Reads an answer that fits its form. Steps that do not exist or are not judged are left out. Adherence is
+/// 0, 0.5 or 1; probabilities of tokens have no effect on it.
 pub(crate) fn read_judgement(part: PlanPart, plan: &Plan, answer: &Value) -> Option<PlanPartJudgement> {
     let rationale = answer.get("rationale").and_then(Value::as_str).unwrap_or_default().to_owned();
     if part == PlanPart::QueryAdherence {
@@ -143,11 +143,11 @@ pub(crate) fn read_judgement(part: PlanPart, plan: &Plan, answer: &Value) -> Opt
     let mut issues: Vec<PlanIssue> = Vec::new();
     for wrong in answer.get("wrong")?.as_array()? {
         let number = wrong.get("step").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-        let judged = |n: &usize| {
+        let is_judged_step = |n: &usize| {
             let step = plan.position(*n).and_then(|at| plan.steps.get(at));
             step.is_some_and(|step| plan.structured || step.tool.is_some())
         };
-        let Some(number) = number.filter(judged) else { continue };
+        let Some(number) = number.filter(is_judged_step) else { continue };
         if !issues.iter().any(|i| i.step == Some(number)) {
             let reason = wrong.get("reason").and_then(Value::as_str).unwrap_or_default();
             issues.push(PlanIssue::at(number, fault, reason));
@@ -157,7 +157,7 @@ pub(crate) fn read_judgement(part: PlanPart, plan: &Plan, answer: &Value) -> Opt
     Some(PlanPartJudgement { value, issues, rationale })
 }
 
-/// The median opinion and its judge; of an even number the lower one.
+/// The median opinion and its judge; of an even number of opinions the lower median.
 pub fn median_judgement(
     part: PlanPart,
     plan: &Plan,

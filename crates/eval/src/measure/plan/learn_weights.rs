@@ -1,7 +1,7 @@
-//! Weights learnt from ranked plans (004, section 4.1 and "Sensitivity").
+//! Learns weights from ranked plans (004, section 4.1 and "Sensitivity").
 //!
 //! In: groups of plans of one query from worst to best, each with its seven values. Out: weights
-//! under which better plans score higher, the share of pairs for which they do, and how much the
+//! under which better plans score higher, the share of pairs in which the better plan does, and how much the
 //! ranking of planners depends on the weights.
 //!
 //! The sum over ordered pairs of hinge(margin - w (better - worse)), plus a penalty on the distance
@@ -18,15 +18,15 @@ use super::rank::spearman;
 use crate::measure::median::median;
 use crate::measure::metric_names::PlanPart;
 
-/// By how much a better plan should score higher, on 0 to 1: one violated step in ten, of a metric
+/// The difference by which a better plan should score higher, on 0 to 1: one violated step in ten, of a metric
 /// whose weight is a fifth.
 const MARGIN: f64 = 0.02;
-/// Weight of the penalty: small compared to one violated pair in ten, so that it only decides where
-/// the pairs do not.
-const PULL: f64 = 0.05;
-/// Steps of the descent; the fourth decimal of the weights converges long before.
+/// Weight of the penalty: small compared to one violated pair in ten, so that it matters only if the pairs do not
+/// determine the weights.
+const PENALTY_WEIGHT: f64 = 0.05;
+/// Number of steps of the descent; the fourth decimal of the weights converges much earlier.
 const STEPS: usize = 4000;
-/// Random weight vectors of the sensitivity analysis, as in the paper.
+/// Number of random weight vectors of the sensitivity analysis, as in the paper.
 pub(crate) const DRAWS: usize = 10;
 /// Seed of the draws, fixed so that results are reproducible.
 const SEED: u64 = 4;
@@ -37,7 +37,7 @@ const SEED: u64 = 4;
 pub struct RankedPlan {
     /// Values from 0 to 1 by metric, with or without `plan.` before the name.
     pub metrics: BTreeMap<String, Option<f64>>,
-    /// The planner that made the plan, to rank planners.
+    /// The planner that wrote the plan, to rank planners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planner: Option<String>,
 }
@@ -46,21 +46,22 @@ impl RankedPlan {
     /// The values in the order of [`PlanPart::ALL`].
     pub fn values(&self) -> PartValues {
         PlanPart::ALL.map(|part| {
-            let found = self.metrics.get(part.metric()).or_else(|| self.metrics.get(part.name()));
-            found.copied().flatten().filter(|v| v.is_finite()).map(|v| v.clamp(0.0, 1.0))
+            let value = self.metrics.get(part.metric()).or_else(|| self.metrics.get(part.name()));
+            value.copied().flatten().filter(|v| v.is_finite()).map(|v| v.clamp(0.0, 1.0))
         })
     }
 }
 
+/// The result of learning.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LearntWeights {
-    /// As `verdict.metrics.plan.weights` takes them; 100 together.
+    /// In the form of `verdict.metrics.plan.weights`; their sum is 100.
     pub weights: PlanWeights,
-    /// Groups of at least two plans.
+    /// The number of groups of at least two plans.
     pub groups: usize,
-    /// Ordered pairs: three in a group of three.
+    /// The number of ordered pairs: three in a group of three plans.
     pub pairs: usize,
-    /// Share of pairs in which the better plan scores strictly higher under the learnt weights.
+    /// The share of pairs in which the better plan scores strictly higher under the learnt weights.
     pub agreement: f64,
     /// The agreement under the nominal weights.
     pub nominal_agreement: f64,
@@ -74,18 +75,19 @@ pub struct LearntWeights {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct MetricAgreement {
     pub metric: &'static str,
-    /// Ordered pairs of which both plans have a value.
+    /// The number of ordered pairs in which both plans have a value.
     pub pairs: usize,
-    /// Share of them in which the better plan has the higher value; `None` without a pair.
+    /// The share of these pairs in which the better plan has the higher value; `None` without a pair.
     pub strict: Option<f64>,
-    /// Share of them in which the better plan has no lower value (relaxed, as in the paper).
+    /// The share of these pairs in which the better plan has no lower value (relaxed, as in the paper).
     pub relaxed: Option<f64>,
 }
 
-/// Spearman's correlation of the ranking under the learnt weights with those under others: of planners
+/// Spearman's correlation of the ranking under the learnt weights with the rankings under others: of planners
 /// by mean score if at least two are named, otherwise of plans.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Sensitivity {
+    /// The number of ranked planners or plans.
     pub ranked: usize,
     /// Under seven equal weights.
     pub equal: Option<f64>,
@@ -95,7 +97,7 @@ pub struct Sensitivity {
     pub median: Option<f64>,
 }
 
-/// Learns from `groups`, each from worst to best. `None` without a single ordered pair.
+/// Learns weights from `groups` of plans, each sorted from worst to best. `None` without an ordered pair.
 pub fn learn_weights(groups: &[Vec<RankedPlan>]) -> Option<LearntWeights> {
     let all: Vec<Vec<PartValues>> =
         groups.iter().map(|g| g.iter().map(RankedPlan::values).collect()).collect();
@@ -132,7 +134,8 @@ fn metric_agreement(part: PlanPart, groups: &[Vec<PartValues>]) -> MetricAgreeme
     MetricAgreement { metric: part.name(), pairs, strict: share(higher), relaxed: share(pairs - lower) }
 }
 
-/// Better minus worse for every ordered pair; 0 for a metric that either plan lacks.
+/// For every ordered pair, the values of the better plan minus those of the worse one; 0 for a metric without both
+/// values.
 fn differences(group: &[PartValues]) -> Vec<[f64; 7]> {
     let pairs = group
         .iter()
@@ -148,34 +151,36 @@ fn dot(a: &[f64; 7], b: &[f64; 7]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Share of the pairs whose better plan scores strictly higher.
+/// The share of pairs in which the better plan scores strictly higher.
 fn agreement(pairs: &[[f64; 7]], weights: &[f64; 7]) -> f64 {
-    let right = pairs.iter().filter(|pair| dot(pair, weights) > 1e-12).count();
-    right as f64 / pairs.len() as f64
+    // The tolerance excludes rounding errors of equal scores.
+    let agreeing = pairs.iter().filter(|pair| dot(pair, weights) > 1e-12).count();
+    agreeing as f64 / pairs.len() as f64
 }
 
+/// The weights of least loss, by projected subgradient descent from the nominal weights.
 fn descend(pairs: &[[f64; 7]], nominal: &[f64; 7]) -> [f64; 7] {
     let loss = |w: &[f64; 7]| {
         let hinge: f64 = pairs.iter().map(|pair| (MARGIN - dot(pair, w)).max(0.0)).sum();
-        let pull: f64 = w.iter().zip(nominal).map(|(w, n)| (w - n).powi(2)).sum();
-        hinge / pairs.len() as f64 + PULL * pull
+        let squared_distance: f64 = w.iter().zip(nominal).map(|(w, n)| (w - n).powi(2)).sum();
+        hinge / pairs.len() as f64 + PENALTY_WEIGHT * squared_distance
     };
-    let mut now = *nominal;
-    let mut best = (loss(&now), now);
+    let mut current = *nominal;
+    let mut best = (loss(&current), current);
     for step in 0..STEPS {
-        let mut slope = [0.0; 7];
-        for pair in pairs.iter().filter(|pair| dot(pair, &now) < MARGIN) {
-            slope.iter_mut().zip(pair).for_each(|(s, d)| *s -= d / pairs.len() as f64);
+        let mut gradient = [0.0; 7];
+        for pair in pairs.iter().filter(|pair| dot(pair, &current) < MARGIN) {
+            gradient.iter_mut().zip(pair).for_each(|(s, d)| *s -= d / pairs.len() as f64);
         }
-        for (s, (w, n)) in slope.iter_mut().zip(now.iter().zip(nominal)) {
-            *s += 2.0 * PULL * (w - n);
+        for (s, (w, n)) in gradient.iter_mut().zip(current.iter().zip(nominal)) {
+            *s += 2.0 * PENALTY_WEIGHT * (w - n);
         }
         let rate = 0.5 / ((step + 1) as f64).sqrt();
-        now.iter_mut().zip(&slope).for_each(|(w, s)| *w -= rate * s);
-        groups(&mut now).into_iter().for_each(|(group, share)| onto_simplex(group, share));
-        let current_loss = loss(&now);
+        current.iter_mut().zip(&gradient).for_each(|(w, s)| *w -= rate * s);
+        groups(&mut current).into_iter().for_each(|(group, share)| project_onto_simplex(group, share));
+        let current_loss = loss(&current);
         if current_loss < best.0 {
-            best = (current_loss, now);
+            best = (current_loss, current);
         }
     }
     best.1
@@ -188,7 +193,7 @@ fn groups(weights: &mut [f64; 7]) -> [(&mut [f64], f64); 2] {
 }
 
 /// Euclidean projection onto {x >= 0, sum x = total} (Duchi and others, 2008).
-fn onto_simplex(values: &mut [f64], total: f64) {
+fn project_onto_simplex(values: &mut [f64], total: f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
     let (mut sum, mut shift) = (0.0, 0.0);
@@ -204,11 +209,11 @@ fn onto_simplex(values: &mut [f64], total: f64) {
 
 fn sensitivity(groups: &[Vec<RankedPlan>], learnt: &[f64; 7]) -> Sensitivity {
     let base = scores(groups, learnt);
-    let against = |weights: &[f64; 7]| spearman(&base, &scores(groups, weights));
+    let correlation = |weights: &[f64; 7]| spearman(&base, &scores(groups, weights));
     let mut random = fastrand::Rng::with_seed(SEED);
-    let draws: Vec<Option<f64>> = (0..DRAWS).map(|_| against(&dirichlet(&mut random))).collect();
+    let draws: Vec<Option<f64>> = (0..DRAWS).map(|_| correlation(&dirichlet(&mut random))).collect();
     let median = median(draws.iter().copied().flatten().collect());
-    Sensitivity { ranked: base.len(), equal: against(&[1.0 / 7.0; 7]), draws, median }
+    Sensitivity { ranked: base.len(), equal: correlation(&[1.0 / 7.0; 7]), draws, median }
 }
 
 /// A flat Dirichlet draw for each group: exponential variables over their sum.
@@ -320,7 +325,7 @@ mod tests {
         #[test]
         fn projection_is_the_nearest_point(values in prop::array::uniform4(-1.0f64..2.0), other in prop::array::uniform4(0.0f64..1.0)) {
             let mut projected = values;
-            onto_simplex(&mut projected, 0.7);
+            project_onto_simplex(&mut projected, 0.7);
             prop_assert!((projected.iter().sum::<f64>() - 0.7).abs() < 1e-9);
             let sum: f64 = other.iter().sum::<f64>().max(1e-9);
             let other = other.map(|o| o * 0.7 / sum);

@@ -1,18 +1,18 @@
 //! A lenient JSON parser for plans as models write them (004, sections 2 and 4.1).
 //!
-//! In: text. Out: a tree, and the repairs that were needed. Two deviations that the paper's own
-//! plans have are accepted without a repair: numbers as bare keys, and calls as bare values (`1:
-//! {"step": T2S([], "..."), ...}`). Every other repair is noted: other quote characters, nested
+//! In: text. Out: a tree, and the repairs that were needed. Two deviations that occur in the paper's own
+//! plans are accepted without a repair: numbers as bare keys, and calls as bare values (`1:
+//! {"step": T2S([], "..."), ...}`). Every other repair is recorded: other quote characters, nested
 //! quotes, extra or missing commas, comments, unclosed brackets. Strings of text that is strict JSON
 //! are parsed strictly.
 //!
-//! `recognise::python_repr` is another parser, because it must reject what this one repairs.
+//! `recognise::python_repr` is a separate parser, because it must reject texts that this parser repairs.
 
-/// Deepest nesting that is parsed.
+/// Maximum depth of nested values.
 const MAX_DEPTH: usize = 16;
-/// Longest run of quote characters that counts as one quote.
+/// Maximum number of consecutive quote characters that count as one quotation mark.
 const MAX_QUOTE_RUN: usize = 3;
-/// Most values that are parsed of one plan.
+/// Maximum number of values of one plan.
 const MAX_VALUES: usize = 20_000;
 
 /// A value. Members keep their order; duplicate keys are kept.
@@ -22,9 +22,9 @@ pub(crate) enum LenientValue {
     Object(Vec<(String, LenientValue)>),
     /// `[...]`
     List(Vec<LenientValue>),
-    /// A string, its quotes and escapes resolved.
+    /// A string, without its quotation marks and with its escapes resolved.
     Text(String),
-    /// A number, a bare word or a call, as written.
+    /// A number, a word without quotation marks, or a call; unchanged.
     Bare(String),
     /// `null`
     Null,
@@ -49,12 +49,13 @@ impl LenientValue {
     }
 }
 
+/// A parsed value with its repairs.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct LenientJson {
     pub value: LenientValue,
     /// The repairs, each kind once.
     pub repairs: Vec<&'static str>,
-    /// Bytes of the text that the value spans.
+    /// The length of the value in the text, in bytes.
     pub bytes: usize,
 }
 
@@ -62,18 +63,20 @@ pub(crate) struct LenientJson {
 /// parsed.
 pub(crate) fn parse(text: &str) -> Option<LenientJson> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
-    let strict = matches!(values.next(), Some(Ok(_)));
-    let mut parser = LenientParser { text, at: 0, values: 0, strict, repairs: Vec::new() };
+    let is_strict = matches!(values.next(), Some(Ok(_)));
+    let mut parser = LenientParser { text, at: 0, values: 0, is_strict, repairs: Vec::new() };
     let value = text.starts_with(['{', '[']).then(|| parser.value(MAX_DEPTH))??;
     Some(LenientJson { value, repairs: parser.repairs, bytes: parser.at })
 }
 
 struct LenientParser<'a> {
     text: &'a str,
+    /// The position in `text`.
     at: usize,
+    /// The number of values so far.
     values: usize,
-    /// The text is JSON.
-    strict: bool,
+    /// The text is valid JSON.
+    is_strict: bool,
     repairs: Vec<&'static str>,
 }
 
@@ -92,6 +95,7 @@ impl<'a> LenientParser<'a> {
         }
     }
 
+    /// Skips `expected`, if it is the next character, and returns whether it was.
     fn accept(&mut self, expected: char) -> bool {
         let accepted = self.peek() == Some(expected);
         if accepted {
@@ -138,6 +142,7 @@ impl<'a> LenientParser<'a> {
         }
     }
 
+    /// The items of an object or a list, up to the bracket `close`.
     fn items<T>(&mut self, close: char, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         // The opening bracket.
         self.at += 1;
@@ -152,17 +157,17 @@ impl<'a> LenientParser<'a> {
                 return Some(items);
             }
             items.push(item(self)?);
-            self.separator(close)?;
+            self.skip_separator(close)?;
         }
     }
 
-    /// Skips the comma after an item, unless the bracket follows.
-    fn separator(&mut self, close: char) -> Option<()> {
+    /// Skips the comma after an item; it may be missing before the bracket `close`.
+    fn skip_separator(&mut self, close: char) -> Option<()> {
         self.skip_whitespace();
-        let comma = self.accept(',');
+        let has_comma = self.accept(',');
         self.skip_whitespace();
         let next = self.peek();
-        match (comma, next.is_none_or(|c| c == close)) {
+        match (has_comma, next.is_none_or(|c| c == close)) {
             (true, true) => self.note_repair("a comma after the last item"),
             (false, false) if matches!(next, Some('}' | ']')) => return None,
             (false, false) => self.note_repair("a missing comma"),
@@ -177,7 +182,7 @@ impl<'a> LenientParser<'a> {
             '0'..='9' => self.number().to_owned(),
             c if c.is_alphabetic() || c == '_' => {
                 self.note_repair("keys without quotes");
-                self.take_while(in_name).to_owned()
+                self.take_while(is_name_char).to_owned()
             }
             _ => return None,
         };
@@ -188,10 +193,10 @@ impl<'a> LenientParser<'a> {
         Some((key, self.value(depth)?))
     }
 
-    /// `true`, `None`, or a call of a tool.
+    /// A word without quotation marks, such as `true` or `None`, or a call of a tool.
     fn word(&mut self) -> Option<LenientValue> {
         let (start, text) = (self.at, self.rest());
-        let word = self.take_while(in_name);
+        let word = self.take_while(is_name_char);
         if self.peek() == Some('(') {
             let call = text.get(..call_length(text)?)?;
             self.at = start + call.len();
@@ -202,12 +207,12 @@ impl<'a> LenientParser<'a> {
             "None" | "True" | "False" => self.note_repair("words of Python"),
             _ => self.note_repair("text without quotes"),
         }
-        let null = matches!(word, "null" | "None");
-        Some(if null { LenientValue::Null } else { LenientValue::Bare(word.to_owned()) })
+        let is_null = matches!(word, "null" | "None");
+        Some(if is_null { LenientValue::Null } else { LenientValue::Bare(word.to_owned()) })
     }
 
     fn string(&mut self) -> Option<String> {
-        if self.strict {
+        if self.is_strict {
             let mut strings = serde_json::Deserializer::from_str(self.rest()).into_iter::<String>();
             let text = strings.next()?.ok()?;
             self.at += strings.byte_offset();
@@ -218,7 +223,7 @@ impl<'a> LenientParser<'a> {
             self.note_repair("quotes other than \"");
         }
         let rest = self.rest();
-        // Quotes doubled or more, as in ""step"".
+        // Several quote characters, as in ""step"".
         let mut run = rest.chars().take_while(|c| *c == open).count();
         if rest.chars().nth(run).is_none_or(|next| matches!(next, ',' | ':' | '}' | ']' | ')' | '\n')) {
             run = 1;
@@ -228,8 +233,8 @@ impl<'a> LenientParser<'a> {
         }
         self.at += open.len_utf8() * run;
         let body = self.rest();
-        let (end, inner) = find_closing_quote(body, open)?;
-        if inner {
+        let (end, has_inner_quotes) = find_closing_quote(body, open)?;
+        if has_inner_quotes {
             self.note_repair("quotes inside quotes");
         }
         self.at += end;
@@ -250,28 +255,28 @@ fn closes_quote(open: char, close: char) -> bool {
     }
 }
 
-/// The end of the string that begins `body`, and whether it contains quotes of its own kind. A
-/// quote ends it only where a value can end: before a comma, colon or bracket, and not inside the
+/// The end of the string at the beginning of `body`, and whether it contains quote characters of its own kind. A
+/// quote character ends the string only where a value can end: before a comma, colon or bracket, and not inside the
 /// brackets of a call.
 fn find_closing_quote(body: &str, open: char) -> Option<(usize, bool)> {
     let is_call = call_name(body).is_some();
-    let (mut depth, mut inner) = (0usize, false);
+    let (mut depth, mut has_inner_quotes) = (0usize, false);
     for (at, c) in unescaped_chars(body) {
         match c {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             c if closes_quote(open, c) => {
                 let mut after = body.get(at + c.len_utf8()..)?;
-                // Quotes in plans are doubled or tripled; the bound keeps this loop linear.
+                // Quote characters in plans are at most tripled; the bound keeps the function linear.
                 for _ in 0..MAX_QUOTE_RUN {
                     after = after.strip_prefix(|c| closes_quote(open, c)).unwrap_or(after);
                 }
                 let next = after.trim_start().chars().next();
-                let ends = next.is_none_or(|c| matches!(c, ',' | ':' | '}' | ']'));
-                if member_follows(after) || (ends && !(is_call && depth > 0)) {
-                    return Some((at, inner));
+                let may_end = next.is_none_or(|c| matches!(c, ',' | ':' | '}' | ']'));
+                if member_follows(after) || (may_end && !(is_call && depth > 0)) {
+                    return Some((at, has_inner_quotes));
                 }
-                inner = true;
+                has_inner_quotes = true;
             }
             _ => {}
         }
@@ -289,34 +294,36 @@ fn unescaped_chars(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
     })
 }
 
-/// Whether a key of a step follows: the string has ended then, even inside brackets.
+/// Whether the end of the text or the key `depends_on` of a step follows: then the string has ended, even inside
+/// brackets.
 fn member_follows(after: &str) -> bool {
     let after = after.trim_start().trim_start_matches([',', '}']).trim_start();
     let after = after.trim_start_matches(is_quote);
     after.is_empty() || after.get(..10).is_some_and(|key| key.eq_ignore_ascii_case("depends_on"))
 }
 
-fn in_name(c: char) -> bool {
+/// Whether a character may be part of the name of a tool or a key.
+fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
-/// The name of the call that `text` begins with. Text with a space before the bracket is prose.
+/// The name of the call at the beginning of `text`. Text with a space before the bracket is prose.
 pub(crate) fn call_name(text: &str) -> Option<&str> {
     let text = text.trim_start();
-    let name = text.get(..text.find(|c| !in_name(c))?)?;
-    let named = name.starts_with(|c: char| c.is_alphabetic() || c == '_');
-    (named && text.get(name.len()..)?.starts_with('(')).then_some(name)
+    let name = text.get(..text.find(|c| !is_name_char(c))?)?;
+    let is_name = name.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    (is_name && text.get(name.len()..)?.starts_with('(')).then_some(name)
 }
 
-/// Bytes of the call that `text` begins with, up to its closing bracket. If that is missing, up to
-/// the member that follows.
+/// The length in bytes of the call at the beginning of `text`, up to its closing bracket; if the bracket is missing, up
+/// to the next member.
 fn call_length(text: &str) -> Option<usize> {
-    let (mut depth, mut quoted) = (0usize, false);
+    let (mut depth, mut is_quoted) = (0usize, false);
     for (at, c) in unescaped_chars(text) {
         match c {
-            '"' => quoted = !quoted,
-            '(' if !quoted => depth += 1,
-            ')' if !quoted => depth = depth.checked_sub(1)?,
+            '"' => is_quoted = !is_quoted,
+            '(' if !is_quoted => depth += 1,
+            ')' if !is_quoted => depth = depth.checked_sub(1)?,
             _ => {}
         }
         if c == ')' && depth == 0 {
@@ -331,8 +338,8 @@ regex!(ESCAPE, r#"\\([ntr"'\\/]|u[0-9a-fA-F]{4})"#);
 
 /// `text` with JSON's escapes resolved; a backslash before anything else is kept.
 pub(crate) fn unescape(text: &str) -> String {
-    let resolve = |found: &regex::Captures<'_>| {
-        let (escape, [code]) = found.extract();
+    let resolve = |captures: &regex::Captures<'_>| {
+        let (escape, [code]) = captures.extract();
         let resolved = match (code, code.strip_prefix('u')) {
             ("n", _) => Some('\n'),
             ("t", _) => Some('\t'),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::improve::{Lineage, StopReason, Tag};
 
-/// Smallest, mean and largest of a count.
+/// Minimum, mean and maximum of a count.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Spread {
     pub min: usize,
@@ -26,24 +26,30 @@ impl Spread {
     }
 }
 
+/// The statistics of several lineages.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LineageStatistics {
+    /// The number of lineages.
     pub lineages: usize,
+    /// The number of plans per lineage.
     pub length: Spread,
+    /// The number of passes per lineage.
     pub passes: Spread,
-    /// New plans in the first pass, the second, and so on; over the lineages that had that pass.
+    /// The number of new plans in the first pass, the second, and so on, over the lineages with that pass.
     pub revisions_per_pass: Vec<Spread>,
-    /// Steps of the last plans.
+    /// The number of steps of the last plans.
     pub steps: Spread,
-    /// Last plans by their number of hops; the paper's classes are 0, 1, 2 and 3 or more.
+    /// The number of last plans by hops; the paper's classes are 0, 1, 2 and 3 or more.
     pub hops: BTreeMap<usize, usize>,
-    /// How often each tag led to a new plan.
+    /// The number of new plans that each tag led to.
     pub tags: BTreeMap<Tag, usize>,
+    /// The number of lineages by stop reason.
     pub ends: BTreeMap<StopReason, usize>,
 }
 
+/// The statistics of `lineages`.
 pub fn statistics(lineages: &[Lineage]) -> LineageStatistics {
-    let last = || lineages.iter().filter_map(|l| l.revisions.last());
+    let last_revisions = || lineages.iter().filter_map(|l| l.revisions.last());
     let max_passes = lineages.iter().map(|l| l.revisions_per_pass.len()).max().unwrap_or(0);
     let pass =
         |n: usize| Spread::from_counts(lineages.iter().filter_map(|l| l.revisions_per_pass.get(n).copied()));
@@ -52,8 +58,8 @@ pub fn statistics(lineages: &[Lineage]) -> LineageStatistics {
         length: Spread::from_counts(lineages.iter().map(|l| l.revisions.len())),
         passes: Spread::from_counts(lineages.iter().map(|l| l.passes)),
         revisions_per_pass: (0..max_passes).map(pass).collect(),
-        steps: Spread::from_counts(last().map(|r| r.shape.steps)),
-        hops: count_by_value(last().map(|r| r.shape.hops)),
+        steps: Spread::from_counts(last_revisions().map(|r| r.shape.steps)),
+        hops: count_by_value(last_revisions().map(|r| r.shape.hops)),
         tags: count_by_value(lineages.iter().flat_map(|l| &l.revisions).flat_map(|r| &r.tags).map(|t| t.tag)),
         ends: count_by_value(lineages.iter().map(|l| l.end)),
     }

@@ -1,16 +1,16 @@
 //! The metrics of plans in traces: the seven of [`PlanPart`], `plan.score` and `plan.rating`.
 //!
 //! In: a trace with recognised plans, settings, and a judge's answers. Out: measurements on the
-//! span that wrote the plan; for several plans on one span, the last one. [`PlanRules`] measures what
-//! rules can, of plans in prose only what [`prose`] states; [`PlanJudged`] asks judges for the rest
-//! and computes the score from both.
+//! span that wrote the plan; for several plans on one span, of the last plan. [`PlanRules`] measures by rules, plans
+//! in prose only as far as [`prose`] reads them; [`PlanJudged`] asks judges for the other metrics and computes the
+//! score from both.
 
 use std::borrow::Cow;
 
 use super::assessment::PlanAssessment;
 use super::judge_questions::{self, JUDGED_PARTS};
 use super::schema::{Plan, PlanIssue};
-use super::tools::{MAX_SHOWN, Toolbox};
+use super::tools::{MAX_DEFINITIONS, Toolbox};
 use super::{pair_questions, parse, prose, shape};
 use crate::measure::content_piece::{ContentPiece, PieceKind};
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES_JUDGE, measured, unmeasured};
@@ -24,7 +24,7 @@ use crate::measure::{
     Question, Unmeasured, Value, agent_index,
 };
 
-/// Quote for a plan without steps.
+/// The quote of a finding about a plan without steps.
 const NO_STEPS: &str = "no steps";
 
 /// A plan of the trace, and the task of its agent.
@@ -34,23 +34,25 @@ struct TracePlan {
     assessment: PlanAssessment,
 }
 
+/// The last plan that the span of the context wrote.
 fn plan_at(context: &Context<'_>) -> Option<TracePlan> {
-    let (i, written) = agent_index::plans_at(context.trace, context.memo, context.at).pop()?;
-    assess(context, i, parse::from_recognised(written))
+    let (i, recorded) = agent_index::plans_at(context.trace, context.memo, context.at).pop()?;
+    assess(context, i, parse::from_recognised(recorded))
 }
 
-/// `None` if the work budget is exceeded.
+/// Assesses a plan of an agent by rules; `None` if the work budget is spent.
 fn assess(context: &Context<'_>, agent: usize, plan: Plan) -> Option<TracePlan> {
     let settings = &context.settings.plan;
     let budget = &context.memo.budget;
     let task = agent_index::task(context.trace, agent);
-    let shown = context.trace.agents.get(agent).map_or(&[][..], |a| &a.tools);
-    let texts =
+    let offered_tools = context.trace.agents.get(agent).map_or(&[][..], |a| &a.tools);
+    let text_bytes =
         task.map_or(0, |task| task.len()) + plan.steps.iter().map(|step| step.prompt.len()).sum::<usize>();
     let steps = plan.steps.len();
     // Each step is compared with each tool and with each other step.
-    budget.spend(texts / BYTES_PER_STEP + (1 + steps) * (steps + shown.len().min(MAX_SHOWN))).then_some(())?;
-    let tools = Toolbox::with_definitions(&settings.tools, shown);
+    let comparisons = (1 + steps) * (steps + offered_tools.len().min(MAX_DEFINITIONS));
+    budget.spend(text_bytes / BYTES_PER_STEP + comparisons).then_some(())?;
+    let tools = Toolbox::with_definitions(&settings.tools, offered_tools);
     let query = task.map(|task| task.to_string());
     let reference = query.as_deref().and_then(|q| Plan::reference(settings, q));
     let pairs = reference.as_ref().map_or(0, |r| steps * (steps + r.steps.len()));
@@ -66,16 +68,16 @@ impl Rule for PlanRules {}
 impl Metric for PlanRules {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
         let Some(plan) = plan_at(context) else { return MetricProgress::Done(Vec::new()) };
-        let report = PlanMeasurements { context, assessment: &plan.assessment };
+        let measurements = PlanMeasurements { context, assessment: &plan.assessment };
         let mut out: Vec<Measurement> = PlanPart::ALL
             .into_iter()
             .map(|part| match plan.assessment.value(part) {
-                Some(value) => report.by_rules(part.metric(), report.part(part, value, "")),
+                Some(value) => measurements.by_rules(part.metric(), measurements.part(part, value, "")),
                 None => unmeasured(context.at, part.metric(), Unmeasured::NotApplicable),
             })
             .collect();
-        out.push(report.score(Cow::Borrowed(RULES_JUDGE)));
-        out.push(report.rating());
+        out.push(measurements.score(Cow::Borrowed(RULES_JUDGE)));
+        out.push(measurements.rating());
         MetricProgress::Done(out)
     }
 }
@@ -103,7 +105,7 @@ impl Metric for PlanJudged {
         {
             return MetricProgress::Done(Vec::new());
         }
-        let shown = assessment.sanitized(|text| asker.clean(text));
+        let sanitized = assessment.sanitized(|text| asker.clean(text));
         let matching = &context.settings.plan.matching;
         let system = |question: &str, rubric: &str| {
             asker
@@ -113,10 +115,10 @@ impl Metric for PlanJudged {
         let fits =
             |question: &Question| question.prompt.user.len() <= asker.max_bytes(&question.prompt.system);
         if answers.is_empty() {
-            let mut questions = judge_questions::questions(&asker.clean(query), &shown, &system);
+            let mut questions = judge_questions::questions(&asker.clean(query), &sanitized, &system);
             questions.extend(match &matching.embeddings {
-                Some(judge) => pair_questions::embedding_question(assessment, &shown, judge),
-                None => pair_questions::pair_question(assessment, &shown, &system),
+                Some(judge) => pair_questions::embedding_question(assessment, &sanitized, judge),
+                None => pair_questions::pair_question(assessment, &sanitized, &system),
             });
             // A plan that is cut cannot be judged.
             questions.retain(fits);
@@ -125,21 +127,26 @@ impl Metric for PlanJudged {
             }
         }
         let mut assessment = assessment.clone();
-        let opinions_for = |key| answers.iter().find(|a| a.key == key)?.opinions.as_deref().ok();
+        let opinions_on = |key| answers.iter().find(|a| a.key == key)?.opinions.as_deref().ok();
         let mut decided_by = None;
-        if let Some([opinion, ..]) = opinions_for(pair_questions::EMBEDDED_KEY) {
-            assessment.decide(pair_questions::read_cosines(&assessment, &shown, &opinion.value, matching));
+        if let Some([opinion, ..]) = opinions_on(pair_questions::EMBEDDED_KEY) {
+            assessment.decide(pair_questions::read_cosines(
+                &assessment,
+                &sanitized,
+                &opinion.value,
+                matching,
+            ));
             decided_by = Some(opinion.judge.to_string());
         }
         if matching.embeddings.is_some() && !answers.iter().any(|a| a.key == pair_questions::JUDGED_KEY) {
             // The pairs whose similarity is between the two thresholds.
-            let question = pair_questions::pair_question(&assessment, &shown, &system);
+            let question = pair_questions::pair_question(&assessment, &sanitized, &system);
             if let Some(question) = question.filter(|question| !answers.is_empty() && fits(question)) {
                 return MetricProgress::Ask(vec![question]);
             }
         }
-        if let Some(opinions @ [first, ..]) = opinions_for(pair_questions::JUDGED_KEY) {
-            assessment.decide(pair_questions::read_pairs(&assessment, &shown, opinions));
+        if let Some(opinions @ [first, ..]) = opinions_on(pair_questions::JUDGED_KEY) {
+            assessment.decide(pair_questions::read_pairs(&assessment, &sanitized, opinions));
             decided_by = Some(first.judge.to_string());
         }
         let rating = decided_by.map(|judge| Measurement {
@@ -152,6 +159,7 @@ impl Metric for PlanJudged {
     }
 }
 
+/// The measurements of the judged metrics, and of the score.
 fn measure_answers(
     context: &Context<'_>,
     mut assessment: PlanAssessment,
@@ -159,7 +167,7 @@ fn measure_answers(
 ) -> Vec<Measurement> {
     let mut out = Vec::new();
     let mut judge: Cow<'static, str> = Cow::Borrowed(RULES_JUDGE);
-    let mut failed = None;
+    let mut unmeasured_reason = None;
     for part in JUDGED_PARTS {
         if !judge_questions::is_judged(part, &assessment.plan) {
             out.push(unmeasured(context.at, part.metric(), Unmeasured::NotApplicable));
@@ -173,17 +181,17 @@ fn measure_answers(
                 judge_questions::median_judgement(part, &assessment.plan, opinions)
                     .ok_or(Unmeasured::JudgeError)
             });
-        failed = judgement.as_ref().err().copied().or(failed);
-        let outcome = judgement.map(|(found, judge_name)| {
+        unmeasured_reason = judgement.as_ref().err().copied().or(unmeasured_reason);
+        let outcome = judgement.map(|(judgement, judge_name)| {
             judge = Cow::Owned(judge_name);
-            let value = assessment.apply_judgement(part, &found);
-            PlanMeasurements { context, assessment: &assessment }.part(part, value, &found.rationale)
+            let value = assessment.apply_judgement(part, &judgement);
+            PlanMeasurements { context, assessment: &assessment }.part(part, value, &judgement.rationale)
         });
         out.push(Measurement::new(context.at, part.metric(), judge.clone(), outcome));
     }
     // A score without one of its judged metrics would be misleading: the score of the rules is kept,
     // which lists the metrics that it includes.
-    out.push(match failed {
+    out.push(match unmeasured_reason {
         Some(reason) => Measurement::new(context.at, PLAN_SCORE, judge, Err(reason)),
         None => PlanMeasurements { context, assessment: &assessment }.score(judge),
     });
@@ -226,11 +234,11 @@ impl PlanMeasurements<'_> {
         Measured { value: Value::Score(value), passed, findings }
     }
 
-    /// A measurement by the rules, which compare the steps of the plan. A plan without steps may fail as a whole.
-    fn by_rules(&self, metric: &'static str, found: Measured) -> Measurement {
-        match (self.assessment.plan.steps.len(), found.passed) {
+    /// A measurement by the rules, which examine the steps of the plan. A plan without steps can only fail as a whole.
+    fn by_rules(&self, metric: &'static str, outcome: Measured) -> Measurement {
+        match (self.assessment.plan.steps.len(), outcome.passed) {
             (0, true) => unmeasured(self.context.at, metric, Unmeasured::NotApplicable),
-            (steps, _) => measured(self.context.at, metric, found).having_examined(steps.max(1)),
+            (steps, _) => measured(self.context.at, metric, outcome).having_examined(steps.max(1)),
         }
     }
 
@@ -256,12 +264,12 @@ impl PlanMeasurements<'_> {
             PlanPart::ALL.into_iter().filter_map(|p| Some((p.name(), assessment.value(p)?))).collect();
         let outcome = assessment.score(&settings.weights).map(|score| {
             let passed = score >= settings.score_threshold;
-            let shown: Vec<String> =
+            let sanitized: Vec<String> =
                 values.iter().map(|(name, value)| format!("{name} {value:.2}")).collect();
             let rationale = format!(
                 "at least {} of 100 was expected; the plan has {score:.1} from {}",
                 settings.score_threshold,
-                shown.join(", ")
+                sanitized.join(", ")
             );
             let findings = self.plan_finding(passed, rationale, score / 100.0);
             Measured { value: Value::Score(score), passed, findings }
@@ -285,32 +293,36 @@ impl PlanMeasurements<'_> {
 
     fn rating(&self) -> Measurement {
         let at = self.context.at;
-        let Some(found) = &self.assessment.reference_match else {
+        let Some(reference_match) = &self.assessment.reference_match else {
             return unmeasured(at, PLAN_RATING, Unmeasured::NotApplicable);
         };
         let least = self.context.settings.plan.least_rating;
-        let passed = found.rating >= least;
+        let passed = reference_match.rating >= least;
         let details = vec![
-            Detail { key: "plan.rating.f1", value: DetailValue::Number(found.f1) },
-            Detail { key: "plan.rating.f1_at_most", value: DetailValue::Number(found.f1_at_most) },
-            Detail { key: "plan.rating.unsure", value: DetailValue::Count(found.unsure.len() as u64) },
+            Detail { key: "plan.rating.f1", value: DetailValue::Number(reference_match.f1) },
+            Detail { key: "plan.rating.f1_at_most", value: DetailValue::Number(reference_match.f1_at_most) },
+            Detail {
+                key: "plan.rating.unsure",
+                value: DetailValue::Count(reference_match.unsure.len() as u64),
+            },
         ];
-        if passed != (found.rating_at_most >= least) {
-            // Whether it passes depends on pairs of prompts that nothing has decided.
+        if passed != (reference_match.rating_at_most >= least) {
+            // Whether the plan passes depends on pairs of steps that are undecided.
             return Measurement { details, ..unmeasured(at, PLAN_RATING, Unmeasured::Undecided) };
         }
-        let repaired = if found.rating_if_valid.is_some() { "; it is not valid JSON" } else { "" };
+        let repair_note =
+            if reference_match.rating_if_valid.is_some() { "; it is not valid JSON" } else { "" };
         let rationale = format!(
             "a plan rated {} or better was expected; {} steps match the reference plan (precision {:.2}, \
-             recall {:.2}, F1 {:.2}){repaired}",
+             recall {:.2}, F1 {:.2}){repair_note}",
             least.as_str(),
-            found.matched.len(),
-            found.precision,
-            found.recall,
-            found.f1
+            reference_match.matched.len(),
+            reference_match.precision,
+            reference_match.recall,
+            reference_match.f1
         );
-        let findings = self.plan_finding(passed, rationale, found.f1);
-        let value = Value::Label(found.rating.as_str());
+        let findings = self.plan_finding(passed, rationale, reference_match.f1);
+        let value = Value::Label(reference_match.rating.as_str());
         Measurement { details, ..self.by_rules(PLAN_RATING, Measured { value, passed, findings }) }
     }
 }

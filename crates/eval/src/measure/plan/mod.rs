@@ -18,7 +18,7 @@
 //! | [`judge_questions`] | metrics that a judge answers: questions and answers |
 //! | [`assessment`] | all measurements of one plan |
 //! | [`learn_weights`], [`rank`] | weights learnt from ranked plans |
-//! | [`improve`], [`lineage`] | the evaluator and optimizer loop, and statistics of its results |
+//! | [`improve`], [`lineage`] | the improvement loop of evaluator and optimizer, and statistics of its results |
 //! | [`batch`] | tables over many plans |
 //! | [`execution`] | the planned step that each call of a run carried out |
 //! | [`metric`], [`settings`] | the metrics in traces |

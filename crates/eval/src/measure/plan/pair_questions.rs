@@ -1,9 +1,9 @@
-//! Pairs of steps of a plan and its reference that rules cannot decide: questions to an embedding endpoint and to
-//! judges.
+//! Questions to an embedding endpoint and to judges about pairs of steps of a plan and its reference that rules cannot
+//! decide.
 //!
-//! In: an assessed plan. Out: one question of each kind, and from its answer which pairs ask for the same. An
-//! embedding decides the pairs above and below its two cuts, judges those that remain; without an answer a pair stays
-//! unsure.
+//! In: an assessed plan. Out: one question of each kind, and from its answer the pairs that ask for the same.
+//! Embeddings decide the pairs above and below the two thresholds, judges the pairs between them; without an answer a
+//! pair stays undecided.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use verdict_config::{Problem, settings};
 
 use super::assessment::PlanAssessment;
-use super::judge_questions::System;
+use super::judge_questions::RenderSystem;
 use super::prompt::{DATA, fence};
 use super::reference::PairDecisions;
 use crate::measure::defects::clip;
@@ -20,13 +20,13 @@ use crate::measure::question::object_schema;
 use crate::measure::table::PLAN_RATING;
 use crate::measure::{AnswerForm, Opinion, Prompt, Question};
 
-/// Key of the question to an embedding endpoint.
+/// The key of the question to an embedding endpoint.
 pub(crate) const EMBEDDED_KEY: &str = "plan.rating.embeddings";
-/// Key of the question to judges.
+/// The key of the question to judges.
 pub const JUDGED_KEY: &str = PLAN_RATING;
-/// Most pairs of one question, the most similar by words.
+/// Maximum number of pairs of one question, the most similar by words.
 const MAX_PAIRS: usize = 40;
-/// Longest prompt that is shown or embedded, in bytes.
+/// Maximum length of a prompt that is shown or embedded, in bytes.
 const MAX_PROMPT: usize = 2 << 10;
 
 const RUBRIC: &str = "\
@@ -37,7 +37,8 @@ for more than the other, or adds a condition, is not the same. Placeholders in p
 other steps; which step they name does not matter.
 For every pair give the reason first: what differs, if anything. Then 'same': yes or no.";
 
-static FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
+// The form of a judge's answer.
+static PAIRS_FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let pair = object_schema(json!({
         "reason": { "type": "string" },
         "pair": { "type": "integer" },
@@ -46,7 +47,8 @@ static FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     AnswerForm::object("plan_pairs", json!({ "pairs": { "type": "array", "items": pair } }))
 });
 
-static COSINES: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
+// The form of an answer of an embedding endpoint.
+static COSINES_FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let numbers = json!({ "type": "array", "items": { "type": "number" } });
     AnswerForm::object("embeddings", json!({ "cosines": numbers }))
 });
@@ -80,55 +82,55 @@ impl Matching {
     }
 }
 
-/// The pairs of `assessment` that are open, by position. A pair of which `shown` does not have the whole text stays
-/// open: what was redacted may be the difference.
-fn pairs(assessment: &PlanAssessment, shown: &PlanAssessment) -> Vec<(usize, usize)> {
+/// The undecided pairs of `assessment`, by position. A pair whose texts are changed in `shown` is not asked about,
+/// since the redacted part may be the difference.
+fn askable_pairs(assessment: &PlanAssessment, shown: &PlanAssessment) -> Vec<(usize, usize)> {
     let mut pairs = assessment.open_pairs();
     pairs.retain(|pair| prompts(assessment, *pair) == prompts(shown, *pair));
     pairs.truncate(MAX_PAIRS);
     pairs
 }
 
-/// The prompts of a pair, from an assessment whose texts may be cleaned.
+/// The prompts of a pair.
 fn prompts(shown: &PlanAssessment, (i, j): (usize, usize)) -> Option<[&str; 2]> {
     let plan_step = shown.plan.steps.get(i)?;
-    let other = shown.reference.as_ref()?.steps.get(j)?;
-    Some([plan_step, other].map(|step| clip(&step.prompt, MAX_PROMPT)))
+    let reference_step = shown.reference.as_ref()?.steps.get(j)?;
+    Some([plan_step, reference_step].map(|step| clip(&step.prompt, MAX_PROMPT)))
 }
 
-/// The distinct prompts of the open pairs, in order.
-fn texts<'a>(shown: &'a PlanAssessment, pairs: &[(usize, usize)]) -> Vec<&'a str> {
+/// The distinct prompts of `pairs`, sorted.
+fn distinct_prompts<'a>(shown: &'a PlanAssessment, pairs: &[(usize, usize)]) -> Vec<&'a str> {
     let mut texts: Vec<&str> = pairs.iter().filter_map(|pair| prompts(shown, *pair)).flatten().collect();
     texts.sort_unstable();
     texts.dedup();
     texts
 }
 
-/// The question to the embedding endpoint `judge`; `shown` is `assessment` with cleaned texts. `None` without an open
-/// pair.
+/// The question to the embedding endpoint `judge`; `shown` is `assessment` with sanitised texts. `None` without an
+/// undecided pair.
 pub fn embedding_question(
     assessment: &PlanAssessment,
     shown: &PlanAssessment,
     judge: &str,
 ) -> Option<Question> {
-    let texts = texts(shown, &pairs(assessment, shown));
+    let texts = distinct_prompts(shown, &askable_pairs(assessment, shown));
     if texts.len() < 2 {
         return None;
     }
     let prompt = Prompt::new("", Value::from(texts).to_string());
     let judges = vec![judge.to_owned()];
-    Some(Question { judges, ..Question::new(EMBEDDED_KEY, prompt, Arc::clone(&COSINES)) })
+    Some(Question { judges, ..Question::new(EMBEDDED_KEY, prompt, Arc::clone(&COSINES_FORM)) })
 }
 
-/// The pairs that the cosines of an answer decide.
+/// The decisions that follow from the cosines of an answer.
 pub fn read_cosines(
     assessment: &PlanAssessment,
     shown: &PlanAssessment,
     answer: &Value,
     matching: &Matching,
 ) -> PairDecisions {
-    let pairs = pairs(assessment, shown);
-    let texts = texts(shown, &pairs);
+    let pairs = askable_pairs(assessment, shown);
+    let texts = distinct_prompts(shown, &pairs);
     let cosines: Vec<f64> = answer
         .get("cosines")
         .and_then(Value::as_array)
@@ -139,13 +141,13 @@ pub fn read_cosines(
     if cosines.len() != texts.len() * texts.len().saturating_sub(1) / 2 {
         return PairDecisions::new();
     }
-    let place = |text: &str| texts.binary_search(&text).ok();
+    let index = |text: &str| texts.binary_search(&text).ok();
     let cosine = |pair| {
-        let [a, b] = prompts(shown, pair)?.map(place);
+        let [a, b] = prompts(shown, pair)?.map(index);
         let (a, b) = (a?.min(b?), a?.max(b?));
-        // The cosines are those of the first text with each later one, then of the second, and so on.
-        let before = a * texts.len() - a * (a + 1) / 2;
-        if a == b { Some(1.0) } else { cosines.get(before + b - a - 1).copied() }
+        // The cosines of the first text with each later text come first, then those of the second text, and so on.
+        let row_start = a * texts.len() - a * (a + 1) / 2;
+        if a == b { Some(1.0) } else { cosines.get(row_start + b - a - 1).copied() }
     };
     let decide = |pair| match cosine(pair)? {
         cosine if cosine >= matching.same_from => Some((pair, true)),
@@ -155,47 +157,48 @@ pub fn read_cosines(
     pairs.into_iter().filter_map(decide).collect()
 }
 
-/// The question to judges about the open pairs; `None` if there are none.
+/// The question to judges about the undecided pairs; `None` if there are none.
 pub fn pair_question(
     assessment: &PlanAssessment,
     shown: &PlanAssessment,
-    system: System<'_>,
+    system: RenderSystem<'_>,
 ) -> Option<Question> {
-    let mut listed = String::new();
-    for (n, pair) in pairs(assessment, shown).into_iter().enumerate() {
+    let mut pair_list = String::new();
+    for (n, pair) in askable_pairs(assessment, shown).into_iter().enumerate() {
         let [plan_prompt, reference_prompt] = prompts(shown, pair)?;
         let tool = shown.plan.steps.get(pair.0).and_then(|step| step.tool.as_deref()).unwrap_or("none");
-        listed.push_str(&format!("pair {} (tool: {tool})\nA: {plan_prompt}\nB: {reference_prompt}\n", n + 1));
+        pair_list
+            .push_str(&format!("pair {} (tool: {tool})\nA: {plan_prompt}\nB: {reference_prompt}\n", n + 1));
     }
-    let prompt = Prompt::new(format!("{}\n\n{DATA}", system(JUDGED_KEY, RUBRIC)), fence("PAIRS", &listed));
-    (!listed.is_empty()).then(|| Question::new(JUDGED_KEY, prompt, Arc::clone(&FORM)))
+    let prompt = Prompt::new(format!("{}\n\n{DATA}", system(JUDGED_KEY, RUBRIC)), fence("PAIRS", &pair_list));
+    (!pair_list.is_empty()).then(|| Question::new(JUDGED_KEY, prompt, Arc::clone(&PAIRS_FORM)))
 }
 
-/// The pairs that more than half of the opinions decide.
+/// The decisions on which more than half of the opinions agree.
 pub fn read_pairs(
     assessment: &PlanAssessment,
     shown: &PlanAssessment,
     opinions: &[Opinion],
 ) -> PairDecisions {
-    let pairs = pairs(assessment, shown);
+    let pairs = askable_pairs(assessment, shown);
     let mut votes: BTreeMap<(usize, usize), [usize; 2]> = BTreeMap::new();
     for opinion in opinions {
-        let given =
+        let answers =
             opinion.value.get("pairs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let mut seen = Vec::new();
-        for one in given {
-            let number = one.get("pair").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+        let mut answered = Vec::new();
+        for answer in answers {
+            let number = answer.get("pair").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
             let pair = number.and_then(|n| pairs.get(n.checked_sub(1)?));
-            let Some(pair) = pair.filter(|pair| !seen.contains(*pair)) else { continue };
-            seen.push(*pair);
-            let is_same = one.get("same").and_then(Value::as_str) == Some("yes");
+            let Some(pair) = pair.filter(|pair| !answered.contains(*pair)) else { continue };
+            answered.push(*pair);
+            let is_same = answer.get("same").and_then(Value::as_str) == Some("yes");
             votes.entry(*pair).or_default()[usize::from(is_same)] += 1;
         }
     }
-    let more_than_half = |count: usize| count * 2 > opinions.len();
+    let is_majority = |count: usize| count * 2 > opinions.len();
     let decide = |(pair, [no_votes, yes_votes]): ((usize, usize), [usize; 2])| match () {
-        () if more_than_half(yes_votes) => Some((pair, true)),
-        () if more_than_half(no_votes) => Some((pair, false)),
+        () if is_majority(yes_votes) => Some((pair, true)),
+        () if is_majority(no_votes) => Some((pair, false)),
         () => None,
     };
     votes.into_iter().filter_map(decide).collect()

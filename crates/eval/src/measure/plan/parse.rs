@@ -1,9 +1,9 @@
 //! Parses plans of any form into [`Plan`] (004, section 2).
 //!
 //! In: the text of a plan: the paper's object of numbered steps, a list of steps with fields, a
-//! todo list, or prose with numbered or bulleted items or sequence words; with text or a code
-//! fence around it. Out: a [`Plan`], with a [`PlanIssue`] for every repair. A text without a step
-//! gives a plan without steps.
+//! todo list, or prose with numbered or bulleted items or sequence words; possibly within text or a code
+//! fence. Out: a [`Plan`], with a [`PlanIssue`] for every repair. The plan of a text without a step
+//! has no steps.
 
 use super::lenient_json::{self, LenientValue};
 use super::schema::{Fault, MAX_STEPS, Plan, PlanIssue, PlanStep, StepNotation};
@@ -11,20 +11,20 @@ use super::{call, prose};
 use crate::measure::defects::clip;
 use crate::recognise;
 
-/// Longest text that is parsed as a plan.
+/// Maximum length of a text that is parsed as a plan, in bytes.
 const MAX_BYTES: usize = 256 << 10;
-/// Most opening brackets that are tried as the beginning of a plan.
+/// Maximum number of opening brackets that are tried as the beginning of a plan.
 const MAX_BEGINNINGS: usize = 16;
-/// Deepest nesting of plans as text inside JSON.
+/// Maximum depth of plans as text inside JSON.
 const MAX_NESTED: usize = 3;
-/// Bytes of a text that an issue quotes.
+/// Maximum number of bytes of a text that an issue quotes.
 const EXCERPT_BYTES: usize = 80;
 
-/// Members with the steps of a plan.
-const STEPS: [&str; 9] =
+/// Keys of the steps of a plan.
+const STEPS_KEYS: [&str; 9] =
     ["plan", "steps", "execution_plan", "todos", "tasks", "actions", "subtasks", "items", "new_plan"];
-/// Members with a step's instruction. The first two are the paper's.
-const INSTRUCTION: [&str; 11] = [
+/// Keys of a step's instruction. The first two are those of the paper.
+const INSTRUCTION_KEYS: [&str; 11] = [
     "step",
     "query",
     "prompt",
@@ -37,32 +37,32 @@ const INSTRUCTION: [&str; 11] = [
     "text",
     "goal",
 ];
-/// Members that name a step's tool.
-const TOOL: [&str; 4] = ["tool", "tool_name", "agent", "function"];
-/// Members with a step's dependencies.
-const DEPENDS_ON: [&str; 4] = ["depends_on", "dependencies", "dependsOn", "requires"];
-/// Members that give a step's number or name.
-const NUMBER: [&str; 4] = ["id", "step_number", "number", "index"];
+/// Keys of the name of a step's tool.
+const TOOL_KEYS: [&str; 4] = ["tool", "tool_name", "agent", "function"];
+/// Keys of a step's dependencies.
+const DEPENDENCY_KEYS: [&str; 4] = ["depends_on", "dependencies", "dependsOn", "requires"];
+/// Keys of a step's number or name.
+const NUMBER_KEYS: [&str; 4] = ["id", "step_number", "number", "index"];
 
+/// Parses the text of a plan.
 pub fn parse_plan(text: &str) -> Plan {
     parse_nested(text, MAX_NESTED)
 }
 
-/// Parses a plan that `recognise` found. If no steps can be separated, the plan is one step with
+/// Parses a plan that `recognise` found. If it cannot be divided into steps, the plan is one step with
 /// the whole text.
-pub(crate) fn from_recognised(written: &recognise::RecordedPlan) -> Plan {
-    let plan = parse_plan(&written.text);
+pub(crate) fn from_recognised(recorded: &recognise::RecordedPlan) -> Plan {
+    let plan = parse_plan(&recorded.text);
     // Text that looks structured and cannot be parsed is a broken plan, not prose.
-    if !plan.is_unreadable() || written.text.contains("depends_on") {
+    if !plan.is_unreadable() || recorded.text.contains("depends_on") {
         return plan;
     }
     // `recognise` supports the fields of more todo tools than this parser.
-    let steps: Vec<String> = written.steps.iter().map(|step| step.to_string()).collect();
-    prose::from_steps(if steps.is_empty() { vec![written.text.to_string()] } else { steps })
+    let steps: Vec<String> = recorded.steps.iter().map(|step| step.to_string()).collect();
+    prose::from_steps(if steps.is_empty() { vec![recorded.text.to_string()] } else { steps })
 }
 
-/// The query in the file of a plan: `{"query": ..., "plan": ...}`, or a line `# Query: ...` before
-/// it.
+/// The query in the file of a plan: `{"query": ..., "plan": ...}`, or a line `# Query: ...` before the plan.
 pub fn query_of_file(text: &str) -> Option<String> {
     let text = clip(text, MAX_BYTES);
     let heading =
@@ -71,7 +71,7 @@ pub fn query_of_file(text: &str) -> Option<String> {
         return Some(query);
     }
     let file = lenient_json::parse(text.get(text.find('{')?..)?)?.value;
-    member(&file, &STEPS)?;
+    member(&file, &STEPS_KEYS)?;
     file.get("query")?.text().map(str::to_owned)
 }
 
@@ -90,9 +90,9 @@ fn parse_nested(text: &str, depth: usize) -> Plan {
     for at in candidates {
         let Some(parsed) = text.get(at..).and_then(lenient_json::parse) else { continue };
         let Some(mut plan) = plan_from_value(&parsed.value, depth) else { continue };
-        let only_numbers = plan.steps.iter().all(|step| step.prompt.is_empty());
-        let in_prose = at > 0 && parsed.bytes < text.len() / 2;
-        if !plan.structured && (only_numbers || in_prose) {
+        let has_no_prompt = plan.steps.iter().all(|step| step.prompt.is_empty());
+        let is_in_prose = at > 0 && parsed.bytes < text.len() / 2;
+        if !plan.structured && (has_no_prompt || is_in_prose) {
             continue;
         }
         let mut repairs = parsed.repairs;
@@ -113,9 +113,9 @@ fn parse_nested(text: &str, depth: usize) -> Plan {
 
 fn parse_prose(text: &str) -> Plan {
     // A structured plan that cannot be parsed is not read as a list of its lines.
-    let broken = text.contains("depends_on") || text.starts_with(['{', '[']);
-    let mut steps = if broken { Vec::new() } else { recognise::plan_steps(text) };
-    if steps.is_empty() && !broken {
+    let is_broken = text.contains("depends_on") || text.starts_with(['{', '[']);
+    let mut steps = if is_broken { Vec::new() } else { recognise::plan_steps(text) };
+    if steps.is_empty() && !is_broken {
         steps = prose::ordered_steps(text);
     }
     steps.truncate(MAX_STEPS);
@@ -135,19 +135,19 @@ fn plan_from_value(value: &LenientValue, depth: usize) -> Option<Plan> {
     let depth = depth.checked_sub(1)?;
     match value {
         LenientValue::Object(members) => {
-            if let Some(inner) = member(value, &STEPS) {
+            if let Some(inner) = member(value, &STEPS_KEYS) {
                 return plan_from_value(inner, depth);
             }
-            let numbered = members.iter().all(|(key, _)| number_in(key).is_some());
-            let stepwise = members.iter().all(|(_, v)| is_step(v));
-            let is_plan = !members.is_empty() && (numbered || stepwise);
+            let are_numbered = members.iter().all(|(key, _)| number_in(key).is_some());
+            let are_steps = members.iter().all(|(_, v)| is_step(v));
+            let is_plan = !members.is_empty() && (are_numbered || are_steps);
             is_plan.then(|| plan_from_steps(members.iter().map(|(key, value)| (Some(key.as_str()), value))))
         }
         LenientValue::List(items) => {
             let has_words =
                 |item: &LenientValue| item.text().is_some_and(|t| t.contains(char::is_alphabetic));
             let is_plan = !items.is_empty() && items.iter().all(|item| is_step(item) || has_words(item));
-            let name = |item| member(item, &NUMBER).and_then(LenientValue::text);
+            let name = |item| member(item, &NUMBER_KEYS).and_then(LenientValue::text);
             is_plan.then(|| plan_from_steps(items.iter().map(|item| (name(item), item))))
         }
         LenientValue::Text(text) => Some(parse_nested(text, depth)).filter(|plan| !plan.is_unreadable()),
@@ -156,7 +156,7 @@ fn plan_from_value(value: &LenientValue, depth: usize) -> Option<Plan> {
 }
 
 fn is_step(value: &LenientValue) -> bool {
-    member(value, &INSTRUCTION).or_else(|| member(value, &DEPENDS_ON)).is_some()
+    member(value, &INSTRUCTION_KEYS).or_else(|| member(value, &DEPENDENCY_KEYS)).is_some()
 }
 
 /// The number in `3`, `step 3`, `S3`, `task_3`.
@@ -166,27 +166,28 @@ fn number_in(name: &str) -> Option<usize> {
     digits.parse().ok().filter(|n| *n > 0 && *n <= 10_000)
 }
 
-/// A plan from steps as written, each with its name.
-fn plan_from_steps<'a>(written: impl Iterator<Item = (Option<&'a str>, &'a LenientValue)>) -> Plan {
+/// A plan from values of steps, each with its name or number.
+fn plan_from_steps<'a>(values: impl Iterator<Item = (Option<&'a str>, &'a LenientValue)>) -> Plan {
     let mut plan = Plan::default();
     let mut names: Vec<(&str, usize)> = Vec::new();
     let mut dependencies: Vec<Option<&LenientValue>> = Vec::new();
-    for (name, value) in written {
+    for (name, value) in values {
         if plan.steps.len() == MAX_STEPS {
             plan.issues.push(PlanIssue::for_plan(Fault::TooLong, format!("only {MAX_STEPS} steps are read")));
             break;
         }
-        let place = plan.steps.len() + 1;
-        let free = |n: &usize| !plan.steps.iter().any(|s: &PlanStep| s.number == *n);
-        let given = name.and_then(number_in);
+        let position = plan.steps.len() + 1;
+        let is_free = |n: &usize| !plan.steps.iter().any(|s: &PlanStep| s.number == *n);
+        let recorded_number = name.and_then(number_in);
         // Names without a number ("fetch") are valid; such steps are numbered in order.
-        let number = given.filter(free).unwrap_or_else(|| (place..).find(free).unwrap_or(place));
-        if let Some(given) = given.filter(|given| *given != place) {
-            let message = format!("is numbered {given} at position {place}");
+        let number =
+            recorded_number.filter(is_free).unwrap_or_else(|| (position..).find(is_free).unwrap_or(position));
+        if let Some(recorded_number) = recorded_number.filter(|number| *number != position) {
+            let message = format!("is numbered {recorded_number} at position {position}");
             plan.issues.push(PlanIssue::at(number, Fault::Numbering, message));
         }
         names.extend(name.map(|name| (name.trim(), number)));
-        let depends_on = member(value, &DEPENDS_ON);
+        let depends_on = member(value, &DEPENDENCY_KEYS);
         let (step, issue) = parse_step(number, value);
         plan.structured |= depends_on.is_some() || step.notation != StepNotation::Prose;
         plan.steps.push(step);
@@ -212,8 +213,8 @@ fn plan_from_steps<'a>(written: impl Iterator<Item = (Option<&'a str>, &'a Lenie
 
 fn parse_step(number: usize, value: &LenientValue) -> (PlanStep, Option<PlanIssue>) {
     let text = |keys| member(value, keys).and_then(LenientValue::text);
-    let prompt = text(&INSTRUCTION[..]).or(value.text()).unwrap_or_default().trim().to_owned();
-    let tool = text(&TOOL).map(|tool| tool.trim().to_owned()).filter(|tool| !tool.is_empty());
+    let prompt = text(&INSTRUCTION_KEYS[..]).or(value.text()).unwrap_or_default().trim().to_owned();
+    let tool = text(&TOOL_KEYS).map(|tool| tool.trim().to_owned()).filter(|tool| !tool.is_empty());
     let mut step = PlanStep { number, tool, prompt, ..PlanStep::default() };
     if step.prompt.is_empty() {
         let message = "has neither a \"step\" nor a \"query\" with text";
@@ -233,14 +234,14 @@ fn parse_step(number: usize, value: &LenientValue) -> (PlanStep, Option<PlanIssu
     (PlanStep { number, tool, inputs: call.inputs, prompt: call.prompt, notation, ..step }, issue)
 }
 
-/// The numbers in a step's `depends_on`, which may be names of steps.
+/// The numbers of the steps in a step's `depends_on`, which may contain names of steps.
 fn parse_dependencies(
     number: usize,
-    given: Option<&LenientValue>,
+    depends_on: Option<&LenientValue>,
     names: &[(&str, usize)],
 ) -> (Vec<usize>, Option<PlanIssue>) {
     let fault = |message: &str| Some(PlanIssue::at(number, Fault::DependsOn, message));
-    let (items, mut malformed) = match given {
+    let (items, mut is_malformed) = match depends_on {
         None => return (Vec::new(), fault("has no depends_on")),
         Some(LenientValue::Null) => return (Vec::new(), fault("depends_on is null, not a list")),
         Some(LenientValue::List(items)) => (items.as_slice(), false),
@@ -250,16 +251,16 @@ fn parse_dependencies(
     for item in items.iter().take(MAX_STEPS) {
         let text = item.text().unwrap_or("").trim();
         let named = names.iter().find(|(name, _)| *name == text);
-        let Some(found) = named.map(|(_, n)| *n).or_else(|| number_in(text)) else {
-            malformed = true;
+        let Some(dependency) = named.map(|(_, n)| *n).or_else(|| number_in(text)) else {
+            is_malformed = true;
             continue;
         };
-        // A quoted number is a fault, unless it is the name of a step: a list of names is valid.
-        let by_name = named.is_some() && text.parse::<usize>().is_err();
-        malformed |= matches!(item, LenientValue::Text(_)) && !by_name;
-        numbers.push(found);
+        // A number as a string is a fault, but the name of a step is not: a list of names is valid.
+        let is_by_name = named.is_some() && text.parse::<usize>().is_err();
+        is_malformed |= matches!(item, LenientValue::Text(_)) && !is_by_name;
+        numbers.push(dependency);
     }
-    let issue = malformed.then(|| fault("depends_on is not a list of step numbers")).flatten();
+    let issue = is_malformed.then(|| fault("depends_on is not a list of step numbers")).flatten();
     (numbers, issue)
 }
 

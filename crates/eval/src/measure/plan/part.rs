@@ -1,4 +1,4 @@
-//! The seven metrics of a plan, their weights, and the score that they make (004, section 4).
+//! The seven metrics of a plan, their weights, and the score that follows from them (004, section 4).
 //!
 //! In: a value from 0 to 1 for each metric that was measured. Out: `plan.score`, 0 to 100, which
 //! has 70 points for effectiveness and 30 for efficiency even if metrics are unmeasured.
@@ -9,7 +9,7 @@ use super::schema::Fault;
 use crate::measure::metric_names::PlanPart;
 
 impl PlanPart {
-    /// How many of [`PlanPart::ALL`] are effectiveness.
+    /// The number of metrics of effectiveness, which come first in [`PlanPart::ALL`].
     pub const EFFECTIVE: usize = 4;
 
     /// The metric's name, as in its attribute key.
@@ -22,7 +22,7 @@ impl PlanPart {
         self.metric().trim_start_matches("plan.")
     }
 
-    /// The expectation, with which explanations begin.
+    /// The expectation with which explanations begin.
     pub fn expectation(self) -> &'static str {
         match self {
             PlanPart::ToolPromptAlignment => "a prompt for the tool that fits it",
@@ -53,9 +53,9 @@ impl PlanPart {
     }
 }
 
-/// Points of the metrics of effectiveness together, independently of their weights.
+/// The points of all metrics of effectiveness together, independently of their weights.
 pub(crate) const EFFECTIVENESS: f64 = 70.0;
-/// Points of the metrics of efficiency together.
+/// The points of all metrics of efficiency together.
 pub(crate) const EFFICIENCY: f64 = 30.0;
 
 settings! {
@@ -113,7 +113,7 @@ impl PlanWeights {
         PlanPart::ALL.map(|part| *self.weight_mut(part))
     }
 
-    /// Weights that are invalid, and groups without weight.
+    /// Invalid weights, and groups whose weights are all 0.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let weights = self.to_array();
         let mut out = Vec::new();
@@ -135,19 +135,19 @@ impl PlanWeights {
     }
 }
 
-/// Values from 0 to 1; `None` if unmeasured.
+/// The value of each metric, from 0 to 1; `None` if unmeasured.
 pub(crate) type PartValues = PerPart<Option<f64>>;
 
 /// The score from 0 to 100: the points of each group times the weighted mean of its measured metrics,
 /// so that an unmeasured metric has no effect. `None` if a group has no measured metric.
 pub(crate) fn score(values: &PartValues, weights: &PlanWeights) -> Option<f64> {
     let (weights, split) = (weights.to_array(), PlanPart::EFFECTIVE);
-    let effective = weighted_mean(&values[..split], &weights[..split])?;
-    let efficient = weighted_mean(&values[split..], &weights[split..])?;
-    Some(EFFECTIVENESS * effective + EFFICIENCY * efficient)
+    let effectiveness = weighted_mean(&values[..split], &weights[..split])?;
+    let efficiency = weighted_mean(&values[split..], &weights[split..])?;
+    Some(EFFECTIVENESS * effectiveness + EFFICIENCY * efficiency)
 }
 
-/// The weighted mean of measured values; `None` if these have no weight.
+/// The weighted mean of the measured values; `None` if their weights are 0.
 pub(crate) fn weighted_mean(values: &[Option<f64>], weights: &[f64]) -> Option<f64> {
     let measured = || values.iter().zip(weights).filter_map(|(value, weight)| Some(((*value)?, weight)));
     let total: f64 = measured().map(|(_, weight)| weight).sum();

@@ -3,10 +3,10 @@
 //!
 //! In: a piece of an instruction. Out: the placeholders in it, and malformed ones.
 
-/// Most placeholders that are read from one text.
+/// Maximum number of placeholders that are read from one text.
 const MAX_PLACEHOLDERS: usize = 200;
 
-/// The referent of a bracket.
+/// A placeholder: a reference in brackets.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Placeholder {
     /// `(k)`
@@ -17,8 +17,7 @@ pub(crate) enum Placeholder {
     Tool(usize),
     /// `(sub-query k)`
     Prompt(usize),
-    /// Several steps in one bracket, or a wrong word before the number; as written, with the
-    /// numbers.
+    /// Several steps in one pair of brackets, or a wrong word before the number; the text, and the numbers.
     Malformed(String, Vec<usize>),
 }
 
@@ -29,22 +28,22 @@ regex!(
 
 /// All placeholders in `text`, in order.
 pub(crate) fn all(text: &str) -> Vec<Placeholder> {
-    let placeholder = |found: regex::Captures<'_>| {
-        if found.get(1).is_some() {
+    let placeholder = |captures: regex::Captures<'_>| {
+        if captures.get(1).is_some() {
             return Some(Placeholder::Query);
         }
-        let numbers: Vec<usize> = found
+        let numbers: Vec<usize> = captures
             .get(3)?
             .as_str()
             .split(|c: char| !c.is_ascii_digit())
             .filter_map(|digits| digits.parse().ok())
             .collect();
-        let word = found.get(2).map(|w| w.as_str().to_ascii_lowercase());
+        let word = captures.get(2).map(|w| w.as_str().to_ascii_lowercase());
         Some(match (word.as_deref(), numbers.as_slice()) {
             (None, [one]) => Placeholder::Output(*one),
             (Some("tool"), [one]) => Placeholder::Tool(*one),
             (Some(word), [one]) if word.starts_with("sub") => Placeholder::Prompt(*one),
-            _ => Placeholder::Malformed(found.get(0)?.as_str().to_owned(), numbers),
+            _ => Placeholder::Malformed(captures.get(0)?.as_str().to_owned(), numbers),
         })
     };
     BRACKET.captures_iter(text).filter_map(placeholder).take(MAX_PLACEHOLDERS).collect()

@@ -4,29 +4,28 @@
 //! In: steps in prose. Out: a [`Plan`] with the references between its steps and the tools that
 //! they name, and the issues of both.
 //!
-//! A plan in prose is measured only by what it states:
-//! - no format: prose has no prescribed format;
-//! - dependencies, hops and width if a step refers to another one ("with the list of step 2").
-//!   Without references the dependencies are unknown: prose leaves them to the order of the steps;
-//! - redundancy only for steps that repeat an earlier one. Unused steps need dependencies, and
-//!   repeated details that cost a tool need calls;
-//! - alignment and executability (by a judge or the tools' limits) over the steps that name a tool,
-//!   tool-usage completeness and rating against a reference, the rating only if the reference is
-//!   prose too;
-//! - adherence to the query, which a judge can answer for prose as well as for calls.
+//! A plan in prose is measured as follows:
+//! - format is not measured, since prose has no prescribed format;
+//! - dependencies, hops and width are measured if a step refers to another one ("with the list of step 2").
+//!   Without references the dependencies are unknown: only the order of the steps is given;
+//! - redundancy is measured only by steps that repeat an earlier one: detecting unused steps requires dependencies, and
+//!   detecting repeated details requires calls;
+//! - alignment and executability (by a judge or the tools' limits) are measured over the steps that name a tool;
+//!   tool-usage completeness and rating against a reference, the rating only if the reference is prose, too;
+//! - adherence to the query is measured by a judge, as for structured plans.
 
 use foldhash::HashSet;
 
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Plan, PlanIssue, PlanStep};
-use super::tools::{MIN_NAME, MentionFinder, Toolbox, is_word};
+use super::tools::{MIN_NAME, MentionFinder, Toolbox, is_word_char};
 use super::words::PromptWords;
 
-/// Most steps that one range may name: "steps 1-4".
+/// Maximum number of steps in one range: "steps 1-4".
 const MAX_RANGE: usize = 20;
 
-/// Verbs of checks, which may be repeated after a change.
-const REPEATABLE: [&str; 14] = [
+/// Verbs of steps that may be repeated after a change.
+const REPEATABLE_VERBS: [&str; 14] = [
     "build", "check", "commit", "compile", "confirm", "deploy", "lint", "review", "run", "save", "test",
     "validate", "verify", "wait",
 ];
@@ -36,7 +35,7 @@ regex!(
     STEP_REFERENCE,
     r"(?i)\bsteps?\s+#?(\d{1,3}(?:\s*(?:,\s*and|,|and|&|or|to|-|–)\s*(?:step\s+)?#?\d{1,3}\b)*)"
 );
-// Within these: a number, or a sign for a range.
+// Within a reference to steps: a number, or the sign of a range.
 regex!(STEP_NUMBER, r"(?i)\d{1,3}|\bto\b|-|–");
 regex!(PREVIOUS_STEP, r"(?i)\b(previous|preceding|prior|last)\s+step('s)?\b");
 // A result of another step, by its number.
@@ -62,8 +61,8 @@ pub(crate) fn from_steps(steps: Vec<String>) -> Plan {
 pub(crate) fn ordered_steps(text: &str) -> Vec<String> {
     let marks: Vec<regex::Match<'_>> = SEQUENCE_WORD.find_iter(text).collect();
     let ends = marks.iter().skip(1).map(|next| next.start()).chain([text.len()]);
-    let between = marks.iter().zip(ends).filter_map(|(mark, end)| text.get(mark.end()..end));
-    let steps: Vec<String> = between
+    let clauses = marks.iter().zip(ends).filter_map(|(mark, end)| text.get(mark.end()..end));
+    let steps: Vec<String> = clauses
         .map(|step| step.trim().trim_end_matches(['.', ',', ';', ' ']).to_owned())
         .filter(|step| !step.is_empty())
         .collect();
@@ -91,18 +90,18 @@ pub(crate) fn resolve_references(plan: &mut Plan) {
 /// The numbers of the steps that `text` mentions.
 fn referenced_steps(text: &str) -> Vec<usize> {
     let mut out = Vec::new();
-    for found in STEP_REFERENCE.captures_iter(text).filter_map(|c| c.get(1)) {
-        let (mut last, mut to) = (None, false);
-        for part in STEP_NUMBER.find_iter(found.as_str()) {
+    for numbers in STEP_REFERENCE.captures_iter(text).filter_map(|c| c.get(1)) {
+        let (mut last, mut is_range) = (None, false);
+        for part in STEP_NUMBER.find_iter(numbers.as_str()) {
             let Ok(number) = part.as_str().parse::<usize>() else {
-                to = true;
+                is_range = true;
                 continue;
             };
-            if let Some(from) = last.filter(|_| to) {
+            if let Some(from) = last.filter(|_| is_range) {
                 out.extend((from + 1..number).take(MAX_RANGE));
             }
             out.push(number);
-            (last, to) = (Some(number), false);
+            (last, is_range) = (Some(number), false);
         }
     }
     out
@@ -113,16 +112,16 @@ pub(crate) fn has_references(plan: &Plan) -> bool {
     plan.steps.iter().any(|step| !step.depends_on.is_empty()) || !reference_issues(plan).is_empty()
 }
 
-/// Sets the tool of each step that names exactly one; of names that contain each other the longest.
+/// Sets the tool of each step that names exactly one tool; of names that contain each other, the longest one.
 pub(crate) fn assign_tools(plan: &mut Plan, tools: &Toolbox) {
     let names: Vec<&str> = tools.iter().map(|(name, _)| name).collect();
     let finder = MentionFinder::new(names.iter().copied());
-    let short: Vec<&str> = names.iter().copied().filter(|name| is_short_name(name)).collect();
+    let short_names: Vec<&str> = names.iter().copied().filter(|name| is_short_name(name)).collect();
     for step in plan.steps.iter_mut().filter(|step| step.tool.is_none()) {
         let mut named: Vec<&str> = finder.mentioned(&step.prompt).into_iter().map(|i| names[i]).collect();
-        if !short.is_empty() {
-            let words: HashSet<&str> = step.prompt.split(|c| !is_word(c)).collect();
-            named.extend(short.iter().filter(|name| words.contains(*name)));
+        if !short_names.is_empty() {
+            let words: HashSet<&str> = step.prompt.split(|c| !is_word_char(c)).collect();
+            named.extend(short_names.iter().filter(|name| words.contains(*name)));
         }
         named.sort_by_key(|name| std::cmp::Reverse(name.len()));
         if let Some((longest, others)) = named.split_first()
@@ -133,7 +132,7 @@ pub(crate) fn assign_tools(plan: &mut Plan, tools: &Toolbox) {
     }
 }
 
-/// Whether it is a name although it is short: lower case may be a verb ("read"), "SQL" and "T2S" are names.
+/// Whether a short name is recognised in prose: "read" may be a verb, whereas "SQL" and "T2S" are names.
 fn is_short_name(name: &str) -> bool {
     name.len() < MIN_NAME && name.contains(|c: char| c.is_uppercase() || c.is_ascii_digit())
 }
@@ -164,14 +163,14 @@ fn reference_issues(plan: &Plan) -> Vec<PlanIssue> {
     out
 }
 
-/// Steps that repeat an earlier one. A check may be repeated, but not directly after itself.
+/// Steps that repeat an earlier step. A check may be repeated, but not directly after itself.
 fn repeated_steps(plan: &Plan) -> Vec<PlanIssue> {
     let words = PromptWords::for_steps(plan);
     let mut out = Vec::new();
     for (at, (step, step_words)) in plan.steps.iter().zip(&words).enumerate() {
         let lower = step.prompt.to_lowercase();
         let is_check = lower.split(|c: char| !c.is_alphanumeric()).any(|word| {
-            REPEATABLE.iter().any(|check| word.strip_prefix(check).is_some_and(|rest| rest.len() < 4))
+            REPEATABLE_VERBS.iter().any(|check| word.strip_prefix(check).is_some_and(|rest| rest.len() < 4))
         });
         let from = if is_check { at.saturating_sub(1) } else { 0 };
         if let Some(n) = words[from..at].iter().position(|other| step_words.similarity(other) >= 1.0) {

@@ -7,11 +7,11 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
     let mut ranks = vec![0.0; values.len()];
-    let mut from = 0;
+    let mut lower_count = 0;
     for equal in order.chunk_by(|a, b| values[*a] == values[*b]) {
-        let shared = from as f64 + (1 + equal.len()) as f64 / 2.0;
-        equal.iter().for_each(|i| ranks[*i] = shared);
-        from += equal.len();
+        let mean_rank = lower_count as f64 + (1 + equal.len()) as f64 / 2.0;
+        equal.iter().for_each(|i| ranks[*i] = mean_rank);
+        lower_count += equal.len();
     }
     ranks
 }
@@ -23,13 +23,14 @@ pub(crate) fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
     }
     let (a, b) = (ranks(a), ranks(b));
     let mean = (a.len() + 1) as f64 / 2.0;
-    let (mut both, mut one, mut other) = (0.0, 0.0, 0.0);
+    let (mut covariance, mut variance_a, mut variance_b) = (0.0, 0.0, 0.0);
     for (x, y) in a.iter().zip(&b) {
-        both += (x - mean) * (y - mean);
-        one += (x - mean).powi(2);
-        other += (y - mean).powi(2);
+        covariance += (x - mean) * (y - mean);
+        variance_a += (x - mean).powi(2);
+        variance_b += (y - mean).powi(2);
     }
-    (one > 0.0 && other > 0.0).then(|| (both / (one * other).sqrt()).clamp(-1.0, 1.0))
+    let is_defined = variance_a > 0.0 && variance_b > 0.0;
+    is_defined.then(|| (covariance / (variance_a * variance_b).sqrt()).clamp(-1.0, 1.0))
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! Compares a plan with a reference plan (004, section 4.2 and table 33).
 //!
-//! In: a plan, a reference plan, decisions about pairs of prompts. Out: which steps match, precision, recall and F1
+//! In: a plan, a reference plan, decisions about pairs of prompts. Out: the matching steps, precision, recall and F1
 //! over steps, the shares of steps with correct format, dependencies and placeholders, and the tier.
 //!
 //! Two steps match when their tools, placeholders and dependencies agree and their prompts ask for the same
 //! ([`super::intent`]). Dependencies are compared through the matching itself, so that the best matching is a
 //! graph problem; it is approximated in rounds: an assignment of greatest similarity, then again
-//! with a bonus where the dependencies agree under the previous one, until no match is gained. A
-//! step with wrong dependencies is still paired with its counterpart, so that one wrong step does
-//! not make every later one wrong.
+//! with a bonus for pairs whose dependencies agree under the previous assignment, until no match is gained. A
+//! step with wrong dependencies is still paired with its counterpart, so that a wrong step does not make the steps that
+//! depend on it wrong.
 //!
-//! Pairs that are unsure do not match. A second matching that includes them gives the highest F1 and tier that the
-//! plan can have.
+//! Undecided pairs do not match. A second matching that includes them gives the highest possible F1 and tier of the
+//! plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,15 +26,15 @@ use super::shape::{self, dependency_positions};
 use super::{assignment, rules};
 use crate::measure::metric_names::PlanPart;
 
-/// Rounds of refinement; each must gain a match, and few plans gain more than once.
+/// Maximum number of rounds of refinement; each must gain a match, and few plans gain more than once.
 const MAX_ROUNDS: usize = 4;
-/// Similarity of a pair that is unsure: below that of prompts that are the same.
-const UNSURE: f64 = 0.9;
-/// Bonus for agreeing dependencies, added to a similarity of at most 1; it decides between similar
+/// The similarity of an undecided pair: below that of prompts that ask for the same.
+const UNSURE_SIMILARITY: f64 = 0.9;
+/// The bonus for agreeing dependencies, added to a similarity of at most 1; it decides between similar
 /// prompts.
-const AGREEING: f64 = 0.5;
-/// Bonus for the same relative position in the plan: a tie-breaker.
-const SAME_PLACE: f64 = 0.01;
+const AGREEMENT_BONUS: f64 = 0.5;
+/// The bonus for the same relative position in the plan: a tie-breaker.
+const POSITION_BONUS: f64 = 0.01;
 
 labelled_enum! {
     /// The seven tiers, best last. Labels as in `verdict.plan.rating.label`.
@@ -52,11 +52,12 @@ labelled_enum! {
 }
 
 impl Rating {
-    /// From F1, which must exceed the lower bound of the tier: 2 `matched` / `steps`, where `steps` are those of
-    /// both plans. Compared as integers, since the F1 of 9 steps of 11 and 13 is exactly 3/4.
+    /// The highest tier whose lower bound F1 exceeds. F1 is 2 `matched` / `steps`, where `steps` is the number of steps
+    /// of both plans together. It is compared in integers: F1 can equal a bound exactly, as 3/4 for 9 matches of 11 and
+    /// 13 steps.
     pub(crate) fn from_matches(matched: usize, steps: usize) -> Rating {
-        const PERCENT: [usize; 6] = [30, 45, 60, 75, 85, 95];
-        Rating::ALL[PERCENT.into_iter().filter(|bound| 200 * matched > bound * steps).count()]
+        const BOUNDS_PERCENT: [usize; 6] = [30, 45, 60, 75, 85, 95];
+        Rating::ALL[BOUNDS_PERCENT.into_iter().filter(|bound| 200 * matched > bound * steps).count()]
     }
 }
 
@@ -67,15 +68,15 @@ pub struct ReferenceMatch {
     pub precision: f64,
     /// Matched steps over steps of the reference.
     pub recall: f64,
-    /// The harmonic mean of precision and recall; 0 where nothing matches.
+    /// The harmonic mean of precision and recall; 0 if no step matches.
     pub f1: f64,
-    /// The tier. A plan that is rejected or no valid JSON has the lowest, independently of F1.
+    /// The tier. A plan that is rejected or no valid JSON has the lowest tier, independently of F1.
     pub rating: Rating,
     /// F1 if every pair in `unsure` matches.
     pub f1_at_most: f64,
     /// The tier if every pair in `unsure` matches.
     pub rating_at_most: Rating,
-    /// The tier that F1 gives a plan that is no valid JSON and was repaired; `None` for other plans.
+    /// The tier by F1 of a plan that was repaired, since it is no valid JSON; `None` for other plans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rating_if_valid: Option<Rating>,
     /// Share of the plan's steps that are well-formed.
@@ -86,10 +87,10 @@ pub struct ReferenceMatch {
     pub placeholders: f64,
     /// Pairs of step numbers (plan, reference) that match.
     pub matched: Vec<(usize, usize)>,
-    /// Pairs whose prompts ask for the same, and that differ in placeholders or dependencies.
+    /// Pairs whose prompts ask for the same, but whose placeholders or dependencies differ.
     pub nearly: Vec<(usize, usize)>,
-    /// Further pairs that match if their prompts ask for the same, which rules cannot decide and no judge has decided,
-    /// or that depend on such a pair.
+    /// Further pairs that match if their prompts ask for the same, which is undecided, and pairs that depend on such a
+    /// pair.
     pub unsure: Vec<(usize, usize)>,
 }
 
@@ -107,7 +108,7 @@ pub(crate) fn match_reference(
     let (matched, nearly) = match_steps(plan, reference, &likeness, false);
     let (possible, _) = match_steps(plan, reference, &likeness, true);
     let unsure = possible.iter().filter(|pair| !matched.contains(pair)).copied().collect();
-    // The second matching is approximated as well.
+    // The second matching is approximated as well, so it may have fewer pairs than the first.
     let max_matched = possible.len().max(matched.len());
     let steps = plan.steps.len() + reference.steps.len();
     let share = |count: usize, total: usize| count as f64 / total.max(1) as f64;
@@ -115,11 +116,12 @@ pub(crate) fn match_reference(
     let is_lowest = is_repaired || shape::is_rejected(plan);
     let rating =
         |matched| if is_lowest { Rating::ExtremelyBad } else { Rating::from_matches(matched, steps) };
-    let right = |is_wrong: &dyn Fn(Fault) -> bool| {
+    let correct_share = |is_wrong: &dyn Fn(Fault) -> bool| {
         let wrong = issues.iter().filter(|i| is_wrong(i.fault)).filter_map(|i| i.step);
         rules::share(plan.steps.len(), wrong.collect::<BTreeSet<usize>>().len())
     };
-    let format = right(&|f| PlanPart::for_fault(f) == Some(PlanPart::Format) && !is_of_placeholder(f));
+    let format =
+        correct_share(&|f| PlanPart::for_fault(f) == Some(PlanPart::Format) && !is_placeholder_fault(f));
     ReferenceMatch {
         precision: share(matched.len(), plan.steps.len()),
         recall: share(matched.len(), reference.steps.len()),
@@ -130,31 +132,33 @@ pub(crate) fn match_reference(
         rating_if_valid: (is_repaired && !shape::is_rejected(plan))
             .then(|| Rating::from_matches(matched.len(), steps)),
         format: if is_repaired { 0.0 } else { format },
-        dependencies: right(&|f| PlanPart::for_fault(f) == Some(PlanPart::Dependencies)),
-        placeholders: right(&is_of_placeholder),
+        dependencies: correct_share(&|f| PlanPart::for_fault(f) == Some(PlanPart::Dependencies)),
+        placeholders: correct_share(&is_placeholder_fault),
         matched,
         nearly,
         unsure,
     }
 }
 
-/// The pairs of positions that rules cannot decide, the most similar first: those with equal tools of which neither
-/// step is the same as another one.
+/// The undecided pairs of positions, the most similar first: pairs with equal tools of which neither step is the same
+/// as another step.
 pub(crate) fn open_pairs(plan: &Plan, reference: &Plan, decided: &PairDecisions) -> Vec<(usize, usize)> {
     let likeness = likeness_matrix(plan, reference, decided);
     let intents = Intents::new(plan, reference);
-    let certain = |i: usize, j: usize| likeness[i][j] == Likeness::Same;
-    let has_own = |i: usize| (0..reference.steps.len()).any(|j| certain(i, j));
-    let has_other = |j: usize| (0..plan.steps.len()).any(|i| certain(i, j));
+    let is_same = |i: usize, j: usize| likeness[i][j] == Likeness::Same;
+    let has_same_in_reference = |i: usize| (0..reference.steps.len()).any(|j| is_same(i, j));
+    let has_same_in_plan = |j: usize| (0..plan.steps.len()).any(|i| is_same(i, j));
     let mut out: Vec<(usize, usize)> = (0..plan.steps.len())
         .flat_map(|i| (0..reference.steps.len()).map(move |j| (i, j)))
-        .filter(|&(i, j)| likeness[i][j] == Likeness::Unsure && !has_own(i) && !has_other(j))
+        .filter(|&(i, j)| {
+            likeness[i][j] == Likeness::Unsure && !has_same_in_reference(i) && !has_same_in_plan(j)
+        })
         .collect();
     out.sort_by(|a, b| intents.similarity(b.0, b.1).total_cmp(&intents.similarity(a.0, a.1)).then(a.cmp(b)));
     out
 }
 
-/// How alike each step of the plan is to each of the reference.
+/// The likeness of each step of the plan and each step of the reference.
 fn likeness_matrix(plan: &Plan, reference: &Plan, decided: &PairDecisions) -> Vec<Vec<Likeness>> {
     let intents = Intents::new(plan, reference);
     let step_likeness = |i: usize, j: usize| {
@@ -172,7 +176,7 @@ fn likeness_matrix(plan: &Plan, reference: &Plan, decided: &PairDecisions) -> Ve
 
 type StepPairs = Vec<(usize, usize)>;
 
-/// The numbers of matching steps, and of those that only differ in dependencies or placeholders.
+/// The numbers of matching steps, and of steps that only differ in dependencies or placeholders.
 fn match_steps(
     plan: &Plan,
     reference: &Plan,
@@ -182,7 +186,7 @@ fn match_steps(
     let pairs = align_steps(plan, reference, likeness, with_unsure);
     let dependencies_agree = agreement(plan, reference, &pairs);
     let (mut matched, mut nearly) = (Vec::new(), Vec::new());
-    for (at, counterpart) in paired(&pairs) {
+    for (at, counterpart) in position_pairs(&pairs) {
         let (step, other) = (&plan.steps[at], &reference.steps[counterpart]);
         let agree =
             dependencies_agree(at, counterpart) && placeholder_counts(step) == placeholder_counts(other);
@@ -192,7 +196,7 @@ fn match_steps(
     (matched, nearly)
 }
 
-fn is_of_placeholder(fault: Fault) -> bool {
+fn is_placeholder_fault(fault: Fault) -> bool {
     use Fault::*;
     matches!(
         fault,
@@ -201,7 +205,7 @@ fn is_of_placeholder(fault: Fault) -> bool {
 }
 
 /// The positions of matched steps.
-fn paired(pairs: &[Option<usize>]) -> impl Iterator<Item = (usize, usize)> + '_ {
+fn position_pairs(pairs: &[Option<usize>]) -> impl Iterator<Item = (usize, usize)> + '_ {
     pairs.iter().enumerate().filter_map(|(at, counterpart)| Some((at, (*counterpart)?)))
 }
 
@@ -216,40 +220,40 @@ fn align_steps(
     let similarity = |i: usize, j: usize| {
         let similarity = match likeness[i][j] {
             Likeness::Same => 1.0,
-            Likeness::Unsure if with_unsure => UNSURE,
+            Likeness::Unsure if with_unsure => UNSURE_SIMILARITY,
             Likeness::Unsure | Likeness::Different => return 0.0,
         };
         let distance = (relative_position(i, plan) - relative_position(j, reference)).abs();
-        similarity + SAME_PLACE * (1.0 - distance)
+        similarity + POSITION_BONUS * (1.0 - distance)
     };
     let matrix = |weight: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
         let (rows, columns) = (plan.steps.len(), reference.steps.len());
         (0..rows).map(|i| (0..columns).map(|j| weight(i, j)).collect()).collect()
     };
-    let agreeing = |pairs: &[Option<usize>]| {
+    let agreeing_count = |pairs: &[Option<usize>]| {
         let agrees = agreement(plan, reference, pairs);
-        paired(pairs).filter(|(at, counterpart)| agrees(*at, *counterpart)).count()
+        position_pairs(pairs).filter(|(at, counterpart)| agrees(*at, *counterpart)).count()
     };
     let similarities = matrix(&similarity);
     let mut pairs = assignment::maximum_matching(&similarities);
-    let mut best = agreeing(&pairs);
+    let mut best = agreeing_count(&pairs);
     for _ in 0..MAX_ROUNDS {
         let agrees = agreement(plan, reference, &pairs);
         let next = assignment::maximum_matching(&matrix(&|i, j| {
             let similarity = similarities[i][j];
-            if similarity > 0.0 && agrees(i, j) { similarity + AGREEING } else { similarity }
+            if similarity > 0.0 && agrees(i, j) { similarity + AGREEMENT_BONUS } else { similarity }
         }));
-        let gained = agreeing(&next);
-        if gained <= best {
+        let next_count = agreeing_count(&next);
+        if next_count <= best {
             break;
         }
-        (pairs, best) = (next, gained);
+        (pairs, best) = (next, next_count);
     }
     pairs
 }
 
-/// Whether the dependencies of a step of the plan and of a step of the reference, given by position, are
-/// paired with each other.
+/// A function that returns whether the dependencies of a step of the plan and of a step of the reference, given by
+/// position, are paired with each other.
 fn agreement(
     plan: &Plan,
     reference: &Plan,
@@ -260,7 +264,7 @@ fn agreement(
     move |at, counterpart| plan_sets[at].is_some() && plan_sets[at] == reference_sets[counterpart]
 }
 
-/// For each step its dependencies, mapped; `None` if one does not exist or is not mapped.
+/// For each step, its dependencies mapped by `map`; `None` if a dependency does not exist or is not mapped.
 fn dependency_sets(plan: &Plan, map: impl Fn(usize) -> Option<usize>) -> Vec<Option<BTreeSet<usize>>> {
     dependency_positions(plan)
         .iter()
@@ -269,19 +273,20 @@ fn dependency_sets(plan: &Plan, map: impl Fn(usize) -> Option<usize>) -> Vec<Opt
 }
 
 /// The numbers of placeholders for outputs before the prompt, for outputs in the prompt, for the
-/// query, and of malformed ones. The steps that they name are compared with the dependencies; labels
-/// of tools and prompts do not affect these.
+/// query, and of malformed placeholders. The steps that they refer to are compared as dependencies; placeholders for
+/// tools and prompts are not counted.
 fn placeholder_counts(step: &PlanStep) -> [usize; 4] {
     let mut counts = [0; 4];
     let before = placeholder::all(&step.inputs).into_iter().map(|p| (p, 0));
-    for (place, outputs) in before.chain(placeholder::all(&step.prompt).into_iter().map(|p| (p, 1))) {
-        let kind = match place {
-            Placeholder::Output(_) => outputs,
+    let within = placeholder::all(&step.prompt).into_iter().map(|p| (p, 1));
+    for (placeholder, output_index) in before.chain(within) {
+        let index = match placeholder {
+            Placeholder::Output(_) => output_index,
             Placeholder::Query => 2,
             Placeholder::Malformed(..) => 3,
             Placeholder::Tool(_) | Placeholder::Prompt(_) => continue,
         };
-        counts[kind] += 1;
+        counts[index] += 1;
     }
     counts
 }

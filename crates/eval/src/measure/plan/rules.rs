@@ -2,8 +2,8 @@
 //!
 //! In: a [`Plan`], its tools, and an optional reference plan. Out: every
 //! [`PlanIssue`], and for each metric that rules can answer (steps - violations) / steps, at least
-//! 0. A step has at most one violation of its structure, one of its placeholders and one of
-//! `(query)`; repairs of the text are one violation together.
+//! 0. A step has at most one violation each of its structure, of its placeholders and of
+//! `(query)`; all repairs of the text together are one violation.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,13 +19,13 @@ use crate::measure::defects::clip;
 use crate::measure::language::RequestWords;
 use crate::measure::metric_names::PlanPart;
 
-/// Length of a run of common words from which a detail counts as repeated.
-const REPEATED_WORDS: usize = 3;
-/// Least number of content words in the run.
-const REPEATED_CONTENT: usize = 2;
-/// Most pairs of steps of one plan whose words are compared.
+/// Minimum length of a run of common words that counts as a repeated detail.
+const MIN_REPEATED_WORDS: usize = 3;
+/// Minimum number of content words in the run.
+const MIN_REPEATED_CONTENT: usize = 2;
+/// Maximum number of pairs of steps of one plan whose words are compared.
 const MAX_COMPARED: usize = 500;
-/// Bytes of a prompt that an issue quotes.
+/// Maximum number of bytes of a prompt that an issue quotes.
 const EXCERPT_BYTES: usize = 80;
 
 regex!(
@@ -40,26 +40,26 @@ pub(crate) fn issues(plan: &Plan, tools: &Toolbox, reference: Option<&Plan>) -> 
         return out;
     }
     for step in &plan.steps {
-        out.extend(placeholders(plan, step, tools));
-        out.extend(query(step));
-        out.extend(complexity(step, tools));
+        out.extend(placeholder_issues(plan, step, tools));
+        out.extend(missing_query(step));
+        out.extend(excessive_complexity(step, tools));
         out.extend(unknown_tool(step, tools));
     }
     if plan.structured {
         out.extend(shape::edge_issues(plan));
-        out.extend(ignored(plan));
-        out.extend(repeated(plan, tools));
+        out.extend(ignored_steps(plan));
+        out.extend(repeated_details(plan, tools));
     } else {
         out.extend(prose::issues(plan));
     }
     if let Some(reference) = reference {
-        out.extend(one_tool_of_two(plan, reference));
+        out.extend(missing_second_tools(plan, reference));
     }
     out
 }
 
-/// The metrics that rules can answer. For prose only those of [`prose`]; a rejected plan
-/// (unreadable or circular) has 0 everywhere.
+/// The values of the metrics that rules can answer; for prose only those that [`prose`] lists. Every value of a
+/// rejected plan (unreadable or circular) is 0.
 pub(crate) fn values(
     plan: &Plan,
     tools: &Toolbox,
@@ -71,7 +71,7 @@ pub(crate) fn values(
     }
     let mut values: PartValues = [None; 7];
     for part in PlanPart::ALL {
-        let answered = match part {
+        let is_answered = match part {
             PlanPart::Format => plan.structured,
             PlanPart::Dependencies => plan.structured || prose::has_references(plan),
             // A single step in prose cannot repeat another.
@@ -84,28 +84,29 @@ pub(crate) fn values(
             // answers the query.
             PlanPart::ToolPromptAlignment | PlanPart::QueryAdherence => false,
         };
-        values[part as usize] = answered.then(|| share(judged_steps(plan, part), violations(issues, part)));
+        values[part as usize] =
+            is_answered.then(|| share(judged_steps(plan, part), violations(issues, part)));
     }
     values
 }
 
-/// (steps - violations) / steps, at least 0; 0 where there are no steps.
+/// (steps - violations) / steps, at least 0; 0 if there are no steps.
 pub(crate) fn share(steps: usize, violations: usize) -> f64 {
     if steps == 0 { 0.0 } else { steps.saturating_sub(violations) as f64 / steps as f64 }
 }
 
-/// Number of steps that `part` applies to: for prose and metrics about tools those that name a tool,
-/// otherwise all.
+/// The number of steps that `part` applies to: in prose, metrics about tools apply to steps that name a tool; otherwise
+/// a metric applies to all steps.
 pub(crate) fn judged_steps(plan: &Plan, part: PlanPart) -> usize {
     let is_about_tools = matches!(
         part,
         PlanPart::ToolPromptAlignment | PlanPart::StepExecutability | PlanPart::ToolUsageCompleteness
     );
-    let judged = |step: &&PlanStep| plan.structured || !is_about_tools || step.tool.is_some();
-    plan.steps.iter().filter(judged).count()
+    let applies = |step: &&PlanStep| plan.structured || !is_about_tools || step.tool.is_some();
+    plan.steps.iter().filter(applies).count()
 }
 
-/// Issues that count against `part`: those of one step and kind once.
+/// The number of issues that count against `part`; several issues of one step and kind count once.
 pub(crate) fn violations(issues: &[PlanIssue], part: PlanPart) -> usize {
     let counted = issues.iter().filter(|i| PlanPart::for_fault(i.fault) == Some(part));
     let distinct: BTreeSet<(Option<usize>, u8)> = counted
@@ -122,29 +123,30 @@ pub(crate) fn violations(issues: &[PlanIssue], part: PlanPart) -> usize {
     distinct.len()
 }
 
+/// The limits of the tool of a step.
 fn spec<'a>(step: &PlanStep, tools: &'a Toolbox) -> Option<&'a ToolSpec> {
     tools.get(step.tool.as_deref()?)
 }
 
 /// Dependencies without a placeholder, and placeholders that are malformed or misplaced.
-fn placeholders(plan: &Plan, step: &PlanStep, tools: &Toolbox) -> Vec<PlanIssue> {
+fn placeholder_issues(plan: &Plan, step: &PlanStep, tools: &Toolbox) -> Vec<PlanIssue> {
     let mut out = Vec::new();
     if !plan.structured {
         return out;
     }
     let placement = spec(step, tools).map_or(Placement::Anywhere, |s| s.placeholders);
-    let expected = placement != Placement::Anywhere || shape::has_placeholders(plan);
+    let are_expected = placement != Placement::Anywhere || shape::has_placeholders(plan);
     let used = shape::outputs(step);
-    for number in step.depends_on.iter().filter(|n| expected && !used.contains(n)) {
+    for number in step.depends_on.iter().filter(|n| are_expected && !used.contains(n)) {
         let message = format!("depends on step {number} and has no placeholder ({number})");
         out.push(PlanIssue::at(step.number, Fault::MissingPlaceholder, message));
     }
     let is_fixed = step.notation == StepNotation::Call && placement != Placement::Anywhere;
     for (text, text_placement) in [(&step.inputs, Placement::Outside), (&step.prompt, Placement::Inside)] {
-        for place in placeholder::all(text) {
-            let (fault, message) = match place {
-                Placeholder::Malformed(written, _) => {
-                    let message = format!("\"{written}\" is not a placeholder; expected one per step: (1)");
+        for placeholder in placeholder::all(text) {
+            let (fault, message) = match placeholder {
+                Placeholder::Malformed(text, _) => {
+                    let message = format!("\"{text}\" is not a placeholder; expected one per step: (1)");
                     (Fault::MalformedPlaceholder, message)
                 }
                 Placeholder::Output(n)
@@ -159,8 +161,8 @@ fn placeholders(plan: &Plan, step: &PlanStep, tools: &Toolbox) -> Vec<PlanIssue>
             out.push(PlanIssue::at(step.number, fault, message));
         }
     }
-    let bare = step.inputs.trim_matches(['[', ']', ' ']);
-    if !bare.is_empty() && placeholder::all(bare).is_empty() {
+    let inputs = step.inputs.trim_matches(['[', ']', ' ']);
+    if !inputs.is_empty() && placeholder::all(inputs).is_empty() {
         let message =
             format!("\"{}\" before the prompt is not a placeholder", clip(&step.inputs, EXCERPT_BYTES));
         out.push(PlanIssue::at(step.number, Fault::MalformedPlaceholder, message));
@@ -168,8 +170,8 @@ fn placeholders(plan: &Plan, step: &PlanStep, tools: &Toolbox) -> Vec<PlanIssue>
     out
 }
 
-/// A step that refers to the query must contain it, or its tool never receives it.
-fn query(step: &PlanStep) -> Option<PlanIssue> {
+/// The issue of a step that refers to the query without containing it: the tool would not receive the query.
+fn missing_query(step: &PlanStep) -> Option<PlanIssue> {
     let reference = MENTIONS_QUERY.find(&step.prompt)?;
     let has_query = |text: &str| placeholder::all(text).contains(&Placeholder::Query);
     if step.notation == StepNotation::Prose || has_query(&step.prompt) || has_query(&step.inputs) {
@@ -185,15 +187,15 @@ fn has_limits(step: &PlanStep, tools: &Toolbox) -> bool {
         .is_some_and(|s| s.any_complexity || s.max_phrases.is_some() || s.max_questions.is_some())
 }
 
-/// A prompt with more phrases or questions than the tool's spec allows.
-fn complexity(step: &PlanStep, tools: &Toolbox) -> Option<PlanIssue> {
+/// The issue of a prompt with more phrases or questions than the tool's spec allows.
+fn excessive_complexity(step: &PlanStep, tools: &Toolbox) -> Option<PlanIssue> {
     let spec = spec(step, tools).filter(|s| !s.any_complexity)?;
     let prompt = step.prompt.to_lowercase();
-    let found: Vec<&str> =
+    let phrases: Vec<&str> =
         spec.phrases.iter().map(String::as_str).filter(|p| prompt.contains(&p.to_lowercase())).collect();
     let questions = prompt.matches('?').count();
-    let message = if let Some(max) = spec.max_phrases.filter(|max| found.len() > *max) {
-        format!("asks for {} things at once, more than {max}: {}", found.len(), found.join(", "))
+    let message = if let Some(max) = spec.max_phrases.filter(|max| phrases.len() > *max) {
+        format!("asks for {} things at once, more than {max}: {}", phrases.len(), phrases.join(", "))
     } else {
         let max = spec.max_questions.filter(|max| questions > *max)?;
         format!("asks {questions} questions at once, more than {max}")
@@ -201,14 +203,14 @@ fn complexity(step: &PlanStep, tools: &Toolbox) -> Option<PlanIssue> {
     Some(PlanIssue::at(step.number, Fault::TooComplex, message))
 }
 
-/// A tool that does not exist.
+/// The issue of a step whose tool does not exist.
 fn unknown_tool(step: &PlanStep, tools: &Toolbox) -> Option<PlanIssue> {
     let tool = step.tool.as_deref().filter(|tool| tools.lacks(tool))?;
     Some(PlanIssue::at(step.number, Fault::WrongTool, format!("there is no tool \"{tool}\"")))
 }
 
-/// Steps that the last step, whose output is that of the plan, does not depend on.
-fn ignored(plan: &Plan) -> Vec<PlanIssue> {
+/// The issues of steps on which the last step, whose output is the answer of the plan, does not depend.
+fn ignored_steps(plan: &Plan) -> Vec<PlanIssue> {
     let Some((_, earlier)) = plan.steps.split_last() else { return Vec::new() };
     let used = shape::transitive_dependencies(plan, earlier.len());
     let message = "does not contribute to the last step";
@@ -216,9 +218,9 @@ fn ignored(plan: &Plan) -> Vec<PlanIssue> {
     unused.map(|(_, step)| PlanIssue::at(step.number, Fault::Ignored, message)).collect()
 }
 
-/// Details that a step repeats from one of its dependencies, if this costs its tool: a run of words, or a number
-/// with what it counts. The thing that a step asks for ("Fetch call_ids of ...") is not a detail.
-fn repeated(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
+/// The issues of details that a step repeats from one of its dependencies, if this costs its tool: a run of words, or a
+/// number with its unit. The object that a step asks for ("Fetch call_ids of ...") is not a detail.
+fn repeated_details(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
     let mut out = Vec::new();
     let mut compared = 0;
     let prompts: Vec<&str> = plan.steps.iter().map(|step| step.prompt.as_str()).collect();
@@ -242,8 +244,8 @@ fn repeated(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
                     .next()
                     .map(|(n, _)| n.to_owned())
             };
-            let is_long =
-                words.len() >= REPEATED_WORDS && details(&step_words, run, lists) >= REPEATED_CONTENT;
+            let is_long = words.len() >= MIN_REPEATED_WORDS
+                && restricting_words(&step_words, run, lists) >= MIN_REPEATED_CONTENT;
             let Some(detail) = is_long.then(|| words.join(" ")).or_else(number) else { continue };
             let message = format!("repeats \"{detail}\" of step {}", earlier.number);
             out.push(PlanIssue::at(step.number, Fault::RepeatedDetail, message));
@@ -252,22 +254,23 @@ fn repeated(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
     out
 }
 
-/// Number of words in `run` that restrict the request: content words after the thing that is asked for, without
-/// identifiers, which name what is passed on.
-fn details(words: &PromptWords, run: Range<usize>, lists: Option<&RequestWords>) -> usize {
+/// The number of words in `run` that restrict the request: content words after the object that is asked for, without
+/// identifiers, which only name the inputs.
+fn restricting_words(words: &PromptWords, run: Range<usize>, lists: Option<&RequestWords>) -> usize {
     let all = words.all();
     let has_content = |word: &String| lists.is_none_or(|lists| lists.has_content(word));
-    let asked = all.iter().position(has_content).unwrap_or(all.len());
-    let body =
-        (asked..all.len()).find(|&i| all.get(i).is_some_and(|word| !has_content(word))).unwrap_or(asked);
+    let object_start = all.iter().position(has_content).unwrap_or(all.len());
+    let object_end = (object_start..all.len())
+        .find(|&i| all.get(i).is_some_and(|word| !has_content(word)))
+        .unwrap_or(object_start);
     let is_identifier = |word: &String| word.contains('_') || matches!(word.as_str(), "id" | "ids");
     let restricts = |i: &usize| all.get(*i).is_some_and(|word| has_content(word) && !is_identifier(word));
-    run.filter(|i| *i >= body).filter(restricts).count()
+    run.filter(|i| *i >= object_end).filter(restricts).count()
 }
 
-/// Steps of the plan whose prompt the reference has for a second tool as well, and the plan has not. The two steps
-/// of the reference ask for the same from the same input, so that neither uses what the other gives.
-fn one_tool_of_two(plan: &Plan, reference: &Plan) -> Vec<PlanIssue> {
+/// The issues of steps whose prompt the reference has for two tools, and the plan for only one of them. The two steps
+/// of the reference ask for the same with the same inputs, so that neither uses the output of the other.
+fn missing_second_tools(plan: &Plan, reference: &Plan) -> Vec<PlanIssue> {
     let intents = Intents::new(plan, reference);
     // The step of the plan that corresponds to a step of the reference.
     let counterpart = |at: usize| {

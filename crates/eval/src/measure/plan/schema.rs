@@ -1,16 +1,16 @@
 //! The data model of a plan (004, section 2): numbered steps, each with a tool, an instruction and
 //! the steps that it depends on.
 //!
-//! [`super::parse`] makes it from text; every check, metric and comparison uses it.
+//! [`super::parse`] parses it from text; every check, metric and comparison uses it.
 
 use serde_json::{Map, Value, json};
 
 use super::placeholder;
 
-/// Most steps of one plan; further ones are not read.
+/// Maximum number of steps of one plan; further steps are not read.
 pub(crate) const MAX_STEPS: usize = 200;
 
-/// How a step's tool and instruction were written.
+/// The notation of a step's tool and instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum StepNotation {
     /// As a call: `T2S((1), "...")`. The position of placeholders matters.
@@ -21,17 +21,18 @@ pub enum StepNotation {
     Prose,
 }
 
+/// A step of a plan.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PlanStep {
     /// The number of the step, by which placeholders and `depends_on` refer to it. From 1.
     pub number: usize,
     /// The tool that carries it out, if the plan names one.
     pub tool: Option<String>,
-    /// The text before the prompt in a call: `(1)`, `[]`, `[(1), (2)]`; as written.
+    /// The text before the prompt in a call, unchanged: `(1)`, `[]`, `[(1), (2)]`.
     pub inputs: String,
     /// The instruction to the tool.
     pub prompt: String,
-    /// Numbers of the steps that must be finished before, in the order written.
+    /// The numbers of the steps that must be finished before, in their order in the plan's text.
     pub depends_on: Vec<usize>,
     pub notation: StepNotation,
 }
@@ -49,7 +50,7 @@ impl PlanStep {
         }
     }
 
-    /// Equality of steps regardless of order and brackets of inputs and dependencies.
+    /// Whether both steps are equal, regardless of the order and brackets of inputs and dependencies.
     fn is_same(&self, other: &PlanStep) -> bool {
         let sorted = |step: &PlanStep| {
             let (mut inputs, mut numbers) = (placeholder::all(&step.inputs), step.depends_on.clone());
@@ -78,11 +79,11 @@ impl PlanStep {
 /// A plan with the issues found while parsing it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
-    /// Steps in the order written.
+    /// The steps in the order of the text.
     pub steps: Vec<PlanStep>,
     /// The steps have tools or dependencies, as in the paper; otherwise the plan is prose or a todo list.
     pub structured: bool,
-    /// Repairs, and parts that were skipped.
+    /// Issues found by the parser: repairs, and parts that were skipped.
     pub issues: Vec<PlanIssue>,
 }
 
@@ -90,9 +91,9 @@ impl Plan {
     /// The position of the step with `number`.
     pub fn position(&self, number: usize) -> Option<usize> {
         // Fast path: most plans are numbered from 1 without gaps.
-        let guess = number.wrapping_sub(1);
-        if self.steps.get(guess).is_some_and(|s| s.number == number) {
-            return Some(guess);
+        let usual_position = number.wrapping_sub(1);
+        if self.steps.get(usual_position).is_some_and(|s| s.number == number) {
+            return Some(usual_position);
         }
         self.steps.iter().position(|s| s.number == number)
     }
@@ -115,7 +116,7 @@ impl Plan {
         plan
     }
 
-    /// No step could be parsed.
+    /// Whether no step could be parsed.
     pub fn is_unreadable(&self) -> bool {
         self.steps.is_empty()
     }
@@ -149,9 +150,9 @@ pub enum Fault {
     Repaired,
 
     // Format: a step.
-    /// The number of a step is missing, a duplicate, or not the next one.
+    /// The number of a step is missing, a duplicate, or not the next number.
     Numbering,
-    /// Neither `step` nor `query`, or an empty one.
+    /// The step has neither `step` nor `query`, or an empty one.
     NoInstruction,
     /// The instruction is not a call of a tool.
     NoCall,
@@ -171,21 +172,21 @@ pub enum Fault {
     MissingQuery,
 
     // Dependencies.
-    /// Depends on a step that does not exist.
+    /// The step depends on a step that does not exist.
     UnknownStep,
-    /// Depends on itself or on a later step, or in prose uses its result.
+    /// The step depends on itself or on a later step; in prose, it uses the result of itself or of a later step.
     NotEarlier,
-    /// Is part of a cycle.
+    /// The step is part of a cycle.
     Circular,
-    /// A placeholder names a step that it does not depend on.
+    /// A placeholder refers to a step that is not a dependency.
     Undeclared,
-    /// A duplicate dependency, or one that the step does not use and another one implies.
+    /// A duplicate dependency, or a dependency that the step does not use and another dependency implies.
     Superfluous,
 
     // Redundancy.
-    /// The last step does not depend on it.
+    /// The last step does not depend on the step.
     Ignored,
-    /// Repeats a step that it depends on, or in prose an earlier one.
+    /// The step repeats a detail of a step that it depends on; in prose, it repeats an earlier step.
     RepeatedDetail,
 
     // Executability.
@@ -201,6 +202,7 @@ pub enum Fault {
     SecondToolMissing,
 }
 
+/// An issue of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanIssue {
     /// The number of the step; `None` for the plan as a whole.

@@ -56,6 +56,7 @@ settings! {
     }
 }
 
+/// A query in lower case with single spaces.
 fn normalized_query(query: &str) -> String {
     query.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
@@ -64,8 +65,8 @@ impl Plan {
     /// The configured reference plan for `query`.
     pub fn reference(settings: &PlanSettings, query: &str) -> Option<Plan> {
         let query = normalized_query(query);
-        let found = settings.references.iter().find(|r| normalized_query(&r.query) == query)?;
-        Some(parse::parse_plan(&found.plan)).filter(|plan| !plan.is_unreadable())
+        let reference = settings.references.iter().find(|r| normalized_query(&r.query) == query)?;
+        Some(parse::parse_plan(&reference.plan)).filter(|plan| !plan.is_unreadable())
     }
 }
 

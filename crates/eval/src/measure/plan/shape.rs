@@ -2,7 +2,7 @@
 //! Hops").
 //!
 //! In: a [`Plan`]. Out: [`PlanIssue`]s of its edges, whether it has a cycle, and its [`Shape`].
-//! Only edges to earlier steps count for the shape, so that an invalid plan has one too.
+//! Only edges to earlier steps count for the shape, so that an invalid plan has a shape, too.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,13 +13,14 @@ use super::schema::{Fault, Plan, PlanIssue, PlanStep, StepNotation};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Shape {
     pub steps: usize,
-    /// Edges of the longest chain of dependencies: 0 if no step has dependencies.
+    /// The number of edges of the longest chain of dependencies: 0 if no step has dependencies.
     pub hops: usize,
-    /// Most steps that run in parallel if each starts as soon as possible and all take equally
+    /// The maximum number of steps that run in parallel if each starts as soon as possible and all take equally
     /// long.
     pub width: usize,
 }
 
+/// The shape of a plan.
 pub fn shape(plan: &Plan) -> Shape {
     let mut levels: Vec<usize> = Vec::with_capacity(plan.steps.len());
     let mut widths = vec![0usize; plan.steps.len()];
@@ -32,12 +33,12 @@ pub fn shape(plan: &Plan) -> Shape {
     Shape { steps: plan.steps.len(), hops: max(levels), width: max(widths) }
 }
 
-/// Positions of the earlier steps that the step at `at` depends on.
+/// The positions of the earlier steps on which the step at `at` depends.
 pub(crate) fn earlier<'a>(plan: &'a Plan, at: usize, step: &'a PlanStep) -> impl Iterator<Item = usize> + 'a {
     step.depends_on.iter().filter_map(|n| plan.position(*n)).filter(move |d| *d < at)
 }
 
-/// For each step the positions of its dependencies; `None` for one that does not exist.
+/// For each step, the positions of its dependencies; `None` for a dependency that does not exist.
 pub(crate) fn dependency_positions(plan: &Plan) -> Vec<Vec<Option<usize>>> {
     plan.steps.iter().map(|s| s.depends_on.iter().map(|n| plan.position(*n)).collect()).collect()
 }
@@ -61,7 +62,7 @@ fn ancestors(plan: &Plan) -> Vec<Vec<bool>> {
     ancestors
 }
 
-/// Positions of the steps that step `at` depends on, directly or indirectly.
+/// The positions of the steps on which step `at` depends, directly or indirectly.
 pub(crate) fn transitive_dependencies(plan: &Plan, at: usize) -> Vec<usize> {
     let step_ancestors = ancestors(plan).into_iter().nth(at).unwrap_or_default();
     step_ancestors.into_iter().enumerate().filter(|(_, depends)| *depends).map(|(d, _)| d).collect()
@@ -93,7 +94,7 @@ fn dependency_issues(
 ) -> Vec<PlanIssue> {
     let mut issues = Vec::new();
     // Without placeholders it is unknown which outputs a step uses.
-    let uses_known = has_placeholders(plan);
+    let are_uses_known = has_placeholders(plan);
     let positions: Vec<Option<usize>> = step.depends_on.iter().map(|n| plan.position(*n)).collect();
     for (n, (number, position)) in step.depends_on.iter().zip(&positions).enumerate() {
         let (fault, message) = match *position {
@@ -104,8 +105,8 @@ fn dependency_issues(
                 (Fault::Superfluous, format!("depends on step {number} twice"))
             }
             Some(d) => {
-                let implied = positions.iter().flatten().any(|other| *other < at && ancestors[*other][d]);
-                if !(implied && uses_known) || used.contains(number) {
+                let is_implied = positions.iter().flatten().any(|other| *other < at && ancestors[*other][d]);
+                if !(is_implied && are_uses_known) || used.contains(number) {
                     continue;
                 }
                 let message =
@@ -124,12 +125,12 @@ pub(crate) fn has_placeholders(plan: &Plan) -> bool {
     plan.steps.iter().any(|s| s.notation == StepNotation::Call || !placeholder::all(&s.prompt).is_empty())
 }
 
-/// Steps whose output has a placeholder in `step`; malformed ones count too.
+/// The numbers of the steps whose outputs have a placeholder in `step`, possibly a malformed one.
 pub(crate) fn outputs(step: &PlanStep) -> Vec<usize> {
-    let places = placeholder::all(&step.inputs).into_iter().chain(placeholder::all(&step.prompt));
+    let placeholders = placeholder::all(&step.inputs).into_iter().chain(placeholder::all(&step.prompt));
     let mut out = Vec::new();
-    for place in places {
-        match place {
+    for placeholder in placeholders {
+        match placeholder {
             Placeholder::Output(number) => out.push(number),
             Placeholder::Malformed(_, numbers) => out.extend(numbers),
             _ => {}
@@ -138,7 +139,7 @@ pub(crate) fn outputs(step: &PlanStep) -> Vec<usize> {
     out
 }
 
-/// Placeholders of steps that are not dependencies. A number that no step has is prose.
+/// The issues of placeholders for steps that are not dependencies. A number that no step has is no placeholder.
 fn undeclared_placeholders(plan: &Plan, at: usize, step: &PlanStep, used: &[usize]) -> Vec<PlanIssue> {
     let undeclared = used.iter().filter(|n| !step.depends_on.contains(n));
     let issue = |number: &usize| {
@@ -151,29 +152,29 @@ fn undeclared_placeholders(plan: &Plan, at: usize, step: &PlanStep, used: &[usiz
     undeclared.filter_map(issue).collect()
 }
 
-/// The steps left over by a topological sort over all edges: those in or after a cycle.
+/// The issues of the steps that a topological sort over all edges leaves: the steps in a cycle or after one.
 fn cycle_issues(plan: &Plan) -> Vec<PlanIssue> {
     let positions = dependency_positions(plan);
     let mut sorted = vec![false; plan.steps.len()];
-    let mut left: Vec<(usize, &PlanStep)> = plan.steps.iter().enumerate().collect();
+    let mut unsorted: Vec<(usize, &PlanStep)> = plan.steps.iter().enumerate().collect();
     loop {
         let is_ready = |(at, _): &(usize, &PlanStep)| positions[*at].iter().flatten().all(|d| sorted[*d]);
-        let (ready, waiting): (Vec<_>, Vec<_>) = left.iter().copied().partition(is_ready);
+        let (ready, remaining): (Vec<_>, Vec<_>) = unsorted.iter().copied().partition(is_ready);
         if ready.is_empty() {
             let message = "is part of a dependency cycle, or depends on one";
-            return left.iter().map(|(_, s)| PlanIssue::at(s.number, Fault::Circular, message)).collect();
+            return unsorted.iter().map(|(_, s)| PlanIssue::at(s.number, Fault::Circular, message)).collect();
         }
         ready.into_iter().for_each(|(at, _)| sorted[at] = true);
-        left = waiting;
+        unsorted = remaining;
     }
 }
 
 /// Whether the plan has steps, and every dependency is an existing earlier step.
 pub(crate) fn is_sound(plan: &Plan) -> bool {
-    let backwards = |(at, step): (usize, &PlanStep)| {
+    let has_earlier_dependencies = |(at, step): (usize, &PlanStep)| {
         step.depends_on.iter().all(|n| plan.position(*n).is_some_and(|d| d < at))
     };
-    !plan.is_unreadable() && plan.steps.iter().enumerate().all(backwards)
+    !plan.is_unreadable() && plan.steps.iter().enumerate().all(has_earlier_dependencies)
 }
 
 /// Whether the plan is rejected: unreadable, or with a cycle.

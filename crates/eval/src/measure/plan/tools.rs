@@ -13,8 +13,8 @@ use verdict_config::Problem;
 
 use crate::recognise::ToolDefinition;
 
-/// Most tools of a trace that are considered.
-pub(super) const MAX_SHOWN: usize = 256;
+/// Maximum number of tools of a trace that are considered.
+pub(super) const MAX_DEFINITIONS: usize = 256;
 
 /// Where a tool takes the outputs of earlier steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -61,20 +61,20 @@ pub struct ToolSpec {
 pub struct Toolbox {
     tools: BTreeMap<String, ToolSpec>,
     /// No other tools exist.
-    complete: bool,
+    is_complete: bool,
 }
 
 impl Toolbox {
     /// A toolbox of configured specs. If there are any, a plan may use no other tools.
     pub fn new(specs: &BTreeMap<String, ToolSpec>) -> Toolbox {
-        Toolbox { tools: specs.clone(), complete: !specs.is_empty() }
+        Toolbox { tools: specs.clone(), is_complete: !specs.is_empty() }
     }
 
-    /// A toolbox of configured specs and of the tool definitions of the planning agent. These may be
+    /// A toolbox of configured specs and of the tool definitions of the planning agent. The definitions may be
     /// incomplete, since another agent may make the calls.
-    pub fn with_definitions(specs: &BTreeMap<String, ToolSpec>, shown: &[ToolDefinition]) -> Toolbox {
+    pub fn with_definitions(specs: &BTreeMap<String, ToolSpec>, definitions: &[ToolDefinition]) -> Toolbox {
         let mut toolbox = Toolbox::new(specs);
-        for tool in shown.iter().take(MAX_SHOWN) {
+        for tool in definitions.iter().take(MAX_DEFINITIONS) {
             let name = tool.name.trim();
             if toolbox.get(name).is_none() {
                 let description = tool.description.as_deref().unwrap_or_default().to_owned();
@@ -89,7 +89,7 @@ impl Toolbox {
         let changed = |(name, spec): (&String, &ToolSpec)| {
             (change(name), ToolSpec { description: change(&spec.description), ..spec.clone() })
         };
-        Toolbox { tools: self.tools.iter().map(changed).collect(), complete: self.complete }
+        Toolbox { tools: self.tools.iter().map(changed).collect(), is_complete: self.is_complete }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -98,7 +98,7 @@ impl Toolbox {
 
     /// Whether `name` is not among the tools, and no others exist.
     pub fn lacks(&self, name: &str) -> bool {
-        self.complete && self.get(name).is_none()
+        self.is_complete && self.get(name).is_none()
     }
 
     /// The tool `name`, in any case of letters.
@@ -116,11 +116,11 @@ impl Toolbox {
     }
 }
 
-/// Shortest name, in bytes, that a step may mention: shorter ones may be ordinary words.
+/// Minimum length in bytes of a name that is searched in steps: shorter names may be ordinary words.
 pub(super) const MIN_NAME: usize = 5;
 
-/// Finds the tools that steps of a plan mention: by a name as it is written, or by its words with spaces between, in
-/// any case of letters. The cost of a step is linear in its length, however many names there are.
+/// Finds the tools that steps of a plan mention: by their names, or by the words of the names separated by spaces, in
+/// any case of letters. The cost is linear in the length of a step, and independent of the number of names.
 pub(crate) struct MentionFinder {
     /// The spellings of names with the index of each, by the word with which they begin.
     spellings: HashMap<String, Vec<(String, usize)>>,
@@ -130,10 +130,10 @@ impl MentionFinder {
     pub(crate) fn new<'n>(names: impl Iterator<Item = &'n str>) -> MentionFinder {
         let mut spellings: HashMap<String, Vec<(String, usize)>> = HashMap::default();
         for (i, name) in names.map(str::trim).enumerate().filter(|(_, name)| name.len() >= MIN_NAME) {
-            let written = name.to_lowercase();
-            let spaced = written.replace(['_', '-'], " ");
+            let lower = name.to_lowercase();
+            let spaced = lower.replace(['_', '-'], " ");
             for spelling in
-                [Some(spaced).filter(|spaced| *spaced != written), Some(written)].into_iter().flatten()
+                [Some(spaced).filter(|spaced| *spaced != lower), Some(lower)].into_iter().flatten()
             {
                 let first = leading_word(&spelling).to_owned();
                 spellings.entry(first).or_default().push((spelling, i));
@@ -149,15 +149,15 @@ impl MentionFinder {
             return out;
         }
         let step = step.to_lowercase();
-        let mut before = None;
+        let mut previous = None;
         for (at, c) in step.char_indices() {
-            if !before.replace(c).is_some_and(is_word) {
+            if !previous.replace(c).is_some_and(is_word_char) {
                 let rest = step.get(at..).unwrap_or_default();
-                let beginning = self.spellings.get(leading_word(rest)).map_or(&[][..], Vec::as_slice);
-                let whole = |spelling: &str| {
-                    rest.strip_prefix(spelling).is_some_and(|after| !after.starts_with(is_word))
+                let candidates = self.spellings.get(leading_word(rest)).map_or(&[][..], Vec::as_slice);
+                let is_mentioned = |spelling: &str| {
+                    rest.strip_prefix(spelling).is_some_and(|after| !after.starts_with(is_word_char))
                 };
-                out.extend(beginning.iter().filter(|(spelling, _)| whole(spelling)).map(|(_, i)| *i));
+                out.extend(candidates.iter().filter(|(spelling, _)| is_mentioned(spelling)).map(|(_, i)| *i));
             }
         }
         out.sort_unstable();
@@ -166,16 +166,17 @@ impl MentionFinder {
     }
 }
 
-pub(super) fn is_word(c: char) -> bool {
+/// Whether a character may be part of a word.
+pub(super) fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The word with which `text` begins; empty if it begins with another character.
+/// The word at the beginning of `text`; empty if it begins with another character.
 fn leading_word(text: &str) -> &str {
-    text.split_once(|c: char| !is_word(c)).map_or(text, |(word, _)| word)
+    text.split_once(|c: char| !is_word_char(c)).map_or(text, |(word, _)| word)
 }
 
-/// Invalid specs.
+/// The invalid values of specs.
 pub(crate) fn problems(specs: &BTreeMap<String, ToolSpec>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (name, spec) in specs {

@@ -1,7 +1,7 @@
 //! Similarity of two texts by their words.
 //!
-//! In: two texts. Out: a number from 0 to 1, and the longest run of words in both. Whether two prompts ask for the
-//! same is decided in [`super::intent`].
+//! In: two texts. Out: a number from 0 to 1, and the longest run of words that both have. [`super::intent`] decides
+//! whether two prompts ask for the same.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use super::placeholder;
 use super::schema::Plan;
 use crate::measure::defects::clip;
 
-/// Bytes of a prompt that are compared.
+/// Maximum number of bytes of a prompt that are compared.
 const MAX_BYTES: usize = 2 << 10;
 
-/// Function words; all others are content.
+/// Function words; all other words are content words.
 const STOP_WORDS: [&str; 46] = [
     "a", "an", "and", "any", "are", "as", "at", "be", "by", "did", "do", "does", "each", "for", "from",
     "get", "give", "had", "has", "have", "in", "into", "is", "it", "its", "list", "me", "of", "on", "or",
@@ -24,8 +24,8 @@ const STOP_WORDS: [&str; 46] = [
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct PromptWords {
     all: Vec<String>,
-    /// Stems of the content words, sorted, each once.
-    content: Vec<String>,
+    /// The stems of the content words, sorted, each once.
+    content_stems: Vec<String>,
 }
 
 impl PromptWords {
@@ -40,30 +40,30 @@ impl PromptWords {
             .filter(|w| !w.is_empty())
             .map(str::to_lowercase)
             .collect();
-        let mut content: Vec<String> =
+        let mut content_stems: Vec<String> =
             all.iter().filter(|w| is_content(w)).map(|w| stem(w).to_owned()).collect();
-        content.sort_unstable();
-        content.dedup();
-        PromptWords { all, content }
+        content_stems.sort_unstable();
+        content_stems.dedup();
+        PromptWords { all, content_stems }
     }
 
-    /// Dice's coefficient over the content words: 2 |A and B| / (|A| + |B|). Two prompts without any
-    /// are similar if their words are equal.
+    /// Dice's coefficient over the content words: 2 |A and B| / (|A| + |B|). For two prompts without content words, 1
+    /// if their words are equal and 0 otherwise.
     pub(crate) fn similarity(&self, other: &PromptWords) -> f64 {
-        if self.content.is_empty() && other.content.is_empty() {
+        if self.content_stems.is_empty() && other.content_stems.is_empty() {
             return f64::from(self.all == other.all);
         }
-        2.0 * self.common(other) / (self.content.len() + other.content.len()) as f64
+        2.0 * self.common_count(other) / (self.content_stems.len() + other.content_stems.len()) as f64
     }
 
-    /// Number of content words in both.
-    fn common(&self, other: &PromptWords) -> f64 {
-        self.content.iter().filter(|w| other.content.binary_search(w).is_ok()).count() as f64
+    /// The number of content words that both have.
+    fn common_count(&self, other: &PromptWords) -> f64 {
+        self.content_stems.iter().filter(|w| other.content_stems.binary_search(w).is_ok()).count() as f64
     }
 
-    /// Share of this prompt's content words that `other` contains, from 0 to 1.
+    /// The share of this prompt's content words that `other` contains, from 0 to 1.
     pub(crate) fn covered_by(&self, other: &PromptWords) -> f64 {
-        self.common(other) / self.content.len().max(1) as f64
+        self.common_count(other) / self.content_stems.len().max(1) as f64
     }
 
     /// The words in order.
@@ -71,10 +71,10 @@ impl PromptWords {
         &self.all
     }
 
-    /// The longest run of words in both: its place among the words of `self`.
+    /// The longest run of words that both have, as a range of the words of `self`.
     pub(crate) fn shared_run(&self, other: &PromptWords) -> Range<usize> {
         let (mut best, mut end) = (0, 0);
-        // Lengths of runs that end before each word of `other` and before the current word.
+        // For each position in `other`, the length of the common run that ends before it and before the current word.
         let mut lengths = vec![0usize; other.all.len() + 1];
         for (i, word) in self.all.iter().enumerate() {
             let mut next = vec![0usize; other.all.len() + 1];
@@ -94,7 +94,7 @@ fn is_content(word: &str) -> bool {
     !STOP_WORDS.contains(&word)
 }
 
-/// A plural or a past form is the same word.
+/// A word without the ending of a plural or of a verb form.
 fn stem(word: &str) -> &str {
     let cut = ["ing", "ies", "es", "ed", "s"].iter().find_map(|end| word.strip_suffix(end));
     cut.filter(|stem| stem.len() >= 3).unwrap_or(word)

@@ -1,4 +1,4 @@
-//! Markers that replace content which was removed, or that say that a text was cut off.
+//! Markers that replace removed content, and markers at the end of a text that was cut off.
 
 use super::{ByteSet, ConventionTable};
 use crate::recognise::tool::JsonString;
@@ -34,7 +34,7 @@ impl ConventionTable {
         })
     }
 
-    /// Whether [`ConventionTable::has_hidden_value`] may be true of JSON with this string.
+    /// Whether [`ConventionTable::has_hidden_value`] may be true for JSON with this string.
     #[inline]
     pub(crate) fn may_hide(&self, string: JsonString<'_>) -> bool {
         // A marker may also follow the quotation mark at the end of the string, or an escaped one.
@@ -43,7 +43,7 @@ impl ConventionTable {
             || self.may_begin_redacted(string.after.as_ref())
     }
 
-    /// Whether an instrumentation cut the text off and wrote so at its end.
+    /// Whether the text ends with the marker of an instrumentation that cut it off.
     #[inline]
     pub(crate) fn is_marked_as_cut(&self, text: &str) -> bool {
         matches!(text.as_bytes().last(), Some(b']' | b'>' | b')' | b'.' | b'"'))
@@ -53,29 +53,30 @@ impl ConventionTable {
     fn ends_with_marker(&self, text: &str) -> bool {
         let text = text.strip_suffix('"').map_or(text, |inner| inner.strip_prefix('"').unwrap_or(text));
         let last = text.as_bytes().last().map(u8::to_ascii_lowercase);
-        let is_end = |[at_last, before]: &[ByteSet; 2]| {
+        let may_end = |[last_bytes, bytes_before]: &[ByteSet; 2]| {
             let mut bytes = text.bytes().rev().map(|byte| byte.to_ascii_lowercase());
-            bytes.next().is_none_or(|byte| at_last.contains(byte))
-                && bytes.next().is_none_or(|byte| before.contains(byte))
+            bytes.next().is_none_or(|byte| last_bytes.contains(byte))
+                && bytes.next().is_none_or(|byte| bytes_before.contains(byte))
         };
-        if !is_end(&self.truncated_ends) {
+        if !may_end(&self.truncated_ends) {
             return false;
         }
-        let same_end = |marker: &&String| marker.is_empty() || marker.as_bytes().last().copied() == last;
-        self.truncated.iter().filter(same_end).any(|marker| {
+        let has_same_last_byte =
+            |marker: &&String| marker.is_empty() || marker.as_bytes().last().copied() == last;
+        self.truncated.iter().filter(has_same_last_byte).any(|marker| {
             let Some(at) = text.len().checked_sub(marker.len()) else { return false };
             let is_marker = text.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(marker));
             is_marker && text.get(..at).is_some_and(|before| before.is_empty() || is_broken_json(before))
         })
     }
 
-    /// Whether a word of `redacted` begins with this byte.
+    /// Whether a marker of `redacted` begins with this byte.
     #[inline]
     fn may_begin_redacted(&self, first: Option<&u8>) -> bool {
         first.is_some_and(|first| self.redacted_begins[0].contains(*first))
     }
 
-    /// Whether the value replaces content that was removed.
+    /// Whether the value is a marker that replaces removed content.
     #[inline]
     pub(crate) fn is_redacted(&self, value: &str) -> bool {
         // Called for every text. Few begin with the first byte of a marker, or are quoted.
@@ -83,10 +84,10 @@ impl ConventionTable {
         let is_plain =
             bytes.first().is_some_and(|first| *first != b'"' && !self.may_begin_redacted(Some(first)))
                 && bytes.last() != Some(&b'"');
-        !is_plain && self.is_marker_of_redaction(value)
+        !is_plain && self.is_redaction_marker(value)
     }
 
-    fn is_marker_of_redaction(&self, value: &str) -> bool {
+    fn is_redaction_marker(&self, value: &str) -> bool {
         let is_quote = |byte: Option<&u8>| byte == Some(&b'"');
         let quoted = is_quote(value.as_bytes().first()) || is_quote(value.as_bytes().last());
         let value = if quoted { value.trim_matches('"') } else { value };

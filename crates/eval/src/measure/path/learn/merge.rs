@@ -1,7 +1,7 @@
-//! A prefix tree of runs with equivalent states merged.
+//! Builds a prefix tree of runs and merges its equivalent states.
 //!
 //! In: paths over symbols, and the role of each symbol. Out: the minimal acyclic automaton that
-//! accepts exactly these paths without reads; reads are loops wherever they are no progress.
+//! accepts exactly these paths without reads, with loops for reads in every state in which they are no progress.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,19 @@ use foldhash::{HashMap, HashMapExt};
 pub(super) enum SymbolRole {
     /// Every occurrence is progress.
     Progress,
-    /// The first occurrence is progress, since every good run has it; later ones are loops.
-    Once,
+    /// A read that every good run has: the first occurrence is progress, later ones are loops.
+    RequiredRead,
+    /// Every occurrence is a loop.
     Read,
 }
 
-/// A state: its edges by symbol, and whether a run may end there.
+/// A state, with its progress edges by symbol.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct MergedState {
     pub edges: BTreeMap<usize, usize>,
+    /// Whether a run may end in this state.
     pub is_final: bool,
+    /// The symbols that lead to the same state.
     pub loops: Vec<usize>,
 }
 
@@ -31,41 +34,42 @@ pub(in super::super) struct MergedAutomaton {
     pub states: Vec<MergedState>,
 }
 
-pub(super) fn merge(paths: &[Vec<usize>], kinds: &[SymbolRole]) -> MergedAutomaton {
-    let mut states = renumbered(&minimise(&tree(paths, kinds)));
+/// The automaton of `paths`; `roles` are those of the symbols, by index.
+pub(super) fn merge(paths: &[Vec<usize>], roles: &[SymbolRole]) -> MergedAutomaton {
+    let mut states = renumbered(&minimise(&tree(paths, roles)));
     let reads: Vec<usize> =
-        kinds.iter().enumerate().filter(|(_, k)| **k != SymbolRole::Progress).map(|(i, _)| i).collect();
-    for (state, past) in symbols_before(&states).into_iter().enumerate() {
-        // A mandatory read is no loop before its first occurrence.
+        roles.iter().enumerate().filter(|(_, k)| **k != SymbolRole::Progress).map(|(i, _)| i).collect();
+    for (state, earlier_symbols) in symbols_before(&states).into_iter().enumerate() {
+        // A required read is no loop before its first occurrence.
         let loops = reads.iter().copied().filter(|read| {
-            let once = kinds.get(*read) == Some(&SymbolRole::Once);
-            !states[state].edges.contains_key(read) && (!once || past.contains(read))
+            let is_required = roles.get(*read) == Some(&SymbolRole::RequiredRead);
+            !states[state].edges.contains_key(read) && (!is_required || earlier_symbols.contains(read))
         });
         states[state].loops = loops.collect();
     }
     MergedAutomaton { states }
 }
 
-/// The path without symbols that are no progress.
-fn without_repeats(path: &[usize], kinds: &[SymbolRole]) -> Vec<usize> {
-    let mut once = Vec::new();
-    let counts = |symbol: &usize| match kinds.get(*symbol) {
+/// The occurrences of symbols in a path that are progress.
+fn progress_symbols(path: &[usize], roles: &[SymbolRole]) -> Vec<usize> {
+    let mut required_reads = Vec::new();
+    let is_progress = |symbol: &usize| match roles.get(*symbol) {
         Some(SymbolRole::Progress) => true,
-        Some(SymbolRole::Once) if !once.contains(symbol) => {
-            once.push(*symbol);
+        Some(SymbolRole::RequiredRead) if !required_reads.contains(symbol) => {
+            required_reads.push(*symbol);
             true
         }
         _ => false,
     };
-    path.iter().copied().filter(counts).collect()
+    path.iter().copied().filter(is_progress).collect()
 }
 
 /// The prefix tree. Every edge leads to a later state.
-fn tree(paths: &[Vec<usize>], kinds: &[SymbolRole]) -> Vec<MergedState> {
+fn tree(paths: &[Vec<usize>], roles: &[SymbolRole]) -> Vec<MergedState> {
     let mut states = vec![MergedState::default()];
     for path in paths {
         let mut at = 0;
-        for symbol in without_repeats(path, kinds) {
+        for symbol in progress_symbols(path, roles) {
             let new = states.len();
             let next = *states[at].edges.entry(symbol).or_insert(new);
             if next == new {
@@ -94,13 +98,13 @@ fn minimise(tree: &[MergedState]) -> Vec<MergedState> {
     // The root was merged last; it becomes the first state.
     let last = merged.len() - 1;
     merged.swap(0, last);
-    let moved = |at: usize| match at {
+    let swapped_index = |at: usize| match at {
         0 => last,
         at if at == last => 0,
         at => at,
     };
     for state in &mut merged {
-        state.edges.values_mut().for_each(|to| *to = moved(*to));
+        state.edges.values_mut().for_each(|to| *to = swapped_index(*to));
     }
     merged
 }

@@ -19,6 +19,7 @@ pub use write::TaskIdentity;
 
 use super::review::{ReviewedCall, compensating, is_read, repeated};
 
+/// A learnt task.
 #[derive(Debug)]
 pub struct LearntTask {
     pub yaml: String,
@@ -26,12 +27,12 @@ pub struct LearntTask {
     pub notes: Vec<String>,
 }
 
-/// Most runs that are read.
+/// Maximum number of runs that are read.
 pub const MAX_RUNS: usize = 1_000;
-/// Most calls of one run that are read.
+/// Maximum number of calls of one run that are read.
 pub(crate) const MAX_CALLS: usize = 1_000;
 
-/// `None` without any call.
+/// Learns a task from good runs; `None` if they contain no call.
 pub fn learn(runs: &[Vec<RecordedCall>], identity: &TaskIdentity) -> Option<LearntTask> {
     let runs: Vec<Vec<&RecordedCall>> = runs
         .iter()
@@ -42,40 +43,41 @@ pub fn learn(runs: &[Vec<RecordedCall>], identity: &TaskIdentity) -> Option<Lear
         return None;
     }
     let (symbols, paths) = symbols::symbols(&runs);
-    let kinds = kinds(&symbols, &paths);
-    let automaton = merge::merge(&paths, &kinds);
-    let notes = notes(&runs, &symbols, &kinds);
-    let seen = LearntAutomaton { symbols, automaton, runs: runs.len() };
-    Some(LearntTask { yaml: write::yaml(&seen, identity), notes })
+    let roles = roles(&symbols, &paths);
+    let automaton = merge::merge(&paths, &roles);
+    let notes = notes(&runs, &symbols, &roles);
+    let learnt = LearntAutomaton { symbols, automaton, runs: runs.len() };
+    Some(LearntTask { yaml: write::yaml(&learnt, identity), notes })
 }
 
-fn kinds(symbols: &[symbols::LearntSymbol], paths: &[Vec<usize>]) -> Vec<SymbolRole> {
+/// The role of each symbol: reads are recognised by the names of functions.
+fn roles(symbols: &[symbols::LearntSymbol], paths: &[Vec<usize>]) -> Vec<SymbolRole> {
     let mut runs_with: HashMap<usize, usize> = HashMap::new();
     for path in paths {
         let distinct: BTreeSet<usize> = path.iter().copied().collect();
         distinct.into_iter().for_each(|symbol| *runs_with.entry(symbol).or_default() += 1);
     }
-    let kind = |(i, symbol): (usize, &symbols::LearntSymbol)| match is_read(&symbol.function) {
+    let role = |(i, symbol): (usize, &symbols::LearntSymbol)| match is_read(&symbol.function) {
         false => SymbolRole::Progress,
-        true if runs_with.get(&i) == Some(&paths.len()) => SymbolRole::Once,
+        true if runs_with.get(&i) == Some(&paths.len()) => SymbolRole::RequiredRead,
         true => SymbolRole::Read,
     };
-    symbols.iter().enumerate().map(kind).collect()
+    symbols.iter().enumerate().map(role).collect()
 }
 
 fn notes<'r>(
     runs: &[Vec<&'r RecordedCall>],
     symbols: &[symbols::LearntSymbol],
-    kinds: &[SymbolRole],
+    roles: &[SymbolRole],
 ) -> Vec<String> {
     let mut notes = Vec::new();
     if runs.len() < 3 {
         notes.push(format!("only {} runs: their common calls may be accidental", runs.len()));
     }
-    for (symbol, kind) in symbols.iter().zip(kinds) {
-        match kind {
+    for (symbol, role) in symbols.iter().zip(roles) {
+        match role {
             SymbolRole::Read => notes.push(format!("'{}' is taken for a read, by its name", symbol.name)),
-            SymbolRole::Once => {
+            SymbolRole::RequiredRead => {
                 notes.push(format!("'{}' reads and is in every run: it is required once", symbol.name))
             }
             SymbolRole::Progress => {}

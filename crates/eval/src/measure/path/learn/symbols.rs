@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use foldhash::{HashMap, HashMapExt};
 use serde_json::{Map, Value};
 
-/// Most sets of arguments of one function that become separate symbols.
-const MOST_APART: usize = 6;
-/// Most values that a pattern lists.
-const MOST_LISTED: usize = 5;
+/// Maximum number of separate symbols of one function.
+const MAX_SEPARATE: usize = 6;
+/// Maximum number of values that a pattern lists.
+const MAX_LISTED: usize = 5;
 
+/// A call of a run that a task is learnt from.
 #[derive(Clone, Debug)]
 pub struct RecordedCall {
     pub name: String,
@@ -21,6 +22,7 @@ pub struct RecordedCall {
     pub failed: bool,
 }
 
+/// A symbol, with the patterns of its arguments.
 #[derive(Debug, Clone)]
 pub(in super::super) struct LearntSymbol {
     pub name: String,
@@ -34,10 +36,12 @@ pub(in super::super) struct LearntSymbol {
 /// Common properties of the values of an argument.
 #[derive(Debug, Clone)]
 pub(in super::super) struct CommonValues {
+    /// Some calls lack the argument.
     pub optional: bool,
     pub shape: ValueShape,
 }
 
+/// The pattern that covers all values of an argument.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) enum ValueShape {
     Equal(Value),
@@ -65,52 +69,56 @@ pub(super) fn symbols(runs: &[Vec<&RecordedCall>]) -> (Vec<LearntSymbol>, Vec<Ve
     for function in functions {
         let function_calls = calls.remove(function).unwrap_or_default();
         let groups = groups(&function_calls, runs.len());
-        let numbered = groups.len() > 1;
+        let has_several = groups.len() > 1;
         for (n, (key, group)) in groups.into_iter().enumerate() {
             symbol_indexes.insert((function, key), symbols.len());
-            let name = if numbered { format!("{function}_{}", n + 1) } else { function.to_owned() };
+            let name = if has_several { format!("{function}_{}", n + 1) } else { function.to_owned() };
             symbols.push(learn_symbol(name, function, &group));
         }
     }
     make_names_unique(&mut symbols);
     let find = |call: &&RecordedCall| {
-        let apart = symbol_indexes.get(&(call.name.as_str(), Some(key(call))));
-        apart.or_else(|| symbol_indexes.get(&(call.name.as_str(), None))).copied()
+        let separate = symbol_indexes.get(&(call.name.as_str(), Some(arguments_key(call))));
+        separate.or_else(|| symbol_indexes.get(&(call.name.as_str(), None))).copied()
     };
     let paths = runs.iter().map(|run| run.iter().filter_map(find).collect()).collect();
     (symbols, paths)
 }
 
-fn key(call: &RecordedCall) -> String {
+/// A text that is equal for equal arguments.
+fn arguments_key(call: &RecordedCall) -> String {
     let mut sorted: Vec<(&String, String)> =
         call.arguments.iter().flatten().map(|(name, value)| (name, value.to_string())).collect();
     sorted.sort();
     format!("{sorted:?}")
 }
 
+/// Calls, each with the index of its run.
 type CallGroup<'a> = Vec<(usize, &'a RecordedCall)>;
 
-/// Calls of each symbol, with a key if arguments separate them.
+/// The calls of one function, grouped by symbol; with the key of their arguments if these separate the symbols.
 fn groups<'a>(calls: &[(usize, &'a RecordedCall)], runs: usize) -> Vec<(Option<String>, CallGroup<'a>)> {
     let mut order: Vec<String> = Vec::new();
     let mut by_key: HashMap<String, CallGroup<'a>> = HashMap::new();
     for &(run, call) in calls {
-        let group = by_key.entry(key(call)).or_default();
+        let group = by_key.entry(arguments_key(call)).or_default();
         if group.is_empty() {
-            order.push(key(call));
+            order.push(arguments_key(call));
         }
         group.push((run, call));
     }
     // A single run cannot show recurrence.
     let recurs = |group: &CallGroup<'a>| runs < 2 || runs_of(group) >= 2;
     let recorded = calls.iter().all(|(_, call)| call.arguments.is_some());
-    let apart = recorded && order.len() > 1 && order.len() <= MOST_APART && by_key.values().all(recurs);
-    if !apart {
+    let is_separable =
+        recorded && order.len() > 1 && order.len() <= MAX_SEPARATE && by_key.values().all(recurs);
+    if !is_separable {
         return vec![(None, calls.to_vec())];
     }
     order.into_iter().filter_map(|key| by_key.remove(&key).map(|group| (Some(key), group))).collect()
 }
 
+/// The number of runs that calls of the group are in.
 fn runs_of(group: &CallGroup<'_>) -> usize {
     group.iter().map(|(run, _)| *run).collect::<BTreeSet<usize>>().len()
 }
@@ -134,13 +142,13 @@ fn common_values(name: &str, all: &[&Map<String, Value>]) -> CommonValues {
     let values: Vec<&Value> = all.iter().filter_map(|a| a.get(name)).collect();
     let mut different: Vec<&Value> = Vec::new();
     for value in &values {
-        if different.len() <= MOST_LISTED && !different.contains(value) {
+        if different.len() <= MAX_LISTED && !different.contains(value) {
             different.push(value);
         }
     }
     let numbers: Option<Vec<f64>> = values.iter().map(|v| v.as_f64()).collect();
     // Values that occur once each are samples of a larger set.
-    let listed = different.len() <= MOST_LISTED && different.len() * 2 <= values.len();
+    let listed = different.len() <= MAX_LISTED && different.len() * 2 <= values.len();
     let shape = match (different.as_slice(), numbers) {
         ([only], _) => ValueShape::Equal((*only).clone()),
         (_, Some(numbers)) => ValueShape::Between(
@@ -153,7 +161,7 @@ fn common_values(name: &str, all: &[&Map<String, Value>]) -> CommonValues {
     CommonValues { optional: values.len() < all.len(), shape }
 }
 
-/// A function may have the name of a numbered symbol of another one.
+/// Makes the names of symbols unique: a function may have the name of a numbered symbol of another function.
 fn make_names_unique(symbols: &mut [LearntSymbol]) {
     for i in 0..symbols.len() {
         while symbols.iter().take(i).any(|before| before.name == symbols[i].name) {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::merge::MergedAutomaton;
 use super::symbols::{CommonValues, LearntSymbol, ValueShape};
 
-/// Name and match of the task.
+/// The name of a task, and the runs that it applies to.
 #[derive(Clone, Debug, Default)]
 pub struct TaskIdentity {
     pub task: String,
@@ -23,37 +23,37 @@ pub(super) struct LearntAutomaton {
 }
 
 /// The task file. Texts are written as JSON, which YAML reads.
-pub(super) fn yaml(seen: &LearntAutomaton, identity: &TaskIdentity) -> String {
+pub(super) fn yaml(learnt: &LearntAutomaton, identity: &TaskIdentity) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = write_task(&mut out, seen, identity);
+    let _ = write_task(&mut out, learnt, identity);
     out
 }
 
-fn write_task(out: &mut String, seen: &LearntAutomaton, identity: &TaskIdentity) -> std::fmt::Result {
+fn write_task(out: &mut String, learnt: &LearntAutomaton, identity: &TaskIdentity) -> std::fmt::Result {
     writeln!(
         out,
         "# Learnt from {} runs that passed. A draft: it allows only the calls and orders of these runs.",
-        seen.runs
+        learnt.runs
     )?;
     writeln!(out, "# Check patterns, reads and final states, then 'otel-verdict path check' it.")?;
     writeln!(out, "task: {}", text(&identity.task))?;
-    let who = [("agent", &identity.agent), ("service", &identity.service)];
-    let who: Vec<String> =
-        who.iter().filter_map(|(key, name)| Some(format!("{key}: {}", text(name.as_ref()?)))).collect();
-    if who.is_empty() {
+    let names = [("agent", &identity.agent), ("service", &identity.service)];
+    let conditions: Vec<String> =
+        names.iter().filter_map(|(key, name)| Some(format!("{key}: {}", text(name.as_ref()?)))).collect();
+    if conditions.is_empty() {
         writeln!(out, "# match: {{ agent: ..., prompt: ... }}")?;
     } else {
-        writeln!(out, "match: {{ {} }}", who.join(", "))?;
+        writeln!(out, "match: {{ {} }}", conditions.join(", "))?;
     }
     writeln!(out, "\nalphabet:")?;
-    for symbol in &seen.symbols {
-        definition(out, symbol, seen.runs)?;
+    for symbol in &learnt.symbols {
+        write_definition(out, symbol, learnt.runs)?;
     }
     writeln!(out, "\nstates:")?;
-    let states = &seen.automaton.states;
+    let states = &learnt.automaton.states;
     let name = |i: usize| if i == 0 { "begin".to_owned() } else { format!("s{i}") };
-    let symbol = |i: &usize| seen.symbols.get(*i).map_or_else(String::new, |s| text(&s.name));
+    let symbol = |i: &usize| learnt.symbols.get(*i).map_or_else(String::new, |s| text(&s.name));
     for (i, state) in states.iter().enumerate() {
         let transitions: Vec<String> =
             state.edges.iter().map(|(s, to)| format!("{}: {}", symbol(s), name(*to))).collect();
@@ -73,13 +73,13 @@ fn write_task(out: &mut String, seen: &LearntAutomaton, identity: &TaskIdentity)
     Ok(())
 }
 
-fn definition(out: &mut String, symbol: &LearntSymbol, runs: usize) -> std::fmt::Result {
+fn write_definition(out: &mut String, symbol: &LearntSymbol, runs: usize) -> std::fmt::Result {
     let (name, function) = (text(&symbol.name), text(&symbol.function));
-    let seen = format!("# in {} of {runs} runs", symbol.runs);
+    let evidence = format!("# in {} of {runs} runs", symbol.runs);
     let Some(arguments) = &symbol.arguments else {
-        return writeln!(out, "  {name}: {function}    {seen}, its arguments not always recorded");
+        return writeln!(out, "  {name}: {function}    {evidence}, its arguments not always recorded");
     };
-    writeln!(out, "  {name}:    {seen}")?;
+    writeln!(out, "  {name}:    {evidence}")?;
     writeln!(out, "    function: {function}")?;
     if arguments.is_empty() {
         return writeln!(out, "    arguments: {{}}");

@@ -1,9 +1,9 @@
-//! Task files: YAML or JSON to [`Task`]s, or to every problem with file, line and reason.
+//! Loads task files: converts YAML or JSON to [`Task`]s, or reports every problem with file, line and reason.
 //!
 //! In: texts with their names. Out: checked tasks, and warnings. Two formats are read: that of this
 //! project (`task_file`), in which a `policy` can replace the states (`policy`), and the records of
-//! the authors of paper 002 (`record`). A file contains one task, a list of tasks, or `tasks:` with
-//! a list.
+//! the authors of paper 002 (`paper_task`). A file contains one task, a list of tasks, or `tasks:` with
+//! a list. `limit_text` parses the rules of a policy that are text.
 
 mod limit_text;
 mod policy;
@@ -20,10 +20,10 @@ use super::alphabet::{Alphabet, SymbolDefinition};
 use super::draft::{TaskProblem, key};
 use super::task::Task;
 
-/// Most YAML nodes of one file: enough for hundreds of tasks.
+/// Maximum number of YAML nodes of one file: enough for hundreds of tasks.
 const MAX_NODES: usize = 1_000_000;
-/// Most overlapping definitions of one task that are reported.
-const MOST_OVERLAPS: usize = 20;
+/// Maximum number of overlapping definitions of one task that are reported.
+const MAX_OVERLAPS: usize = 20;
 
 /// Valid tasks with warnings.
 #[derive(Debug, Default)]
@@ -86,21 +86,21 @@ impl TaskReader {
     }
 
     fn read_task_node(&mut self, root: &Node, node: &Node, prefix: &[Step]) {
-        let before = self.issues.len();
+        let earlier_issues = self.issues.len();
         let read = match node.get("nodes").or_else(|| node.get("prompt_id")) {
             Some(_) => paper_task::read_record(node, prefix, &mut self.issues),
             None => task_file::read_task(node, prefix, &mut self.issues),
         };
-        let at = |problem: TaskProblem| {
+        let issue = |problem: TaskProblem| {
             let full: Vec<Step> = prefix.iter().cloned().chain(problem.location).collect();
             Issue::new(root.position(&full), dotted(&full), problem.message)
         };
-        // Unreadable parts are already reported; problems that follow from them are not.
-        match read.filter(|_| self.issues.len() == before) {
+        // Problems that may follow from unreadable parts, which are issues already, are not reported.
+        match read.filter(|_| self.issues.len() == earlier_issues) {
             None => {}
-            Some(Err(problems)) => self.issues.extend(problems.into_iter().map(at)),
+            Some(Err(problems)) => self.issues.extend(problems.into_iter().map(issue)),
             Some(Ok((task, warnings))) => {
-                self.warnings.extend(warnings.into_iter().chain(overlaps(&task.alphabet)).map(at));
+                self.warnings.extend(warnings.into_iter().chain(overlap_warnings(&task.alphabet)).map(issue));
                 self.add_task(task, node.at, prefix);
             }
         }
@@ -117,7 +117,7 @@ impl TaskReader {
     }
 }
 
-fn overlaps(alphabet: &Alphabet) -> Vec<TaskProblem> {
+fn overlap_warnings(alphabet: &Alphabet) -> Vec<TaskProblem> {
     let warning = |(first, second): (&SymbolDefinition, &SymbolDefinition)| {
         let message = format!(
             "a call of '{}' may match both '{}' and '{}'; the first one is used",
@@ -125,7 +125,7 @@ fn overlaps(alphabet: &Alphabet) -> Vec<TaskProblem> {
         );
         TaskProblem::new(&[key("alphabet"), key(&second.symbol)], message)
     };
-    alphabet.overlaps().take(MOST_OVERLAPS).map(warning).collect()
+    alphabet.overlaps().take(MAX_OVERLAPS).map(warning).collect()
 }
 
 regex!(ESCAPE, r"(?s)\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)");

@@ -58,7 +58,7 @@ struct PaperArgument {
     r#type: Option<String>,
 }
 
-/// `None` if the record is unreadable; `issues` say why.
+/// Reads a record; `None` if it is unreadable, with the reasons in `issues`.
 pub(super) fn read_record(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<TaskResult> {
     let record: PaperTask = verdict_config::read(node, prefix, issues)?;
     Some(task_from_record(record, entries(node, "alphabet", prefix, issues)))
@@ -67,7 +67,8 @@ pub(super) fn read_record(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>)
 fn task_from_record(record: PaperTask, alphabet: Vec<(String, PaperSymbol)>) -> TaskResult {
     let mut warnings = Vec::new();
     let symbols = alphabet.iter().map(|(symbol, _)| symbol.clone()).collect();
-    let definitions = alphabet.into_iter().map(|(symbol, f)| definition(symbol, f, &mut warnings)).collect();
+    let definitions =
+        alphabet.into_iter().map(|(symbol, call)| definition(symbol, call, &mut warnings)).collect();
     let states = record.nodes.into_iter().enumerate().map(|(i, state)| draft_state(i, state)).collect();
     let draft = Draft { states, symbols, location: vec![key("nodes")] };
     let CheckedAutomaton { automaton, warnings: automaton_warnings } = check(&draft)?;
@@ -93,13 +94,13 @@ fn task_from_record(record: PaperTask, alphabet: Vec<(String, PaperSymbol)>) -> 
 
 fn draft_state(i: usize, state: PaperState) -> DraftState {
     let location = vec![key("nodes"), Step::Item(i)];
-    let inside = |steps: &[Step]| location.iter().chain(steps).cloned().collect::<Vec<_>>();
+    let location_of = |steps: &[Step]| location.iter().chain(steps).cloned().collect::<Vec<_>>();
     let edges = state.transitions.into_iter().enumerate().map(|(n, t)| {
         let at = [key("transitions"), Step::Item(n)];
         let symbol_locations = (0..t.symbols.len())
-            .map(|s| inside(&[at[0].clone(), at[1].clone(), key("symbols"), Step::Item(s)]))
+            .map(|s| location_of(&[at[0].clone(), at[1].clone(), key("symbols"), Step::Item(s)]))
             .collect();
-        DraftEdge { symbols: t.symbols, from: t.from, to: t.to, location: inside(&at), symbol_locations }
+        DraftEdge { symbols: t.symbols, from: t.from, to: t.to, location: location_of(&at), symbol_locations }
     });
     DraftState {
         name: state.name,
@@ -109,8 +110,8 @@ fn draft_state(i: usize, state: PaperState) -> DraftState {
     }
 }
 
-fn definition(symbol: String, function: PaperSymbol, warnings: &mut Vec<TaskProblem>) -> SymbolDefinition {
-    let arguments = function.arguments.into_iter().map(|(name, argument)| {
+fn definition(symbol: String, call: PaperSymbol, warnings: &mut Vec<TaskProblem>) -> SymbolDefinition {
+    let arguments = call.arguments.into_iter().map(|(name, argument)| {
         if argument.name.as_ref().is_some_and(|entry_name| *entry_name != name) {
             let location = [key("alphabet"), key(&symbol), key("arguments"), key(&name)];
             let message = format!("the argument is read as '{name}', its key; its 'name' is ignored");
@@ -128,5 +129,5 @@ fn definition(symbol: String, function: PaperSymbol, warnings: &mut Vec<TaskProb
         }
     });
     let arguments = Some(arguments.collect());
-    SymbolDefinition { symbol, function: function.name, arguments, others: false }
+    SymbolDefinition { symbol, function: call.name, arguments, accepts_others: false }
 }

@@ -1,10 +1,10 @@
-//! Rules instead of states: forbidden, limited and required calls, compiled to an automaton.
+//! Compiles rules instead of states, about forbidden, limited and required calls, to an automaton.
 //!
 //! In: `never: X`, `never: X, before: Y`, `at_most: N, of: X`, `must: X`, `must_follow: Y, after:
 //! X`. Out: the product of the rules' automata, as a draft. A state is the relevant history; calls
 //! that do not change it are loops, and forbidden calls have no edge. Only `must` and `must_follow`
-//! require calls, so a run without calls may be golden. Rules of text are on amounts and times and stay
-//! in addition to the automaton (`limit_text`).
+//! require calls, so a run without calls may be golden. Rules that are texts are about amounts and times, and are
+//! checked in addition to the automaton (`limit_text`).
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::super::draft::{Draft, DraftEdge, DraftState, TaskProblem, key};
 use super::super::limits::PathLimit;
 use super::limit_text::{MAX_LIMITS, read_limit};
 
-/// Most states of the product, which is exponential in the number of rules.
+/// Maximum number of states of the product, which grows exponentially with the number of rules.
 const MAX_STATES: usize = 4096;
 
 /// One rule as written; its keys determine its kind.
@@ -36,8 +36,10 @@ pub(super) struct RuleEntry {
 /// The rules of a task, each with its index in the list.
 #[derive(Debug, Default)]
 pub(super) struct TaskPolicy {
+    /// Rules about calls.
     rules: Vec<(usize, RuleEntry)>,
-    texts: Vec<(usize, String)>,
+    /// Rules on amounts and times.
+    limit_texts: Vec<(usize, String)>,
 }
 
 impl TaskPolicy {
@@ -46,7 +48,7 @@ impl TaskPolicy {
         let Some(Value::List(items)) = task.get("policy").map(|node| &node.value) else { return policy };
         for (i, node) in items.iter().enumerate() {
             if let Value::Scalar(text, _) = &node.value {
-                policy.texts.push((i, text.clone()));
+                policy.limit_texts.push((i, text.clone()));
                 continue;
             }
             let location = [prefix, &[key("policy"), Step::Item(i)]].concat();
@@ -58,7 +60,7 @@ impl TaskPolicy {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.rules.is_empty() && self.texts.is_empty()
+        self.rules.is_empty() && self.limit_texts.is_empty()
     }
 
     pub(super) fn rules(&self) -> &[(usize, RuleEntry)] {
@@ -67,25 +69,30 @@ impl TaskPolicy {
 
     /// The rules on amounts and times.
     pub(super) fn limits(&self, symbols: &[String], problems: &mut Vec<TaskProblem>) -> Vec<PathLimit> {
-        if self.texts.len() > MAX_LIMITS {
+        if self.limit_texts.len() > MAX_LIMITS {
             let message = format!("more than {MAX_LIMITS} rules on amounts and times; split them into tasks");
             problems.push(TaskProblem::new(&[key("policy")], message));
             return Vec::new();
         }
         let limit = |(i, text): &(usize, String)| read_limit(*i, text, symbols);
-        self.texts
+        self.limit_texts
             .iter()
             .filter_map(|rule| limit(rule).map_err(|problem| problems.push(problem)).ok())
             .collect()
     }
 }
 
+/// A rule about calls, with the indexes of its symbols.
 enum PolicyRule {
     Never(usize),
     NeverBefore(usize, usize),
     AtMost(u32, usize),
     Must(usize),
-    Follow { then: usize, after: usize },
+    /// Each call of `after` must be followed by `then`.
+    Follow {
+        then: usize,
+        after: usize,
+    },
 }
 
 const SHAPES: &str = "a rule is one of: never X; never X, before Y; at_most N, of X; must X; \
@@ -94,11 +101,11 @@ const SHAPES: &str = "a rule is one of: never X; never X, before Y; at_most N, o
 /// The history that the rules depend on.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 struct PolicyState {
-    /// Symbols of rules that occurred.
-    seen: BTreeSet<usize>,
+    /// The symbols of rules that have occurred.
+    occurred: BTreeSet<usize>,
     /// Occurrences of limited symbols, by the rule's index.
     counts: Vec<u32>,
-    /// Symbols that must follow.
+    /// The symbols that must still follow.
     due: BTreeSet<usize>,
 }
 
@@ -107,7 +114,7 @@ pub(super) fn compile(rules: &[(usize, RuleEntry)], symbols: Vec<String>) -> Res
     let mut problems = Vec::new();
     let mut read = Vec::new();
     for (i, rule) in rules {
-        read.extend(rule_of(*i, rule, &symbols, &mut problems).map(|rule| (*i, rule)));
+        read.extend(read_rule(*i, rule, &symbols, &mut problems).map(|rule| (*i, rule)));
     }
     if problems.is_empty() {
         check_bounded(&read, &symbols, &mut problems);
@@ -116,10 +123,11 @@ pub(super) fn compile(rules: &[(usize, RuleEntry)], symbols: Vec<String>) -> Res
     if !problems.is_empty() {
         return Err(problems);
     }
-    product(&Product { rules, symbols })
+    build_draft(&Product { rules, symbols })
 }
 
-fn rule_of(
+/// The rule of an entry; `None` if a symbol is unknown or the keys do not form a rule.
+fn read_rule(
     i: usize,
     rule: &RuleEntry,
     symbols: &[String],
@@ -135,10 +143,10 @@ fn rule_of(
     ];
     let fields: Vec<(&str, &String)> =
         names.into_iter().filter_map(|(rule_key, name)| Some((rule_key, name.as_ref()?))).collect();
-    let mut found = Vec::new();
+    let mut known_symbols = Vec::new();
     for (rule_key, name) in &fields {
         match symbols.iter().position(|symbol| symbol == *name) {
-            Some(symbol) => found.push(symbol),
+            Some(symbol) => known_symbols.push(symbol),
             None => {
                 let location = [key("policy"), Step::Item(i), key(rule_key)];
                 let message = format!("'{name}' is not in the alphabet");
@@ -147,11 +155,11 @@ fn rule_of(
             }
         }
     }
-    if found.len() < fields.len() {
+    if known_symbols.len() < fields.len() {
         return None;
     }
     let keys: Vec<&str> = fields.into_iter().map(|(rule_key, _)| rule_key).collect();
-    Some(match (keys.as_slice(), found.as_slice(), rule.at_most) {
+    Some(match (keys.as_slice(), known_symbols.as_slice(), rule.at_most) {
         (["never"], [x], None) => PolicyRule::Never(*x),
         (["never", "before"], [x, y], None) => PolicyRule::NeverBefore(*x, *y),
         (["of"], [x], Some(n)) => PolicyRule::AtMost(n, *x),
@@ -164,7 +172,8 @@ fn rule_of(
     })
 }
 
-/// An unlimited `must_follow` would be a cycle of progress.
+/// Checks that the calls after which another must follow are limited: without a limit they would be a cycle of
+/// progress.
 fn check_bounded(rules: &[(usize, PolicyRule)], symbols: &[String], problems: &mut Vec<TaskProblem>) {
     for (i, rule) in rules {
         let PolicyRule::Follow { then, after } = rule else { continue };
@@ -184,15 +193,17 @@ fn check_bounded(rules: &[(usize, PolicyRule)], symbols: &[String], problems: &m
     }
 }
 
+/// The product of the automata of several rules.
 struct Product {
     rules: Vec<PolicyRule>,
     symbols: Vec<String>,
 }
 
 impl Product {
+    /// Whether a run may end after this history.
     fn accepts(&self, history: &PolicyState) -> bool {
         history.due.is_empty()
-            && self.rules.iter().all(|d| !matches!(d, PolicyRule::Must(x) if !history.seen.contains(x)))
+            && self.rules.iter().all(|d| !matches!(d, PolicyRule::Must(x) if !history.occurred.contains(x)))
     }
 
     /// The state after `symbol`; `None` if a rule forbids it.
@@ -201,9 +212,11 @@ impl Product {
         for (i, rule) in self.rules.iter().enumerate() {
             match rule {
                 PolicyRule::Never(x) if *x == symbol => return None,
-                PolicyRule::NeverBefore(x, y) if *x == symbol && !history.seen.contains(y) => return None,
+                PolicyRule::NeverBefore(x, y) if *x == symbol && !history.occurred.contains(y) => {
+                    return None;
+                }
                 PolicyRule::NeverBefore(_, x) | PolicyRule::Must(x) if *x == symbol => {
-                    next.seen.insert(symbol);
+                    next.occurred.insert(symbol);
                 }
                 PolicyRule::AtMost(limit, x) if *x == symbol => {
                     let count = next.counts.get_mut(i)?;
@@ -224,24 +237,26 @@ impl Product {
         Some(next)
     }
 
+    /// The name of the state of a history.
     fn describe(&self, history: &PolicyState) -> String {
         let name = |symbol: &usize| self.symbols.get(*symbol).map_or("", String::as_str);
-        let seen = history.seen.iter().map(|s| format!("{} done", name(s)));
+        let occurred = history.occurred.iter().map(|s| format!("{} done", name(s)));
         let counts = self.rules.iter().zip(&history.counts).filter_map(|(rule, count)| match rule {
             PolicyRule::AtMost(limit, x) if *count > 0 => Some(format!("{} {count} of {limit}", name(x))),
             _ => None,
         });
         let due = history.due.iter().map(|then| format!("{} due", name(then)));
-        let parts: Vec<String> = seen.chain(counts).chain(due).collect();
+        let parts: Vec<String> = occurred.chain(counts).chain(due).collect();
         if parts.is_empty() { "start".to_owned() } else { parts.join(", ") }
     }
 }
 
-fn product(product: &Product) -> Result<Draft, Vec<TaskProblem>> {
+/// Builds the states of the product that can be reached, in breadth-first order.
+fn build_draft(product: &Product) -> Result<Draft, Vec<TaskProblem>> {
     let mut indexes: HashMap<PolicyState, usize> = HashMap::new();
-    let begin = PolicyState { counts: vec![0; product.rules.len()], ..PolicyState::default() };
-    let mut histories = vec![begin.clone()];
-    indexes.insert(begin, 0);
+    let initial = PolicyState { counts: vec![0; product.rules.len()], ..PolicyState::default() };
+    let mut histories = vec![initial.clone()];
+    indexes.insert(initial, 0);
     let mut states: Vec<DraftState> = Vec::new();
     let mut edges: Vec<Vec<(usize, usize)>> = Vec::new();
     while let Some(history) = histories.get(edges.len()).cloned() {

@@ -23,7 +23,7 @@ use super::super::score::{Parameters, PathWeights};
 use super::super::task::{AgentConditions, FailedCalls, PromptPattern, Scope, Task, Thresholds};
 use super::policy::{self, RuleEntry, TaskPolicy};
 use crate::measure::metric_names::PathMetric;
-use crate::pattern::as_written;
+use crate::pattern::unicode_regex;
 
 /// A task and its warnings, or its problems.
 pub(super) type TaskResult = Result<(Task, Vec<TaskProblem>), Vec<TaskProblem>>;
@@ -85,14 +85,14 @@ enum FileSchema {
     Tasks { tasks: Vec<TaskFile> },
 }
 
-/// The JSON schema of a task file, for editors. It says less than reading the file does.
+/// The JSON schema of a task file, for editors. Reading a file checks more conditions than the schema.
 pub(super) fn schema() -> Schema {
     let mut schema = schemars::schema_for!(FileSchema);
     schema.insert("title".to_owned(), "A task file of otel-verdict".into());
     schema
 }
 
-// As `Policy` reads it.
+// As `TaskPolicy::read` reads it.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[allow(dead_code)] // Only its schema is used.
@@ -172,7 +172,7 @@ struct Conditions {
     captured: Option<String>,
 }
 
-/// The entries of the map `name` of a task, in the order in which they are written.
+/// The entries of the map `name` of a task, in the order of the file.
 pub(super) fn entries<T: DeserializeOwned>(
     task: &Node,
     name: &str,
@@ -187,7 +187,7 @@ pub(super) fn entries<T: DeserializeOwned>(
     map.iter().filter_map(&mut entry).collect()
 }
 
-/// `None` if the task is unreadable; `issues` say why.
+/// Reads a task; `None` if it is unreadable, with the reasons in `issues`.
 pub(super) fn read_task(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<TaskResult> {
     let mut file: TaskFile = read(node, prefix, issues)?;
     let mut problems = Vec::new();
@@ -218,16 +218,17 @@ fn task_from_file(
         (true, false) => Ok(draft_states(file.initial.as_deref(), states, symbols, &mut problems)),
     };
     let parameters = parameters(&file, &mut problems);
-    let checked = draft.and_then(|draft| check(&draft)).map_err(|found| problems.extend(found)).ok();
+    let checked =
+        draft.and_then(|draft| check(&draft)).map_err(|draft_problems| problems.extend(draft_problems)).ok();
     let Some(CheckedAutomaton { automaton, mut warnings }) = checked.filter(|_| problems.is_empty()) else {
         return Err(problems);
     };
     if matching.is_everything() {
         warnings.push(TaskProblem::new(&[], "without 'match' this task applies to every agent"));
     }
-    // A policy covers some calls and ignores others by default.
-    let usual = if policy.is_empty() { UnknownCalls::Harmful } else { UnknownCalls::Ignore };
-    let ignores = file.unknown_calls.unwrap_or(usual) == UnknownCalls::Ignore;
+    // A policy is about some calls, so that others are ignored by default.
+    let default = if policy.is_empty() { UnknownCalls::Harmful } else { UnknownCalls::Ignore };
+    let ignores = file.unknown_calls.unwrap_or(default) == UnknownCalls::Ignore;
     let task = Task {
         name: file.task,
         matching,
@@ -296,9 +297,9 @@ fn draft_state(name: &str, file: &StateEntry) -> DraftState {
 }
 
 fn parameters(file: &TaskFile, problems: &mut Vec<TaskProblem>) -> Parameters {
-    let usual = Parameters::default();
-    let lambda = file.lambda.unwrap_or(usual.lambda);
-    let beta = file.beta.unwrap_or(usual.beta);
+    let defaults = Parameters::default();
+    let lambda = file.lambda.unwrap_or(defaults.lambda);
+    let beta = file.beta.unwrap_or(defaults.beta);
     if !(0.0..=1.0).contains(&lambda) {
         problems.push(TaskProblem::new(&[key("lambda")], format!("{lambda} is not between 0 and 1")));
     }
@@ -317,7 +318,7 @@ fn parameters(file: &TaskFile, problems: &mut Vec<TaskProblem>) -> Parameters {
     Parameters { lambda, beta }
 }
 
-/// Reads the definitions of symbols. Unreadable parts are issues, other mistakes are problems.
+/// Reads the definitions of symbols. Unreadable parts are added to `issues`, other errors to `problems`.
 struct AlphabetReader<'a> {
     task: &'a Node,
     prefix: &'a [Step],
@@ -355,15 +356,20 @@ impl AlphabetReader<'_> {
         };
         let arguments: Option<Vec<ArgumentPattern>> =
             call.arguments.map(|all| all.into_iter().filter_map(&mut argument).collect());
-        let others = call.other_arguments || arguments.is_none();
-        Some(SymbolDefinition { symbol: symbol.to_owned(), function: call.function, arguments, others })
+        let accepts_others = call.other_arguments || arguments.is_none();
+        Some(SymbolDefinition {
+            symbol: symbol.to_owned(),
+            function: call.function,
+            arguments,
+            accepts_others,
+        })
     }
 
     fn argument(&mut self, name: &str, value: Value, location: &[Step]) -> Option<ArgumentPattern> {
         let (optional, pattern) = match value {
-            Value::Object(given) => {
+            Value::Object(entries) => {
                 let conditions: Conditions = self.read(location)?;
-                self.check_any(&given, conditions.any, location);
+                self.check_any(&entries, conditions.any, location);
                 (conditions.optional, self.pattern(conditions, location))
             }
             Value::Null => {
@@ -376,11 +382,11 @@ impl AlphabetReader<'_> {
         Some(ArgumentPattern { key: ArgumentKey::new(name), optional, pattern })
     }
 
-    /// Either `any` or a condition must be given.
-    fn check_any(&mut self, given: &Map<String, Value>, any: bool, location: &[Step]) {
+    /// Checks that an argument has either `any` or a condition.
+    fn check_any(&mut self, entries: &Map<String, Value>, any: bool, location: &[Step]) {
         let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
         let has_condition =
-            given.iter().any(|(name, value)| name != "any" && name != "optional" && !is_empty(value));
+            entries.iter().any(|(name, value)| name != "any" && name != "optional" && !is_empty(value));
         if has_condition && any {
             self.add_fault(location, "'any' excludes other conditions");
         } else if !has_condition && !any {
@@ -403,9 +409,9 @@ impl AlphabetReader<'_> {
         if let Some((min, max)) = min.zip(max).filter(|(min, max)| min > max) {
             problem("max", format!("no number is at least {min} and at most {max}"));
         }
-        let regex = conditions
-            .regex
-            .and_then(|text| as_written(&text).map_err(|error| problem("regex", not_a_regex(&error))).ok());
+        let regex = conditions.regex.and_then(|text| {
+            unicode_regex(&text).map_err(|error| problem("regex", not_a_regex(&error))).ok()
+        });
         if let Some(name) = &captured {
             let is_group = match self.prompt {
                 Some(PromptPattern::Matches(pattern)) => pattern.has_group(name),

@@ -1,5 +1,5 @@
-//! The questions of the loop: those of the step evaluator and the plan optimizer (004, tables 28
-//! and 29, paraphrased).
+//! The questions of the improvement loop to the evaluator of steps and the optimizer of plans (004, tables 28 and 29,
+//! paraphrased).
 
 use std::sync::{Arc, LazyLock};
 
@@ -42,14 +42,16 @@ in order; numbers follow from the order, from 1. 'inputs' are the steps whose ou
 prompt, 'depends_on' all earlier steps that the step needs. Each dependency has a placeholder, in \
 'inputs' or as (k) in the prompt, as the tool takes it.";
 
-static TAGS: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
+// The form of the evaluator's answer.
+static TAGS_FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let tag = json!({ "type": "string", "enum": Tag::ALL.map(Tag::as_str) });
     let finding = object_schema(json!({ "reason": { "type": "string" }, "tag": tag }));
     let findings = json!({ "type": "array", "items": finding });
     AnswerForm::object("plan_step_check", json!({ "findings": findings }))
 });
 
-static REVISED: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
+// The form of the optimizer's answer.
+static REVISION_FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let numbers = json!({ "type": "array", "items": { "type": "integer" } });
     let step = object_schema(json!({
         "tool": { "type": "string" },
@@ -80,6 +82,7 @@ labelled_enum! {
         RepeatedDetail = "REPEATED_DETAIL",
         /// Another tool could answer the prompt in addition.
         MultiToolPrompt = "MULTI_TOOL_PROMPT",
+        /// The step is correct.
         NoChange = "NO_CHANGE",
     }
 }
@@ -119,7 +122,7 @@ pub(super) fn evaluator_question(
         fence("DEPENDENCIES", &earlier),
         fence("STEP", &render_step(step)),
     );
-    question(key, EVALUATE, tools, user, &TAGS)
+    question(key, EVALUATE, tools, user, &TAGS_FORM)
 }
 
 /// The question to the optimizer: how to rewrite the plan.
@@ -139,5 +142,5 @@ pub(super) fn optimizer_question(
         step.number,
         fence("FINDINGS", &findings.join("\n")),
     );
-    question(key, OPTIMIZE, tools, user, &REVISED)
+    question(key, OPTIMIZE, tools, user, &REVISION_FORM)
 }
