@@ -1,5 +1,5 @@
-//! The log against a model, and against truncated and damaged segments. The whole journal on failing disks
-//! is in `failing`, what depends on fsync in `syncing`, the directory in `directory`.
+//! Tests of the log against a model, and with truncated and damaged segments. `failing` tests the whole journal on
+//! failing disks, `syncing` the effects of fsync, `directory` the directory, `handover` the writer's hand-over.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn metrics() -> JournalMetrics {
 }
 
 const SEGMENT: u64 = 2048;
-/// Fewer than fit into an eighth of a segment.
+/// Number of remembered closed traces: fewer than fit into an eighth of a segment.
 const REMEMBER: usize = 5;
 
 fn trace(n: u8) -> TraceId {
@@ -63,7 +63,7 @@ enum Op {
         is_forwarded: bool,
         size: usize,
     },
-    /// Closes the trace of some open reason to retain a record.
+    /// Closes a trace that has no verdict yet.
     Verdict(prop::sample::Index),
     Acked(prop::sample::Index),
     /// Releases a reason of some record, or a verdict and its requests.
@@ -85,7 +85,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Whether the request's spans are exported on arrival: as received, or some requests by other records.
+/// Whether the request's spans are exported on arrival: by this record, or, for every other size, by other records.
 fn has_forwarded_spans(is_forwarded: bool, size: usize) -> bool {
     is_forwarded || size.is_multiple_of(2)
 }
@@ -157,12 +157,12 @@ impl Driven {
                 self.bodies.insert(seq, (traces.clone(), *size, forwarded));
                 self.write(&frame, Some(reasons));
             }
-            Op::Verdict(pick) => {
+            Op::Verdict(selector) => {
                 let open = self.open_reasons();
                 if open.is_empty() {
                     return;
                 }
-                let picked_trace = open[pick.index(open.len())].1;
+                let picked_trace = open[selector.index(open.len())].1;
                 let requests: Vec<Seq> =
                     open.iter().filter(|(_, t)| *t == picked_trace).map(|(seq, _)| *seq).collect();
                 let seq = self.name();
@@ -178,7 +178,7 @@ impl Driven {
                 self.log.as_mut().unwrap().remember(picked_trace, verdict.prior_verdict());
                 self.closed.push((picked_trace, verdict.prior_verdict()));
             }
-            Op::Acked(pick) => {
+            Op::Acked(selector) => {
                 let waiting = |(_, (reasons, _)): &(&Seq, &(Vec<RetainReason>, _))| {
                     reasons.iter().any(|c| matches!(c, RetainReason::Verdict | RetainReason::Forwarded))
                 };
@@ -186,14 +186,14 @@ impl Driven {
                 if all.is_empty() {
                     return;
                 }
-                let seq = all[pick.index(all.len())];
+                let seq = all[selector.index(all.len())];
                 if self.model[&seq].1.is_empty() {
                     self.write(&Frame::acked(seq, "a/b"), None);
                     self.log.as_mut().unwrap().acked(seq, "a/b");
                     self.model.get_mut(&seq).unwrap().1.push("a/b".to_owned());
                 }
             }
-            Op::Done(pick) => {
+            Op::Done(selector) => {
                 let mut ends: Vec<Vec<(Seq, RetainReason)>> = self
                     .open_reasons()
                     .into_iter()
@@ -211,7 +211,7 @@ impl Driven {
                 if ends.is_empty() {
                     return;
                 }
-                let ends = ends.swap_remove(pick.index(ends.len()));
+                let ends = ends.swap_remove(selector.index(ends.len()));
                 let mut unwritten = Vec::new();
                 for (seq, reason) in ends {
                     self.log.as_mut().unwrap().release(&[(seq, reason)], &mut unwritten);
@@ -298,7 +298,7 @@ proptest! {
         driven.apply(&Op::Restart);
     }
 
-    /// The process or the machine fails after any byte of the writes.
+    /// Recovery after the process or the machine failed at any byte of the writes.
     #[test]
     fn truncated_at_any_byte_every_complete_record_is_recovered(
         ops in prop::collection::vec(op().prop_filter("stays in one segment", |op| {

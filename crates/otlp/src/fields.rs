@@ -79,7 +79,7 @@ pub struct ByteFields<'a> {
 }
 
 impl<'a> ByteFields<'a> {
-    /// The bytes after the last field.
+    /// The unread bytes, which follow the field that was returned last.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.scan.rest()

@@ -1,7 +1,7 @@
 //! Shares one [`Envelope`] between equal resources and scopes, within and across requests.
 //!
 //! In: the encoded resource and scope of spans. Out: a shared envelope, copied only if it is not in
-//! the table. An SDK sends the same resource with every request, so a buffered span takes one pointer
+//! the table. An SDK sends the same resource with every request, so a buffered span stores one pointer
 //! to its envelope.
 
 use std::hash::BuildHasher;

@@ -44,11 +44,11 @@ verdict_otlp::labelled_enum! {
         Kept = "kept",
         /// The second judge is asked by a rule of `stakes`: the severity of a finding, or the subject of the question.
         Stakes = "stakes",
-        /// As `Stakes`: the first contradicts the rules.
+        /// The second judge is asked because the first contradicts the rules.
         Disagreement = "disagreement",
-        /// As `Stakes`: the first is not sure.
+        /// The second judge is asked because the first is not sure.
         Unsure = "unsure",
-        /// As `Stakes`: the first has not answered.
+        /// The second judge is asked because the first has not answered.
         NoAnswer = "no_answer",
     }
 }
@@ -85,6 +85,7 @@ impl Default for JudgeMetrics {
 }
 
 impl JudgeMetrics {
+    /// The metrics of one judge, with the labels resolved.
     pub fn cells_for(&self, judge: &str) -> JudgeCells {
         let name: Cow<'static, str> = Cow::Owned(judge.to_owned());
         let one = |metric: &d::Declared| metric.label_pairs([name.clone()]);
@@ -106,6 +107,7 @@ impl JudgeMetrics {
         }
     }
 
+    /// The metrics of one cascade, with the labels resolved.
     pub fn cascade_cells(&self, cascade: &str) -> CascadeCells {
         let name: Cow<'static, str> = Cow::Owned(cascade.to_owned());
         let one = |metric: &d::Declared| metric.label_pairs([name.clone()]);
@@ -122,15 +124,18 @@ impl JudgeMetrics {
     }
 }
 
+/// The metrics of one cascade.
 #[derive(Clone, Debug)]
 pub struct CascadeCells {
     questions: [Counter; CascadeResult::ALL.len()],
+    /// Indexed by whether both judges agreed.
     compared: [Counter; 2],
     tokens: Counter,
     cost: Counter<f64, AtomicU64>,
 }
 
 impl CascadeCells {
+    /// Counts a question to the cascade.
     pub fn question(&self, result: CascadeResult) {
         self.questions[result as usize].inc();
     }
@@ -140,17 +145,19 @@ impl CascadeCells {
         self.compared[usize::from(agreed)].inc();
     }
 
-    /// Counts what the second judge would have taken.
+    /// Counts the tokens and the cost that a question to the second judge would have taken.
     pub fn avoided(&self, tokens: u64, usd: f64) {
         self.tokens.inc_by(tokens);
         self.cost.inc_by(usd);
     }
 }
 
+/// The metrics of one judge.
 #[derive(Clone, Debug)]
 pub struct JudgeCells {
     name: Cow<'static, str>,
     outcomes: [Counter; QuestionOutcome::ALL.len()],
+    /// Of prompts, of prompts that the server had cached, and of answers.
     tokens: [Counter; 3],
     cost: Counter<f64, AtomicU64>,
     pub in_flight: Gauge,
@@ -182,8 +189,8 @@ impl JudgeCells {
         self.unusable.get_or_create(&d::JUDGE_UNUSABLE.label_pairs(labels)).inc();
     }
 
-    /// Counts tokens and their cost. Tokens are those of prompts that the server had not cached, those
-    /// that it had cached, and those of answers.
+    /// Counts tokens and their cost. The first count is that of prompt tokens that the server had not cached, the
+    /// second that of prompt tokens that it had cached, the third that of answers.
     pub fn spent(&self, tokens: [u64; 3], usd: f64) {
         for (counter, tokens) in self.tokens.iter().zip(tokens) {
             counter.inc_by(tokens);

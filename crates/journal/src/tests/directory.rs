@@ -41,7 +41,7 @@ fn a_segment_of_another_version_is_not_changed() {
     assert_eq!(log.bytes(), bytes.len() as u64 + written, "its bytes cause no rewriting");
 }
 
-/// The same segment as version 1 wrote it: with another version number and CRC-32C checksums.
+/// The same segment in the layout of version 1: with another version number and CRC-32C checksums.
 fn as_version_1(mut segment: Vec<u8>) -> Vec<u8> {
     // The check value of the catalogue of CRC algorithms.
     assert_eq!(disk::crc32c(b"123456789"), 0xe306_9283);
@@ -106,7 +106,7 @@ async fn segments_of_version_1_are_recovered_as_current_ones() {
 }
 
 #[tokio::test]
-async fn records_of_an_unreadable_segment_keep_their_names() {
+async fn records_of_an_unreadable_segment_keep_their_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let storage = failing::storage(Durability::None);
@@ -141,7 +141,7 @@ async fn records_of_an_unreadable_segment_keep_their_names() {
     }
     let (journal, recovered) = open();
     assert_eq!(recovered.corrupt, 0);
-    assert!(admitted.is_sorted_by(|a, b| a < b), "each name once: {admitted:?}");
+    assert!(admitted.is_sorted_by(|a, b| a < b), "each number once: {admitted:?}");
     assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), admitted);
     journal.close().await;
 }

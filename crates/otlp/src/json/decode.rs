@@ -11,12 +11,12 @@ use super::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 use crate::write;
 
 /// Largest number of characters of an unknown name that an error quotes.
-const QUOTED: usize = 40;
+const MAX_QUOTED_CHARS: usize = 40;
 
 pub(super) fn decode(message: &'static MessageDescriptor, json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let mut target = DecodeState { out: Vec::with_capacity(json.len() / 2), path: Vec::new() };
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let read = Body { target: &mut target, message }.deserialize(&mut deserializer);
+    let read = MessageSeed { target: &mut target, message }.deserialize(&mut deserializer);
     match read.and_then(|()| deserializer.end()) {
         Ok(()) => Ok(target.out),
         Err(error) => Err(JsonError { path: target.path(), message: error.to_string() }),
@@ -78,12 +78,12 @@ impl DecodeState {
 }
 
 /// Reads an object as a message's fields.
-struct Body<'t> {
+struct MessageSeed<'t> {
     target: &'t mut DecodeState,
     message: &'static MessageDescriptor,
 }
 
-impl<'de> DeserializeSeed<'de> for Body<'_> {
+impl<'de> DeserializeSeed<'de> for MessageSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -91,7 +91,7 @@ impl<'de> DeserializeSeed<'de> for Body<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Body<'_> {
+impl<'de> Visitor<'de> for MessageSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,7 +112,7 @@ impl<'de> Visitor<'de> for Body<'_> {
                     map.next_value_seed(FieldValueSeed {
                         target: self.target,
                         field,
-                        place: ValuePosition::Field,
+                        position: ValuePosition::Field,
                     })?;
                     self.target.path.pop();
                 }
@@ -172,7 +172,7 @@ impl Visitor<'_> for FieldNameSeed {
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
         let field = self.0.fields.iter().find(|field| field.json == name || field.snake == name);
-        Ok(field.ok_or_else(|| name.chars().take(QUOTED).collect()))
+        Ok(field.ok_or_else(|| name.chars().take(MAX_QUOTED_CHARS).collect()))
     }
 }
 
@@ -189,7 +189,7 @@ enum ValuePosition {
 struct FieldValueSeed<'t> {
     target: &'t mut DecodeState,
     field: &'static FieldDescriptor,
-    place: ValuePosition,
+    position: ValuePosition,
 }
 
 impl<'de> DeserializeSeed<'de> for FieldValueSeed<'_> {
@@ -204,7 +204,7 @@ impl<'de> Visitor<'de> for FieldValueSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.field.repeated && self.place == ValuePosition::Field {
+        f.write_str(if self.field.repeated && self.position == ValuePosition::Field {
             "an array"
         } else {
             expected(&self.field.kind)
@@ -212,7 +212,7 @@ impl<'de> Visitor<'de> for FieldValueSeed<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        match (self.place, &self.field.kind) {
+        match (self.position, &self.field.kind) {
             (ValuePosition::Field, _) => Ok(()),
             // `null` in an array of values is an empty message.
             (_, FieldKind::Message(_)) => {
@@ -225,9 +225,11 @@ impl<'de> Visitor<'de> for FieldValueSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
         match self.field.kind {
-            FieldKind::Message(message) if !self.field.repeated || self.place == ValuePosition::Element => {
+            FieldKind::Message(message)
+                if !self.field.repeated || self.position == ValuePosition::Element =>
+            {
                 let start = self.target.open(self.field.number);
-                Body { target: self.target, message }.visit_map(map)?;
+                MessageSeed { target: self.target, message }.visit_map(map)?;
                 self.target.close(start);
                 Ok(())
             }
@@ -236,16 +238,16 @@ impl<'de> Visitor<'de> for FieldValueSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        if !self.field.repeated || self.place != ValuePosition::Field {
+        if !self.field.repeated || self.position != ValuePosition::Field {
             return self.refuse("an array");
         }
-        let packed = self.field.kind.packed();
+        let packed = self.field.kind.is_packable();
         let before = self.target.out.len();
         let start = if packed { self.target.open(self.field.number) } else { before };
-        let place = if packed { ValuePosition::Packed } else { ValuePosition::Element };
+        let position = if packed { ValuePosition::Packed } else { ValuePosition::Element };
         for index in 0.. {
             self.target.path.push(JsonStep::Index(index));
-            let seed = FieldValueSeed { target: &mut *self.target, field: self.field, place };
+            let seed = FieldValueSeed { target: &mut *self.target, field: self.field, position };
             let more = seq.next_element_seed(seed)?.is_some();
             self.target.path.pop();
             if !more {
@@ -287,9 +289,9 @@ impl FieldValueSeed<'_> {
     }
 
     fn scalar<E: Error>(self, scalar: JsonScalar<'_>) -> Result<(), E> {
-        let one = !self.field.repeated || self.place != ValuePosition::Field;
+        let one = !self.field.repeated || self.position != ValuePosition::Field;
         let before = self.target.out.len();
-        if one && self.place != ValuePosition::Packed {
+        if one && self.position != ValuePosition::Packed {
             self.target.tag(self.field);
         }
         if one && write_scalar(&mut self.target.out, &self.field.kind, scalar).is_some() {

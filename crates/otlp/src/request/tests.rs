@@ -1,4 +1,4 @@
-//! Splitting requests that opentelemetry-proto encoded, and such as it never would.
+//! Splitting requests that opentelemetry-proto encoded, and requests that it cannot encode.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
@@ -122,9 +122,9 @@ fn large_spans_share_allocations_with_little_waste() {
     let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
     let (mut rest, mut size, mut allocated) = (&sources[..], sizes.iter().sum::<usize>(), 0);
     while !rest.is_empty() {
-        let (count, bytes) = chunk(rest, size);
+        let (count, bytes) = next_allocation(rest, size);
         assert_eq!(rest[..count].iter().map(|s| s.len()).sum::<usize>(), bytes);
-        assert!(count == 1 || bytes <= LARGE, "{bytes}");
+        assert!(count == 1 || bytes <= MAX_SHARED_BYTES, "{bytes}");
         allocated += size_class(bytes);
         (rest, size) = (&rest[count..], size - bytes);
     }
@@ -133,7 +133,7 @@ fn large_spans_share_allocations_with_little_waste() {
 
     let template = split_request(&request("a", vec![span(1, 1)])).groups[0].spans[0].clone();
     let mut spans = vec![template; sizes.len()];
-    fill(&mut spans, &sources, whole);
+    assign_bytes(&mut spans, &sources, whole);
     assert!(spans.iter().zip(&sources).all(|(span, source)| span.bytes == *source));
 }
 
