@@ -10,13 +10,13 @@ use verdict_eval::questions::AnswerForm;
 use verdict_eval::schema::{Schema, Validity};
 
 /// Largest size of a text in bytes; answers are a few KiB.
-const MAX_TEXT: usize = 256 << 10;
+const MAX_TEXT_BYTES: usize = 256 << 10;
 /// Largest number of opening braces at which parsing is attempted.
 const MAX_STARTS: usize = 64;
 /// Largest size in bytes of a fault, which the next request quotes.
-const MAX_FAULT: usize = 300;
+const MAX_FAULT_BYTES: usize = 300;
 
-/// A text is not a valid answer. The message is part of the next request to the judge.
+/// The text is not a valid answer. The message is part of the next request to the judge.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidAnswer {
@@ -59,7 +59,7 @@ impl<'a> AnswerValidator<'a> {
     /// # Errors
     /// No object in it matches the schema, or several different ones do.
     pub fn read(&self, text: &str) -> Result<Value, InvalidAnswer> {
-        if text.len() > MAX_TEXT {
+        if text.len() > MAX_TEXT_BYTES {
             return Err(InvalidAnswer::TooLong);
         }
         let text = after_thinking(text).trim();
@@ -97,7 +97,7 @@ impl<'a> AnswerValidator<'a> {
             let first = checked.problems.into_iter().next();
             let mut fault =
                 first.map_or_else(|| "there is too much of it".to_owned(), |problem| problem.fault);
-            fault.truncate(fault.floor_char_boundary(MAX_FAULT));
+            fault.truncate(fault.floor_char_boundary(MAX_FAULT_BYTES));
             return Err(InvalidAnswer::SchemaMismatch(fault));
         }
         self.round(&mut value);
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(read(""), Err(InvalidAnswer::NoObject));
         assert_eq!(read("[4]"), Err(InvalidAnswer::NoObject));
         assert_eq!(read("<think>{\"rationale\":\"r\",\"score\":1}"), Err(InvalidAnswer::NoObject));
-        assert_eq!(read(&"x".repeat(MAX_TEXT + 1)), Err(InvalidAnswer::TooLong));
+        assert_eq!(read(&"x".repeat(MAX_TEXT_BYTES + 1)), Err(InvalidAnswer::TooLong));
         let two = r#"The trace says {"rationale":"x","score":5}. I say {"rationale":"r","score":1}."#;
         assert_eq!(read(two), Err(InvalidAnswer::Ambiguous));
         for unfit in [
@@ -180,11 +180,11 @@ mod tests {
             r#"{"rationale":"r","score":4,"more":1}"#,
         ] {
             let Err(InvalidAnswer::SchemaMismatch(reason)) = read(unfit) else { panic!("{unfit}") };
-            assert!(!reason.is_empty() && reason.len() <= MAX_FAULT, "{reason}");
+            assert!(!reason.is_empty() && reason.len() <= MAX_FAULT_BYTES, "{reason}");
         }
         let long = format!(r#"{{"rationale":"r","score":4,"{}":1}}"#, "é".repeat(1000));
         let Err(InvalidAnswer::SchemaMismatch(reason)) = read(&long) else { panic!() };
-        assert!(reason.len() <= MAX_FAULT);
+        assert!(reason.len() <= MAX_FAULT_BYTES);
     }
 
     #[test]

@@ -29,13 +29,13 @@ pub fn problems(
     let mut files: HashMap<&Path, &str> = HashMap::new();
     for (name, config) in judges {
         let mut judge_problems = Vec::new();
-        if !is_legal(name) {
-            judge_problems.push(Problem::new("", ILLEGAL_NAME));
+        if !is_valid_name(name) {
+            judge_problems.push(Problem::new("", INVALID_NAME));
         }
         if !extensions.provides(name) {
             endpoint(config, extensions, &mut judge_problems);
         }
-        values(config, &mut judge_problems);
+        check_values(config, &mut judge_problems);
         for (key, file) in [("replay", &config.replay), ("record", &config.record)] {
             let Some(file) = file else { continue };
             if let Some(other) = files.insert(file, name) {
@@ -58,9 +58,9 @@ pub fn problems(
     (found, judging_problems)
 }
 
-const ILLEGAL_NAME: &str = "a judge's name consists of up to 64 letters, digits, - and _; 'rules' is reserved for the built-in rules";
+const INVALID_NAME: &str = "a judge's name consists of up to 64 letters, digits, - and _; 'rules' is reserved for the built-in rules";
 
-fn is_legal(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     name != "rules" && !name.is_empty() && name.len() <= 64 && name.chars().all(is_name_char)
 }
@@ -73,8 +73,8 @@ fn cascade_problems(
     extensions: &JudgeExtensions,
 ) -> Vec<Problem> {
     let mut found = Vec::new();
-    if !is_legal(name) {
-        found.push(Problem::new("", ILLEGAL_NAME));
+    if !is_valid_name(name) {
+        found.push(Problem::new("", INVALID_NAME));
     }
     if judges.contains_key(name) || extensions.provides(name) {
         found.push(Problem::new("", "is the name of a judge too"));
@@ -102,11 +102,12 @@ fn cascade_problems(
     }
     if found.is_empty() {
         let members = judging.members(name);
-        let twice = |(i, member): &(usize, &&str)| members.iter().take(*i).any(|before| before == *member);
+        let is_repeated =
+            |(i, member): &(usize, &&str)| members.iter().take(*i).any(|before| before == *member);
         if members.len() > MAX_MEMBERS {
             let message = format!("contains itself, or has more than {MAX_MEMBERS} judges");
             found.push(Problem::new("", message));
-        } else if let Some((_, member)) = members.iter().enumerate().find(twice) {
+        } else if let Some((_, member)) = members.iter().enumerate().find(is_repeated) {
             found.push(Problem::new("", format!("asks '{member}' twice")));
         }
     }
@@ -129,12 +130,12 @@ fn endpoint(config: &JudgeConfig, extensions: &JudgeExtensions, found: &mut Vec<
         found.push(Problem::new("model", "the name of the model is missing"));
     }
     let bearer = |key: &Secret| Secret::new(format!("Bearer {}", key.expose()));
-    if config.api_key.as_ref().is_some_and(|key| !sendable("authorization", &bearer(key))) {
+    if config.api_key.as_ref().is_some_and(|key| !is_valid_header("authorization", &bearer(key))) {
         let message = "is not valid in an HTTP header: it contains a line break or another control character";
         found.push(Problem::new("api_key", message));
     }
     for (name, value) in &config.headers {
-        if !sendable(name, value) {
+        if !is_valid_header(name, value) {
             found.push(Problem::new(format!("headers.{name}"), "not a valid HTTP header"));
         }
     }
@@ -143,7 +144,8 @@ fn endpoint(config: &JudgeConfig, extensions: &JudgeExtensions, found: &mut Vec<
     }
 }
 
-fn values(config: &JudgeConfig, found: &mut Vec<Problem>) {
+/// Limits, prices and other numbers.
+fn check_values(config: &JudgeConfig, found: &mut Vec<Problem>) {
     let mut check = |key: &str, valid: bool, message: &str| {
         if !valid {
             found.push(Problem::new(key, message));
@@ -187,7 +189,7 @@ fn is_amount(usd: f64) -> bool {
     usd.is_finite() && usd >= 0.0
 }
 
-fn sendable(name: &str, value: &Secret) -> bool {
+fn is_valid_header(name: &str, value: &Secret) -> bool {
     verdict_client::header(name, value).is_ok()
 }
 

@@ -136,17 +136,17 @@ pub struct CascadeCells {
 
 impl CascadeCells {
     /// Counts a question to the cascade.
-    pub fn question(&self, result: CascadeResult) {
+    pub fn count_question(&self, result: CascadeResult) {
         self.questions[result as usize].inc();
     }
 
     /// Counts a question that both judges answered.
-    pub fn compared(&self, agreed: bool) {
+    pub fn count_comparison(&self, agreed: bool) {
         self.compared[usize::from(agreed)].inc();
     }
 
     /// Counts the tokens and the cost that a question to the second judge would have taken.
-    pub fn avoided(&self, tokens: u64, usd: f64) {
+    pub fn add_avoided(&self, tokens: u64, usd: f64) {
         self.tokens.inc_by(tokens);
         self.cost.inc_by(usd);
     }
@@ -172,26 +172,26 @@ pub struct JudgeCells {
 
 impl JudgeCells {
     /// Counts a question.
-    pub fn question(&self, outcome: QuestionOutcome) {
+    pub fn count_question(&self, outcome: QuestionOutcome) {
         self.outcomes[outcome as usize].inc();
     }
 
     /// Counts a request that has ended; `status` is one of a fixed set of words.
-    pub fn request(&self, status: &'static str, took: Duration) {
+    pub fn count_request(&self, status: &'static str, took: Duration) {
         let labels = [self.name.clone(), Cow::Borrowed(status)];
         self.requests.get_or_create(&d::JUDGE_REQUESTS.label_pairs(labels)).inc();
         self.duration.observe(took.as_secs_f64());
     }
 
     /// Counts an answer that could not be used; `fault` is one of a fixed set of words.
-    pub fn unusable(&self, fault: &'static str) {
+    pub fn count_unusable(&self, fault: &'static str) {
         let labels = [self.name.clone(), Cow::Borrowed(fault)];
         self.unusable.get_or_create(&d::JUDGE_UNUSABLE.label_pairs(labels)).inc();
     }
 
     /// Counts tokens and their cost. The first count is that of prompt tokens that the server had not cached, the
     /// second that of prompt tokens that it had cached, the third that of answers.
-    pub fn spent(&self, tokens: [u64; 3], usd: f64) {
+    pub fn add_usage(&self, tokens: [u64; 3], usd: f64) {
         for (counter, tokens) in self.tokens.iter().zip(tokens) {
             counter.inc_by(tokens);
         }
