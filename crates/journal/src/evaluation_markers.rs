@@ -283,7 +283,8 @@ impl EvaluationMarkers {
         self.ok_or_log(written.and_then(|()| if durable { file.sync_data() } else { Ok(()) }));
     }
 
-    /// The value, or `None` after a failure. Only the first failure is logged: a failing disk fails thousands of writes.
+    /// The value, or `None` after a failure. Only the first failure is logged: a failing disk fails thousands of
+    /// writes.
     fn ok_or_log<T>(&self, result: io::Result<T>) -> Option<T> {
         let log = |error: &io::Error| {
             if !self.failed.swap(true, Ordering::Relaxed) {

@@ -374,7 +374,8 @@ impl<'a> ByteReader<'a> {
         self.array().map(TraceId)
     }
 
-    /// Reads a count and as many items of at least `size` bytes; `None` if fewer bytes are left than the count requires.
+    /// Reads a count and as many items of at least `size` bytes; `None` if fewer bytes are left than the count
+    /// requires.
     fn counted_list<T>(&mut self, size: usize, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let n = self.count(size)?;
         (0..n).map(|_| read(self)).collect()

@@ -62,8 +62,8 @@ pub(crate) struct RecoveryScan {
 const SEGMENT_BITS: u32 = 36;
 
 /// Reads every segment in order. A segment that cannot be read may be readable at a later start, so the
-/// numbers that its records can have are not used again. If the process refused to start instead, one bad sector would stop
-/// the receiving of spans.
+/// numbers that its records can have are not used again. If the process refused to start instead, one bad sector would
+/// stop the receiving of spans.
 ///
 /// # Errors
 /// The directory cannot be listed, or no numbers are left. A segment that cannot be read is counted as

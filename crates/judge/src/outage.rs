@@ -85,7 +85,8 @@ impl OutageWait {
         lock(&self.outage).map(|outage| outage.status)
     }
 
-    /// The next action after a failure that a later attempt may overcome. `least` is the pause that the server requested.
+    /// The next action after a failure that a later attempt may overcome. `least` is the pause that the server
+    /// requested.
     pub(crate) fn next(&self, pauses: &mut Pauses, least: Option<Duration>, now: Instant) -> AfterFailure {
         let mut outage = lock(&self.outage);
         let mut outage = outage.as_mut();

@@ -137,8 +137,8 @@ impl RequestShape {
     }
 }
 
-/// Words with which servers refuse a parameter that they do not accept. Without one of them a message that names the limit is
-/// about its value.
+/// Words with which servers refuse a parameter that they do not accept. Without one of them a message that names the
+/// limit is about its value.
 const UNSUPPORTED_WORDS: &[&str] = &[
     "unsupported",
     "not supported",

@@ -120,10 +120,10 @@ pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<
     };
     for_each_field(body, &[export::RESOURCE_SPANS], &mut |_, encoded| splitter.resource_spans(encoded))?;
     let RequestSplitter { pending, scopes, traces, rejected, .. } = splitter;
-    Ok(SplitRequest { groups: copy(pending, &scopes, &traces.all), rejected })
+    Ok(SplitRequest { groups: copy_spans(pending, &scopes, &traces.all), rejected })
 }
 
-/// A span read but not copied yet.
+/// A span that has been read, and is not copied yet.
 struct PendingSpan<'a> {
     read: SpanFields,
     bytes: &'a [u8],
@@ -180,7 +180,7 @@ impl<'a> RequestSplitter<'a> {
         let (scope, scope_fault) = envelope_fields(encoded, descriptor, |span| self.span(span, fault))?;
         if let (Some(reason), None) = (scope_fault, fault) {
             let (discarded, traces) = (self.pending.drain(before..), &mut self.traces);
-            discarded.for_each(|pending| traces.uncount(&pending));
+            discarded.for_each(|pending| traces.remove(&pending));
             self.rejected = rejected;
             envelope_fields(encoded, descriptor, |span| {
                 self.span(span, Some((RejectedPart::Scope, reason)))
@@ -200,7 +200,7 @@ impl<'a> RequestSplitter<'a> {
             let id = Some(read.id).filter(|id| !id.is_zero());
             return self.rejected.add(SpanRejection { span: id, part, reason });
         }
-        let group = self.traces.count(read.trace, encoded.len());
+        let group = self.traces.add(read.trace, encoded.len());
         self.pending.push(PendingSpan { read, bytes: encoded, group, scope: self.scopes.len() });
     }
 }
@@ -288,7 +288,8 @@ fn read_span(encoded: &[u8], prefix: &[u8], read: &mut SpanFields) -> Result<(),
 /// Up to this many traces of a request are looked up by linear search, which is cheaper than hashing.
 const MAX_SCANNED_TRACES: usize = 16;
 
-/// The traces of a request, each with its number of spans and bytes; indexes are those of the groups.
+/// The traces of a request, each with its number of spans and bytes; indexes are those of the groups. `last` is the
+/// index of the previous span's trace, since spans of one trace are usually adjacent.
 #[derive(Default)]
 struct RequestTraces {
     all: Vec<TraceTotals>,
@@ -303,11 +304,11 @@ struct TraceTotals {
 }
 
 impl RequestTraces {
-    /// Counts a span; returns the index of its group.
+    /// Adds a span to the totals of its trace; returns the index of its group.
     #[inline]
-    fn count(&mut self, trace: TraceId, size: usize) -> usize {
+    fn add(&mut self, trace: TraceId, size: usize) -> usize {
         if self.all.get(self.last).is_none_or(|total| total.trace != trace) {
-            self.last = self.find(trace);
+            self.last = self.index_of(trace);
         }
         if let Some(total) = self.all.get_mut(self.last) {
             total.spans += 1;
@@ -316,15 +317,15 @@ impl RequestTraces {
         self.last
     }
 
-    /// Reverts [`RequestTraces::count`].
-    fn uncount(&mut self, pending: &PendingSpan<'_>) {
+    /// Reverts [`RequestTraces::add`].
+    fn remove(&mut self, pending: &PendingSpan<'_>) {
         if let Some(total) = self.all.get_mut(pending.group) {
             total.spans -= 1;
             total.size -= pending.bytes.len();
         }
     }
 
-    fn find(&mut self, trace: TraceId) -> usize {
+    fn index_of(&mut self, trace: TraceId) -> usize {
         let found = if self.all.len() <= MAX_SCANNED_TRACES {
             self.all.iter().position(|total| total.trace == trace)
         } else {
@@ -342,7 +343,7 @@ impl RequestTraces {
 }
 
 /// Copies the bytes of every group's spans into allocations of exact size.
-fn copy(pending: Vec<PendingSpan<'_>>, scopes: &[Arc<Envelope>], totals: &[TraceTotals]) -> Vec<Group> {
+fn copy_spans(pending: Vec<PendingSpan<'_>>, scopes: &[Arc<Envelope>], totals: &[TraceTotals]) -> Vec<Group> {
     let mut groups: Vec<Group> = totals
         .iter()
         .map(|t| Group { trace: t.trace, spans: Vec::with_capacity(t.spans), size: t.size })

@@ -265,9 +265,9 @@ const MAX_HEADER_BYTES: usize = 11;
 const SMALL_ENVELOPE: usize = 16 << 10;
 
 /// The size limit of a request that begins with an envelope of `envelope` bytes. A request with a large envelope may
-/// contain items of half the envelope's size, whatever `max_size` is. If it contained only one item, a resource of
-/// 5 MiB with thousands of spans would become thousands of requests of 5 MiB. With this limit all requests together
-/// are a few times as large as their items.
+/// contain items of at least half the envelope's size, whatever `max_size` is. If it contained only one item, a
+/// resource of 5 MiB with thousands of spans would become thousands of requests of 5 MiB. With this limit all requests
+/// together are a few times as large as their items.
 pub fn request_limit(envelope: usize, max_size: usize) -> usize {
     if envelope <= SMALL_ENVELOPE { max_size } else { max_size.max(envelope.saturating_add(envelope / 2)) }
 }

@@ -59,6 +59,7 @@ impl DecodeState {
         self.out.len()
     }
 
+    /// Ends the field whose content begins at `start`: writes its length.
     fn close(&mut self, start: usize) {
         let end = self.out.len();
         let more = write::varint_size((end - start) as u64) - 1;
@@ -66,18 +67,18 @@ impl DecodeState {
             self.out.resize(end + more, 0);
             self.out.copy_within(start..end, start + more);
         }
-        let mut rest = (end - start) as u64;
+        let mut length = (end - start) as u64;
         for byte in self.out.iter_mut().skip(start - 1).take(more) {
-            *byte = rest as u8 | 0x80;
-            rest >>= 7;
+            *byte = length as u8 | 0x80;
+            length >>= 7;
         }
         if let Some(last) = self.out.get_mut(start - 1 + more) {
-            *last = rest as u8;
+            *last = length as u8;
         }
     }
 }
 
-/// Reads an object as a message's fields.
+/// Reads an object as the fields of a message, and encodes them.
 struct MessageSeed<'t> {
     target: &'t mut DecodeState,
     message: &'static MessageDescriptor,
@@ -102,12 +103,12 @@ impl<'de> Visitor<'de> for MessageSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut unknown: Option<String> = None;
         // Whether the content field was found; for messages without one, any known field.
-        let content = content(self.message);
-        let mut recognised = content.is_none() && !requires_content(self.message);
+        let content_number = content_number(self.message);
+        let mut recognised = content_number.is_none() && !requires_content(self.message);
         while let Some(name) = map.next_key_seed(FieldNameSeed(self.message))? {
             match name {
                 Ok(field) => {
-                    recognised |= content.is_none_or(|number| number == field.number);
+                    recognised |= content_number.is_none_or(|number| number == field.number);
                     self.target.path.push(JsonStep::Name(field.json));
                     map.next_value_seed(FieldValueSeed {
                         target: self.target,
@@ -129,8 +130,8 @@ impl<'de> Visitor<'de> for MessageSeed<'_> {
     }
 }
 
-/// Number of the content field: the one that contains the spans, log records or metrics of a request.
-fn content(message: &MessageDescriptor) -> Option<u32> {
+/// Number of the content field, the field that contains the spans, log records or metrics of a request.
+fn content_number(message: &MessageDescriptor) -> Option<u32> {
     match message.name {
         "ExportTraceServiceRequest" | "ExportLogsServiceRequest" | "ExportMetricsServiceRequest" => Some(1),
         "ResourceSpans" | "ResourceLogs" | "ResourceMetrics" => Some(2),
@@ -147,12 +148,12 @@ fn requires_content(message: &MessageDescriptor) -> bool {
 
 fn not_recognised(message: &MessageDescriptor, unknown: &str) -> String {
     let known_fields =
-        message.fields.iter().filter(|field| content(message).is_none_or(|n| n == field.number));
+        message.fields.iter().filter(|field| content_number(message).is_none_or(|n| n == field.number));
     let known_names: Vec<String> = known_fields.map(|field| format!("`{}`", field.json)).collect();
     format!("found `{unknown}` but no {} ({})", known_names.join(" or "), message.name)
 }
 
-/// Looks up a field by its name; returns the name if there is no such field.
+/// Reads a key and looks up the field of this name; returns the name if there is no such field.
 struct FieldNameSeed(&'static MessageDescriptor);
 
 impl<'de> DeserializeSeed<'de> for FieldNameSeed {
@@ -289,12 +290,12 @@ impl FieldValueSeed<'_> {
     }
 
     fn scalar<E: Error>(self, scalar: JsonScalar<'_>) -> Result<(), E> {
-        let one = !self.field.repeated || self.position != ValuePosition::Field;
+        let is_single = !self.field.repeated || self.position != ValuePosition::Field;
         let before = self.target.out.len();
-        if one && self.position != ValuePosition::Packed {
+        if is_single && self.position != ValuePosition::Packed {
             self.target.tag(self.field);
         }
-        if one && write_scalar(&mut self.target.out, &self.field.kind, scalar).is_some() {
+        if is_single && write_scalar(&mut self.target.out, &self.field.kind, scalar).is_some() {
             return Ok(());
         }
         self.target.out.truncate(before);

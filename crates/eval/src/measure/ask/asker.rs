@@ -28,10 +28,10 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// From the sections of the configuration.
+    /// An asker from the sections of the configuration.
     ///
     /// # Errors
-    /// A pattern of `redact` is no regular expression.
+    /// A pattern of `redact` is not a regular expression.
     pub fn new(
         ask: AskConfig,
         rubrics: BTreeMap<String, String>,
@@ -58,7 +58,7 @@ impl Asker {
 
     /// An untrusted name as it may appear in a label.
     pub fn name(&self, text: &str) -> String {
-        // Redacted before it is cut: a part of a secret would not match its pattern.
+        // Redacted before the text is cut: a part of a secret would not match the pattern of the secret.
         sanitize::sanitize_name(&self.redactor.redact(defects::clip(text, 4 * sanitize::MAX_NAME)))
     }
 

@@ -13,7 +13,7 @@ use verdict_otlp::trace::Idx;
 use crate::measure::Memo;
 use crate::recognise::{AgentTrace, Call, RecordedPlan, SpanView, Text, json_keys};
 
-/// Most plans of a trace that are removed.
+/// Maximum number of plans of a trace that are removed.
 const MAX_PLANS: usize = 100;
 
 pub(crate) struct PlanContent {
@@ -51,12 +51,12 @@ impl PlanContent {
         PlanContent { texts, steps, calls, spans }
     }
 
-    /// The texts that are looked for in each output and result.
-    pub(crate) fn texts(&self) -> usize {
+    /// The number of texts that are searched in each output and result.
+    pub(crate) fn text_count(&self) -> usize {
         self.texts.len()
     }
 
-    /// Whether the span is of a call that wrote a plan.
+    /// Whether the span is that of a call that wrote a plan.
     pub(crate) fn is_todo_span(&self, at: Idx) -> bool {
         self.spans.contains(&at)
     }

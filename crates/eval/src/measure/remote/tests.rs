@@ -227,7 +227,7 @@ fn secrets_are_removed_and_withheld_services_are_not_sent() {
     let (_, asked) =
         evaluated(&trace, &config("subject: tool\n"), settings(|_| ()), |_| Err(Unmeasured::Budget));
     let services = |at: usize| asked.iter().find(|ask| ask.at == at).unwrap().services.clone();
-    // Its arguments are those of the model's request.
+    // The arguments on its span repeat those of the model's request.
     assert_eq!(services(tool).iter().map(|s| &**s).collect::<Vec<_>>(), ["inner", "open"]);
     assert_eq!(services(tool + 1).iter().map(|s| &**s).collect::<Vec<_>>(), ["open"]);
 }

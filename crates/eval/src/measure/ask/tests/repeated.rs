@@ -112,7 +112,7 @@ fn spans_without_a_service_are_withheld_if_any_service_of_the_trace_is() {
     assert!(questions(&trace, &settings).iter().any(|ask| ask.question.prompt.user.contains("Shop: row 8")));
 }
 
-/// A tool around an agent of another service returns what that produced, perhaps in other words.
+/// A tool around an agent of another service returns the agent's output, perhaps in other words.
 #[test]
 fn result_of_a_tool_around_spans_of_another_service_counts_as_content_of_every_service() {
     let mut trace = Script::new("Shop: what does Ann earn?")
