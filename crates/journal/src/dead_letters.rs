@@ -97,8 +97,8 @@ impl DeadLetters {
     pub fn open(directory: &Path, cap: u64, bytes: Gauge) -> Result<DeadLetters, OpenError> {
         let current = Mutex::default();
         let dead_letters = DeadLetters { directory: directory.to_owned(), cap, bytes, current };
-        let found = files(directory).map_err(|reason| OpenError::new(directory, reason))?;
-        dead_letters.set_gauge(total(&found));
+        let existing = files(directory).map_err(|reason| OpenError::new(directory, reason))?;
+        dead_letters.set_gauge(total(&existing));
         Ok(dead_letters)
     }
 
@@ -155,15 +155,15 @@ impl DeadLetters {
         let mut current = self.lock();
         let last_file = &mut current[signal as usize];
         for _ in 0..ATTEMPTS {
-            let found = files(&self.directory)?;
-            let after = total(&found).saturating_add(size);
+            let existing = files(&self.directory)?;
+            let after = total(&existing).saturating_add(size);
             if after > self.cap {
-                self.set_gauge(total(&found));
+                self.set_gauge(total(&existing));
                 return Err(DeadLetterError::AtCap);
             }
             let (path, len, file) = match last_file.take().and_then(reopen) {
                 Some(open) => open,
-                None => self.create(signal, found.len())?,
+                None => self.create(signal, existing.len())?,
             };
             if let Err(error) = (&file).write_all(&entry).and_then(|()| file.sync_data()) {
                 // If a partial write cannot be truncated, the next request goes to another file.

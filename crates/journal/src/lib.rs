@@ -1,10 +1,10 @@
-//! The journal: a write-ahead log of what was acknowledged and has not been exported, read again at
+//! The journal: a write-ahead log of data that was acknowledged and has not been exported, read again at
 //! the next start.
 //!
 //! | file | purpose |
 //! |---|---|
 //! | `config` | the section `storage` |
-//! | `evaluation_markers` | which traces are being evaluated, so that one that ends the process is quarantined |
+//! | `evaluation_markers` | the traces that are being evaluated, so that a trace that ends the process is quarantined |
 //! | `record` | encoding and decoding of records and their frames |
 //! | `write_buffer` | many frames as the slices of one vectored write |
 //! | `retain` | the reasons for which one record is retained |
@@ -25,7 +25,7 @@
 //! <directory>/<number, 16 hex>.log       segments; numbers only grow
 //! <directory>/judging-<n>, suspects      see `evaluation_markers`
 //! <directory>/dead-letter-*.pb           length and request, repeated
-//! <directory>/judge-spending             of the crate `verdict-judge`: what judges have spent
+//! <directory>/judge-spending             of the crate `verdict-judge`: the spending of judges
 //!
 //! segment = magic "otvjrnl\n", version u32 = 2, marker u32, CRC-32 of these; frames
 //! frame   = marker u32, length u32, kind u8, seq u64, CRC-32 of the payload,

@@ -270,9 +270,9 @@ impl FrameHeader {
         }
         let (len, [kind]) = (rest.u32()? as usize, rest.array()?);
         let (seq, crc, check) = (rest.u64()?, rest.u32()?, rest.u32()?);
-        let whole =
+        let fields_intact =
             matches_checksum(segment.get(offset + MARKER_SIZE..offset + FRAME_SIZE - CHECKSUM_SIZE)?, check);
-        (whole && rest.0.len() >= len).then_some(FrameHeader {
+        (fields_intact && rest.0.len() >= len).then_some(FrameHeader {
             offset,
             len: FRAME_SIZE + len,
             seq,

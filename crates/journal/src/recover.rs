@@ -102,13 +102,13 @@ pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Recover
         scan.sizes.insert(segment, complete);
     }
     if let Some(segment) = unread {
-        let beyond = segment.checked_add(1).and_then(|next| next.checked_mul(1 << SEGMENT_BITS));
+        let first_number = segment.checked_add(1).and_then(|next| next.checked_mul(1 << SEGMENT_BITS));
         let none_left = || {
             io::Error::other(format!(
                 "segment {segment:016x} cannot be read, and no record numbers are left beyond it; move it out of the directory"
             ))
         };
-        scan.next = scan.next.max(beyond.ok_or_else(none_left)?);
+        scan.next = scan.next.max(first_number.ok_or_else(none_left)?);
     }
     Ok(scan)
 }
@@ -197,8 +197,8 @@ impl RecoveryScan {
             }
             // A record of closed traces includes those of all earlier segments.
             JournalRecord::Closed(all) => {
-                let beyond = all.len().saturating_sub(self.remember);
-                self.closed = all.into_iter().skip(beyond).collect();
+                let excess = all.len().saturating_sub(self.remember);
+                self.closed = all.into_iter().skip(excess).collect();
             }
         }
     }

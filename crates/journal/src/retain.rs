@@ -37,8 +37,8 @@ impl RetainReasons {
     }
 
     pub(crate) fn contains(&self, reason: &RetainReason) -> bool {
-        let found = self.all.binary_search_by_key(reason, |(reason, _)| *reason);
-        found.is_ok_and(|at| self.all.get(at).is_some_and(|(_, applies)| *applies))
+        let index = self.all.binary_search_by_key(reason, |(reason, _)| *reason);
+        index.is_ok_and(|at| self.all.get(at).is_some_and(|(_, applies)| *applies))
     }
 
     /// The reasons that still apply, in order.

@@ -112,9 +112,9 @@ impl Driven {
 
     fn write(&mut self, frame: &Frame, reasons: Option<Vec<RetainReason>>) {
         let log = self.log.as_mut().unwrap();
-        let place = log.append(std::iter::once(frame)).unwrap()[0];
+        let position = log.append(std::iter::once(frame)).unwrap()[0];
         if let Some(reasons) = reasons {
-            log.insert(frame.seq, place, frame.size() as u64, RetainReasons::new(reasons.clone()));
+            log.insert(frame.seq, position, frame.size() as u64, RetainReasons::new(reasons.clone()));
             self.model.insert(frame.seq, (reasons, Vec::new()));
         }
     }
@@ -278,9 +278,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// For every sequence of writes, acknowledgements, releases, rewrites and restarts, recovery returns
-    /// what was written and not released.
+    /// the records that were written and not released.
     #[test]
-    fn recovery_returns_what_was_written_and_not_released(ops in prop::collection::vec(op(), 1..120)) {
+    fn recovery_returns_the_records_that_were_written_and_not_released(ops in prop::collection::vec(op(), 1..120)) {
         let mut driven = Driven::new();
         for op in &ops {
             driven.apply(op);
@@ -355,8 +355,8 @@ fn a_flipped_bit_loses_the_record_that_contains_it_and_no_other() {
         std::fs::write(&path, &bytes).unwrap();
         let (_, recovered, _) = open(driven.folder.path());
         let lost = expected.open.keys().filter(|seq| !recovered.open.contains_key(seq)).count();
-        let strange = recovered.open.iter().filter(|(seq, t)| expected.open.get(seq) != Some(t)).count();
-        assert_eq!(strange, 0, "bit {bit}");
+        let changed = recovered.open.iter().filter(|(seq, t)| expected.open.get(seq) != Some(t)).count();
+        assert_eq!(changed, 0, "bit {bit}");
         assert_eq!(lost, usize::from(bit / 8 >= disk::HEADER), "bit {bit}");
         assert!(recovered.corrupt == 1 || recovered.torn > 0, "bit {bit}: {recovered:?}");
         std::fs::write(&path, &whole).unwrap();

@@ -11,7 +11,7 @@
 //!
 //! | thread | executes | may block on |
 //! |---|---|---|
-//! | caller, in `submit` | steps, if `try_lock` succeeds, for some 4 ms or 32 of them | reads and writes of the disk; no fsync, and never the lock |
+//! | caller, in `submit` | steps, if `try_lock` succeeds, for about 4 ms or 32 steps | reads and writes of the disk; no fsync, and never the lock |
 //! | journal thread, `run` | `pass`: steps, maintenance (rewriting fsyncs here), `finish` | the lock, the disk, `park_timeout`, and in `finish` the sync thread |
 //! | sync thread, `syncer::run` | fsyncs | its requests and the disk; it takes neither lock |
 //!
@@ -47,7 +47,7 @@
 //! # Why no wakeup is lost
 //!
 //! Fences A to D are `fence(SeqCst)`, for which there is one total order. If the fence of one thread comes
-//! first, what it did before the fence is visible to the other thread after its fence.
+//! first, its writes before the fence are visible to the other thread after that thread's fence.
 //!
 //! - A submitted command: the caller adds to `urgent`, sends, passes A and fails in `try_lock` because a
 //!   thread holds the lock. That thread unlocks, passes B and reads `urgent`. If B came first, `try_lock`
@@ -171,14 +171,14 @@ fn with_writer<T>(
     work: impl FnOnce(&mut dyn WriterStep) -> T,
 ) -> Option<T> {
     let writer = slot.as_deref_mut()?;
-    let done = catch_unwind(AssertUnwindSafe(|| work(writer))).ok();
-    if done.is_none() {
+    let result = catch_unwind(AssertUnwindSafe(|| work(writer))).ok();
+    if result.is_none() {
         tracing::error!("the journal's writer panicked; it stores nothing more. This is a bug");
         state.failing.store(true, Ordering::Relaxed);
         state.panicked.store(true, Ordering::Relaxed);
         *slot = None;
     }
-    done
+    result
 }
 
 /// Sends commands to the writer and executes its steps.

@@ -122,7 +122,7 @@ fn after_thinking(text: &str) -> &str {
 
 /// The outermost objects in a text, in order.
 fn objects(text: &str) -> Vec<Value> {
-    let mut found = Vec::new();
+    let mut out = Vec::new();
     let mut from = 0;
     for _ in 0..MAX_STARTS {
         let Some(start) = text.get(from..).and_then(|rest| rest.find('{')).map(|at| from + at) else { break };
@@ -130,12 +130,12 @@ fn objects(text: &str) -> Vec<Value> {
         match stream.next() {
             Some(Ok(object)) => {
                 from = start + stream.byte_offset().max(1);
-                found.push(object);
+                out.push(object);
             }
             _ => from = start + 1,
         }
     }
-    found
+    out
 }
 
 #[cfg(test)]

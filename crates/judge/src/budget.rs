@@ -207,7 +207,7 @@ impl Account {
         self.traces.insert(trace, TraceAccount { spent, reserved: reserved.plus(amount) });
     }
 
-    /// Replaces a reservation of `amount` by what was spent.
+    /// Replaces a reservation of `amount` by the actual cost.
     fn commit_cost(&mut self, trace: TraceId, amount: Amount, cost: Amount, now: Instant) {
         self.reserved = self.reserved.minus(amount);
         self.hour.spend(cost, now);
@@ -231,9 +231,9 @@ impl Account {
         if self.limits.per_trace == Limit::default() {
             return Vec::new();
         }
-        let mut seen = HashSet::new();
+        let mut listed = HashSet::new();
         // The position of a trace is where something was last spent on it.
-        let latest = self.latest.iter().rev().filter(|trace| seen.insert(**trace));
+        let latest = self.latest.iter().rev().filter(|trace| listed.insert(**trace));
         let spent = |trace: &TraceId| {
             let Amount { tokens, nanos } = self.traces.get(trace)?.spent;
             Some((trace.to_string(), tokens, nanos))

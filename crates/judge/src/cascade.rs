@@ -1,7 +1,7 @@
 //! Cascades: one judge answers first, another one where the first does not suffice.
 //!
 //! In: the answers of the first judge and the [`QuestionContext`] of the question. Out: the reason for which the second
-//! judge is asked too, if there is one, and counts of the reasons, of agreement, and of what was saved. A cascade has
+//! judge is asked too, if there is one, and counts of the reasons, of agreement, and of the avoided cost. A cascade has
 //! no endpoint: its members are judges or cascades with their own limits, and content is withheld from each of them by
 //! its own settings.
 

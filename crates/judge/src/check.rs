@@ -25,7 +25,7 @@ pub fn problems(
     judging: &JudgingConfig,
     extensions: &JudgeExtensions,
 ) -> (Vec<Problem>, Vec<Problem>) {
-    let mut found = Vec::new();
+    let mut out = Vec::new();
     let mut files: HashMap<&Path, &str> = HashMap::new();
     for (name, config) in judges {
         let mut judge_problems = Vec::new();
@@ -43,7 +43,7 @@ pub fn problems(
                 judge_problems.push(Problem::new(key, message));
             }
         }
-        found.extend(judge_problems.into_iter().map(|problem| problem.in_section(name)));
+        out.extend(judge_problems.into_iter().map(|problem| problem.in_section(name)));
     }
     let mut judging_problems = Vec::new();
     budget(&judging.budget, &mut judging_problems);
@@ -55,7 +55,7 @@ pub fn problems(
         judging_problems
             .extend(problems.into_iter().map(|problem| problem.in_section(name).in_section("cascades")));
     }
-    (found, judging_problems)
+    (out, judging_problems)
 }
 
 const INVALID_NAME: &str = "a judge's name consists of up to 64 letters, digits, - and _; 'rules' is reserved for the built-in rules";
@@ -72,83 +72,83 @@ fn cascade_problems(
     judging: &JudgingConfig,
     extensions: &JudgeExtensions,
 ) -> Vec<Problem> {
-    let mut found = Vec::new();
+    let mut out = Vec::new();
     if !is_valid_name(name) {
-        found.push(Problem::new("", INVALID_NAME));
+        out.push(Problem::new("", INVALID_NAME));
     }
     if judges.contains_key(name) || extensions.provides(name) {
-        found.push(Problem::new("", "is the name of a judge too"));
+        out.push(Problem::new("", "is the name of a judge too"));
     }
     for (key, member) in [("first", &cascade.first), ("then", &cascade.then)] {
         let dialect = judges.get(member).map(|judge| judge.dialect.as_str());
         let is_known =
             dialect.is_some() || judging.cascades.contains_key(member) || extensions.provides(member);
         if member.is_empty() {
-            found.push(Problem::new(key, "is required: the name of a judge or of another cascade"));
+            out.push(Problem::new(key, "is required: the name of a judge or of another cascade"));
         } else if !is_known {
             let known_names = judges.keys().chain(judging.cascades.keys()).map(String::as_str);
             let message = format!("'{member}' is not defined under judges or judging.cascades");
-            found.push(Problem::new(key, message).with_hint(nearest(member, known_names)));
+            out.push(Problem::new(key, message).with_hint(nearest(member, known_names)));
         } else if let Some(dialect @ ("rerank" | "embeddings" | EVALUATOR)) = dialect {
             let message = format!("'{member}' is of dialect '{dialect}', which gives no verdicts");
-            found.push(Problem::new(key, message));
+            out.push(Problem::new(key, message));
         }
     }
     if !(0.0..=100.0).contains(&cascade.margin) {
-        found.push(Problem::new("margin", "must be a number of points, 0 or more"));
+        out.push(Problem::new("margin", "must be a number of points, 0 or more"));
     }
     if !(0.0..=1.0).contains(&cascade.confidence) {
-        found.push(Problem::new("confidence", "must lie between 0 and 1"));
+        out.push(Problem::new("confidence", "must lie between 0 and 1"));
     }
-    if found.is_empty() {
+    if out.is_empty() {
         let members = judging.members(name);
         let is_repeated =
             |(i, member): &(usize, &&str)| members.iter().take(*i).any(|before| before == *member);
         if members.len() > MAX_MEMBERS {
             let message = format!("contains itself, or has more than {MAX_MEMBERS} judges");
-            found.push(Problem::new("", message));
+            out.push(Problem::new("", message));
         } else if let Some((_, member)) = members.iter().enumerate().find(is_repeated) {
-            found.push(Problem::new("", format!("asks '{member}' twice")));
+            out.push(Problem::new("", format!("asks '{member}' twice")));
         }
     }
-    found
+    out
 }
 
 /// Endpoint, dialect, model, credentials and TLS.
-fn endpoint(config: &JudgeConfig, extensions: &JudgeExtensions, found: &mut Vec<Problem>) {
+fn endpoint(config: &JudgeConfig, extensions: &JudgeExtensions, out: &mut Vec<Problem>) {
     // A judge that only replays needs no endpoint.
     let is_asked = !config.endpoint.is_empty() || config.replay.is_none();
     if is_asked && let Err(reason) = http_provider::url(config, "") {
-        found.push(Problem::new("endpoint", reason));
+        out.push(Problem::new("endpoint", reason));
     }
     let names = extensions.dialect_names();
     if !names.contains(&config.dialect.as_str()) {
         let message = format!("'{}' is not one of {}", config.dialect, names.join(", "));
-        found.push(Problem::new("dialect", message).with_hint(nearest(&config.dialect, names)));
+        out.push(Problem::new("dialect", message).with_hint(nearest(&config.dialect, names)));
     }
     if config.model.is_empty() && config.replay.is_none() {
-        found.push(Problem::new("model", "the name of the model is missing"));
+        out.push(Problem::new("model", "the name of the model is missing"));
     }
     let bearer = |key: &Secret| Secret::new(format!("Bearer {}", key.expose()));
     if config.api_key.as_ref().is_some_and(|key| !is_valid_header("authorization", &bearer(key))) {
         let message = "is not valid in an HTTP header: it contains a line break or another control character";
-        found.push(Problem::new("api_key", message));
+        out.push(Problem::new("api_key", message));
     }
     for (name, value) in &config.headers {
         if !is_valid_header(name, value) {
-            found.push(Problem::new(format!("headers.{name}"), "not a valid HTTP header"));
+            out.push(Problem::new(format!("headers.{name}"), "not a valid HTTP header"));
         }
     }
     if config.tls.cert_file.is_some() != config.tls.key_file.is_some() {
-        found.push(Problem::new("tls", "cert_file and key_file need each other"));
+        out.push(Problem::new("tls", "cert_file and key_file need each other"));
     }
 }
 
 /// Limits, prices and other numbers.
-fn check_values(config: &JudgeConfig, found: &mut Vec<Problem>) {
+fn check_values(config: &JudgeConfig, out: &mut Vec<Problem>) {
     let mut check = |key: &str, valid: bool, message: &str| {
         if !valid {
-            found.push(Problem::new(key, message));
+            out.push(Problem::new(key, message));
         }
     };
     check("timeout", !config.timeout.is_zero(), "must be above 0");
@@ -182,7 +182,7 @@ fn check_values(config: &JudgeConfig, found: &mut Vec<Problem>) {
     let bounded = [&config.budget.per_trace, &config.budget.per_hour, &config.budget.per_day];
     let idle = free && bounded.iter().any(|limit| limit.usd.is_some());
     check("budget", !idle, "is in USD, but no price is configured, so it would limit nothing");
-    budget(&config.budget, found);
+    budget(&config.budget, out);
 }
 
 fn is_amount(usd: f64) -> bool {
@@ -193,11 +193,11 @@ fn is_valid_header(name: &str, value: &Secret) -> bool {
     verdict_client::header(name, value).is_ok()
 }
 
-fn budget(config: &BudgetConfig, found: &mut Vec<Problem>) {
+fn budget(config: &BudgetConfig, out: &mut Vec<Problem>) {
     let all = [("per_trace", config.per_trace), ("per_hour", config.per_hour), ("per_day", config.per_day)];
     for (key, limit) in all {
         if !limit.usd.is_none_or(is_amount) {
-            found.push(Problem::new(format!("budget.{key}.usd"), "must be 0 or more USD"));
+            out.push(Problem::new(format!("budget.{key}.usd"), "must be 0 or more USD"));
         }
     }
 }

@@ -203,8 +203,8 @@ impl JudgeConfig {
         bytes / BYTES_PER_TOKEN + u64::from(self.max_tokens) <= self.max_prompt_tokens
     }
 
-    /// Whether the same question always has the same answer, as far as the configuration says: the temperature is 0,
-    /// or answers are replayed.
+    /// Whether the same question always has the same answer according to the configuration: the temperature is 0, or
+    /// answers are replayed.
     pub fn is_deterministic(&self) -> bool {
         let sent = match self.body.get("temperature") {
             // The server's default applies.

@@ -69,20 +69,20 @@ impl DiskCache {
             Err(fs::TryLockError::WouldBlock) => return Err(DiskCacheError::InUse(path.to_owned())),
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let (mut found, mut unknown_files) = (Vec::new(), 0_u64);
+        let (mut entries, mut unknown_files) = (Vec::new(), 0_u64);
         for entry in fs::read_dir(path).map_err(failed)?.flatten() {
             let name = entry.file_name();
             match name.to_str().and_then(cache_key::parse_key).zip(entry.metadata().ok()) {
-                Some((key, metadata)) => found.push((metadata.modified().ok(), key, metadata.len())),
+                Some((key, metadata)) => entries.push((metadata.modified().ok(), key, metadata.len())),
                 None => unknown_files += u64::from(name != "lock"),
             }
         }
         if unknown_files > 0 {
             tracing::warn!(files = unknown_files, folder = %path.display(), "files in the folder of the answer cache were not written by this version and are ignored");
         }
-        found.sort_unstable();
+        entries.sort_unstable();
         let mut index = Index { max_bytes, ..Index::default() };
-        found.into_iter().for_each(|(_, key, size)| index.insert(key, size));
+        entries.into_iter().for_each(|(_, key, size)| index.insert(key, size));
         let writes = TaskTracker::new();
         // A tracker can only be waited for once it is closed; a closed tracker still accepts tasks.
         writes.close();

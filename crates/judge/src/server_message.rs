@@ -100,8 +100,8 @@ fn push(out: &mut String, text: &str) {
     if !out.is_empty() {
         out.push_str("; ");
     }
-    let rest = MAX_MESSAGE_BYTES.saturating_sub(out.len());
-    out.push_str(&text[..text.floor_char_boundary(rest)]);
+    let space = MAX_MESSAGE_BYTES.saturating_sub(out.len());
+    out.push_str(&text[..text.floor_char_boundary(space)]);
 }
 
 /// `text` without the quoted parts and the long parts that `prompt` contains.

@@ -254,13 +254,13 @@ mod tests {
             return;
         };
         let folder = std::path::Path::new(&cases).join("frameworks/googleadk-logs-a");
-        let mut found = 0;
+        let mut count = 0;
         for file in std::fs::read_dir(folder).unwrap() {
             let path = file.unwrap().path();
             if path.file_name().unwrap().to_string_lossy().starts_with("logs") {
-                found += find(&std::fs::read(&path).unwrap()).unwrap().gen_ai.len();
+                count += find(&std::fs::read(&path).unwrap()).unwrap().gen_ai.len();
             }
         }
-        assert!(found > 0);
+        assert!(count > 0);
     }
 }

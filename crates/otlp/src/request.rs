@@ -326,12 +326,12 @@ impl RequestTraces {
     }
 
     fn index_of(&mut self, trace: TraceId) -> usize {
-        let found = if self.all.len() <= MAX_SCANNED_TRACES {
+        let index = if self.all.len() <= MAX_SCANNED_TRACES {
             self.all.iter().position(|total| total.trace == trace)
         } else {
             self.by_id.get(&trace).copied()
         };
-        found.unwrap_or_else(|| {
+        index.unwrap_or_else(|| {
             self.all.push(TraceTotals { trace, spans: 0, size: 0 });
             if self.all.len() > MAX_SCANNED_TRACES {
                 let missing = self.all.iter().enumerate().skip(self.by_id.len());

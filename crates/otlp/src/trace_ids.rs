@@ -22,11 +22,12 @@ pub fn visit_request(signal: Signal, body: &[u8], each: &mut dyn FnMut(TraceId))
         for scope in Fields::new(resource).contents(2) {
             for record in Fields::new(scope).contents(2) {
                 // The id is the first field of most spans; the fields after it are not read.
-                let found = Fields::new(record).map_while(Result::ok).find_map(|field| match field.payload {
-                    Payload::Bytes(id) if field.number == number => Some(id),
-                    _ => None,
-                });
-                if let Some(id) = found.and_then(|id| id.try_into().ok()) {
+                let id_bytes =
+                    Fields::new(record).map_while(Result::ok).find_map(|field| match field.payload {
+                        Payload::Bytes(id) if field.number == number => Some(id),
+                        _ => None,
+                    });
+                if let Some(id) = id_bytes.and_then(|id| id.try_into().ok()) {
                     each(TraceId(id));
                 }
             }
@@ -93,11 +94,11 @@ mod tests {
 
     #[test]
     fn ids_with_dashes_are_those_of_published_traces() {
-        let mut found = Vec::new();
+        let mut ids_at_offsets = Vec::new();
         let text =
             br#"{"trace_id": "01010101-0101-0101-0101-01010101010f", "spans": []} "traceId" "trace_id": "#;
-        visit_json(text, &mut |offset, id| found.push((offset, id)));
-        assert_eq!(found, [(1, ids([0x0f, 0])[0])]);
+        visit_json(text, &mut |offset, id| ids_at_offsets.push((offset, id)));
+        assert_eq!(ids_at_offsets, [(1, ids([0x0f, 0])[0])]);
     }
 
     #[test]

@@ -230,10 +230,10 @@ fn group_by_envelope<'a>(items: &'a [TelemetryItem<'a>]) -> Cow<'a, [TelemetryIt
         // Pointers first: spans of one scope are usually adjacent, and envelopes are interned.
         let has_same_envelope =
             |i: &usize| distinct.get(*i).is_some_and(|(envelope, _)| Arc::ptr_eq(envelope, item.envelope));
-        let found = Some(last)
+        let index = Some(last)
             .filter(has_same_envelope)
             .or_else(|| (0..distinct.len().min(MAX_COMPARED_ENVELOPES)).find(has_same_envelope));
-        last = found.unwrap_or_else(|| {
+        last = index.unwrap_or_else(|| {
             let new = distinct.len();
             let index = *by_content.entry(item.envelope).or_insert(new);
             if index == new {

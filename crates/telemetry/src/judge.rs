@@ -88,19 +88,19 @@ impl JudgeMetrics {
     /// The metrics of one judge, with the labels resolved.
     pub fn cells_for(&self, judge: &str) -> JudgeCells {
         let name: Cow<'static, str> = Cow::Owned(judge.to_owned());
-        let one = |metric: &d::Declared| metric.label_pairs([name.clone()]);
-        let two = |metric: &d::Declared, label| metric.label_pairs([name.clone(), Cow::Borrowed(label)]);
+        let by_judge = |metric: &d::Declared| metric.label_pairs([name.clone()]);
+        let by_label = |metric: &d::Declared, label| metric.label_pairs([name.clone(), Cow::Borrowed(label)]);
         JudgeCells {
             outcomes: QuestionOutcome::ALL.map(|outcome| {
-                self.questions.get_or_create_owned(&two(&d::JUDGE_QUESTIONS, outcome.as_str()))
+                self.questions.get_or_create_owned(&by_label(&d::JUDGE_QUESTIONS, outcome.as_str()))
             }),
             tokens: ["input", "cached", "output"]
-                .map(|kind| self.tokens.get_or_create_owned(&two(&d::JUDGE_TOKENS, kind))),
-            cost: self.cost.get_or_create_owned(&one(&d::JUDGE_COST)),
-            in_flight: self.in_flight.get_or_create_owned(&one(&d::JUDGE_IN_FLIGHT)),
-            waiting: self.waiting.get_or_create_owned(&one(&d::JUDGE_WAITING)),
-            breaker: self.breaker.get_or_create_owned(&one(&d::JUDGE_BREAKER)),
-            duration: self.durations.get_or_create_owned(&one(&d::JUDGE_DURATION)),
+                .map(|kind| self.tokens.get_or_create_owned(&by_label(&d::JUDGE_TOKENS, kind))),
+            cost: self.cost.get_or_create_owned(&by_judge(&d::JUDGE_COST)),
+            in_flight: self.in_flight.get_or_create_owned(&by_judge(&d::JUDGE_IN_FLIGHT)),
+            waiting: self.waiting.get_or_create_owned(&by_judge(&d::JUDGE_WAITING)),
+            breaker: self.breaker.get_or_create_owned(&by_judge(&d::JUDGE_BREAKER)),
+            duration: self.durations.get_or_create_owned(&by_judge(&d::JUDGE_DURATION)),
             requests: self.requests.clone(),
             unusable: self.unusable.clone(),
             name,
@@ -110,16 +110,17 @@ impl JudgeMetrics {
     /// The metrics of one cascade, with the labels resolved.
     pub fn cascade_cells(&self, cascade: &str) -> CascadeCells {
         let name: Cow<'static, str> = Cow::Owned(cascade.to_owned());
-        let one = |metric: &d::Declared| metric.label_pairs([name.clone()]);
-        let two = |metric: &d::Declared, label| metric.label_pairs([name.clone(), Cow::Borrowed(label)]);
+        let by_cascade = |metric: &d::Declared| metric.label_pairs([name.clone()]);
+        let by_label = |metric: &d::Declared, label| metric.label_pairs([name.clone(), Cow::Borrowed(label)]);
         CascadeCells {
             questions: CascadeResult::ALL.map(|result| {
-                self.cascade_questions.get_or_create_owned(&two(&d::CASCADE_QUESTIONS, result.as_str()))
+                self.cascade_questions.get_or_create_owned(&by_label(&d::CASCADE_QUESTIONS, result.as_str()))
             }),
-            compared: ["differed", "agreed"]
-                .map(|result| self.cascade_compared.get_or_create_owned(&two(&d::CASCADE_COMPARED, result))),
-            tokens: self.cascade_tokens.get_or_create_owned(&one(&d::CASCADE_AVOIDED_TOKENS)),
-            cost: self.cascade_cost.get_or_create_owned(&one(&d::CASCADE_AVOIDED_COST)),
+            compared: ["differed", "agreed"].map(|result| {
+                self.cascade_compared.get_or_create_owned(&by_label(&d::CASCADE_COMPARED, result))
+            }),
+            tokens: self.cascade_tokens.get_or_create_owned(&by_cascade(&d::CASCADE_AVOIDED_TOKENS)),
+            cost: self.cascade_cost.get_or_create_owned(&by_cascade(&d::CASCADE_AVOIDED_COST)),
         }
     }
 }
@@ -189,8 +190,8 @@ impl JudgeCells {
         self.unusable.get_or_create(&d::JUDGE_UNUSABLE.label_pairs(labels)).inc();
     }
 
-    /// Counts tokens and their cost. The first count is that of prompt tokens that the server had not cached, the
-    /// second that of prompt tokens that it had cached, the third that of answers.
+    /// Counts tokens and their cost. The first count is of prompt tokens that the server had not cached, the
+    /// second of prompt tokens that it had cached, the third of tokens of answers.
     pub fn add_usage(&self, tokens: [u64; 3], usd: f64) {
         for (counter, tokens) in self.tokens.iter().zip(tokens) {
             counter.inc_by(tokens);

@@ -33,8 +33,8 @@ fn a_segment_of_another_version_is_not_changed() {
     assert_eq!((recovered.corrupt, recovered.torn), (1, 0));
     assert_eq!(log.bytes(), bytes.len() as u64, "it counts against the limit");
     let frame = Frame::request(1, Signal::Logs, &[RetainReason::Forwarded], true, body(&[1], 9));
-    let place = log.append(std::iter::once(&frame)).unwrap()[0];
-    log.insert(1, place, frame.size() as u64, RetainReasons::new(vec![RetainReason::Forwarded]));
+    let position = log.append(std::iter::once(&frame)).unwrap()[0];
+    log.insert(1, position, frame.size() as u64, RetainReasons::new(vec![RetainReason::Forwarded]));
     log.reclaim(false).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
     let written = (disk::HEADER + frame.size()) as u64;

@@ -30,7 +30,7 @@ async fn no_question_is_sent_beyond_the_budget_of_a_trace() {
             Err(reason) => assert_eq!(reason, Unmeasured::Budget),
         }
     }
-    // Each takes 120; some 190 are reserved for a question and its answer.
+    // Each question takes 120 tokens; about 190 are reserved for a question and its answer.
     assert_eq!((answered, requests(&server).await), (4, 4));
     let other = fixture.judges.ask(trace(2), &ask("Q", &["main"])).await;
     assert_eq!(scores(&other), Ok(vec![4]), "another trace has its own");

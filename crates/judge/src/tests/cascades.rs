@@ -1,4 +1,4 @@
-//! Cascades over HTTP: when the second judge is asked, whose answer applies, what is withheld, counted and saved.
+//! Cascades over HTTP: when the second judge is asked, which answer applies, withheld content, counts and savings.
 
 use serde_json::json;
 use verdict_eval::questions::{PassCriterion, QuestionSubject};

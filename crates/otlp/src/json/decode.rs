@@ -62,17 +62,17 @@ impl DecodeState {
     /// Ends the field whose content begins at `start`: writes its length.
     fn close(&mut self, start: usize) {
         let end = self.out.len();
-        let more = write::varint_size((end - start) as u64) - 1;
-        if more > 0 {
-            self.out.resize(end + more, 0);
-            self.out.copy_within(start..end, start + more);
+        let extra_bytes = write::varint_size((end - start) as u64) - 1;
+        if extra_bytes > 0 {
+            self.out.resize(end + extra_bytes, 0);
+            self.out.copy_within(start..end, start + extra_bytes);
         }
         let mut length = (end - start) as u64;
-        for byte in self.out.iter_mut().skip(start - 1).take(more) {
+        for byte in self.out.iter_mut().skip(start - 1).take(extra_bytes) {
             *byte = length as u8 | 0x80;
             length >>= 7;
         }
-        if let Some(last) = self.out.get_mut(start - 1 + more) {
+        if let Some(last) = self.out.get_mut(start - 1 + extra_bytes) {
             *last = length as u8;
         }
     }
@@ -249,9 +249,9 @@ impl<'de> Visitor<'de> for FieldValueSeed<'_> {
         for index in 0.. {
             self.target.path.push(JsonStep::Index(index));
             let seed = FieldValueSeed { target: &mut *self.target, field: self.field, position };
-            let more = seq.next_element_seed(seed)?.is_some();
+            let has_element = seq.next_element_seed(seed)?.is_some();
             self.target.path.pop();
-            if !more {
+            if !has_element {
                 break;
             }
         }

@@ -64,7 +64,7 @@ fn write_message(
     Ok(())
 }
 
-/// Removes all members of a oneof except the one that was set last.
+/// Removes all members of a oneof except the last one in the message.
 fn keep_last_of_oneofs(all: &mut Vec<FieldOccurrence<'_>>) {
     // No message of OTLP has two oneofs (an `optional` does not count).
     let mut last = None;

@@ -1,5 +1,5 @@
 //! Generates `messages.rs` and `../tags.rs` from `proto/otlp.proto`, and compares the checked-in
-//! files with what it generates.
+//! files with the generated text.
 //!
 //! After a change of `proto/otlp.proto`:
 //! `UPDATE_GENERATED=1 cargo test -p verdict-otlp json::generate`. The compiler is protox, so no

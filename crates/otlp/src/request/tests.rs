@@ -128,19 +128,19 @@ fn large_spans_share_allocations_with_little_waste() {
         allocated += size_class(bytes);
         (rest, size) = (&rest[count..], size - bytes);
     }
-    let whole: usize = sizes.iter().sum();
-    assert!(allocated * 100 <= whole * 106, "{allocated} for {whole}");
+    let total: usize = sizes.iter().sum();
+    assert!(allocated * 100 <= total * 106, "{allocated} for {total}");
 
     let template = split_request(&request("a", vec![span(1, 1)])).groups[0].spans[0].clone();
     let mut spans = vec![template; sizes.len()];
-    assign_bytes(&mut spans, &sources, whole);
+    assign_bytes(&mut spans, &sources, total);
     assert!(spans.iter().zip(&sources).all(|(span, source)| span.bytes == *source));
 }
 
 #[test]
 fn size_classes_are_a_quarter_of_a_power_of_two_apart() {
-    let given = [65, 80, 81, 1024, 1025, 1280, 8192, 8193, 17_500, 65_537];
-    assert_eq!(given.map(size_class), [80, 80, 96, 1024, 1280, 1280, 8192, 10_240, 20_480, 81_920]);
+    let sizes = [65, 80, 81, 1024, 1025, 1280, 8192, 8193, 17_500, 65_537];
+    assert_eq!(sizes.map(size_class), [80, 80, 96, 1024, 1280, 1280, 8192, 10_240, 20_480, 81_920]);
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub(crate) fn excerpt(text: &str, max_bytes: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head}\n[{omitted} bytes left out]\n{tail}"))
 }
 
-/// The content of a trace as judges may read it: cleaned, and without what is withheld.
+/// The content of a trace as judges may read it: cleaned, and without withheld content.
 #[derive(Clone, Copy)]
 pub(crate) struct TraceContent<'a> {
     pub asker: &'a Asker,

@@ -26,8 +26,8 @@
 //! # Security
 //!
 //! Content is untrusted: it is redacted, stripped of invisible characters and control tokens, and
-//! fenced by a mark that does not occur in it. Every answer is compared with what the judge was
-//! shown: findings on other spans, and quotations that do not occur, are dropped.
+//! fenced by a mark that does not occur in it. Every answer is compared with the content that
+//! was shown to the judge: findings on other spans, and findings whose quotations do not occur, are dropped.
 
 use super::table::About;
 use super::{Answer, Context, Metric, MetricProgress, Unmeasured};

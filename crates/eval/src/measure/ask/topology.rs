@@ -1,7 +1,7 @@
 //! The structure and the control flow of an agent system, as observed.
 //!
-//! In: a trace. Out: a description of a few lines: which agents there are and who calls them, how many model calls
-//! and plans a run takes, and the turns in order. With the architecture in the prompt, judges locate errors far more
+//! In: a trace. Out: a description of a few lines: the agents and their callers, the number of model calls
+//! and plans of a run, and the turns in order. With the architecture in the prompt, judges locate errors far more
 //! often (000, table 5); the paper's descriptions were written by hand (appendix B.1).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

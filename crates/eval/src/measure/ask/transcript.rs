@@ -1,7 +1,7 @@
 //! The transcript of a run: every text at its first occurrence.
 //!
 //! In: the spans of an agent, of an agent with all beneath it, or of a trace. Out: blocks in the
-//! order of the run, each agent's instructions once, of each prompt only what is new, plans marked,
+//! order of the run, each agent's instructions once, of each prompt only the new texts, plans marked,
 //! tools listed where they are first offered (000, section 4.1.2). Every model call repeats the
 //! whole conversation before it, so that a plain listing would grow with the square of the steps.
 
@@ -77,7 +77,7 @@ fn collect_blocks(content: TraceContent<'_>, scope: RunScope) -> Vec<PromptBlock
                 let other = is_agent
                     && match scope {
                         RunScope::Own(i) => trace.agents.get(i).is_some_and(|a| a.at != at),
-                        // Agents that are nested too deeply are not shown, nor what is beneath them.
+                        // Agents that are nested too deeply are not shown, nor are the spans beneath them.
                         RunScope::Beneath(_) => !in_scope(trace, scope, at),
                         RunScope::Trace => false,
                     };

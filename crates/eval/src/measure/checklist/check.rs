@@ -167,8 +167,8 @@ impl Check {
         let found = texts.iter().find_map(|&(text, at)| Some((self.find_match(lookup, text)?, at)));
         let passed = found.is_some();
         let nothing = if passed { "" } else { "nothing in " };
-        let (place, text) = (lookup.search_in.description(), clip(&lookup.text, QUOTE_BYTES));
-        let reason = format!("{nothing}{place} {} \"{text}\"", self.verb());
+        let (searched_text, text) = (lookup.search_in.description(), clip(&lookup.text, QUOTE_BYTES));
+        let reason = format!("{nothing}{searched_text} {} \"{text}\"", self.verb());
         let (quote, at) = found.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
         Some(CheckResult {
             passed,
@@ -191,8 +191,8 @@ impl Check {
         match self {
             Check::Equals(_) => is_equal(&lookup.text, text).then(|| clip(text, QUOTE_BYTES).to_owned()),
             Check::Matches(_) => {
-                let found = lookup.compiled.get(&lookup.text)?.find(text)?;
-                Some(around(text, found.start(), found.end().min(found.start() + QUOTE_BYTES), 0).to_owned())
+                let range = lookup.compiled.get(&lookup.text)?.find(text)?;
+                Some(around(text, range.start(), range.end().min(range.start() + QUOTE_BYTES), 0).to_owned())
             }
             _ => {
                 let (lower, lookup) = (text.to_lowercase(), lookup.text.to_lowercase());

@@ -426,9 +426,9 @@ impl<'a> ChecklistRun<'a> {
                 text.map(|text| clip(text, MAX_CITED_BYTES).to_owned())
             };
             let (source, quote) = (text("source")?, text("quote")?);
-            let named = source.trim_start_matches("source:").trim();
+            let asset_name = source.trim_start_matches("source:").trim();
             let contains_quote = |asset: &&Asset| {
-                asset.name.trim() == named
+                asset.name.trim() == asset_name
                     && QuotableText::from_texts([asset.text.as_str()]).contains_quote(&quote)
             };
             let is_valid = inquiry.system == SEARCH || inquiry.assets.iter().any(contains_quote);

@@ -115,8 +115,8 @@ impl Metric for Checklist {
         let (trace, memo, asker) = (context.trace, context.memo, &context.settings.asker);
         let record = log::texts(trace, memo, agent, None);
         let withholds = context.content().withholds_any();
-        let shown = withholds.then(|| log::texts(trace, memo, agent, Some(asker)));
-        let log = log::chunks(shown.as_ref().unwrap_or(&record), settings.chunk_tokens);
+        let shown_texts = withholds.then(|| log::texts(trace, memo, agent, Some(asker)));
+        let log = log::chunks(shown_texts.as_ref().unwrap_or(&record), settings.chunk_tokens);
         let asks = self.asks;
         let (index, summaries) = (Bm25Index::default(), Vec::new());
         let mut run = ChecklistRun {

@@ -96,15 +96,15 @@ fn todo_calls(trace: &AgentTrace) -> HashSet<usize> {
         Some(value) => value.to_string(),
         None => text.trim().to_owned(),
     };
-    let written = trace.views.iter().enumerate();
-    let written = written.flat_map(|(at, view)| view.plans.iter().map(move |plan| (at, &plan.text)));
-    let written: HashSet<(Idx, String)> = written.map(|(at, text)| (at, plain(text))).collect();
-    if written.is_empty() {
+    let plan_texts = trace.views.iter().enumerate();
+    let plan_texts = plan_texts.flat_map(|(at, view)| view.plans.iter().map(move |plan| (at, &plan.text)));
+    let plan_texts: HashSet<(Idx, String)> = plan_texts.map(|(at, text)| (at, plain(text))).collect();
+    if plan_texts.is_empty() {
         return HashSet::new();
     }
     let is_todo = |call: &Call| {
         let (Some(at), Some(arguments)) = (call.llm, call.arguments.as_deref()) else { return false };
-        written.contains(&(at, plain(arguments)))
+        plan_texts.contains(&(at, plain(arguments)))
     };
     trace.calls.iter().enumerate().filter(|(_, call)| is_todo(call)).map(|(i, _)| i).collect()
 }

@@ -50,7 +50,7 @@ impl Bm25Index {
 
     /// The score of every chunk for a question; 0 without a common word.
     pub(crate) fn scores(&self, question: &str) -> Vec<f64> {
-        let wanted: BTreeSet<String> = words(question).collect();
+        let question_words: BTreeSet<String> = words(question).collect();
         let n = self.chunks.len() as f64;
         let score = |(counts, length): &(HashMap<String, usize>, usize)| -> f64 {
             let norm = K1 * (1.0 - B + B * *length as f64 / self.mean_length.max(1.0));
@@ -60,7 +60,7 @@ impl Bm25Index {
                 let rarity = ((n - chunk_count + 0.5) / (chunk_count + 0.5) + 1.0).ln();
                 rarity * count as f64 * (K1 + 1.0) / (count as f64 + norm)
             };
-            wanted.iter().map(word_score).sum()
+            question_words.iter().map(word_score).sum()
         };
         self.chunks.iter().map(score).collect()
     }

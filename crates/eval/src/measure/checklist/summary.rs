@@ -30,11 +30,11 @@ pub(crate) fn summaries(
 ) -> Result<Vec<String>, Vec<Question>> {
     let mut out = vec![String::new(); log.len()];
     let mut questions = Vec::new();
-    let wanted: Vec<usize> = (0..log.len())
+    let summarised: Vec<usize> = (0..log.len())
         .filter(|&i| log.get(i).is_some_and(|chunk| chunk.source != LogSource::Calls))
         .take(MAX_CHUNKS)
         .collect();
-    for (n, batch) in wanted.chunks(BATCH).enumerate() {
+    for (n, batch) in summarised.chunks(BATCH).enumerate() {
         let key = format!("0-summaries-{n:02}");
         let Some(answer) = answers.get(key.as_str()) else {
             let pieces = batch.iter().enumerate();

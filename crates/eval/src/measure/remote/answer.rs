@@ -1,4 +1,4 @@
-//! Answers of evaluators compared with what they were sent.
+//! Answers of evaluators, compared with the outline that was sent.
 //!
 //! In: answers that fit their form, and the outline. Out: one measurement, with the findings whose spans are in the
 //! outline and whose quotations occur in it. A failing answer without such a finding is set aside, as with judges.
@@ -61,7 +61,7 @@ fn shown(outline: &Outline) -> ShownContent {
 fn values(span: &SpanOutline) -> Vec<String> {
     let texts = span.content.iter().map(|text| text.text.clone());
     let SpanOutline { name, service, model, duration_ms, tokens, .. } = span;
-    let named = [name, service, model].into_iter().flatten().cloned();
+    let names = [name, service, model].into_iter().flatten().cloned();
     let numbers = duration_ms.map(|ms| ms.to_string()).into_iter().chain(tokens.map(|n| n.to_string()));
-    texts.chain(named).chain(numbers).collect()
+    texts.chain(names).chain(numbers).collect()
 }

@@ -168,14 +168,14 @@ impl<'a> OutlineBuilder<'a> {
     /// The spans with their texts, each text at its first occurrence; of more than `max_texts` texts those in the
     /// middle of each span are left out.
     fn raw(&self, shown: &[Idx], max_texts: usize) -> Vec<RawSpan<'a>> {
-        let mut seen: HashSet<u64> = HashSet::new();
+        let mut shown_hashes: HashSet<u64> = HashSet::new();
         let mut raw = Vec::new();
         for &at in shown {
             let Some(view) = self.context.trace.views.get(at) else { continue };
             let mut texts = texts(view);
             let all = texts.len();
             // Content that a span produced is shown even if another span produced the same.
-            texts.retain(|text| seen.insert(text_hash(&text.piece.text)) || text.r#type.is_new());
+            texts.retain(|text| shown_hashes.insert(text_hash(&text.piece.text)) || text.r#type.is_new());
             let repeated = (all - texts.len()) as u64;
             raw.push(RawSpan { at, view, texts, repeated, omitted: 0 });
         }

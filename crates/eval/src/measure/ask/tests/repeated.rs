@@ -1,4 +1,4 @@
-//! Spans that repeat what a span of another service produced.
+//! Spans that repeat output of a span of another service.
 
 use super::*;
 use crate::measure::Memo;

@@ -181,7 +181,7 @@ fn every_shown_span_counts_among_the_services_of_a_question() {
     };
     // Task of the agent, request of the model, the call.
     assert_eq!(services(TOOL, 2), ["brain", "front", "tools"]);
-    // Its own input states the task; what followed is of the tool and of the next model call.
+    // Its own input states the task; the later steps are the tool call and the next model call.
     assert_eq!(services("avoidance", 1), ["brain", "tools", "writer"]);
     assert_eq!(services("instruction_following", 1), ["brain"]);
     trace.views[0].tools = vec![ToolDefinition {
