@@ -216,7 +216,7 @@ impl EvaluationMarkers {
     }
 
     /// Whether an open trace must not be previewed, since a death during the preview would count against it.
-    pub fn is_noted(&self, trace: TraceId) -> bool {
+    pub fn is_suspect_or_quarantined(&self, trace: TraceId) -> bool {
         self.is_quarantined(trace) || self.is_suspect(trace)
     }
 

@@ -25,7 +25,7 @@ pub struct Recovered {
     /// Damaged records, and segments that could not be read.
     pub corrupt: u64,
     /// Bytes truncated after the last complete record of a segment.
-    pub torn: u64,
+    pub truncated_bytes: u64,
 }
 
 /// A retained record, with its position in the log.
@@ -92,7 +92,7 @@ pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Recover
             }
         };
         let torn = (bytes.len() as u64).saturating_sub(complete);
-        scan.recovered.torn += torn;
+        scan.recovered.truncated_bytes += torn;
         // A process that was killed has not returned the preallocated space of the last segment.
         if (torn > 0 || last)
             && let Err(error) = disk.truncate(segment, complete)

@@ -328,8 +328,8 @@ proptest! {
             std::fs::write(folder.path().join(path.file_name().unwrap()), &whole[..cut]).unwrap();
             let (log, recovered, _) = open(folder.path());
             let expected = states.iter().rev().find(|(end, _)| *end <= cut as u64).unwrap();
-            let torn = cut as u64 - expected.0.max(if cut < disk::HEADER { 0 } else { disk::HEADER as u64 });
-            prop_assert_eq!(&Recovered { torn, ..expected.1.clone() }, &recovered, "cut at {}", cut);
+            let truncated_bytes = cut as u64 - expected.0.max(if cut < disk::HEADER { 0 } else { disk::HEADER as u64 });
+            prop_assert_eq!(&Recovered { truncated_bytes, ..expected.1.clone() }, &recovered, "cut at {}", cut);
             drop(log);
             // The partial record was truncated, so another start finds the same.
             let (_, reopened, _) = open(folder.path());
@@ -358,7 +358,7 @@ fn a_flipped_bit_loses_the_record_that_contains_it_and_no_other() {
         let changed = recovered.open.iter().filter(|(seq, t)| expected.open.get(seq) != Some(t)).count();
         assert_eq!(changed, 0, "bit {bit}");
         assert_eq!(lost, usize::from(bit / 8 >= disk::HEADER), "bit {bit}");
-        assert!(recovered.corrupt == 1 || recovered.torn > 0, "bit {bit}: {recovered:?}");
+        assert!(recovered.corrupt == 1 || recovered.truncated_bytes > 0, "bit {bit}: {recovered:?}");
         std::fs::write(&path, &whole).unwrap();
     }
 }

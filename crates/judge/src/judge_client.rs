@@ -287,7 +287,6 @@ impl JudgeClient {
         Some(next)
     }
 
-    /// Reports a refusal for which no other shape of the request is known.
     fn report_refusal(&self, failure: &Failure, question: &Question) {
         let message = failure.message.shown(&self.config, &question.prompt.user);
         if self.tally.add_message(message.clone()) {
@@ -301,7 +300,7 @@ impl JudgeClient {
             self.unusable("question_too_long");
             return Err((failed("question_too_long"), None));
         }
-        let mut wait_for_recovery = ExponentialBuilder::default()
+        let mut delays = ExponentialBuilder::default()
             .with_jitter()
             .with_min_delay(FIRST_DELAY)
             .with_max_delay(MAX_DELAY)
@@ -330,13 +329,11 @@ impl JudgeClient {
             let after = failure.as_ref().and_then(|failure| failure.retry_after);
             let retried =
                 failure.as_ref().filter(|f| f.is_retryable() && after.is_none_or(|a| a <= MAX_PAUSE));
-            if let Some(wait) = retried.and_then(|_| wait_for_recovery.next()) {
-                sleep(wait).await;
+            if let Some(delay) = retried.and_then(|_| delays.next()) {
+                sleep(delay).await;
                 continue;
             }
-            if failure.as_ref().is_none_or(Failure::is_outage)
-                && self.wait_for_recovery(&mut pauses, after).await
-            {
+            if failure.as_ref().is_none_or(Failure::is_outage) && self.pause(&mut pauses, after).await {
                 continue;
             }
             return Err(match failure {
@@ -350,8 +347,8 @@ impl JudgeClient {
         }
     }
 
-    /// Waits before the next attempt to reach a judge that does not respond; false if no more attempts are made.
-    async fn wait_for_recovery(&self, pauses: &mut Pauses, least: Option<Duration>) -> bool {
+    /// Pauses before the next attempt to reach a judge that does not respond; false if no more attempts are made.
+    async fn pause(&self, pauses: &mut Pauses, least: Option<Duration>) -> bool {
         let status = self.outage_wait.last_status().unwrap_or("breaker_open");
         match self.outage_wait.next(pauses, least, Instant::now()) {
             AfterFailure::Wait { pause, announce } => {

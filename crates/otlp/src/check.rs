@@ -148,7 +148,7 @@ fn packed(values: &[u8], field: &FieldDescriptor) -> Result<(), Malformed> {
         5 => 4,
         _ => {
             let mut scan = Scan::new(values);
-            while scan.left() > 0 {
+            while scan.remaining() > 0 {
                 scan.varint()?;
             }
             return Ok(());

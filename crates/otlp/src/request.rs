@@ -222,7 +222,7 @@ fn envelope_fields<'a>(
     let mut fault = Ok(());
     let mut scan = Scan::new(encoded);
     loop {
-        let start = encoded.len() - scan.left();
+        let start = encoded.len() - scan.remaining();
         match scan.tag()? {
             None => return Ok((fields, fault.err())),
             Some(INNER) => {
@@ -233,7 +233,7 @@ fn envelope_fields<'a>(
             Some(SCHEMA_URL) => fault = fault.and(scan::utf8(scan.bytes()?)),
             Some(tag) => scan.skip(tag, scope_spans::DEFINED)?,
         }
-        fields.extend_from_slice(encoded.get(start..encoded.len() - scan.left()).unwrap_or_default());
+        fields.extend_from_slice(encoded.get(start..encoded.len() - scan.remaining()).unwrap_or_default());
     }
 }
 

@@ -28,7 +28,7 @@ impl<'a> Scan<'a> {
 
     /// Number of unread bytes.
     #[inline]
-    pub(crate) fn left(&self) -> usize {
+    pub(crate) fn remaining(&self) -> usize {
         self.rest.len()
     }
 

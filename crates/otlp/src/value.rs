@@ -45,7 +45,7 @@ impl<'a> Value<'a> {
         let mut scan = Scan::new(encoded);
         if let Ok(Some(any_value::STRING_VALUE)) = scan.tag()
             && let Ok(bytes) = scan.bytes()
-            && scan.left() == 0
+            && scan.remaining() == 0
         {
             return string(bytes);
         }
@@ -142,7 +142,7 @@ pub fn key_and_value(pair: &[u8]) -> (&[u8], &[u8]) {
         && let Ok(key) = scan.bytes()
         && let Ok(Some(key_value::VALUE)) = scan.tag()
         && let Ok(value) = scan.bytes()
-        && scan.left() == 0
+        && scan.remaining() == 0
     {
         return (key, value);
     }

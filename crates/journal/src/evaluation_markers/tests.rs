@@ -35,7 +35,11 @@ async fn a_trace_is_a_suspect_after_one_death_and_quarantined_after_two() {
     let folder = tempfile::tempdir().unwrap();
     die(open(folder.path()), 1).await;
     let second = open(folder.path());
-    assert!(second.is_suspect(trace(1)) && !second.is_quarantined(trace(1)) && !second.is_noted(trace(2)));
+    assert!(
+        second.is_suspect(trace(1))
+            && !second.is_quarantined(trace(1))
+            && !second.is_suspect_or_quarantined(trace(2))
+    );
     die(second, 1).await;
     let third = open(folder.path());
     assert!(!third.is_suspect(trace(1)) && third.is_quarantined(trace(1)));
@@ -53,7 +57,7 @@ async fn a_finished_section_is_not_counted_and_a_death_is_counted_once() {
     die(first, 3).await;
     for _ in 0..3 {
         let next = open(folder.path());
-        assert!(!next.is_noted(trace(1)) && !next.is_noted(trace(2)));
+        assert!(!next.is_suspect_or_quarantined(trace(1)) && !next.is_suspect_or_quarantined(trace(2)));
         assert!(next.is_suspect(trace(3)) && !next.is_quarantined(trace(3)));
     }
 }
@@ -88,7 +92,7 @@ async fn after_close_no_section_is_counted() {
     std::mem::forget(section);
     std::mem::forget(first.enter(trace(2)).await);
     let second = open(folder.path());
-    assert!(!second.is_noted(trace(1)) && !second.is_noted(trace(2)));
+    assert!(!second.is_suspect_or_quarantined(trace(1)) && !second.is_suspect_or_quarantined(trace(2)));
 }
 
 #[tokio::test]
@@ -210,7 +214,7 @@ async fn a_directory_that_cannot_be_written_is_ignored() {
 fn nothing_is_recorded_without_a_journal() {
     let markers = EvaluationMarkers::default();
     assert_eq!(markers.run(trace(1), || 8), 8);
-    assert!(!markers.is_noted(trace(1)));
+    assert!(!markers.is_suspect_or_quarantined(trace(1)));
 }
 
 #[test]

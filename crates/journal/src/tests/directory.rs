@@ -30,7 +30,7 @@ fn a_segment_of_another_version_is_not_changed() {
     let path = folder.path().join("0000000000000007.log");
     std::fs::write(&path, &bytes).unwrap();
     let (mut log, recovered, _) = open(folder.path());
-    assert_eq!((recovered.corrupt, recovered.torn), (1, 0));
+    assert_eq!((recovered.corrupt, recovered.truncated_bytes), (1, 0));
     assert_eq!(log.bytes(), bytes.len() as u64, "it counts against the limit");
     let frame = Frame::request(1, Signal::Logs, &[RetainReason::Forwarded], true, body(&[1], 9));
     let position = log.append(std::iter::once(&frame)).unwrap()[0];
@@ -87,7 +87,7 @@ async fn segments_of_version_1_are_recovered_as_current_ones() {
     assert!(segments > 1);
 
     let (journal, recovered) = open();
-    assert_eq!((recovered.corrupt, recovered.torn, recovered.verdicts.len()), (0, 0, 1));
+    assert_eq!((recovered.corrupt, recovered.truncated_bytes, recovered.verdicts.len()), (0, 0, 1));
     assert_eq!(recovered.open.keys().copied().collect::<Vec<_>>(), stored[1..]);
     for (t, &seq) in stored.iter().enumerate() {
         let Some(JournalRecord::Request { body: read, forwarded, .. }) = journal.read(seq).await else {
@@ -179,5 +179,5 @@ fn space_for_a_segment_is_preallocated_and_returned() {
     drop(log);
     let (_log, recovered, _) = open();
     assert!(allocated(folder, 2) < SEGMENT / 2, "the start after a crash returns it");
-    assert_eq!((recovered.corrupt, recovered.torn), (0, 0));
+    assert_eq!((recovered.corrupt, recovered.truncated_bytes), (0, 0));
 }

@@ -132,7 +132,7 @@ async fn a_full_disk_refuses_and_requests_acknowledged_before_and_after_are_reco
     let (_, recovered, _) = open(folder.path());
     let expected: Vec<Seq> = stored[1..].to_vec();
     assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), expected);
-    assert_eq!((recovered.corrupt, recovered.torn), (0, 0));
+    assert_eq!((recovered.corrupt, recovered.truncated_bytes), (0, 0));
 }
 
 #[tokio::test]

@@ -93,7 +93,7 @@ fn write_array(
         match occurrence.payload {
             Payload::Bytes(packed) if kind.is_packable() => {
                 let mut scan = Scan::new(packed);
-                while scan.left() > 0 {
+                while scan.remaining() > 0 {
                     comma(out, b'[');
                     let payload = match kind.wire_type() {
                         1 => Payload::Fixed64(scan.fixed64()?),
