@@ -58,8 +58,8 @@ pub(crate) fn with_checksum(parts: &[&[u8]]) -> Vec<u8> {
 
 /// The bytes before the checksum at the end of `bytes`; `None` if the checksum does not match them.
 pub(crate) fn verified(bytes: &[u8]) -> Option<&[u8]> {
-    let (rest, check) = bytes.split_last_chunk::<4>()?;
-    matches_checksum(rest, u32::from_le_bytes(*check)).then_some(rest)
+    let (content, checksum) = bytes.split_last_chunk::<4>()?;
+    matches_checksum(content, u32::from_le_bytes(*checksum)).then_some(content)
 }
 
 /// Whether `checksum` is the CRC-32 of the bytes, or their CRC-32C as in version 1.

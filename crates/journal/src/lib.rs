@@ -245,8 +245,8 @@ impl Journal {
 
     /// Reserves numbers for new records.
     fn allocate(&self, records: usize) -> Range<Seq> {
-        let from = self.next_seq.fetch_add(records as u64, Ordering::Relaxed);
-        from..from + records as u64
+        let first = self.next_seq.fetch_add(records as u64, Ordering::Relaxed);
+        first..first + records as u64
     }
 
     /// Appends a request, retained for `reasons`; returns once it may be acknowledged, or `None` if it was not

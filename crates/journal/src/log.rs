@@ -379,8 +379,8 @@ impl<D: Disk> Log<D> {
             }
             Err(error) => return Err(error),
         };
-        let found = bytes.first_chunk::<4>().and_then(|&marker| FrameHeader::read(&bytes, 0, marker));
-        Ok(found.and_then(|found| found.record(&bytes)))
+        let header = bytes.first_chunk::<4>().and_then(|&marker| FrameHeader::read(&bytes, 0, marker));
+        Ok(header.and_then(|header| header.record(&bytes)))
     }
 
     /// Deletes segments without retained records, and rewrites at most one, which bounds the time that

@@ -22,13 +22,13 @@ impl RetainReasons {
     }
 
     pub(crate) fn remove(&mut self, reason: &RetainReason) {
-        let at = match self.all.get(self.next) {
+        let index = match self.all.get(self.next) {
             Some((next, _)) if next == reason => self.next,
             _ => self.all.binary_search_by_key(reason, |(reason, _)| *reason).unwrap_or(usize::MAX),
         };
-        if let Some((_, applies)) = self.all.get_mut(at) {
+        if let Some((_, applies)) = self.all.get_mut(index) {
             self.remaining -= usize::from(std::mem::take(applies));
-            self.next = at + 1;
+            self.next = index + 1;
         }
     }
 
@@ -38,7 +38,7 @@ impl RetainReasons {
 
     pub(crate) fn contains(&self, reason: &RetainReason) -> bool {
         let index = self.all.binary_search_by_key(reason, |(reason, _)| *reason);
-        index.is_ok_and(|at| self.all.get(at).is_some_and(|(_, applies)| *applies))
+        index.is_ok_and(|i| self.all.get(i).is_some_and(|(_, applies)| *applies))
     }
 
     /// The reasons that still apply, in order.

@@ -74,17 +74,17 @@ impl<'a> AnswerValidator<'a> {
             _ => {}
         }
         let mut fault = InvalidAnswer::NoObject;
-        let mut found: Option<Value> = None;
+        let mut answer: Option<Value> = None;
         for object in objects(text) {
-            match (self.validate(object), &found) {
-                (Ok(value), None) => found = Some(value),
-                (Ok(value), Some(before)) if value != *before => return Err(InvalidAnswer::Ambiguous),
+            match (self.validate(object), &answer) {
+                (Ok(value), None) => answer = Some(value),
+                (Ok(value), Some(earlier)) if value != *earlier => return Err(InvalidAnswer::Ambiguous),
                 (Ok(_), Some(_)) => {}
                 (Err(error), _) if fault == InvalidAnswer::NoObject => fault = error,
                 (Err(_), _) => {}
             }
         }
-        found.ok_or(fault)
+        answer.ok_or(fault)
     }
 
     /// Returns `value` if it matches the schema.
@@ -123,16 +123,20 @@ fn after_thinking(text: &str) -> &str {
 /// The outermost objects in a text, in order.
 fn objects(text: &str) -> Vec<Value> {
     let mut out = Vec::new();
-    let mut from = 0;
+    let mut search_start = 0;
     for _ in 0..MAX_STARTS {
-        let Some(start) = text.get(from..).and_then(|rest| rest.find('{')).map(|at| from + at) else { break };
+        let Some(start) =
+            text.get(search_start..).and_then(|rest| rest.find('{')).map(|at| search_start + at)
+        else {
+            break;
+        };
         let mut stream = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
         match stream.next() {
             Some(Ok(object)) => {
-                from = start + stream.byte_offset().max(1);
+                search_start = start + stream.byte_offset().max(1);
                 out.push(object);
             }
-            _ => from = start + 1,
+            _ => search_start = start + 1,
         }
     }
     out

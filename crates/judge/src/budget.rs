@@ -105,14 +105,14 @@ impl Window {
 
     fn advance(&mut self, now: Instant) {
         let since_epoch = self.since_epoch + now.saturating_duration_since(self.origin);
-        let at = since_epoch.as_nanos() / self.slot.as_nanos().max(1);
-        let at = u64::try_from(at).unwrap_or(u64::MAX);
-        let expired = at.saturating_sub(self.newest);
+        let current_slot = since_epoch.as_nanos() / self.slot.as_nanos().max(1);
+        let current_slot = u64::try_from(current_slot).unwrap_or(u64::MAX);
+        let expired = current_slot.saturating_sub(self.newest);
         for step in 1..=expired.min(self.slots.len() as u64) {
             let slot = ((self.newest + step) % self.slots.len() as u64) as usize;
             self.total = self.total.minus(std::mem::take(&mut self.slots[slot]));
         }
-        self.newest = self.newest.max(at);
+        self.newest = self.newest.max(current_slot);
     }
 
     fn spend(&mut self, amount: Amount, now: Instant) {

@@ -103,8 +103,8 @@ mod tests {
             times.push(start.elapsed().as_secs_f64());
         }
         for (i, first) in times.iter().enumerate() {
-            let within = times[i..].iter().take_while(|t| **t < first + 60.0).count();
-            assert!(within <= 122, "{within} in a minute");
+            let count = times[i..].iter().take_while(|t| **t < first + 60.0).count();
+            assert!(count <= 122, "{count} in a minute");
         }
         let last = times.last().unwrap();
         assert!((178.0..182.0).contains(last), "361 at 120 a minute took {last} s");

@@ -114,10 +114,10 @@ impl OutcomeQuestion {
             blocks.push(finding_block);
             findings.push((failed.reference, failed.finding.origin.unwrap_or(failed.reference.at)));
         }
-        let rest = failed.len() - findings.len();
+        let omitted = failed.len() - findings.len();
         let mut intro = "Judge the outcome of the whole run.".to_owned();
-        if rest > 0 {
-            intro.push_str(&format!(" These are its worst findings; {rest} milder ones are not shown."));
+        if omitted > 0 {
+            intro.push_str(&format!(" These are its worst findings; {omitted} milder ones are not shown."));
         }
         if trace.incomplete {
             intro.push_str(" The record is incomplete: the run may have gone on.");
@@ -199,8 +199,8 @@ fn failed_findings(measurements: &[Measurement]) -> Vec<FailedFinding<'_>> {
         measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok().filter(|o| !o.passed)?)));
     let findings = failing.flat_map(|(m, measured)| {
         let reference = |index| FindingRef { at: m.at, metric: m.metric, index };
-        let all = measured.findings.iter().enumerate().filter(|(_, finding)| !finding.is_note());
-        all.map(move |(index, finding)| FailedFinding {
+        let counted_findings = measured.findings.iter().enumerate().filter(|(_, finding)| !finding.is_note());
+        counted_findings.map(move |(index, finding)| FailedFinding {
             reference: reference(index),
             finding,
             by_rules: finding.defect.is_some(),

@@ -136,11 +136,11 @@ fn task_and_tools(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) ->
 
 /// The reasoning and text that the model wrote together with a plan: the reason of the plan and its premises.
 fn reasons(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, max_bytes: usize) -> Vec<PromptBlock> {
-    let wrote = |i: &Idx| {
+    let contains_plan = |i: &Idx| {
         let view = content.trace.views.get(*i).filter(|view| *i == at || view.kind == Kind::Llm);
         view.is_some_and(|view| output_pieces(view).iter().any(|piece| piece.text.contains(&*plan.text)))
     };
-    let Some(writer) = content.trace.tree.subtree(at).take(MAX_WRITERS).find(wrote) else {
+    let Some(writer) = content.trace.tree.subtree(at).take(MAX_WRITERS).find(contains_plan) else {
         return Vec::new();
     };
     let Some(view) = content.trace.views.get(writer) else { return Vec::new() };

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_cut_from_the_longest_texts() {
+    fn excess_is_cut_from_the_longest_texts() {
         let block = |text: String| PromptBlock::without_span("label", text, false);
         let texts = |max_bytes: usize, lengths: &[usize]| {
             let blocks = lengths.iter().map(|n| block("é".repeat(*n))).collect();

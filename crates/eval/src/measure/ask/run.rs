@@ -48,7 +48,8 @@ pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress 
             keyed
                 .map(|(i, page)| {
                     let prompt = page.prompt(system.clone());
-                    let question = page_question(context.row, &context.settings.asker, &key(i), prompt, page);
+                    let question =
+                        page_question(context.row, &context.settings.asker, &part_key(i), prompt, page);
                     match inquiry.is_plan_unmarked {
                         true => Question { form: form::asking_for_plan(&question.form), ..question },
                         false => question,
@@ -68,7 +69,7 @@ pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress 
     }
 }
 
-fn key(part: usize) -> String {
+fn part_key(part: usize) -> String {
     format!("part-{:04}", part + 1)
 }
 
@@ -438,7 +439,7 @@ fn replies_by_part(
     answers: &[Answer],
 ) -> Result<Vec<Vec<ParsedOpinion>>, Unmeasured> {
     let part = |(i, page): (usize, &PromptPage)| {
-        let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Unmeasured::JudgeError)?;
+        let answer = answers.iter().find(|answer| answer.key == part_key(i)).ok_or(Unmeasured::JudgeError)?;
         let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
         let graded: Vec<Opinion> =
             opinions.iter().filter(|opinion| !states_no_plan(opinion)).cloned().collect();

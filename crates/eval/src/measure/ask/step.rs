@@ -113,16 +113,16 @@ fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage 
     if let Some(surroundings) = &surroundings {
         blocks.extend(surroundings.task(max_bytes / 12));
         blocks.extend(surroundings.parent_request(max_bytes / 12));
-        blocks.extend(surroundings.earlier(max_bytes / 6));
+        blocks.extend(surroundings.earlier_steps(max_bytes / 6));
         blocks.extend(surroundings.request(max_bytes / 8));
     }
     blocks.extend(tools_block(context, view, surroundings.as_ref(), max_bytes / 8));
     // Rules may quote withheld content.
     let evidence = rule_findings(context, max_bytes / 12).filter(|_| !context.content().withholds_any());
-    let output_blocks = output(context, view, max_bytes / 4);
+    let output_blocks = output_blocks(context, view, max_bytes / 4);
     let later = surroundings
         .filter(|_| context.row.shows_later)
-        .map(|surroundings| surroundings.later(max_bytes / 12))
+        .map(|surroundings| surroundings.later_steps(max_bytes / 12))
         .unwrap_or_default();
     let used: usize =
         blocks.iter().chain(&output_blocks).chain(&later).chain(&evidence).map(block_bytes).sum();
@@ -174,7 +174,7 @@ fn own_block(context: &Context<'_>, piece: &ContentPiece<'_>, max_bytes: usize) 
 }
 
 /// The output, each piece shortened to its share of the bytes; of very many pieces only the first are shown.
-fn output(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<PromptBlock> {
+fn output_blocks(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<PromptBlock> {
     /// Minimum bytes shown of a piece.
     const MIN_BYTES: usize = 60;
     let pieces = output_pieces(view);
@@ -209,9 +209,9 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
         (0..pieces.len()).filter(|&i| pieces[i].kind == PieceKind::System).collect();
     system_pieces.iter().for_each(|&i| allocate(i, max_bytes / 3 / system_pieces.len()));
     first_user.into_iter().for_each(|i| allocate(i, max_bytes / 4));
-    let is_rest = |i: &usize| pieces[*i].kind != PieceKind::System && Some(*i) != first_user;
-    let rest = (0..pieces.len()).rev().filter(is_rest);
-    rest.for_each(|i| allocate(i, max_bytes / 2));
+    let is_other = |i: &usize| pieces[*i].kind != PieceKind::System && Some(*i) != first_user;
+    let others = (0..pieces.len()).rev().filter(is_other);
+    others.for_each(|i| allocate(i, max_bytes / 2));
     let mut out = Vec::new();
     let mut skipped = 0;
     for (piece, share) in pieces.iter().zip(shares) {

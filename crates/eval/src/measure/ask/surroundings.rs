@@ -96,7 +96,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
 
     /// The latest steps of the agent that ended before this one started, so that the question does not depend on
     /// the order in which parallel steps end.
-    pub(super) fn earlier(&self, max_bytes: usize) -> Vec<PromptBlock> {
+    pub(super) fn earlier_steps(&self, max_bytes: usize) -> Vec<PromptBlock> {
         let (at, tree) = (self.context.at, &self.context.trace.tree);
         let Some(span) = tree.spans.get(at) else { return Vec::new() };
         let requester = self.requester();
@@ -132,11 +132,12 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let Some(llm) = self.requester() else { return Vec::new() };
         let trace = self.context.trace;
         let Some(view) = trace.views.get(llm) else { return Vec::new() };
-        let place = self.links.executed(trace, self.context.at).and_then(|call| call.place);
+        let position = self.links.executed(trace, self.context.at).and_then(|call| call.place);
         // A message may have thousands of calls, and a question is asked about each: only the own request is visited.
-        let shown = place.and_then(|place| self.links.request(trace, llm, place)).unwrap_or_else(|| {
-            view.output.iter().flat_map(|message| &message.parts).take(MAX_PIECES).collect()
-        });
+        let shown =
+            position.and_then(|position| self.links.request(trace, llm, position)).unwrap_or_else(|| {
+                view.output.iter().flat_map(|message| &message.parts).take(MAX_PIECES).collect()
+            });
         let pieces = output_pieces_of(view, shown.into_iter()).map(|piece| self.abridged(piece));
         let pieces = pieces.take(MAX_PIECES).collect();
         self.blocks("the model call that asked for it", llm, pieces, max_bytes)
@@ -176,7 +177,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
     }
 
     /// The first steps of the agent after this one, up to its next model call; or a note that no step follows.
-    pub(super) fn later(&self, max_bytes: usize) -> Vec<PromptBlock> {
+    pub(super) fn later_steps(&self, max_bytes: usize) -> Vec<PromptBlock> {
         let (at, trace) = (self.context.at, self.context.trace);
         let (Some(span), Some((_, agent))) = (trace.tree.spans.get(at), self.agent) else {
             return Vec::new();

@@ -158,12 +158,12 @@ fn render_turns(turns: &[Turn], title: impl Fn(usize) -> String) -> String {
         format!("{}: {}", title(turn.agent), done.join(", "))
     };
     let left_out = turns.len().saturating_sub(MAX_TURNS);
-    let (first, rest) = turns.split_at(turns.len().min(MAX_TURNS * 2 / 3));
+    let (first, last) = turns.split_at(turns.len().min(MAX_TURNS * 2 / 3));
     let mut shown: Vec<String> = first.iter().map(render).collect();
     if left_out > 0 {
         shown.push(format!("({left_out} more turns)"));
     }
-    shown.extend(rest.iter().skip(left_out).map(render));
+    shown.extend(last.iter().skip(left_out).map(render));
     shown.join(" > ")
 }
 

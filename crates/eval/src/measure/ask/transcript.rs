@@ -74,14 +74,14 @@ fn collect_blocks(content: TraceContent<'_>, scope: RunScope) -> Vec<PromptBlock
                 stack.push(Visit::Leave(at));
                 // Spans of another agent are part of that agent's transcript.
                 let is_agent = trace.views.get(at).is_some_and(|r| r.kind == Kind::Agent && !r.wrapper);
-                let other = is_agent
+                let is_other_agent = is_agent
                     && match scope {
                         RunScope::Own(i) => trace.agents.get(i).is_some_and(|a| a.at != at),
                         // Agents that are nested too deeply are not shown, nor are the spans beneath them.
                         RunScope::Beneath(_) => !in_scope(trace, scope, at),
                         RunScope::Trace => false,
                     };
-                if !other {
+                if !is_other_agent {
                     stack.extend(trace.tree.children(at).iter().rev().map(|&child| Visit::Enter(child)));
                 }
                 if shown(at) {
@@ -98,9 +98,10 @@ fn collect_blocks(content: TraceContent<'_>, scope: RunScope) -> Vec<PromptBlock
 /// The top spans of a scope. An agent without a span of its own may have several.
 fn scope_roots(trace: &AgentTrace, scope: RunScope) -> Vec<Idx> {
     let (RunScope::Own(i) | RunScope::Beneath(i)) = scope else { return trace.tree.top().to_vec() };
-    let at = trace.agents.get(i).map(|agent| agent.at);
-    let agent_span = at.filter(|&at| trace.views.get(at).is_some_and(|r| r.kind == Kind::Agent));
-    agent_span.map_or_else(|| trace.tree.top().to_vec(), |at| vec![at])
+    let agent_at = trace.agents.get(i).map(|agent| agent.at);
+    let agent_span =
+        agent_at.filter(|&agent_at| trace.views.get(agent_at).is_some_and(|r| r.kind == Kind::Agent));
+    agent_span.map_or_else(|| trace.tree.top().to_vec(), |agent_at| vec![agent_at])
 }
 
 /// Whether a span belongs to the scope.
@@ -252,8 +253,8 @@ impl<'a> TranscriptBuilder<'a> {
         }
         let agent =
             owner.and_then(|i| self.content.trace.agents.get(i)).and_then(|agent| agent.name.as_ref());
-        let to = agent.map_or_else(String::new, |n| format!(" to {}", self.content.asker.name(n)));
-        self.push(at, format!("tools offered{to}"), render_tools(&new), true, false);
+        let recipient = agent.map_or_else(String::new, |n| format!(" to {}", self.content.asker.name(n)));
+        self.push(at, format!("tools offered{recipient}"), render_tools(&new), true, false);
     }
 
     fn push(&mut self, at: Idx, label: String, text: String, binds: bool, plan: bool) {

@@ -56,22 +56,22 @@ fn combine(context: &Context<'_>, valid: &[JudgeOpinion], notes: &mut Vec<String
     };
     let passed = passes(context, grade);
     let agrees = |opinion: &&JudgeOpinion| passes(context, opinion.grade) == passed;
-    let mut found: Vec<&JudgeFinding> = Vec::new();
+    let mut merged: Vec<&JudgeFinding> = Vec::new();
     for opinion in valid.iter().filter(agrees) {
         // Judges may file the same words under different categories: the first one's category is kept.
-        let before = found.clone();
-        found.extend(
+        let before = merged.clone();
+        merged.extend(
             opinion.findings.iter().filter(|f| !before.iter().any(|earlier| f.is_about_same(earlier))),
         );
     }
     // The sort is stable: of equal severity, findings of the judge that was configured first come first.
-    found.sort_by_key(|f| std::cmp::Reverse(f.severity));
+    merged.sort_by_key(|f| std::cmp::Reverse(f.severity));
     let over_limit: usize = valid.iter().filter(agrees).map(|opinion| opinion.over_limit).sum();
-    let over_limit = over_limit + found.len().saturating_sub(MAX_FINDINGS);
+    let over_limit = over_limit + merged.len().saturating_sub(MAX_FINDINGS);
     if over_limit > 0 {
         notes.push(format!("{over_limit} more findings are not listed"));
     }
-    found.truncate(MAX_FINDINGS);
+    merged.truncate(MAX_FINDINGS);
     let value = match (grade, context.row.scale) {
         (Grade::Label(i), Scale::Labels(labels)) => Value::Label(labels.get(i).copied().unwrap_or("valid")),
         (Grade::Score(score), _) => Value::Score(score),
@@ -84,7 +84,7 @@ fn combine(context: &Context<'_>, valid: &[JudgeOpinion], notes: &mut Vec<String
     let nearest = valid.iter().filter(agrees).min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let rationale =
         nearest.map(|opinion| opinion.rationale.clone().into_boxed_str()).filter(|r| !r.is_empty());
-    let findings = found.into_iter().map(|f| finding(context, f)).collect();
+    let findings = merged.into_iter().map(|f| finding(context, f)).collect();
     let outcome = Ok(Measured { value, passed, findings });
     Measurement { rationale, ..Measurement::new(context.at, context.row.name, "", outcome) }
 }
@@ -143,9 +143,11 @@ fn finding(context: &Context<'_>, found: &JudgeFinding) -> Finding {
     // If the finding is about another agent, its name comes first.
     let trace = context.trace;
     let owner = |at| trace.owner.get(at).copied().flatten();
-    let other = owner(found.at).filter(|&i| Some(i) != owner(context.at)).and_then(|i| trace.agents.get(i));
-    let agent_prefix =
-        other.and_then(|agent| agent.name.as_ref()).map(|n| format!("{}: ", context.settings.asker.name(n)));
+    let other_agent =
+        owner(found.at).filter(|&i| Some(i) != owner(context.at)).and_then(|i| trace.agents.get(i));
+    let agent_prefix = other_agent
+        .and_then(|agent| agent.name.as_ref())
+        .map(|n| format!("{}: ", context.settings.asker.name(n)));
     let rationale = agent_prefix.unwrap_or_default() + &found.problem;
     Finding {
         seen_in: other_span,

@@ -114,10 +114,10 @@ pub fn read(trace: &AgentTrace, answer: &Value) -> (Vec<ReportedError>, usize) {
 
 fn read_error(by_id: &HashMap<String, Idx>, error: &Value) -> Option<ReportedError> {
     let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default().trim();
-    let named = text("category");
+    let category_name = text("category");
     Some(ReportedError {
         at: *by_id.get(&text("span_id").to_ascii_lowercase())?,
-        category: Category::ALL.into_iter().find(|category| category.as_str() == named),
+        category: Category::ALL.into_iter().find(|category| category.as_str() == category_name),
         severity: Severity::named(text("severity")).unwrap_or(Severity::Medium),
         problem: clip(text("problem"), MAX_TEXT_BYTES).to_owned(),
         quote: clip(text("quote"), MAX_TEXT_BYTES).to_owned(),

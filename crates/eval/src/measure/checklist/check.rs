@@ -164,12 +164,12 @@ impl Check {
         let last = *texts.last()?;
         let bytes: usize = texts.iter().map(|(text, _)| text.len()).sum();
         memo.budget.spend(texts.len() + bytes / BYTES_PER_STEP).then_some(())?;
-        let found = texts.iter().find_map(|&(text, at)| Some((self.find_match(lookup, text)?, at)));
-        let passed = found.is_some();
+        let first_match = texts.iter().find_map(|&(text, at)| Some((self.find_match(lookup, text)?, at)));
+        let passed = first_match.is_some();
         let nothing = if passed { "" } else { "nothing in " };
         let (searched_text, text) = (lookup.search_in.description(), clip(&lookup.text, QUOTE_BYTES));
         let reason = format!("{nothing}{searched_text} {} \"{text}\"", self.verb());
-        let (quote, at) = found.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
+        let (quote, at) = first_match.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
         Some(CheckResult {
             passed,
             rationale: reason,
@@ -195,11 +195,11 @@ impl Check {
                 Some(around(text, range.start(), range.end().min(range.start() + QUOTE_BYTES), 0).to_owned())
             }
             _ => {
-                let (lower, lookup) = (text.to_lowercase(), lookup.text.to_lowercase());
-                let from = lower.find(&lookup)?;
+                let (lower, searched) = (text.to_lowercase(), lookup.text.to_lowercase());
+                let start = lower.find(&searched)?;
                 // If lower case changes the length, the quote is taken from the lower-case text.
                 let text = if lower.len() == text.len() { text } else { lower.as_str() };
-                Some(clip(text.get(from..)?, lookup.len().min(QUOTE_BYTES)).to_owned())
+                Some(clip(text.get(start..)?, searched.len().min(QUOTE_BYTES)).to_owned())
             }
         }
     }
@@ -219,29 +219,30 @@ impl Called {
     /// The result of the check; `None` if the record cannot show that the call was not made: no calls are recorded, or
     /// a call that may be the expected one is recorded without its arguments.
     fn evaluate(&self, trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<CheckResult> {
-        let within = calls_within(trace, memo, agent.at);
-        let calls = || within.iter().filter_map(|&i| trace.calls.get(i));
-        let named: Vec<&Call> = calls().filter(|call| matches(&self.tool, &call.name)).collect();
+        let run_calls = calls_within(trace, memo, agent.at);
+        let calls = || run_calls.iter().filter_map(|&i| trace.calls.get(i));
+        let calls_of_tool: Vec<&Call> = calls().filter(|call| matches(&self.tool, &call.name)).collect();
         let has_arguments = |call: &&&Call| {
-            let given = call.parsed.as_deref();
+            let parsed = call.parsed.as_deref();
             self.arguments.iter().all(|(key, value)| {
-                given.and_then(|given| given.get(key)).is_some_and(|given| same_value(given, value))
+                parsed.and_then(|parsed| parsed.get(key)).is_some_and(|actual| same_value(actual, value))
             })
         };
         let matching =
-            named.iter().find(|call| has_arguments(call) && call_error(trace, memo, call).is_none());
+            calls_of_tool.iter().find(|call| has_arguments(call) && call_error(trace, memo, call).is_none());
         if matching.is_none() {
             let may_fit = |call: &&Call| !self.arguments.is_empty() && !is_readable(call);
-            if named.iter().any(may_fit) || named.is_empty() && !shows_calls(trace, agent.at, calls().next())
+            if calls_of_tool.iter().any(may_fit)
+                || calls_of_tool.is_empty() && !shows_calls(trace, agent.at, calls().next())
             {
                 return None;
             }
         }
-        let call = matching.or(named.last());
+        let call = matching.or(calls_of_tool.last());
         let outcome = match (matching, call) {
             (Some(_), _) => "was called as expected",
             (None, None) => "was never called",
-            _ if named.iter().any(|call| has_arguments(&call)) => "was called and failed",
+            _ if calls_of_tool.iter().any(|call| has_arguments(&call)) => "was called and failed",
             _ => "was called only with other arguments",
         };
         let arguments = call.and_then(|call| call.arguments.as_deref()).unwrap_or_default();
@@ -319,8 +320,8 @@ fn is_one_number(text: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_digit();
     let (Some(first), Some(last)) = (text.find(is_digit), text.rfind(is_digit)) else { return false };
     let middle = text.get(first..=last).unwrap_or_default();
-    let around = [text.get(..first).unwrap_or_default(), text.get(last + 1..).unwrap_or_default()];
-    let words: usize = around.iter().map(|side| side.split_whitespace().count()).sum();
+    let sides = [text.get(..first).unwrap_or_default(), text.get(last + 1..).unwrap_or_default()];
+    let words: usize = sides.iter().map(|side| side.split_whitespace().count()).sum();
     number(middle).is_some() && words <= 3
 }
 

@@ -85,10 +85,10 @@ pub(crate) fn questions(
 
 /// The questions without duplicates.
 fn read_questions(value: &Value) -> Vec<String> {
-    let listed = value.get("questions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let values = value.get("questions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut earlier = BTreeSet::new();
     let texts =
-        listed.iter().filter_map(Value::as_str).map(|q| clip(q.trim(), MAX_QUESTION_BYTES).to_owned());
+        values.iter().filter_map(Value::as_str).map(|q| clip(q.trim(), MAX_QUESTION_BYTES).to_owned());
     texts.filter(|q| !q.is_empty() && earlier.insert(q.to_lowercase())).collect()
 }
 

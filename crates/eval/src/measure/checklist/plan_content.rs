@@ -115,14 +115,14 @@ fn remove_plans<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> 
         if !text.contains(&**plan) {
             continue;
         }
-        let mut rest = String::with_capacity(text.len());
+        let mut remaining = String::with_capacity(text.len());
         let mut parts = text.split(&**plan).peekable();
         while let Some(part) = parts.next() {
             let line = part.trim_end().rfind('\n').map_or(0, |at| at + 1);
             let has_heading = parts.peek().is_some() && part.trim_end().ends_with(':');
-            rest.push_str(if has_heading { part.get(..line).unwrap_or_default() } else { part });
+            remaining.push_str(if has_heading { part.get(..line).unwrap_or_default() } else { part });
         }
-        text = rest;
+        text = remaining;
     }
     text
 }

@@ -137,9 +137,9 @@ impl Calculator<'_> {
 
     /// A number, a sign with its operand, or an expression in parentheses.
     fn operand(&mut self) -> Result<f64, String> {
-        let from = self.offset;
+        let start = self.offset;
         self.offset += 1;
-        match self.text.get(from) {
+        match self.text.get(start) {
             Some(b'-') => self.expression(POWER).map(|value| -value),
             Some(b'+') => self.expression(POWER),
             Some(b'(') => {
@@ -149,9 +149,9 @@ impl Calculator<'_> {
                 closed.then_some(value).ok_or_else(|| "a parenthesis is not closed".to_owned())
             }
             _ => {
-                let rest = self.text.get(from..).unwrap_or_default();
+                let rest = self.text.get(start..).unwrap_or_default();
                 let digits = rest.split(|b| !(b.is_ascii_digit() || *b == b'.')).next().unwrap_or_default();
-                self.offset = from + digits.len();
+                self.offset = start + digits.len();
                 let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
                 number.ok_or_else(|| "a number is missing".to_owned())
             }

@@ -150,7 +150,7 @@ fn labels_decide_by_the_configuration() {
 }
 
 #[test]
-fn what_is_cited_must_have_been_sent_and_a_failure_needs_evidence() {
+fn cited_content_must_have_been_sent_and_a_failure_needs_evidence() {
     let config = config("subject: trace\n");
     let measured_with = |findings: Vec<Json>| {
         let answer =
@@ -233,7 +233,7 @@ fn secrets_are_removed_and_withheld_services_are_not_sent() {
 }
 
 #[test]
-fn what_a_step_repeats_of_another_service_counts_as_its_content_or_is_withheld() {
+fn repeated_content_of_another_service_counts_as_its_content_or_is_withheld() {
     let mut trace = Script::new("What does Ann earn?")
         .calls("I ask.", &[("pay", "{}")])
         .returns("9000 a month")

@@ -66,7 +66,7 @@ fn services(ask: &Ask) -> Vec<&str> {
 }
 
 #[test]
-fn what_a_prompt_repeats_counts_as_content_of_the_service_that_produced_it() {
+fn repeated_content_counts_as_content_of_the_service_that_produced_it() {
     for (case, trace) in repeating() {
         let last = trace.agents[0].answer_at.unwrap();
         for ask in questions(&trace, &settings(&METRICS)) {
@@ -87,7 +87,7 @@ fn what_a_prompt_repeats_counts_as_content_of_the_service_that_produced_it() {
 }
 
 #[test]
-fn what_a_prompt_repeats_of_withheld_content_is_not_shown() {
+fn repeated_withheld_content_is_not_shown() {
     let settings = asked_with(settings(&METRICS), |ask| ask.withhold = vec!["payroll".into()]);
     for (case, mut trace) in repeating() {
         if case == "same text" {

@@ -113,7 +113,7 @@ fn steps_before_a_step_are_those_of_its_agent_and_not_repeated() {
 }
 
 #[test]
-fn what_followed_is_shown_only_where_the_metric_weighs_it() {
+fn later_steps_are_shown_only_if_the_metric_considers_them() {
     let trace = bridge();
     let first = page_of(&trace, "avoidance", 1);
     let followed = block(&first, "what followed: tool search | result").unwrap();
