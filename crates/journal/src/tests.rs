@@ -289,7 +289,7 @@ proptest! {
         driven.apply(&Op::Restart);
         driven.check_bodies();
         let log = driven.log.as_mut().unwrap();
-        // Until nothing is left to reclaim. The module header of `log` states this bound.
+        // Repeated until nothing is left to reclaim. The module header of `log` states the bound that is checked.
         for _ in 0..200 {
             log.reclaim(false).unwrap();
         }

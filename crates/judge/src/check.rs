@@ -10,13 +10,13 @@ use crate::dialects::EVALUATOR;
 use crate::extensions::JudgeExtensions;
 use crate::http_provider;
 
-/// With HTTP/1.1 each request in flight uses a connection.
+/// Largest `max_concurrency`: with HTTP/1.1 each request in flight uses a connection.
 const MAX_CONCURRENCY: usize = 1024;
-/// More samples multiply the cost without a better median.
+/// Largest `samples`: more samples multiply the cost without a better median.
 const MAX_SAMPLES: u32 = 100;
-/// More attempts take longer than a trace may wait for a verdict.
+/// Largest `retries`: more attempts take longer than a trace may wait for a verdict.
 const MAX_RETRIES: u32 = 20;
-/// A file takes 4 KiB or more, so a smaller cache would contain few answers.
+/// Smallest `cache.max_bytes`: a file takes 4 KiB or more, so a smaller cache would contain few answers.
 const MIN_CACHE_BYTES: u64 = 1 << 20;
 
 /// The problems of `judges`, and those of `judging`; keys are relative to each section.

@@ -480,7 +480,7 @@ impl JudgeClient {
         let end = Instant::now() + open_for;
         tokio::spawn(async move {
             tokio::time::sleep_until(end).await;
-            // After a reload the gauge is that of another client.
+            // After a reload the gauge belongs to another client.
             if let Some(breaker) = breaker.upgrade() {
                 gauge.set(breaker.breaker_state(Instant::now()) as i64);
             }

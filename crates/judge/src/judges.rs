@@ -489,7 +489,7 @@ fn opinions(resolved: &[Resolved]) -> Result<Vec<Opinion>, Unmeasured> {
     };
     let reasons = resolved.iter().filter_map(|one| one.answer.as_ref().err().copied());
     match opinions.is_empty() {
-        // Without reasons either, no judge of these names is configured.
+        // Without opinions and reasons, no judge of these names is configured.
         true => Err(reasons.rev().max_by_key(rank).unwrap_or(Unmeasured::JudgeError)),
         false => Ok(opinions),
     }

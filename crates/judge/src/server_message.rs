@@ -28,7 +28,7 @@ const REMOVED: &str = "[...]";
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct ServerMessage {
     message: String,
-    /// In lower case: the message, and names and codes around it.
+    /// The message, and the names and codes around it, in lower case.
     words: String,
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn write(file: &Path, spending: &Spending) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut opened = options.create(true).write(true).truncate(true).mode(0o600).open(&new)?;
     opened.write_all(&serde_json::to_vec(spending)?)?;
-    // Otherwise the rename could be on the disk before the content.
+    // Without an fsync, the rename could be on the disk before the content.
     opened.sync_data()?;
     fs::rename(&new, file)
 }

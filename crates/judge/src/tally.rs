@@ -49,7 +49,7 @@ pub struct JudgeReport {
     /// The server's messages about refused or failed requests, without secrets and judged content.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub messages: BTreeSet<String>,
-    /// Only of a dry run.
+    /// The planned questions of a dry run; `None` otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planned: Option<PlannedQuestions>,
 }

@@ -33,9 +33,9 @@ pub struct Logs {
 /// A record about a GenAI operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GenAiRecord {
-    /// Not zero.
+    /// The trace id, not zero.
     pub trace: TraceId,
-    /// Not zero.
+    /// The span id, not zero.
     pub span: SpanId,
     /// The encoded `LogRecord`, in an allocation of its own.
     pub bytes: Bytes,

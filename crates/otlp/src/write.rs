@@ -198,7 +198,7 @@ impl TelemetryItem<'_> {
 /// group items keep their order. A request is larger than `max_size` bytes only if it contains a single
 /// item that exceeds the limit together with its envelope, or a large envelope: see [`request_limit`].
 ///
-/// For spans and log records: `ExportLogsServiceRequest` uses the same field numbers at all levels.
+/// This serves spans and log records: `ExportLogsServiceRequest` uses the same field numbers at all levels.
 pub fn requests(items: &[TelemetryItem<'_>], max_size: usize) -> Vec<Piece> {
     let grouped = group_by_envelope(items);
     let mut pieces = Vec::with_capacity(1);

@@ -219,7 +219,7 @@ impl WriterStep for AnsweringWriter {
                 false => drop(self.released.send(())),
             }
         }
-        // As the writer, which releases discarded records after the write.
+        // Releases discarded records after the write, as the writer does.
         if !discarded.is_empty() {
             self.state.release([Vec::new()]);
             self.discarded = discarded;

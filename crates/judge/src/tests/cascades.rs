@@ -29,7 +29,7 @@ fn question_of(user: &str, context: QuestionContext) -> Ask {
     Ask { context, ..ask(user, &["careful"]) }
 }
 
-/// Of a metric that passes from 4.
+/// The context of a metric that passes from a score of 4.
 fn span_context() -> QuestionContext {
     QuestionContext { criterion: Some(PassCriterion::Score(4.0)), ..QuestionContext::default() }
 }

@@ -49,7 +49,7 @@ impl std::str::FromStr for TraceId {
     }
 }
 
-/// Not the hexadecimal digits of an id.
+/// The text is not an id in hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not 32 hexadecimal digits, or all of them zero")]
 pub struct InvalidId;

@@ -18,7 +18,7 @@ use crate::measure::{Category, Opinion, Severity};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Grade {
-    /// On the metric's scale; weighted if the server returns probabilities.
+    /// A score on the metric's scale, weighted if the server returns probabilities.
     Score(f64),
     /// Index into the metric's labels.
     Label(usize),

@@ -68,7 +68,7 @@ fn agents_are_judged_separately_and_the_trace_on_its_root() {
 
 #[test]
 fn trace_is_judged_on_a_root_that_only_wraps_an_agent() {
-    // Of the team, the manager's span records nothing and is a second span of the helper's run.
+    // The manager's span is made a second span of the helper's run, which records nothing.
     let mut trace = team();
     let root = trace.tree.root().unwrap();
     trace.views[root].wrapper = true;
