@@ -121,11 +121,14 @@ fn substitute_all(
     issues: &mut Vec<Issue>,
     unopened: &mut Vec<(Mark, Vec<Step>)>,
 ) {
-    node.scalars(&mut Vec::new(), &mut |text, style, at, path| match substitute(text, style, outside) {
-        Ok(Completeness::Whole) => {}
-        Ok(Completeness::Unopened) => unopened.push((at, path.to_vec())),
-        Err(problems) => issues.extend(problems.into_iter().map(|p| Issue::new(at, dotted(path), p))),
-    });
+    node.visit_scalars(
+        &mut Vec::new(),
+        &mut |text, style, at, path| match substitute(text, style, outside) {
+            Ok(Completeness::Whole) => {}
+            Ok(Completeness::Unopened) => unopened.push((at, path.to_vec())),
+            Err(problems) => issues.extend(problems.into_iter().map(|p| Issue::new(at, dotted(path), p))),
+        },
+    );
 }
 
 fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {

@@ -121,7 +121,8 @@ impl HarmfulCalls {
         }
         self.last_check = Some(now);
         let markers = &shared.markers;
-        self.unchecked.retain(|trace, _| assembler.is_open(*trace) && !markers.is_noted(*trace));
+        self.unchecked
+            .retain(|trace, _| assembler.is_open(*trace) && !markers.is_suspect_or_quarantined(*trace));
         self.checked.retain(|trace, _| assembler.is_open(*trace));
         let capacity = MAX_CHECKS.saturating_sub(self.checks.len());
         for trace in self.due(assembler, capacity) {

@@ -122,7 +122,7 @@ impl PageState {
     async fn read_open(&self, trace: TraceId) -> Option<(TraceRow, TraceDetail)> {
         let shared = &self.pipeline.shared;
         // A noted trace may be one whose evaluation ends the process.
-        if shared.markers.is_noted(trace) {
+        if shared.markers.is_suspect_or_quarantined(trace) {
             return None;
         }
         let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;

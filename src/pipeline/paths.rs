@@ -78,7 +78,7 @@ impl Pipeline {
         if let Some(cached) = cached.filter(|cached| cached.sizes == sizes) {
             return Ok(TracePositions::Open(cached));
         }
-        if self.shared.markers.is_noted(trace) {
+        if self.shared.markers.is_suspect_or_quarantined(trace) {
             return Ok(TracePositions::Unreadable);
         }
         let permit = runs.permit().await.ok_or(Refused::ShuttingDown)?;

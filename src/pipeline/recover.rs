@@ -34,15 +34,15 @@ impl Pipeline {
     /// then a task opens the rest, and requests are accepted meanwhile. The task also exports the other
     /// records as the exporters have room.
     pub(super) async fn recover(self: &Arc<Self>, journal: &Arc<Journal>, recovered: Recovered) {
-        let Recovered { open, verdicts, forwarded, closed, corrupt, torn } = recovered;
+        let Recovered { open, verdicts, forwarded, closed, corrupt, truncated_bytes } = recovered;
         let records = open.len() + verdicts.len() + forwarded.len();
-        if records > 0 || corrupt + torn > 0 {
+        if records > 0 || corrupt + truncated_bytes > 0 {
             tracing::info!(
                 requests = open.len(),
                 evaluated = verdicts.len(),
                 forwarded = forwarded.len(),
                 corrupt,
-                torn,
+                torn = truncated_bytes,
                 "recovering records of the journal; corrupt and torn ones are skipped"
             );
         }

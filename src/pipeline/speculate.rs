@@ -72,7 +72,7 @@ impl Speculation {
         }
         let free_slots = MAX_PREVIEWS.saturating_sub(self.tasks.len());
         for snapshot in assembler.traces_to_preview(now, free_slots) {
-            if shared.markers.is_noted(snapshot.trace) {
+            if shared.markers.is_suspect_or_quarantined(snapshot.trace) {
                 continue;
             }
             let reserved = SnapshotReservation {

@@ -31,8 +31,8 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
     telemetry.agents.failure("shop", "clerk", "0123456789abcdef");
     let _cascade = telemetry.judge.cascade_cells("both");
     let judge = telemetry.judge.cells_for("main");
-    judge.request("ok", Duration::from_millis(200));
-    judge.unusable("cut");
+    judge.count_request("ok", Duration::from_millis(200));
+    judge.count_unusable("cut");
     let (exporters, _folder) = file_exporter();
     telemetry.export.register_exporters(exporters.states());
     let piece = Piece { bytes: bytes::Bytes::new(), items: 1 };

@@ -61,9 +61,9 @@ pub fn headers(all: &BTreeMap<String, Secret>) -> Result<HeaderMap, ClientError>
 /// # Errors
 /// TLS or the client cannot be set up.
 pub fn client(urls: &[&Url], settings: &Tls, timeout: Duration, idle: usize) -> Result<Client, ClientError> {
-    let secured = urls.iter().any(|url| url.scheme() == "https");
+    let uses_tls = urls.iter().any(|url| url.scheme() == "https");
     let loopback = urls.iter().all(|url| is_loopback(url));
-    let tls = match (secured, loopback) {
+    let tls = match (uses_tls, loopback) {
         (true, _) => tls::client_config(settings, &[b"h2", b"http/1.1"])?,
         (false, true) => tls::without_authorities()?,
         (false, false) => tls::for_proxy()?,
@@ -107,7 +107,7 @@ pub fn reasons(error: &dyn std::error::Error) -> String {
     messages.join(": ")
 }
 
-/// Parses `Retry-After`: seconds, or a date.
+/// Parses `Retry-After`: seconds, or a date, which is compared with `now`. `None` if the value is neither.
 pub fn retry_after(value: &HeaderValue, now: SystemTime) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u64>() {

@@ -85,8 +85,8 @@ pub fn client_config(tls: &Tls, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError
     Ok(config)
 }
 
-/// For a client whose endpoints use plain HTTP, so that only a proxy may use TLS: trusts the system's
-/// certificate authorities, or none if the system has none.
+/// The configuration of a client whose endpoints use plain HTTP, so that only a proxy may use TLS: trusts the
+/// system's certificate authorities, or none if the system has none.
 ///
 /// # Errors
 /// The TLS provider does not support the default protocol versions.
@@ -94,7 +94,7 @@ pub(crate) fn for_proxy() -> Result<ClientConfig, TlsError> {
     client_config(&Tls::default(), &[b"http/1.1"]).or_else(|_| without_authorities())
 }
 
-/// For a client that never uses TLS but requires a configuration.
+/// The configuration of a client that never uses TLS but requires a configuration.
 ///
 /// # Errors
 /// As [`for_proxy`].
@@ -134,8 +134,8 @@ fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
             }
         }
         None => {
-            let found = rustls_native_certs::load_native_certs();
-            roots.add_parsable_certificates(found.certs);
+            let native = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(native.certs);
             if roots.is_empty() {
                 return Err(TlsError::NoAuthorities);
             }
@@ -149,7 +149,7 @@ fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
 struct Verifier {
     /// `None` accepts any certificate (`insecure_skip_verify`). Signatures are verified in any case.
     inner: Option<Arc<WebPkiServerVerifier>>,
-    /// Takes the place of the endpoint's host (`server_name_override`).
+    /// The name that certificates must be valid for instead of the endpoint's host (`server_name_override`).
     name: Option<ServerName<'static>>,
     algorithms: WebPkiSupportedAlgorithms,
 }

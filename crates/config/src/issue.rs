@@ -24,7 +24,7 @@ impl Problem {
         Problem { hint, ..self }
     }
 
-    /// The problem with a key relative to the parent of `section` instead of to `section`.
+    /// The same problem, with a key that is relative to the parent of `section` instead of to `section`.
     #[must_use]
     pub fn in_section(self, section: &str) -> Problem {
         let dot = if self.key.is_empty() || self.key.starts_with('[') { "" } else { "." };
@@ -67,12 +67,12 @@ impl Invalid {
         Invalid { lines }
     }
 
-    /// A file that cannot be read.
+    /// The error for a file that cannot be read.
     pub fn unreadable(file: &str, reason: &str) -> Invalid {
         Invalid { lines: vec![format!("{file}: {reason}")] }
     }
 
-    /// The problems of both.
+    /// An error with the problems of both.
     #[must_use]
     pub fn and(mut self, mut other: Invalid) -> Invalid {
         self.lines.append(&mut other.lines);

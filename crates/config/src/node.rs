@@ -40,7 +40,7 @@ pub struct Key {
     pub at: Mark,
 }
 
-/// Largest number of nodes, more than any configuration has. Aliases can expand a small file to many.
+/// Largest number of nodes, more than any configuration has. Aliases can expand a small file to many nodes.
 const MAX_NODES: usize = 100_000;
 /// Largest depth, more than any configuration has.
 const MAX_DEPTH: usize = 64;
@@ -66,6 +66,7 @@ impl Node {
         self.entries().iter().find(|(k, _)| k.text == key).map(|(_, node)| node)
     }
 
+    /// The node that `step` leads to, with the position of its key in a map, or its own in a list.
     fn child(&self, step: &Step) -> Option<(Mark, &Node)> {
         match (&self.value, step) {
             (Value::Map(entries), Step::Key(key)) => {
@@ -76,6 +77,7 @@ impl Node {
         }
     }
 
+    /// The node at `path`, if it exists.
     pub fn at(&self, path: &[Step]) -> Option<&Node> {
         path.iter().try_fold(self, |node, step| node.child(step).map(|(_, node)| node))
     }
@@ -108,7 +110,7 @@ impl Node {
         true
     }
 
-    /// `message` without the text of this node if a variable is part of it, since that may be a secret.
+    /// `message` without the text of this node if a variable is part of the text, since its value may be a secret.
     pub fn masked(&self, message: String) -> String {
         match &self.value {
             Value::Scalar(text, Style::Substituted | Style::Mixed) if !text.is_empty() => {
@@ -118,9 +120,9 @@ impl Node {
         }
     }
 
-    /// Merges `over` into this node: maps are merged key by key, any other value is replaced.
-    pub fn merge(&mut self, over: Node) {
-        match (&mut self.value, over.value) {
+    /// Merges `other` into this node: maps are merged key by key, any other value is replaced.
+    pub fn merge(&mut self, other: Node) {
+        match (&mut self.value, other.value) {
             (Value::Map(entries), Value::Map(new)) => {
                 for (key, node) in new {
                     match entries.iter_mut().find(|(k, _)| k.text == key.text) {
@@ -134,11 +136,11 @@ impl Node {
             }
             (value, new) => *value = new,
         }
-        self.at = over.at;
+        self.at = other.at;
     }
 
     /// Calls `f` on every scalar, with its position and path.
-    pub fn scalars(
+    pub fn visit_scalars(
         &mut self,
         path: &mut Vec<Step>,
         f: &mut impl FnMut(&mut String, &mut Style, Mark, &[Step]),
@@ -148,14 +150,14 @@ impl Node {
             Value::List(items) => {
                 for (i, node) in items.iter_mut().enumerate() {
                     path.push(Step::Item(i));
-                    node.scalars(path, f);
+                    node.visit_scalars(path, f);
                     path.pop();
                 }
             }
             Value::Map(entries) => {
                 for (key, node) in entries {
                     path.push(Step::Key(key.text.clone()));
-                    node.scalars(path, f);
+                    node.visit_scalars(path, f);
                     path.pop();
                 }
             }
@@ -176,7 +178,7 @@ pub fn parse(file: usize, text: &str) -> Result<Node, Issue> {
     parse_within(file, text, MAX_NODES)
 }
 
-/// As [`parse`], with another limit for the number of values.
+/// As [`parse`], with another limit on the number of nodes.
 pub fn parse_within(file: usize, text: &str, max_nodes: usize) -> Result<Node, Issue> {
     // The parser buffers comments up to a limit, which a file with many comments exceeds.
     let mut options = Options::default();
@@ -311,14 +313,14 @@ mod tests {
         node.merge(parse(1, "a: {y: [3], z: 4}").unwrap());
         let texts = |n: &Node| {
             let mut out = Vec::new();
-            n.clone().scalars(&mut Vec::new(), &mut |t, _, _, _| out.push(t.clone()));
+            n.clone().visit_scalars(&mut Vec::new(), &mut |t, _, _, _| out.push(t.clone()));
             out
         };
         assert_eq!(texts(&node), ["1", "3", "4", "1"]);
     }
 
     #[test]
-    fn duplicate_keys_second_documents_and_exponential_aliases_are_faults() {
+    fn duplicate_keys_second_documents_and_exponential_aliases_are_errors() {
         assert!(parse(0, "a: 1\na: 2").unwrap_err().message.contains("twice"));
         assert!(parse(0, "a: 1\n---\nb: 2").unwrap_err().message.contains("second document"));
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();

@@ -1,5 +1,6 @@
 //! Patterns for names of services, agents, models and tools: the name itself, or a prefix followed by `*`.
 
+/// Whether `name` matches `pattern`.
 pub fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),

@@ -157,7 +157,7 @@ impl de::Error for Error {
             other => other.to_string(),
         };
         let expected = expected.to_string();
-        // A type of this program says nothing to readers of YAML.
+        // The name of a Rust type does not help the author of a YAML file.
         let expected = if expected.starts_with("struct ") { "a map of keys and values" } else { &expected };
         Error::new(format!("expected {expected}, found {found}"))
     }
@@ -183,7 +183,7 @@ fn visit_plain_scalar<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V:
     }
 }
 
-/// Deserialises a node. The caller adds the position to errors, since it has the step to the node.
+/// Deserialises a node. The caller adds the position to errors, since only the caller knows the step to the node.
 #[derive(Clone, Copy)]
 struct Reader<'n>(&'n Node);
 

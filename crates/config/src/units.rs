@@ -1,5 +1,5 @@
 //! Durations (`30s`, parsed by `humantime`), sizes (`64MiB`), and secrets, which are never displayed. The
-//! types are our own for their JSON schema, their messages and their notation in `print-config`.
+//! types are defined here for their JSON schema, their messages and their notation in `print-config`.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -69,7 +69,7 @@ pub mod plan {
 pub mod checklist {
     pub use crate::measure::checklist::check::{Called, Check, Lookup, SearchIn, TextForm};
     pub use crate::measure::checklist::compiled::CompiledPattern;
-    pub use crate::measure::checklist::settings::{Asset, Class, Fixed, Item, Match, Of};
+    pub use crate::measure::checklist::settings::{Asset, Class, Fixed, Item, JudgedAgents, Match};
 }
 
 /// The parts of [`Evaluators`].

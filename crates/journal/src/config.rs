@@ -52,7 +52,7 @@ pub enum Durability {
 const MAX_SEGMENT: u64 = 1 << 30;
 
 impl Storage {
-    /// Invalid values, as (key below `storage`, message).
+    /// The invalid values, with keys relative to `storage`.
     pub fn problems(&self) -> Vec<Problem> {
         let checks = [
             (self.directory.as_ref().is_some_and(|d| d.as_os_str().is_empty()), "directory", "name a folder"),

@@ -24,19 +24,20 @@ use verdict_otlp::Signal;
 use super::OpenError;
 use super::disk::{if_found, owner_only};
 
-/// At this size another file is started, so that files can be copied; readers need one request in memory.
+/// Size from which another file is started, so that single files are easy to copy. It does not bound the memory of
+/// readers, which hold one request.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Interval between deletions of expired files.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// How far the system's clock may drift between two passes; a leap second or a small adjustment.
+/// Maximum drift of the system's clock between two passes, as by a leap second or a small adjustment.
 const MAX_DRIFT: Duration = Duration::from_secs(60);
 
-/// Files tried for one request. A second one is needed if the first was moved during the write.
+/// Number of files that are tried for one request. A second one is needed if the first was moved during the write.
 const ATTEMPTS: usize = 3;
 
-/// Why a dead letter was not written.
+/// The reason for which a dead letter was not written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeadLetterError {
@@ -58,7 +59,7 @@ impl DeadLetterError {
     }
 }
 
-/// The files of dead letters in a directory: path, bytes, and when each was last written.
+/// The files of dead letters in a directory, each with its path, its size in bytes and the time of its last write.
 fn files(directory: &Path) -> io::Result<Vec<(PathBuf, u64, SystemTime)>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -85,19 +86,19 @@ pub struct DeadLetters {
     current: Mutex<CurrentFiles>,
 }
 
-/// For each signal the file that this process wrote to last, and its length after that.
+/// For each signal, the file that this process wrote to last, and its length after that write.
 type CurrentFiles = [Option<(PathBuf, u64)>; Signal::ALL.len()];
 
 impl DeadLetters {
-    /// Into `directory`, up to `cap` bytes including existing files. `bytes` shows their sum.
+    /// Dead letters in `directory`, of up to `cap` bytes including existing files. `bytes` is the gauge of their sum.
     ///
     /// # Errors
     /// The directory cannot be read.
     pub fn open(directory: &Path, cap: u64, bytes: Gauge) -> Result<DeadLetters, OpenError> {
         let current = Mutex::default();
         let dead_letters = DeadLetters { directory: directory.to_owned(), cap, bytes, current };
-        let found = files(directory).map_err(|reason| OpenError::new(directory, reason))?;
-        dead_letters.show(total(&found));
+        let existing = files(directory).map_err(|reason| OpenError::new(directory, reason))?;
+        dead_letters.set_gauge(total(&existing));
         Ok(dead_letters)
     }
 
@@ -123,64 +124,64 @@ impl DeadLetters {
         }
     }
 
-    /// Deletes files that were last written at least `age` ago; returns how many.
+    /// Deletes files that were last written at least `age` ago; returns the number of deleted files.
     ///
     /// # Errors
     /// The directory cannot be read, or a file cannot be deleted.
     pub fn expire(&self, age: Duration, now: SystemTime) -> io::Result<u64> {
         let _current = self.lock();
-        let (mut deleted, mut left) = (0, 0);
+        let (mut deleted, mut remaining_bytes) = (0, 0);
         for (path, bytes, last) in files(&self.directory)? {
             if now.duration_since(last).is_ok_and(|passed| passed >= age) {
                 deleted += u64::from(if_found(std::fs::remove_file(&path))?.is_some());
             } else {
-                left += bytes;
+                remaining_bytes += bytes;
             }
         }
-        self.show(left);
+        self.set_gauge(remaining_bytes);
         Ok(deleted)
     }
 
     /// Writes and fsyncs one request.
     ///
     /// # Errors
-    /// There is no room under the cap, or the disk fails. The request is in no file then, except perhaps
-    /// in part at the end of a file that is not appended to again.
+    /// The request would exceed the cap, or the disk fails. No file contains the request then, except that a file
+    /// that is not appended to again may end with a part of it.
     pub fn append(&self, signal: Signal, request: &[u8]) -> Result<(), DeadLetterError> {
         let length = u32::try_from(request.len()).map_err(|_| DeadLetterError::TooLong)?;
         let entry = [&length.to_be_bytes(), request].concat();
         let size = entry.len() as u64;
 
         let mut current = self.lock();
-        let place = &mut current[signal as usize];
+        let last_file = &mut current[signal as usize];
         for _ in 0..ATTEMPTS {
-            let found = files(&self.directory)?;
-            let after = total(&found).saturating_add(size);
+            let existing = files(&self.directory)?;
+            let after = total(&existing).saturating_add(size);
             if after > self.cap {
-                self.show(total(&found));
+                self.set_gauge(total(&existing));
                 return Err(DeadLetterError::AtCap);
             }
-            let (path, len, file) = match place.take().and_then(reopen) {
+            let (path, len, file) = match last_file.take().and_then(reopen) {
                 Some(open) => open,
-                None => self.create(signal, found.len())?,
+                None => self.create(signal, existing.len())?,
             };
             if let Err(error) = (&file).write_all(&entry).and_then(|()| file.sync_data()) {
                 // If a partial write cannot be truncated, the next request goes to another file.
-                *place = file.set_len(len).is_ok().then_some((path, len));
+                *last_file = file.set_len(len).is_ok().then_some((path, len));
                 return Err(error.into());
             }
             // A file that was moved during the write may have been read before it. If both files have
             // the request, it is sent twice.
-            if is_at(&file, &path) {
-                *place = Some((path, len + size));
-                self.show(after);
+            if is_file_at(&file, &path) {
+                *last_file = Some((path, len + size));
+                self.set_gauge(after);
                 return Ok(());
             }
         }
         Err(io::Error::other("files of dead letters are moved while they are written").into())
     }
 
-    /// Creates a file, under a name that no file has. The directory has `others` files.
+    /// Creates a file with a new name. The directory contains `others` files.
     fn create(&self, signal: Signal, others: usize) -> io::Result<(PathBuf, u64, File)> {
         let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         // An earlier process may have created files within the same second.
@@ -205,7 +206,7 @@ impl DeadLetters {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn show(&self, total: u64) {
+    fn set_gauge(&self, total: u64) {
         self.bytes.set(i64::try_from(total).unwrap_or(i64::MAX));
     }
 }
@@ -224,8 +225,8 @@ fn reopen((path, len): (PathBuf, u64)) -> Option<(PathBuf, u64, File)> {
     (unchanged && len < MAX_FILE_BYTES).then_some((path, len, file))
 }
 
-/// Whether `path` names this file.
-fn is_at(file: &File, path: &Path) -> bool {
+/// Whether `path` still names the open `file`: false once the file was moved or replaced.
+fn is_file_at(file: &File, path: &Path) -> bool {
     let (Ok(file_metadata), Ok(path_metadata)) = (file.metadata(), std::fs::metadata(path)) else {
         return false;
     };
@@ -277,7 +278,7 @@ mod tests {
         all
     }
 
-    fn only(folder: &Path) -> PathBuf {
+    fn only_file(folder: &Path) -> PathBuf {
         let found = files(folder).unwrap();
         assert_eq!(found.len(), 1, "{found:?}");
         found[0].0.clone()
@@ -290,13 +291,13 @@ mod tests {
             // The cap allows one request.
             let dead_letters = DeadLetters::open(folder.path(), 12, Gauge::default()).unwrap();
             dead_letters.append(Signal::Traces, b"request").unwrap();
-            let (path, moved) = (only(folder.path()), folder.path().join("replayed.pb"));
+            let (path, moved) = (only_file(folder.path()), folder.path().join("replayed.pb"));
             match renamed {
                 true => std::fs::rename(&path, &moved).unwrap(),
                 false => std::fs::remove_file(&path).unwrap(),
             }
             dead_letters.append(Signal::Traces, b"another").unwrap();
-            assert_eq!(read(&only(folder.path())), [b"another"]);
+            assert_eq!(read(&only_file(folder.path())), [b"another"]);
             assert_eq!(dead_letters.bytes.get(), 11);
             if renamed {
                 assert_eq!(read(&moved), [b"request"]);
@@ -312,10 +313,10 @@ mod tests {
         for signal in [Signal::Traces, Signal::Logs] {
             assert!(dead_letters.append(signal, b"another").is_err());
         }
-        assert_eq!(read(&only(folder.path())), [b"request"]);
+        assert_eq!(read(&only_file(folder.path())), [b"request"]);
         assert_eq!(dead_letters.bytes.get(), 11);
         dead_letters.append(Signal::Traces, b"little").unwrap();
-        assert_eq!(read(&only(folder.path())), [&b"request"[..], b"little"]);
+        assert_eq!(read(&only_file(folder.path())), [&b"request"[..], b"little"]);
         // Existing files count towards the cap.
         let dead_letters = DeadLetters::open(folder.path(), 21, Gauge::default()).unwrap();
         assert_eq!(dead_letters.bytes.get(), 21);
@@ -328,7 +329,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
         dead_letters.append(Signal::Traces, b"request").unwrap();
-        let mode = std::fs::metadata(only(folder.path())).unwrap().permissions().mode();
+        let mode = std::fs::metadata(only_file(folder.path())).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
@@ -349,12 +350,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
         dead_letters.append(Signal::Traces, b"request").unwrap();
-        let path = only(folder.path());
+        let path = only_file(folder.path());
         std::fs::write(&path, b"another length").unwrap();
         dead_letters.append(Signal::Traces, b"another").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"another length");
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(read(&only(folder.path())), [b"another"]);
+        assert_eq!(read(&only_file(folder.path())), [b"another"]);
     }
 
     #[test]
@@ -379,19 +380,19 @@ mod tests {
         let error = dead_letters.append(Signal::Traces, b"request").unwrap_err();
         assert!(error.is_transient(), "{error}");
         dead_letters.append(Signal::Traces, b"another").unwrap();
-        assert_eq!(read(&only(folder.path())), [b"another"]);
+        assert_eq!(read(&only_file(folder.path())), [b"another"]);
     }
 
     #[test]
     fn is_at_is_false_after_the_file_is_moved_or_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        let (original, moved) = (folder.path().join("here"), folder.path().join("moved"));
+        let (original, moved) = (folder.path().join("original"), folder.path().join("moved"));
         let file = File::create(&original).unwrap();
-        assert!(is_at(&file, &original));
+        assert!(is_file_at(&file, &original));
         std::fs::rename(&original, &moved).unwrap();
-        assert!(!is_at(&file, &original));
+        assert!(!is_file_at(&file, &original));
         File::create(&original).unwrap();
-        assert!(!is_at(&file, &original) && is_at(&file, &moved));
+        assert!(!is_file_at(&file, &original) && is_file_at(&file, &moved));
     }
 
     #[test]

@@ -16,11 +16,11 @@ use super::writer::WriterCommand;
 
 /// A log of records that are retained until exporters have acknowledged them.
 pub trait AckLog: Send + Sync + Debug {
-    /// An exporter has acknowledged a record that others still have to: after a restart it need not be sent to
-    /// this one again.
+    /// Notes that `exporter` has acknowledged a record that other exporters have not acknowledged yet: after a restart
+    /// the record need not be sent to `exporter` again.
     fn exporter_acked(&self, _record: Seq, _exporter: &str) {}
 
-    /// Every required exporter has acknowledged these records.
+    /// Releases records that every required exporter has acknowledged.
     fn release(&self, releases: Vec<(Seq, RetainReason)>);
 }
 
@@ -83,7 +83,7 @@ impl Delivery {
         self.acks.iter().find(|ack| *ack.exporter == *exporter).cloned()
     }
 
-    /// Every exporter has the record in its queue.
+    /// Ends the dispatch: every exporter has the record in its queue.
     pub fn dispatched(mut self) {
         self.acks.clear();
         self.state.ack();
@@ -107,7 +107,7 @@ pub struct ExporterAck {
 }
 
 impl ExporterAck {
-    /// A part was not delivered: the whole record stays in the log and is sent again after a restart.
+    /// Retains the whole record in the log because a part of it was not delivered; it is sent again after a restart.
     pub fn retain(&self) {
         self.retained.store(true, Ordering::Release);
     }

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Magic, version, marker, checksum.
+/// Size of a segment's header: magic, version, marker, checksum.
 pub(crate) const HEADER: usize = 8 + 4 + 4 + 4;
 const MAGIC: [u8; 8] = *b"otvjrnl\n";
 /// The version of the layout. A segment of a later version is not changed.
 const VERSION: u32 = 2;
-/// Version 1 differs only in its checksums, which are CRC-32C. Its segments are read and deleted as those of
-/// this version, and not appended to.
-const FIRST: u32 = 1;
+/// Version 1 differs only in its checksums, which are CRC-32C. Segments of version 1 are read and deleted like those
+/// of the current version, and not appended to.
+const VERSION_1: u32 = 1;
 
 /// The header of a segment whose frames begin with `marker`.
 pub(crate) fn header(marker: [u8; 4]) -> Vec<u8> {
@@ -38,13 +38,13 @@ pub(crate) enum SegmentHeader {
 }
 
 pub(crate) fn read_header(segment: &[u8]) -> SegmentHeader {
-    let at = |from: usize| segment.get(from..).and_then(|rest| rest.first_chunk::<4>()).copied();
-    let ours = segment.starts_with(&MAGIC);
-    let intact = ours && segment.get(..HEADER).and_then(checked).is_some();
-    match (intact, at(8).map(u32::from_le_bytes), at(12)) {
-        (true, Some(FIRST | VERSION), Some(marker)) => SegmentHeader::Marker(marker),
+    let four_bytes = |from: usize| segment.get(from..).and_then(|rest| rest.first_chunk::<4>()).copied();
+    let has_magic = segment.starts_with(&MAGIC);
+    let intact = has_magic && segment.get(..HEADER).and_then(verified).is_some();
+    match (intact, four_bytes(8).map(u32::from_le_bytes), four_bytes(12)) {
+        (true, Some(VERSION_1 | VERSION), Some(marker)) => SegmentHeader::Marker(marker),
         (true, Some(version), _) => SegmentHeader::Other(version),
-        _ => SegmentHeader::Damaged(at(HEADER)),
+        _ => SegmentHeader::Damaged(four_bytes(HEADER)),
     }
 }
 
@@ -56,24 +56,24 @@ pub(crate) fn with_checksum(parts: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// The bytes before a checksum that matches.
-pub(crate) fn checked(bytes: &[u8]) -> Option<&[u8]> {
-    let (rest, check) = bytes.split_last_chunk::<4>()?;
-    matches_checksum(rest, u32::from_le_bytes(*check)).then_some(rest)
+/// The bytes before the checksum at the end of `bytes`; `None` if the checksum does not match them.
+pub(crate) fn verified(bytes: &[u8]) -> Option<&[u8]> {
+    let (content, checksum) = bytes.split_last_chunk::<4>()?;
+    matches_checksum(content, u32::from_le_bytes(*checksum)).then_some(content)
 }
 
-/// Whether it is the CRC-32 of the bytes, or their CRC-32C as in version 1.
+/// Whether `checksum` is the CRC-32 of the bytes, or their CRC-32C as in version 1.
 pub(crate) fn matches_checksum(bytes: &[u8], checksum: u32) -> bool {
     crc32fast::hash(bytes) == checksum || crc32c(bytes) == checksum
 }
 
-/// Bit by bit, which needs neither a table nor a crate: only segments of version 1 and damage are read with it.
+/// CRC-32C, computed bit by bit without a table: it is needed only for segments of version 1 and for damaged frames.
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     let shift = |crc: u32| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg());
     !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| shift(crc)))
 }
 
-/// A file or directory to fsync, from any thread.
+/// A file or directory that any thread can fsync.
 pub(crate) trait Fsync: Send + Sync {
     /// Returns once the disk has everything that was written before.
     fn fsync(&self) -> io::Result<()>;
@@ -113,7 +113,7 @@ impl Fsync for File {
     }
 }
 
-/// A directory, whose entries `fdatasync` need not write.
+/// A directory. It needs `fsync`, since `fdatasync` need not write the entries of a directory.
 struct DirectoryEntries(File);
 
 impl Fsync for DirectoryEntries {
@@ -130,10 +130,11 @@ pub(crate) fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
+/// The segments of a journal.
 pub(crate) trait Disk: Send + 'static {
     /// The numbers of all segments, in order.
     fn list(&self) -> io::Result<Vec<u64>>;
-    /// Creates an empty segment, for about `size` bytes; returns its file.
+    /// Creates an empty segment with preallocated space for `size` bytes; returns its file.
     fn create(&mut self, segment: u64, size: u64) -> io::Result<Arc<dyn Fsync>>;
     /// Appends the parts in order; after an error any prefix of them may have been written.
     fn append(&mut self, segment: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
@@ -144,11 +145,11 @@ pub(crate) trait Disk: Send + 'static {
     fn directory_to_sync(&mut self) -> io::Result<Option<Arc<dyn Fsync>>>;
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>>;
     fn read_all(&mut self, segment: u64) -> io::Result<Vec<u8>>;
-    /// The size of a segment that could not be read, as far as it is known.
+    /// The size in bytes of a segment that could not be read; 0 if it is unknown.
     fn size_of(&self, _segment: u64) -> u64 {
         0
     }
-    /// Deletes it; a missing file is no error.
+    /// Deletes a segment; a missing file is no error.
     fn remove(&mut self, segment: u64) -> io::Result<()>;
 }
 
@@ -157,18 +158,18 @@ pub(crate) trait Disk: Send + 'static {
 pub(crate) struct Directory {
     path: PathBuf,
     open: HashMap<u64, Arc<File>>,
-    /// A file was created since the last call of [`Disk::directory_to_sync`].
+    /// Whether a file was created since the last call of [`Disk::directory_to_sync`].
     has_new_file: bool,
     /// The operating system releases the lock when the process ends.
     _lock: File,
 }
 
-/// How often a lock held by another process is tried again, and the pause before each.
+/// Number of retries while another process holds the lock, and the pause before each.
 const LOCK_TRIES: u32 = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(50);
 
-/// With more open files than this all are closed; few segments are read at a time.
-const OPEN: usize = 64;
+/// Maximum number of open files; beyond it all are closed, since few segments are read at a time.
+const MAX_OPEN_FILES: usize = 64;
 
 impl Directory {
     /// Creates the directory if it is missing, and locks it. The lock is tried for up to a second: a process
@@ -190,23 +191,23 @@ impl Directory {
         Ok(Directory { path: path.to_owned(), open: HashMap::new(), has_new_file: false, _lock: lock })
     }
 
-    fn name(&self, segment: u64) -> PathBuf {
+    fn path_of(&self, segment: u64) -> PathBuf {
         self.path.join(format!("{segment:016x}.log"))
     }
 
     fn file(&mut self, segment: u64) -> io::Result<&Arc<File>> {
         if !self.open.contains_key(&segment) {
-            if self.open.len() > OPEN {
+            if self.open.len() > MAX_OPEN_FILES {
                 self.open.clear();
             }
             self.open
-                .insert(segment, Arc::new(owner_only().read(true).append(true).open(self.name(segment))?));
+                .insert(segment, Arc::new(owner_only().read(true).append(true).open(self.path_of(segment))?));
         }
         self.open.get(&segment).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
-/// For files that only their owner can read: spans contain what users wrote.
+/// Options that create a file only its owner can read: spans contain texts of users.
 pub(crate) fn owner_only() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(0o600);
@@ -215,10 +216,10 @@ pub(crate) fn owner_only() -> OpenOptions {
 
 /// Preallocates blocks, which is cheaper than an allocation with every write. Without support for it,
 /// writes allocate as before.
-fn reserve(file: &File, size: u64) {
+fn preallocate(file: &File, size: u64) {
     #[cfg(target_os = "linux")]
     if rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, size).is_err() {
-        // A disk without enough space has allocated what it had left.
+        // Without enough space the call may have allocated the remaining space of the disk.
         let _ = file.set_len(0);
     }
     #[cfg(not(target_os = "linux"))]
@@ -238,8 +239,9 @@ impl Disk for Directory {
     }
 
     fn create(&mut self, segment: u64, size: u64) -> io::Result<Arc<dyn Fsync>> {
-        let file = Arc::new(owner_only().read(true).append(true).create_new(true).open(self.name(segment))?);
-        reserve(&file, size);
+        let file =
+            Arc::new(owner_only().read(true).append(true).create_new(true).open(self.path_of(segment))?);
+        preallocate(&file, size);
         self.open.insert(segment, Arc::clone(&file));
         self.has_new_file = true;
         Ok(file)
@@ -275,15 +277,15 @@ impl Disk for Directory {
     }
 
     fn read_all(&mut self, segment: u64) -> io::Result<Vec<u8>> {
-        fs::read(self.name(segment))
+        fs::read(self.path_of(segment))
     }
 
     fn size_of(&self, segment: u64) -> u64 {
-        fs::metadata(self.name(segment)).map_or(0, |file| file.len())
+        fs::metadata(self.path_of(segment)).map_or(0, |file| file.len())
     }
 
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         self.open.remove(&segment);
-        if_found(fs::remove_file(self.name(segment))).map(drop)
+        if_found(fs::remove_file(self.path_of(segment))).map(drop)
     }
 }

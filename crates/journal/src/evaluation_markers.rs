@@ -44,24 +44,25 @@ use std::task::Poll;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use verdict_otlp::trace::TraceId;
 
-use super::disk::{checked, if_found, owner_only, with_checksum};
+use super::disk::{if_found, owner_only, verified, with_checksum};
 
 /// Slots of one file: a `u64` has one bit for each.
 const SLOTS: usize = 64;
-/// Bytes of a slot: trace id, generation, state, checksum. No slot crosses a page.
-const SLOT: usize = 32;
+/// Size of a slot in bytes: trace id, generation, state, checksum. No slot crosses the boundary of a page.
+const SLOT_SIZE: usize = 32;
 /// The section is about to begin.
 const ANNOUNCED: u32 = 1;
 const BEGUN: u32 = 2;
-/// Files at most; with more cores, several share one.
-const FILES: usize = 16;
-/// Traces in `suspects` at most: the number of all slots.
-const MAX_TRACES: usize = SLOTS * FILES;
-/// Begin of `suspects`; generation, boot id and a checksum follow.
+/// Maximum number of files; with more cores, several cores share one file.
+const MAX_FILES: usize = 16;
+/// Maximum number of traces in `suspects`: the number of all slots.
+const MAX_TRACES: usize = SLOTS * MAX_FILES;
+/// The first bytes of `suspects`; generation, boot id and a checksum follow.
 const MAGIC: [u8; 8] = *b"otvsusp1";
+/// Size in bytes of the header of `suspects`.
 const HEADER: usize = 8 + 8 + 4 + 4;
-/// Trace id, deaths, checksum.
-const ENTRY: usize = 16 + 4 + 4;
+/// Size in bytes of an entry of `suspects`: trace id, deaths, checksum.
+const ENTRY_SIZE: usize = 16 + 4 + 4;
 /// Deaths after which a trace is quarantined.
 const QUARANTINED: u32 = 2;
 
@@ -76,12 +77,12 @@ pub struct EvaluationMarkers {
     quarantined: HashSet<TraceId>,
     suspects: Mutex<HashSet<TraceId>>,
     /// The size of `suspects`; at 0 no section takes a lock.
-    left: AtomicUsize,
+    suspect_count: AtomicUsize,
     /// While there are suspects, their sections lock it exclusively, and all others shared.
     gate: RwLock<()>,
-    /// As `gate`, but locked shared only by sections on threads that may block, and always before `gate`: these may
-    /// take long. A suspect waits for them here, where sections that begin meanwhile on other tasks do not queue
-    /// after it.
+    /// As `gate`, but locked shared only by the sections on threads that may block, which may take long, and always
+    /// before `gate`. A suspect waits for these sections on this lock, so that sections that begin meanwhile on other
+    /// tasks do not queue behind it.
     blocking: RwLock<()>,
     closed: AtomicBool,
     failed: AtomicBool,
@@ -95,7 +96,8 @@ struct SlotFile {
     used_slots: AtomicU64,
 }
 
-/// Until it is dropped, its trace is recorded as being evaluated.
+/// A section of code that reads the contents of a trace. Until the guard is dropped, the trace is recorded as being
+/// evaluated.
 #[derive(Debug)]
 #[must_use]
 pub struct EvaluationGuard<'a> {
@@ -104,7 +106,7 @@ pub struct EvaluationGuard<'a> {
     lock: GuardLock<'a>,
 }
 
-/// The guards are kept only to be dropped with the section.
+/// The locks that a section holds. The guards are stored only to be dropped with the section.
 #[derive(Debug)]
 #[allow(dead_code)]
 enum GuardLock<'a> {
@@ -117,18 +119,19 @@ impl Drop for EvaluationGuard<'_> {
     fn drop(&mut self) {
         let Some((file, slot)) = self.slot else { return };
         let alone = matches!(self.lock, GuardLock::Alone(_));
-        self.markers.write(file, slot, &[0; SLOT], alone);
+        self.markers.write(file, slot, &[0; SLOT_SIZE], alone);
         file.used_slots.fetch_and(!(1 << slot), Ordering::Release);
     }
 }
 
 impl EvaluationMarkers {
-    /// Reads the files of the process before, and begins to record. `is_open` returns whether a trace will be
+    /// Reads the files of the previous process, and begins to record. `is_open` returns whether a trace will be
     /// evaluated again; other traces do not become suspects. If the directory cannot be written, nothing is
     /// recorded.
     pub fn open(folder: &Path, is_open: impl Fn(TraceId) -> bool) -> EvaluationMarkers {
-        let entries: Vec<SlotEntry> = (0..FILES).flat_map(|n| read_slots(&slot_file(folder, n))).collect();
-        let next = SuspectList::read(folder).counted(&entries, boot(), is_open);
+        let entries: Vec<SlotEntry> =
+            (0..MAX_FILES).flat_map(|n| read_slots(&slot_file(folder, n))).collect();
+        let next = SuspectList::read(folder).count_deaths(&entries, boot(), is_open);
         let written = next.write(folder);
         let (quarantined, suspects): (BTreeMap<_, _>, BTreeMap<_, _>) =
             next.traces.into_iter().partition(|(_, deaths)| *deaths >= QUARANTINED);
@@ -144,26 +147,26 @@ impl EvaluationMarkers {
             generation: next.generation,
             boot: next.boot,
             quarantined: quarantined.into_keys().collect(),
-            left: AtomicUsize::new(suspects.len()),
+            suspect_count: AtomicUsize::new(suspects.len()),
             suspects: Mutex::new(suspects.into_keys().collect()),
             ..EvaluationMarkers::default()
         };
-        markers.check(written);
+        markers.ok_or_log(written);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        for n in 0..cores.min(FILES) {
+        for n in 0..cores.min(MAX_FILES) {
             let file = owner_only().write(true).create(true).truncate(true).open(slot_file(folder, n));
             // Allocates the blocks, so that no later write can fail for lack of space.
-            let file = file.and_then(|file| file.write_all_at(&[0; SLOTS * SLOT], 0).map(|()| file));
-            let file = markers.check(file);
+            let file = file.and_then(|file| file.write_all_at(&[0; SLOTS * SLOT_SIZE], 0).map(|()| file));
+            let file = markers.ok_or_log(file);
             markers.files.extend(file.map(|file| SlotFile { file, used_slots: AtomicU64::new(0) }));
         }
         markers
     }
 
-    /// Waits until a section may begin, and records it. Drop the section before the next await. For short work:
-    /// sections of suspects hold up all others while they wait for this one.
+    /// Waits until a section may begin, and records it. Drop the guard before the next await. For short work
+    /// only: while a section of a suspect waits for this one, all later sections wait as well.
     pub async fn enter(&self, trace: TraceId) -> EvaluationGuard<'_> {
-        let lock = match self.is_alone(trace) {
+        let lock = match self.needs_exclusion(trace) {
             None => GuardLock::Open,
             Some(false) => GuardLock::Shared(None, self.gate.read().await),
             Some(true) => GuardLock::Alone([self.blocking.write().await, self.gate.write().await]),
@@ -173,7 +176,7 @@ impl EvaluationMarkers {
 
     /// Runs one section on a thread that may block.
     pub fn run<T>(&self, trace: TraceId, work: impl FnOnce() -> T) -> T {
-        let lock = match self.is_alone(trace) {
+        let lock = match self.needs_exclusion(trace) {
             None => GuardLock::Open,
             Some(false) => {
                 let blocking = self.blocking.blocking_read();
@@ -186,13 +189,13 @@ impl EvaluationMarkers {
     }
 
     /// Whether a section of this trace excludes all others; `None` if there are no suspects.
-    fn is_alone(&self, trace: TraceId) -> Option<bool> {
-        (self.left.load(Ordering::Acquire) > 0).then(|| self.lock_suspects().contains(&trace))
+    fn needs_exclusion(&self, trace: TraceId) -> Option<bool> {
+        (self.suspect_count.load(Ordering::Acquire) > 0).then(|| self.lock_suspects().contains(&trace))
     }
 
-    /// Whether the process died during its evaluation, and it has not been evaluated since.
+    /// Whether the process died once during the evaluation of the trace, which has not been evaluated since.
     pub fn is_suspect(&self, trace: TraceId) -> bool {
-        self.is_alone(trace) == Some(true)
+        self.needs_exclusion(trace) == Some(true)
     }
 
     /// Runs a future. Each poll is a section; the time between polls is not.
@@ -213,11 +216,11 @@ impl EvaluationMarkers {
     }
 
     /// Whether an open trace must not be previewed, since a death during the preview would count against it.
-    pub fn is_noted(&self, trace: TraceId) -> bool {
+    pub fn is_suspect_or_quarantined(&self, trace: TraceId) -> bool {
         self.is_quarantined(trace) || self.is_suspect(trace)
     }
 
-    /// Whether it has to be passed through unevaluated.
+    /// Whether the trace has to be passed through unevaluated.
     pub fn is_quarantined(&self, trace: TraceId) -> bool {
         self.quarantined.contains(&trace)
     }
@@ -231,15 +234,17 @@ impl EvaluationMarkers {
         suspects.remove(&trace);
         let quarantined = self.quarantined.iter().map(|&trace| (trace, QUARANTINED));
         let traces = quarantined.chain(suspects.iter().map(|&trace| (trace, 1))).collect();
-        self.check(SuspectList { generation: self.generation, boot: self.boot, traces }.write(&self.folder));
-        self.left.store(suspects.len(), Ordering::Release);
+        self.ok_or_log(
+            SuspectList { generation: self.generation, boot: self.boot, traces }.write(&self.folder),
+        );
+        self.suspect_count.store(suspects.len(), Ordering::Release);
     }
 
-    /// At shutdown: a death from now on is not counted.
+    /// Clears all slots at shutdown: a death after this call is not counted.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         for file in self.files.iter().filter(|file| file.used_slots.load(Ordering::SeqCst) != 0) {
-            self.check(file.file.write_all_at(&[0; SLOTS * SLOT], 0));
+            self.ok_or_log(file.file.write_all_at(&[0; SLOTS * SLOT_SIZE], 0));
         }
     }
 
@@ -257,13 +262,13 @@ impl EvaluationMarkers {
             self.write(file, slot, &entry(BEGUN), false);
             // `close` ran concurrently, and may have cleared the slots before this one was written.
             if self.closed.load(Ordering::SeqCst) {
-                self.write(file, slot, &[0; SLOT], false);
+                self.write(file, slot, &[0; SLOT_SIZE], false);
             }
         }
         EvaluationGuard { markers: self, slot, lock }
     }
 
-    /// A free slot; `None` if all are taken.
+    /// Takes a free slot; `None` if all are in use.
     fn take_slot(&self) -> Option<(&SlotFile, usize)> {
         let (before, after) = self.files.split_at_checked(thread_number() % self.files.len().max(1))?;
         after.iter().chain(before).find_map(|file| {
@@ -274,12 +279,13 @@ impl EvaluationMarkers {
     }
 
     fn write(&self, SlotFile { file, .. }: &SlotFile, slot: usize, bytes: &[u8], durable: bool) {
-        let written = file.write_all_at(bytes, (slot * SLOT) as u64);
-        self.check(written.and_then(|()| if durable { file.sync_data() } else { Ok(()) }));
+        let written = file.write_all_at(bytes, (slot * SLOT_SIZE) as u64);
+        self.ok_or_log(written.and_then(|()| if durable { file.sync_data() } else { Ok(()) }));
     }
 
-    /// Logs the first failure only: a failing disk fails thousands of writes.
-    fn check<T>(&self, result: io::Result<T>) -> Option<T> {
+    /// The value, or `None` after a failure. Only the first failure is logged: a failing disk fails thousands of
+    /// writes.
+    fn ok_or_log<T>(&self, result: io::Result<T>) -> Option<T> {
         let log = |error: &io::Error| {
             if !self.failed.swap(true, Ordering::Relaxed) {
                 tracing::error!(%error, "cannot record which traces are being evaluated; one that ends the process may end it again");
@@ -295,27 +301,28 @@ struct SuspectList {
     generation: u64,
     /// Checksum of the boot id of the operating system; 0 if unknown.
     boot: u32,
-    /// The number of deaths during whose evaluations each was recorded.
+    /// For each trace, the number of deaths of the process during its evaluation.
     traces: BTreeMap<TraceId, u32>,
 }
 
 impl SuspectList {
-    /// A file that is missing or damaged reads as an empty list; a damaged entry is left out.
+    /// Reads the list. A missing or damaged file is an empty list; a damaged entry is left out.
     fn read(folder: &Path) -> SuspectList {
-        SuspectList::decode(&read(&folder.join("suspects"), HEADER + MAX_TRACES * ENTRY)).unwrap_or_default()
+        SuspectList::decode(&read(&folder.join("suspects"), HEADER + MAX_TRACES * ENTRY_SIZE))
+            .unwrap_or_default()
     }
 
     fn decode(bytes: &[u8]) -> Option<SuspectList> {
         let (header, entries) = bytes.split_at_checked(HEADER)?;
-        let (generation, boot) = checked(header)?.strip_prefix(&MAGIC)?.split_first_chunk::<8>()?;
+        let (generation, boot) = verified(header)?.strip_prefix(&MAGIC)?.split_first_chunk::<8>()?;
         let entry = |entry: &[u8]| {
-            let (trace, deaths) = checked(entry)?.split_first_chunk::<16>()?;
+            let (trace, deaths) = verified(entry)?.split_first_chunk::<16>()?;
             Some((TraceId(*trace), u32::from_le_bytes(deaths.try_into().ok()?)))
         };
         Some(SuspectList {
             generation: u64::from_le_bytes(*generation),
             boot: u32::from_le_bytes(boot.try_into().ok()?),
-            traces: entries.chunks_exact(ENTRY).filter_map(entry).collect(),
+            traces: entries.chunks_exact(ENTRY_SIZE).filter_map(entry).collect(),
         })
     }
 
@@ -339,7 +346,12 @@ impl SuspectList {
 
     /// The list of the process that starts now: adds a death for each trace in a slot of the generation that
     /// died. Suspects that will not be evaluated again are removed; quarantined traces stay, for late spans.
-    fn counted(mut self, entries: &[SlotEntry], boot: u32, is_open: impl Fn(TraceId) -> bool) -> SuspectList {
+    fn count_deaths(
+        mut self,
+        entries: &[SlotEntry],
+        boot: u32,
+        is_open: impl Fn(TraceId) -> bool,
+    ) -> SuspectList {
         let newest = entries.iter().map(|entry| entry.generation).max().unwrap_or_default();
         let power_cut = self.boot != boot;
         // Without a list, only the slots show the generation that died.
@@ -351,7 +363,7 @@ impl SuspectList {
             *deaths = deaths.saturating_add(1);
         }
         self.traces.retain(|trace, deaths| *deaths >= QUARANTINED || is_open(*trace));
-        // If there are too many, traces that can end the process again stay.
+        // Of too many traces, those that will be evaluated again are kept: they can end the process again.
         let mut all: Vec<(TraceId, u32)> = self.traces.into_iter().collect();
         all.sort_by_key(|(trace, _)| !is_open(*trace));
         all.truncate(MAX_TRACES);
@@ -366,7 +378,7 @@ fn slot_file(folder: &Path, n: usize) -> PathBuf {
 
 /// The occupied slots of a file.
 fn read_slots(path: &Path) -> Vec<SlotEntry> {
-    read(path, SLOTS * SLOT).chunks_exact(SLOT).filter_map(decode).collect()
+    read(path, SLOTS * SLOT_SIZE).chunks_exact(SLOT_SIZE).filter_map(decode).collect()
 }
 
 /// The first `max_bytes` bytes of a file; empty if it cannot be read.
@@ -393,7 +405,7 @@ fn encode(entry: SlotEntry) -> Vec<u8> {
 
 /// `None` for a free or damaged slot.
 fn decode(slot: &[u8]) -> Option<SlotEntry> {
-    let (trace, rest) = checked(slot)?.split_first_chunk::<16>()?;
+    let (trace, rest) = verified(slot)?.split_first_chunk::<16>()?;
     let (generation, state) = rest.split_first_chunk::<8>()?;
     let (generation, state) = (u64::from_le_bytes(*generation), u32::from_le_bytes(state.try_into().ok()?));
     Some(SlotEntry { trace: TraceId(*trace), generation, state })

@@ -1,10 +1,10 @@
-//! The journal: a write-ahead log of what was acknowledged and has not been exported, read again at
+//! The journal: a write-ahead log of data that was acknowledged and has not been exported, read again at
 //! the next start.
 //!
 //! | file | purpose |
 //! |---|---|
 //! | `config` | the section `storage` |
-//! | `evaluation_markers` | which traces are being evaluated, so that one that ends the process is quarantined |
+//! | `evaluation_markers` | the traces that are being evaluated, so that a trace that ends the process is quarantined |
 //! | `record` | encoding and decoding of records and their frames |
 //! | `write_buffer` | many frames as the slices of one vectored write |
 //! | `retain` | the reasons for which one record is retained |
@@ -25,7 +25,7 @@
 //! <directory>/<number, 16 hex>.log       segments; numbers only grow
 //! <directory>/judging-<n>, suspects      see `evaluation_markers`
 //! <directory>/dead-letter-*.pb           length and request, repeated
-//! <directory>/judge-spending             of the crate `verdict-judge`: what judges have spent
+//! <directory>/judge-spending             of the crate `verdict-judge`: the spending of judges
 //!
 //! segment = magic "otvjrnl\n", version u32 = 2, marker u32, CRC-32 of these; frames
 //! frame   = marker u32, length u32, kind u8, seq u64, CRC-32 of the payload,
@@ -113,7 +113,8 @@ use syncer::{Syncer, Waiter};
 use writer::{JournalWriter, WriterCommand};
 use writer_handle::{HandoverState, WriterHandle};
 
-/// Maximum of the bodies of requests that wait for the writer, in KiB. More would only wait longer for the disk.
+/// Maximum total size, in KiB, of the bodies of requests that wait for the writer. More requests would only wait
+/// longer for the disk.
 const MAX_WAITING_KIB: u32 = 64 << 10;
 
 /// The journal cannot be used.
@@ -125,7 +126,7 @@ pub struct OpenError {
 }
 
 impl OpenError {
-    /// For a directory that cannot be used.
+    /// The error for a directory that cannot be used.
     pub fn new(directory: &Path, reason: io::Error) -> OpenError {
         OpenError { directory: directory.display().to_string(), reason }
     }
@@ -156,7 +157,7 @@ pub struct AppendedRequest {
 }
 
 impl AppendedRequest {
-    /// The number of the record, which the caller has to release.
+    /// Accepts the request. Returns the number of its record, which the caller has to release.
     pub fn accept(mut self) -> Seq {
         self.accepted = true;
         self.seq
@@ -231,7 +232,7 @@ impl Journal {
         Ok((Arc::new(journal), recovered))
     }
 
-    /// Whether nothing is stored at present: a thread panicked, the disk fails, or the size cap is reached.
+    /// Whether the journal stores nothing at present: a thread panicked, the disk fails, or the size cap is reached.
     pub fn pressure(&self) -> bool {
         let state = &self.state;
         self.has_failed() || state.failing.load(Ordering::Relaxed) || state.full.load(Ordering::Relaxed)
@@ -242,13 +243,14 @@ impl Journal {
         self.state.panicked.load(Ordering::Relaxed)
     }
 
+    /// Reserves numbers for new records.
     fn allocate(&self, records: usize) -> Range<Seq> {
-        let from = self.next_seq.fetch_add(records as u64, Ordering::Relaxed);
-        from..from + records as u64
+        let first = self.next_seq.fetch_add(records as u64, Ordering::Relaxed);
+        first..first + records as u64
     }
 
-    /// Appends a request, retained for `reasons`; returns once it may be acknowledged. `forwarded`: its spans
-    /// are exported on arrival. `None`: it was not stored.
+    /// Appends a request, retained for `reasons`; returns once it may be acknowledged, or `None` if it was not
+    /// stored. `forwarded` states that the spans of the request are exported on arrival.
     pub async fn append_request(
         self: &Arc<Self>,
         signal: Signal,
@@ -264,7 +266,7 @@ impl Journal {
         let (reply, stored) = oneshot::channel();
         let reasons = RetainReasons::new(reasons);
         let waiter = Waiter { reply, _permit: Some(permit) };
-        // Made before the command is sent: this future may be dropped at any await.
+        // Created before the command is sent, so that the record is discarded if this future is dropped at an await.
         let appended = AppendedRequest { journal: Arc::clone(self), seq, accepted: false };
         if !self.writer.submit(WriterCommand::AppendRequest(frame, reasons, waiter)) {
             return None;
@@ -272,8 +274,8 @@ impl Journal {
         stored.await.ok()?.then_some(appended)
     }
 
-    /// Appends verdicts; returns their records in order once they may be exported. False: they were not
-    /// stored, and after a crash the traces are evaluated again.
+    /// Appends verdicts; returns the numbers of their records in order once they may be exported, and whether they
+    /// were stored. If not, the traces are evaluated again after a crash.
     pub async fn append_verdicts(
         &self,
         verdicts: impl ExactSizeIterator<Item = &VerdictRecord>,
@@ -302,13 +304,13 @@ impl Journal {
         (seqs, stored)
     }
 
-    /// Releases records. Written with the next write, or separately after about 10 ms.
+    /// Releases records. The releases are written with the next write, or separately after about 10 ms.
     pub fn release(&self, releases: Vec<(Seq, RetainReason)>) {
         self.state.release([releases]);
         self.writer.wake();
     }
 
-    /// Reads a retained record.
+    /// Reads a retained record; `None` if the record is not retained or cannot be read.
     pub async fn read(&self, seq: Seq) -> Option<JournalRecord> {
         let (reply, record) = oneshot::channel();
         if !self.writer.submit(WriterCommand::Read(seq, reply)) {

@@ -34,7 +34,9 @@ use bytes::Bytes;
 use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 use super::disk::{Disk, Fsync, SegmentFile, fsync_all, header};
-use super::record::{CLOSED_TRACE, FRAME, FoundFrame, Frame, JournalRecord, Release, RetainReason, Seq};
+use super::record::{
+    CLOSED_TRACE_SIZE, FRAME_SIZE, Frame, FrameHeader, JournalRecord, Release, RetainReason, Seq,
+};
 use super::recover::{Recovered, StoredRecord, remember, scan};
 use super::retain::RetainReasons;
 use super::write_buffer::WriteBuffer;
@@ -49,18 +51,20 @@ pub(crate) type RecordPosition = (u64, u64);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogLimits {
+    /// Size in bytes at which a new segment is begun.
     pub segment: u64,
+    /// Maximum size of the log in bytes.
     pub total: u64,
     /// Whether anything is ever fsynced.
     pub sync: bool,
-    /// How many closed traces to remember.
+    /// Maximum number of closed traces that are remembered.
     pub remember: usize,
 }
 
 impl LogLimits {
-    /// How many closed traces are remembered, bounded by their share of a segment.
-    fn closed(&self) -> usize {
-        let fit = self.segment / CLOSED_SHARE / CLOSED_TRACE as u64;
+    /// Maximum number of closed traces that are remembered, bounded by their share of a segment.
+    fn max_closed(&self) -> usize {
+        let fit = self.segment / CLOSED_SHARE / CLOSED_TRACE_SIZE as u64;
         self.remember.min(usize::try_from(fit).unwrap_or(usize::MAX))
     }
 }
@@ -87,7 +91,7 @@ pub(crate) struct Log<D> {
     active: Option<u64>,
     active_file: Option<Arc<SegmentFile>>,
     records: ById<Seq, StoredRecord>,
-    /// Oldest first; a trace that closed again is in it again.
+    /// Remembered closed traces, oldest first. A trace that closed again is listed again.
     closed: VecDeque<(TraceId, PriorVerdict)>,
     next_segment: u64,
     /// Bytes of the exporters' acknowledgements of retained records.
@@ -97,9 +101,9 @@ pub(crate) struct Log<D> {
     sync_begun: u64,
     synced_inline: u64,
     synced: u64,
-    /// The active segment has writes that are in no begun or completed fsync.
+    /// Whether the active segment has writes that no begun or completed fsync covers.
     dirty: bool,
-    /// Files before the active segment of which the same is true.
+    /// Files of earlier segments with writes that no begun or completed fsync covers.
     retired: Vec<Arc<dyn Fsync>>,
     buffer: WriteBuffer,
 }
@@ -107,7 +111,7 @@ pub(crate) struct Log<D> {
 impl<D: Disk> Log<D> {
     /// Reads the directory. Appends go to a new segment.
     pub(crate) fn open(mut disk: D, limits: LogLimits) -> io::Result<(Log<D>, Recovered, Seq)> {
-        let mut scan = scan(&mut disk, limits.closed())?;
+        let mut scan = scan(&mut disk, limits.max_closed())?;
         let recovered = scan.recovered();
         let next_segment = scan.last.saturating_add(1);
         let sizes = scan.sizes.iter();
@@ -155,27 +159,27 @@ impl<D: Disk> Log<D> {
         self.segments.len()
     }
 
-    /// Whether a write is in no begun or completed fsync.
+    /// Whether there is a write that no begun or completed fsync covers.
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty || !self.retired.is_empty()
     }
 
-    /// Appends all frames with one write, or none. Returns where each begins.
+    /// Appends all frames with one write, or none. Returns the position of each.
     pub(crate) fn append<'f>(
         &mut self,
         frames: impl Iterator<Item = &'f Frame>,
     ) -> io::Result<Vec<RecordPosition>> {
         let id = self.active_segment()?;
         let Some(segment) = self.segments.get_mut(&id) else { return Err(io::ErrorKind::NotFound.into()) };
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         self.buffer.clear();
         for frame in frames {
-            places.push((id, segment.bytes + self.buffer.len()));
+            positions.push((id, segment.bytes + self.buffer.len()));
             self.buffer.frame(frame, segment.marker);
         }
         let written = self.disk.append(id, &mut self.buffer.slices());
         let len = self.buffer.len();
-        // Drops the references to the bodies.
+        // Releases the bodies of the frames.
         self.buffer.clear();
         if let Err(error) = written {
             // Recovery passes over a partial write that cannot be truncated.
@@ -187,7 +191,7 @@ impl<D: Disk> Log<D> {
         segment.bytes += len;
         self.written += 1;
         self.dirty = true;
-        Ok(places)
+        Ok(positions)
     }
 
     /// The segment to append to; a new one if the last is full.
@@ -218,7 +222,7 @@ impl<D: Disk> Log<D> {
         Ok(id)
     }
 
-    /// Ends appending to the active segment. Its file is fsynced with the next request, for which the
+    /// Ends appending to the active segment. Its file is fsynced with the next sync request, for which the
     /// writer does not wait.
     fn retire_segment(&mut self) -> io::Result<()> {
         self.retired = self.take_unsynced()?.0;
@@ -246,7 +250,7 @@ impl<D: Disk> Log<D> {
         active.map_or(Ok(()), |(id, bytes)| self.disk.truncate(id, bytes))
     }
 
-    /// The files to fsync, and up to which write that covers the log. The caller reports the result with
+    /// The files to fsync, and the number of the last write that their fsync covers. The caller reports the result with
     /// [`Log::sync_completed`] or [`Log::abandon_segment`].
     pub(crate) fn begin_sync(&mut self) -> io::Result<(Vec<Arc<dyn Fsync>>, u64)> {
         let unsynced = self.take_unsynced()?;
@@ -259,7 +263,7 @@ impl<D: Disk> Log<D> {
     /// The files with unsynced writes, which no longer count as such, and the number of the last write.
     fn take_unsynced(&mut self) -> io::Result<(Vec<Arc<dyn Fsync>>, u64)> {
         let file = self.active_file.clone().filter(|_| self.dirty && self.limits.sync);
-        // Before anything is taken, so that an error loses nothing.
+        // This may fail, so it precedes the changes of the state.
         let directory = if file.is_some() { self.disk.directory_to_sync()? } else { None };
         self.dirty = false;
         let mut files = std::mem::take(&mut self.retired);
@@ -267,7 +271,7 @@ impl<D: Disk> Log<D> {
         Ok((files, self.written))
     }
 
-    /// The disk has every write up to this one. An inline sync counts once all syncs begun before it
+    /// Notes that the disk has every write up to this one. An inline sync counts once all syncs begun before it
     /// have completed.
     pub(crate) fn sync_completed(&mut self, up_to: u64) {
         self.synced = self.synced.max(up_to);
@@ -286,8 +290,8 @@ impl<D: Disk> Log<D> {
                 .is_some_and(|(&id, s)| Some(id) != self.active && s.live == 0 && s.released_by > self.synced)
     }
 
-    /// Ends appending to the active segment after a failed fsync: which of its writes are on the disk is
-    /// unknown, and no later fsync of it succeeds.
+    /// Ends appending to the active segment after a failed fsync: it is unknown which of its writes are on the
+    /// disk, and no later fsync of its file succeeds.
     pub(crate) fn abandon_segment(&mut self) {
         // If this fails the file keeps its unused preallocated space.
         let _ = self.return_space();
@@ -296,26 +300,26 @@ impl<D: Disk> Log<D> {
 
     /// Remembers a closed trace for late spans.
     pub(crate) fn remember(&mut self, trace: TraceId, verdict: PriorVerdict) {
-        remember(&mut self.closed, self.limits.closed(), trace, verdict);
+        remember(&mut self.closed, self.limits.max_closed(), trace, verdict);
     }
 
     /// Retains a record that was written, instead of an earlier copy of it.
     pub(crate) fn insert(
         &mut self,
         seq: Seq,
-        (segment, at): RecordPosition,
+        (segment, offset): RecordPosition,
         len: u64,
         reasons: RetainReasons,
     ) {
-        if let Some(to) = self.segments.get_mut(&segment) {
-            to.live += len;
+        if let Some(target) = self.segments.get_mut(&segment) {
+            target.live += len;
         }
         let acked = self.records.get(&seq).map(|stored| stored.acked.clone()).unwrap_or_default();
-        if let Some(before) = self.records.insert(seq, StoredRecord { segment, at, len, reasons, acked })
-            && let Some(from) = self.segments.get_mut(&before.segment)
+        if let Some(before) = self.records.insert(seq, StoredRecord { segment, offset, len, reasons, acked })
+            && let Some(source) = self.segments.get_mut(&before.segment)
         {
-            from.live = from.live.saturating_sub(before.len);
-            from.released_by = from.released_by.max(self.written);
+            source.live = source.live.saturating_sub(before.len);
+            source.released_by = source.released_by.max(self.written);
         }
     }
 
@@ -328,7 +332,7 @@ impl<D: Disk> Log<D> {
         self.records.contains_key(&seq)
     }
 
-    /// An exporter has acknowledged a record.
+    /// Notes that an exporter has acknowledged a record.
     pub(crate) fn acked(&mut self, seq: Seq, exporter: &str) {
         if let Some(stored) = self.records.get_mut(&seq) {
             stored.acked.push(exporter.to_owned());
@@ -336,8 +340,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Releases one record for some reasons. Appends to `unwritten` what the log must state about it:
-    /// nothing if the record is not retained.
+    /// Releases one record for some reasons. Appends the releases to write to `unwritten`: none if the record is
+    /// not retained.
     pub(crate) fn release(&mut self, reasons: &[(Seq, RetainReason)], unwritten: &mut Vec<Release>) {
         let Some(&(seq, _)) = reasons.first() else { return };
         let Some(stored) = self.records.get_mut(&seq) else { return };
@@ -367,7 +371,7 @@ impl<D: Disk> Log<D> {
     pub(crate) fn read(&mut self, seq: Seq) -> io::Result<Option<JournalRecord>> {
         let Some(stored) = self.records.get(&seq) else { return Ok(None) };
         let Ok(len) = usize::try_from(stored.len) else { return Ok(None) };
-        let bytes = match self.disk.read(stored.segment, stored.at, len) {
+        let bytes = match self.disk.read(stored.segment, stored.offset, len) {
             Ok(bytes) => Bytes::from(bytes),
             // Another process deleted or truncated the file.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => {
@@ -375,12 +379,12 @@ impl<D: Disk> Log<D> {
             }
             Err(error) => return Err(error),
         };
-        let found = bytes.first_chunk::<4>().and_then(|&marker| FoundFrame::read(&bytes, 0, marker));
-        Ok(found.and_then(|found| found.record(&bytes)))
+        let header = bytes.first_chunk::<4>().and_then(|&marker| FrameHeader::read(&bytes, 0, marker));
+        Ok(header.and_then(|header| header.record(&bytes)))
     }
 
-    /// Deletes segments without retained records, and rewrites at most one, which bounds how long the
-    /// writer is busy. `failing`: nothing can be written, hence nothing fsynced.
+    /// Deletes segments without retained records, and rewrites at most one, which bounds the time that
+    /// the writer is busy. `failing` states that nothing can be written, and therefore nothing fsynced.
     ///
     /// # Errors
     /// The disk fails; nothing is lost, and the call can be repeated.
@@ -388,8 +392,8 @@ impl<D: Disk> Log<D> {
         self.delete_oldest(failing)?;
         let (bytes, live) = (self.bytes(), self.live());
         // The head of a segment is deleted with the segment; rewriting does not free it.
-        let stays = |&(id, s): &(&u64, &Segment)| s.live > 0 || Some(*id) == self.active;
-        let heads: u64 = self.segments.iter().filter(stays).map(|(_, s)| s.head).sum();
+        let remains = |&(id, s): &(&u64, &Segment)| s.live > 0 || Some(*id) == self.active;
+        let heads: u64 = self.segments.iter().filter(remains).map(|(_, s)| s.head).sum();
         let wasted = bytes.saturating_sub(live + heads + self.acks + self.unread);
         let mostly_dead = wasted > live.saturating_add(self.limits.segment);
         // Above half of the cap a smaller gain justifies a rewrite, so that the log shrinks below the
@@ -435,5 +439,5 @@ fn acks(stored: &StoredRecord) -> u64 {
 }
 
 fn ack(exporter: &str) -> u64 {
-    (FRAME + exporter.len()) as u64
+    (FRAME_SIZE + exporter.len()) as u64
 }

@@ -13,7 +13,7 @@ use super::disk::matches_checksum;
 /// Identifies a record: never reused in a directory, and unchanged when the record is rewritten.
 pub type Seq = u64;
 
-/// Why a record is retained in the log.
+/// A reason for which a record is retained in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum RetainReason {
     /// The request is to be exported as it was received.
@@ -36,12 +36,13 @@ const CLOSED: u8 = 5;
 /// A verdict that was rewritten. It may not be the last verdict of its trace.
 const VERDICT_COPY: u8 = 6;
 
-/// How the spans of a request are exported: with the verdicts of their traces. Before `FORWARDED` was added
-/// requests were written as `OWED` that are forwarded now: their spans are exported twice rather than never.
-const OWED: u8 = 0;
-/// As received, by this record.
+/// The spans of a request are exported with the verdicts of their traces. Earlier versions, without the value
+/// `FORWARDED`, also wrote this value for requests whose spans were forwarded on arrival: after an upgrade such spans
+/// are exported twice rather than never.
+const WITH_VERDICTS: u8 = 0;
+/// The spans are exported as received, by this record.
 const FORWARDED_WHOLE: u8 = 1;
-/// On arrival, by other records or by an earlier copy of this one.
+/// The spans were exported on arrival, by other records or by an earlier copy of this one.
 const FORWARDED: u8 = 2;
 
 /// A record as read.
@@ -50,7 +51,7 @@ pub enum JournalRecord {
     /// A request that was acknowledged.
     Request {
         signal: Signal,
-        /// Why it is retained, in its order on disk.
+        /// The reasons for which it is retained, in their order on disk.
         reasons: Vec<RetainReason>,
         /// Whether its spans were exported on arrival, by this record or others; else they are exported
         /// with the verdicts of their traces.
@@ -106,27 +107,28 @@ pub(crate) struct Frame {
     pub(crate) body: Vec<Bytes>,
 }
 
-/// Marker, length, kind, seq, checksum of the payload, checksum of length to here.
-pub(crate) const FRAME: usize = MARKER + 4 + 1 + 8 + 4 + CHECK;
-const MARKER: usize = 4;
-const CHECK: usize = 4;
+/// Size of a frame without its payload: marker, length, kind, seq, checksum of the payload, checksum of the fields
+/// from the length to the checksum of the payload.
+pub(crate) const FRAME_SIZE: usize = MARKER_SIZE + 4 + 1 + 8 + 4 + CHECKSUM_SIZE;
+const MARKER_SIZE: usize = 4;
+const CHECKSUM_SIZE: usize = 4;
 
 impl Frame {
     /// A buffer for the payload, which follows the space for the fields of the frame.
     fn payload(size: usize) -> Vec<u8> {
-        let mut out = Vec::with_capacity(FRAME - MARKER + size);
-        out.resize(FRAME - MARKER, 0);
+        let mut out = Vec::with_capacity(FRAME_SIZE - MARKER_SIZE + size);
+        out.resize(FRAME_SIZE - MARKER_SIZE, 0);
         out
     }
 
     /// Fills in the fields of a frame whose payload is the end of `head`, then `body`.
     fn new(kind: u8, seq: Seq, mut head: Vec<u8>, body: Vec<Bytes>) -> Frame {
         let len: usize = body.iter().map(Bytes::len).sum();
-        if let Some((frame, payload)) = head.split_first_chunk_mut::<{ FRAME - MARKER }>() {
+        if let Some((frame, payload)) = head.split_first_chunk_mut::<{ FRAME_SIZE - MARKER_SIZE }>() {
             let mut crc = crc32fast::Hasher::new();
             crc.update(payload);
             body.iter().for_each(|part| crc.update(part));
-            let (fields, check) = frame.split_at_mut(FRAME - MARKER - CHECK);
+            let (fields, check) = frame.split_at_mut(FRAME_SIZE - MARKER_SIZE - CHECKSUM_SIZE);
             fields[..4].copy_from_slice(&((payload.len() + len) as u32).to_le_bytes());
             fields[4] = kind;
             fields[5..13].copy_from_slice(&seq.to_le_bytes());
@@ -151,14 +153,14 @@ impl Frame {
         head.push(match reasons.contains(&RetainReason::Forwarded) {
             true => FORWARDED_WHOLE,
             false if forwarded => FORWARDED,
-            false => OWED,
+            false => WITH_VERDICTS,
         });
         put_len(&mut head, traces.len());
         traces.iter().for_each(|trace| head.extend_from_slice(&trace.0));
         Frame::new(REQUEST, seq, head, vec![body])
     }
 
-    /// `copy`: the verdict is rewritten.
+    /// `copy` states that the frame is a copy of an earlier one.
     pub(crate) fn verdict(seq: Seq, verdict: &VerdictRecord, copy: bool) -> Frame {
         let mut head = Frame::payload(64 + 8 * verdict.requests.len() + 4 * verdict.lengths.len());
         head.extend_from_slice(&verdict.trace.0);
@@ -206,7 +208,7 @@ impl Frame {
     }
 
     pub(crate) fn closed(traces: &VecDeque<(TraceId, PriorVerdict)>) -> Frame {
-        let mut head = Frame::payload(traces.len() * CLOSED_TRACE);
+        let mut head = Frame::payload(traces.len() * CLOSED_TRACE_SIZE);
         for (trace, verdict) in traces {
             head.extend_from_slice(&trace.0);
             head.push(encode_passed(verdict.passed));
@@ -217,7 +219,7 @@ impl Frame {
 
     /// Bytes in a segment.
     pub(crate) fn size(&self) -> usize {
-        MARKER + self.head.len() + self.body.iter().map(Bytes::len).sum::<usize>()
+        MARKER_SIZE + self.head.len() + self.body.iter().map(Bytes::len).sum::<usize>()
     }
 
     /// Appends everything before the body, for a segment with this marker.
@@ -234,7 +236,7 @@ impl Frame {
 }
 
 /// Bytes of one trace in a record of closed traces.
-pub(crate) const CLOSED_TRACE: usize = 16 + 1 + 4;
+pub(crate) const CLOSED_TRACE_SIZE: usize = 16 + 1 + 4;
 
 fn encode_passed(passed: Option<bool>) -> u8 {
     passed.map_or(2, u8::from)
@@ -248,38 +250,45 @@ fn put_len(out: &mut Vec<u8>, n: usize) {
     out.extend_from_slice(&(n as u32).to_le_bytes());
 }
 
-/// A frame in a segment whose own checksum matches.
+/// The fields of a frame in a segment; their checksum matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FoundFrame {
-    pub at: usize,
+pub(crate) struct FrameHeader {
+    pub offset: usize,
     pub len: usize,
     pub seq: Seq,
     kind: u8,
     crc: u32,
 }
 
-impl FoundFrame {
-    /// Reads the frame at `at`; `None` unless its own checksum matches and the whole frame is there.
-    /// [`FoundFrame::record`] verifies the payload.
-    pub(crate) fn read(segment: &[u8], at: usize, marker: [u8; 4]) -> Option<FoundFrame> {
-        let mut rest = ByteReader(segment.get(at..)?);
+impl FrameHeader {
+    /// Reads the frame at `offset`; `None` unless the checksum of its fields matches and the segment contains the whole
+    /// frame. [`FrameHeader::record`] verifies the payload.
+    pub(crate) fn read(segment: &[u8], offset: usize, marker: [u8; 4]) -> Option<FrameHeader> {
+        let mut rest = ByteReader(segment.get(offset..)?);
         if rest.array::<4>()? != marker {
             return None;
         }
         let (len, [kind]) = (rest.u32()? as usize, rest.array()?);
         let (seq, crc, check) = (rest.u64()?, rest.u32()?, rest.u32()?);
-        let whole = matches_checksum(segment.get(at + MARKER..at + FRAME - CHECK)?, check);
-        (whole && rest.0.len() >= len).then_some(FoundFrame { at, len: FRAME + len, seq, kind, crc })
+        let fields_intact =
+            matches_checksum(segment.get(offset + MARKER_SIZE..offset + FRAME_SIZE - CHECKSUM_SIZE)?, check);
+        (fields_intact && rest.0.len() >= len).then_some(FrameHeader {
+            offset,
+            len: FRAME_SIZE + len,
+            seq,
+            kind,
+            crc,
+        })
     }
 
-    /// Whether it is a rewritten verdict.
+    /// Whether the frame is a rewritten verdict.
     pub(crate) fn is_copy(&self) -> bool {
         self.kind == VERDICT_COPY
     }
 
     /// The record of the frame; `None` if the payload is damaged or of an unknown kind.
     pub(crate) fn record(&self, segment: &Bytes) -> Option<JournalRecord> {
-        let payload = segment.get(self.at + FRAME..self.at + self.len)?;
+        let payload = segment.get(self.offset + FRAME_SIZE..self.offset + self.len)?;
         if !matches_checksum(payload, self.crc) {
             return None;
         }
@@ -291,8 +300,8 @@ impl FoundFrame {
                 let exporter = std::str::from_utf8(&payload).ok()?.to_owned();
                 Some(JournalRecord::Acked { record: self.seq, exporter })
             }
-            RELEASED => ByteReader(&payload).all(release).map(JournalRecord::Released),
-            CLOSED => ByteReader(&payload).all(closed).map(JournalRecord::Closed),
+            RELEASED => ByteReader(&payload).until_end(release).map(JournalRecord::Released),
+            CLOSED => ByteReader(&payload).until_end(closed).map(JournalRecord::Closed),
             _ => None,
         }
     }
@@ -302,11 +311,11 @@ fn request(payload: Bytes) -> Option<JournalRecord> {
     let mut head = ByteReader(&payload);
     let [signal, export] = head.array()?;
     let signal = *Signal::ALL.get(usize::from(signal))?;
-    let traces = head.counted(16, |head| head.trace().map(RetainReason::Trace))?;
+    let traces = head.counted_list(16, |head| head.trace().map(RetainReason::Trace))?;
     let forwarded_whole = (export == FORWARDED_WHOLE).then_some(RetainReason::Forwarded);
     let reasons = forwarded_whole.into_iter().chain(traces).collect();
     let body = payload.slice_ref(head.0);
-    Some(JournalRecord::Request { signal, reasons, forwarded: export != OWED, body })
+    Some(JournalRecord::Request { signal, reasons, forwarded: export != WITH_VERDICTS, body })
 }
 
 fn verdict(payload: &[u8]) -> Option<VerdictRecord> {
@@ -319,10 +328,10 @@ fn verdict(payload: &[u8]) -> Option<VerdictRecord> {
         passed: decode_passed(passed)?,
         with_spans: with_spans == 1,
         revision: head.u32()?,
-        requests: head.counted(8, ByteReader::u64)?,
-        lengths: head.counted(4, ByteReader::u32)?,
+        requests: head.counted_list(8, ByteReader::u64)?,
+        lengths: head.counted_list(4, ByteReader::u32)?,
         appended: head.blob()?,
-        events: head.counted(12, |head| head.u64().zip(head.blob()))?,
+        events: head.counted_list(12, |head| head.u64().zip(head.blob()))?,
     })
 }
 
@@ -365,14 +374,15 @@ impl<'a> ByteReader<'a> {
         self.array().map(TraceId)
     }
 
-    /// A count of items of at least `size` bytes, and the items; `None` if the rest is too short for this count.
-    fn counted<T>(&mut self, size: usize, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    /// Reads a count and as many items of at least `size` bytes; `None` if fewer bytes are left than the count
+    /// requires.
+    fn counted_list<T>(&mut self, size: usize, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let n = self.count(size)?;
         (0..n).map(|_| read(self)).collect()
     }
 
-    /// Items until the end.
-    fn all<T>(mut self, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    /// Reads items until the end.
+    fn until_end<T>(mut self, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         std::iter::from_fn(|| (!self.0.is_empty()).then(|| read(&mut self))).collect()
     }
 

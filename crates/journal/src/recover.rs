@@ -8,7 +8,7 @@ use bytes::Bytes;
 use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 use super::disk::{Disk, HEADER, SegmentHeader, read_header};
-use super::record::{FoundFrame, JournalRecord, RetainReason, Seq};
+use super::record::{FrameHeader, JournalRecord, RetainReason, Seq};
 use super::retain::RetainReasons;
 
 /// Data that have not been exported yet.
@@ -18,21 +18,21 @@ pub struct Recovered {
     pub open: BTreeMap<Seq, Vec<TraceId>>,
     /// Verdicts that some required exporter has not delivered, and the exporters that have.
     pub verdicts: BTreeMap<Seq, Vec<String>>,
-    /// Passed-through requests, likewise.
+    /// Passed-through requests that some required exporter has not delivered, and the exporters that have.
     pub forwarded: BTreeMap<Seq, Vec<String>>,
     /// The remembered closed traces, oldest first.
     pub closed: Vec<(TraceId, PriorVerdict)>,
     /// Damaged records, and segments that could not be read.
     pub corrupt: u64,
     /// Bytes truncated after the last complete record of a segment.
-    pub torn: u64,
+    pub truncated_bytes: u64,
 }
 
-/// A retained record, and where it is.
+/// A retained record, with its position in the log.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct StoredRecord {
     pub segment: u64,
-    pub at: u64,
+    pub offset: u64,
     pub len: u64,
     pub reasons: RetainReasons,
     /// Exporters that have delivered it.
@@ -44,15 +44,15 @@ pub(crate) struct RecoveryScan {
     pub records: ById<Seq, StoredRecord>,
     /// Bytes of each segment that was read.
     pub sizes: BTreeMap<u64, u64>,
-    /// Bytes of the others, which stay as they are.
+    /// Bytes of the segments that could not be read, which are not changed.
     pub unread: u64,
     /// The highest number of a segment of any version.
     pub last: u64,
-    /// The first unused number.
+    /// The first unused number of a record.
     pub next: Seq,
     verdicts: BTreeMap<Seq, (TraceId, PriorVerdict, Vec<Seq>)>,
     closed: VecDeque<(TraceId, PriorVerdict)>,
-    /// How many closed traces to remember.
+    /// Maximum number of closed traces that are remembered.
     remember: usize,
     recovered: Recovered,
 }
@@ -62,8 +62,8 @@ pub(crate) struct RecoveryScan {
 const SEGMENT_BITS: u32 = 36;
 
 /// Reads every segment in order. A segment that cannot be read may be readable at a later start, so the
-/// numbers that its records can have are not used again. Refusing to start instead would let one bad sector
-/// stop the intake.
+/// numbers that its records can have are not used again. If the process refused to start instead, one bad sector would
+/// stop the receiving of spans.
 ///
 /// # Errors
 /// The directory cannot be listed, or no numbers are left. A segment that cannot be read is counted as
@@ -92,7 +92,7 @@ pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Recover
             }
         };
         let torn = (bytes.len() as u64).saturating_sub(complete);
-        scan.recovered.torn += torn;
+        scan.recovered.truncated_bytes += torn;
         // A process that was killed has not returned the preallocated space of the last segment.
         if (torn > 0 || last)
             && let Err(error) = disk.truncate(segment, complete)
@@ -102,19 +102,19 @@ pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Recover
         scan.sizes.insert(segment, complete);
     }
     if let Some(segment) = unread {
-        let beyond = segment.checked_add(1).and_then(|next| next.checked_mul(1 << SEGMENT_BITS));
+        let first_number = segment.checked_add(1).and_then(|next| next.checked_mul(1 << SEGMENT_BITS));
         let none_left = || {
             io::Error::other(format!(
                 "segment {segment:016x} cannot be read, and no record numbers are left beyond it; move it out of the directory"
             ))
         };
-        scan.next = scan.next.max(beyond.ok_or_else(none_left)?);
+        scan.next = scan.next.max(first_number.ok_or_else(none_left)?);
     }
     Ok(scan)
 }
 
 impl RecoveryScan {
-    /// Reads one segment; returns how many of its bytes to keep.
+    /// Reads one segment; returns the number of bytes up to the end of its last complete record.
     ///
     /// # Errors
     /// The segment has the layout of a later version.
@@ -134,27 +134,27 @@ impl RecoveryScan {
                 marker
             }
         };
-        let mut at = HEADER;
-        while at < bytes.len() {
-            if let Some(found) = FoundFrame::read(bytes, at, marker) {
+        let mut offset = HEADER;
+        while offset < bytes.len() {
+            if let Some(found) = FrameHeader::read(bytes, offset, marker) {
                 match found.record(bytes) {
                     Some(record) => self.record(segment, found, record),
-                    None => self.damaged(segment, at),
+                    None => self.damaged(segment, offset),
                 }
-                at += found.len;
+                offset += found.len;
                 continue;
             }
-            let marks = memchr::memmem::find_iter(bytes.get(at + 1..).unwrap_or_default(), &marker);
-            let next = marks.map(|m| at + 1 + m).find(|&m| FoundFrame::read(bytes, m, marker).is_some());
+            let marks = memchr::memmem::find_iter(bytes.get(offset + 1..).unwrap_or_default(), &marker);
+            let next = marks.map(|m| offset + 1 + m).find(|&m| FrameHeader::read(bytes, m, marker).is_some());
             match next {
                 Some(next) => {
-                    self.damaged(segment, at);
-                    at = next;
+                    self.damaged(segment, offset);
+                    offset = next;
                 }
                 // No complete frame follows: a partial write of the process that ended.
-                None if last => return Ok(at as u64),
+                None if last => return Ok(offset as u64),
                 None => {
-                    self.damaged(segment, at);
+                    self.damaged(segment, offset);
                     break;
                 }
             }
@@ -162,18 +162,18 @@ impl RecoveryScan {
         Ok(bytes.len() as u64)
     }
 
-    fn damaged(&mut self, segment: u64, at: usize) {
+    fn damaged(&mut self, segment: u64, offset: usize) {
         self.recovered.corrupt += 1;
-        tracing::error!(segment, at, "skipped a damaged record of the journal");
+        tracing::error!(segment, at = offset, "skipped a damaged record of the journal");
     }
 
-    fn record(&mut self, segment: u64, found: FoundFrame, record: JournalRecord) {
+    fn record(&mut self, segment: u64, found: FrameHeader, record: JournalRecord) {
         let seq = found.seq;
         self.next = self.next.max(seq.saturating_add(1));
         let mut insert = |reasons: Vec<RetainReason>| {
-            // A later copy replaces earlier ones, and has no reason that they have not.
-            let (at, len, reasons) = (found.at as u64, found.len as u64, RetainReasons::new(reasons));
-            self.records.insert(seq, StoredRecord { segment, at, len, reasons, acked: Vec::new() });
+            // A later copy replaces earlier ones; its reasons are a subset of theirs.
+            let (offset, len, reasons) = (found.offset as u64, found.len as u64, RetainReasons::new(reasons));
+            self.records.insert(seq, StoredRecord { segment, offset, len, reasons, acked: Vec::new() });
         };
         match record {
             JournalRecord::Request { reasons, .. } => insert(reasons),
@@ -197,8 +197,8 @@ impl RecoveryScan {
             }
             // A record of closed traces includes those of all earlier segments.
             JournalRecord::Closed(all) => {
-                let beyond = all.len().saturating_sub(self.remember);
-                self.closed = all.into_iter().skip(beyond).collect();
+                let excess = all.len().saturating_sub(self.remember);
+                self.closed = all.into_iter().skip(excess).collect();
             }
         }
     }

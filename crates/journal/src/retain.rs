@@ -1,15 +1,15 @@
-//! The set of reasons for which one record is retained: built once, removed one by one in any order.
+//! The set of reasons for which one record is retained: built once; reasons are removed one by one in any order.
 
 use super::record::RetainReason;
 
-/// Sorted; a removed reason is marked and stays in place, so that a removal moves nothing. Most records
-/// have a few, but a request has one for every trace in it.
+/// The reasons, sorted. A removed reason is marked and stays in place, so that a removal moves nothing. Most records
+/// have few reasons, but a request has one for every trace in it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct RetainReasons {
-    /// Each with whether it still applies.
+    /// Each reason, and whether it still applies.
     all: Vec<(RetainReason, bool)>,
-    left: usize,
-    /// After the one removed last: traces that close together are released in order.
+    remaining: usize,
+    /// The index after the reason that was removed last: traces that close together are released in order.
     next: usize,
 }
 
@@ -18,27 +18,27 @@ impl RetainReasons {
         let mut all: Vec<(RetainReason, bool)> = reasons.into_iter().map(|reason| (reason, true)).collect();
         all.sort_unstable();
         all.dedup();
-        RetainReasons { left: all.len(), all, next: 0 }
+        RetainReasons { remaining: all.len(), all, next: 0 }
     }
 
     pub(crate) fn remove(&mut self, reason: &RetainReason) {
-        let at = match self.all.get(self.next) {
+        let index = match self.all.get(self.next) {
             Some((next, _)) if next == reason => self.next,
             _ => self.all.binary_search_by_key(reason, |(reason, _)| *reason).unwrap_or(usize::MAX),
         };
-        if let Some((_, applies)) = self.all.get_mut(at) {
-            self.left -= usize::from(std::mem::take(applies));
-            self.next = at + 1;
+        if let Some((_, applies)) = self.all.get_mut(index) {
+            self.remaining -= usize::from(std::mem::take(applies));
+            self.next = index + 1;
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.left == 0
+        self.remaining == 0
     }
 
     pub(crate) fn contains(&self, reason: &RetainReason) -> bool {
-        let found = self.all.binary_search_by_key(reason, |(reason, _)| *reason);
-        found.is_ok_and(|at| self.all.get(at).is_some_and(|(_, applies)| *applies))
+        let index = self.all.binary_search_by_key(reason, |(reason, _)| *reason);
+        index.is_ok_and(|i| self.all.get(i).is_some_and(|(_, applies)| *applies))
     }
 
     /// The reasons that still apply, in order.

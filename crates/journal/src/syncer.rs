@@ -1,7 +1,7 @@
 //! The sync thread: fsyncs files, so that the writer never waits for an fsync.
 //!
-//! In: files with unsynced writes, and the callers that wait for them. Out: replies to the callers, and
-//! to the writer how far the disk has the log. Requests that arrive during one fsync share the next. An
+//! In: files with unsynced writes, and the callers that wait for them. Out: replies to the callers; for the
+//! writer, the number of the last write that is on the disk. Requests that arrive during one fsync share the next. An
 //! acknowledgement or release is written without waiting for an fsync, however slow the disk is. If the
 //! process is killed, only unwritten data is lost; if the machine fails, unsynced data is lost.
 
@@ -34,7 +34,7 @@ pub(crate) struct SyncRequest {
 /// The writer's side of the sync thread.
 pub(crate) struct Syncer {
     requests: Option<Sender<SyncRequest>>,
-    /// The `up_to` of the last request that was served, or why an fsync failed.
+    /// The `up_to` of the last request that was served, or the error of a failed fsync.
     pub results: Receiver<io::Result<u64>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -53,6 +53,8 @@ impl Syncer {
         Ok(Syncer { requests: Some(requests), results, thread: Some(thread) })
     }
 
+    /// Passes files to the sync thread.
+    ///
     /// # Errors
     /// The thread has ended; the waiters are dropped, which notifies their callers.
     pub(crate) fn request(&self, request: SyncRequest) -> io::Result<()> {
@@ -69,7 +71,7 @@ impl Syncer {
     }
 }
 
-/// Serves requests until the writer drops its end.
+/// Serves requests until the writer drops its end of the channel.
 fn run(requests: &Receiver<SyncRequest>, results: &Sender<io::Result<u64>>, duration: &Histogram) {
     while let Ok(first) = requests.recv() {
         let SyncRequest { mut files, mut waiters, mut up_to } = first;

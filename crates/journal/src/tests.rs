@@ -1,5 +1,5 @@
-//! The log against a model, and against truncated and damaged segments. The whole journal on failing disks
-//! is in `failing`, what depends on fsync in `syncing`, the directory in `directory`.
+//! Tests of the log against a model, and with truncated and damaged segments. `failing` tests the whole journal on
+//! failing disks, `syncing` the effects of fsync, `directory` the directory, `handover` the writer's hand-over.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn metrics() -> JournalMetrics {
 }
 
 const SEGMENT: u64 = 2048;
-/// Fewer than fit into an eighth of a segment.
+/// Number of remembered closed traces: fewer than fit into an eighth of a segment.
 const REMEMBER: usize = 5;
 
 fn trace(n: u8) -> TraceId {
@@ -63,7 +63,7 @@ enum Op {
         is_forwarded: bool,
         size: usize,
     },
-    /// Closes the trace of some open reason to retain a record.
+    /// Closes a trace that has no verdict yet.
     Verdict(prop::sample::Index),
     Acked(prop::sample::Index),
     /// Releases a reason of some record, or a verdict and its requests.
@@ -85,7 +85,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Whether the request's spans are exported on arrival: as received, or some requests by other records.
+/// Whether the request's spans are exported on arrival: by this record, or, for every other size, by other records.
 fn has_forwarded_spans(is_forwarded: bool, size: usize) -> bool {
     is_forwarded || size.is_multiple_of(2)
 }
@@ -112,9 +112,9 @@ impl Driven {
 
     fn write(&mut self, frame: &Frame, reasons: Option<Vec<RetainReason>>) {
         let log = self.log.as_mut().unwrap();
-        let place = log.append(std::iter::once(frame)).unwrap()[0];
+        let position = log.append(std::iter::once(frame)).unwrap()[0];
         if let Some(reasons) = reasons {
-            log.insert(frame.seq, place, frame.size() as u64, RetainReasons::new(reasons.clone()));
+            log.insert(frame.seq, position, frame.size() as u64, RetainReasons::new(reasons.clone()));
             self.model.insert(frame.seq, (reasons, Vec::new()));
         }
     }
@@ -157,12 +157,12 @@ impl Driven {
                 self.bodies.insert(seq, (traces.clone(), *size, forwarded));
                 self.write(&frame, Some(reasons));
             }
-            Op::Verdict(pick) => {
+            Op::Verdict(selector) => {
                 let open = self.open_reasons();
                 if open.is_empty() {
                     return;
                 }
-                let picked_trace = open[pick.index(open.len())].1;
+                let picked_trace = open[selector.index(open.len())].1;
                 let requests: Vec<Seq> =
                     open.iter().filter(|(_, t)| *t == picked_trace).map(|(seq, _)| *seq).collect();
                 let seq = self.name();
@@ -178,7 +178,7 @@ impl Driven {
                 self.log.as_mut().unwrap().remember(picked_trace, verdict.prior_verdict());
                 self.closed.push((picked_trace, verdict.prior_verdict()));
             }
-            Op::Acked(pick) => {
+            Op::Acked(selector) => {
                 let waiting = |(_, (reasons, _)): &(&Seq, &(Vec<RetainReason>, _))| {
                     reasons.iter().any(|c| matches!(c, RetainReason::Verdict | RetainReason::Forwarded))
                 };
@@ -186,14 +186,14 @@ impl Driven {
                 if all.is_empty() {
                     return;
                 }
-                let seq = all[pick.index(all.len())];
+                let seq = all[selector.index(all.len())];
                 if self.model[&seq].1.is_empty() {
                     self.write(&Frame::acked(seq, "a/b"), None);
                     self.log.as_mut().unwrap().acked(seq, "a/b");
                     self.model.get_mut(&seq).unwrap().1.push("a/b".to_owned());
                 }
             }
-            Op::Done(pick) => {
+            Op::Done(selector) => {
                 let mut ends: Vec<Vec<(Seq, RetainReason)>> = self
                     .open_reasons()
                     .into_iter()
@@ -211,7 +211,7 @@ impl Driven {
                 if ends.is_empty() {
                     return;
                 }
-                let ends = ends.swap_remove(pick.index(ends.len()));
+                let ends = ends.swap_remove(selector.index(ends.len()));
                 let mut unwritten = Vec::new();
                 for (seq, reason) in ends {
                     self.log.as_mut().unwrap().release(&[(seq, reason)], &mut unwritten);
@@ -278,9 +278,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// For every sequence of writes, acknowledgements, releases, rewrites and restarts, recovery returns
-    /// what was written and not released.
+    /// the records that were written and not released.
     #[test]
-    fn recovery_returns_what_was_written_and_not_released(ops in prop::collection::vec(op(), 1..120)) {
+    fn recovery_returns_the_records_that_were_written_and_not_released(ops in prop::collection::vec(op(), 1..120)) {
         let mut driven = Driven::new();
         for op in &ops {
             driven.apply(op);
@@ -289,7 +289,7 @@ proptest! {
         driven.apply(&Op::Restart);
         driven.check_bodies();
         let log = driven.log.as_mut().unwrap();
-        // Until nothing is left to reclaim. The module header of `log` states this bound.
+        // Repeated until nothing is left to reclaim. The module header of `log` states the bound that is checked.
         for _ in 0..200 {
             log.reclaim(false).unwrap();
         }
@@ -298,7 +298,7 @@ proptest! {
         driven.apply(&Op::Restart);
     }
 
-    /// The process or the machine fails after any byte of the writes.
+    /// Recovery after the process or the machine failed at any byte of the writes.
     #[test]
     fn truncated_at_any_byte_every_complete_record_is_recovered(
         ops in prop::collection::vec(op().prop_filter("stays in one segment", |op| {
@@ -328,8 +328,8 @@ proptest! {
             std::fs::write(folder.path().join(path.file_name().unwrap()), &whole[..cut]).unwrap();
             let (log, recovered, _) = open(folder.path());
             let expected = states.iter().rev().find(|(end, _)| *end <= cut as u64).unwrap();
-            let torn = cut as u64 - expected.0.max(if cut < disk::HEADER { 0 } else { disk::HEADER as u64 });
-            prop_assert_eq!(&Recovered { torn, ..expected.1.clone() }, &recovered, "cut at {}", cut);
+            let truncated_bytes = cut as u64 - expected.0.max(if cut < disk::HEADER { 0 } else { disk::HEADER as u64 });
+            prop_assert_eq!(&Recovered { truncated_bytes, ..expected.1.clone() }, &recovered, "cut at {}", cut);
             drop(log);
             // The partial record was truncated, so another start finds the same.
             let (_, reopened, _) = open(folder.path());
@@ -355,10 +355,10 @@ fn a_flipped_bit_loses_the_record_that_contains_it_and_no_other() {
         std::fs::write(&path, &bytes).unwrap();
         let (_, recovered, _) = open(driven.folder.path());
         let lost = expected.open.keys().filter(|seq| !recovered.open.contains_key(seq)).count();
-        let strange = recovered.open.iter().filter(|(seq, t)| expected.open.get(seq) != Some(t)).count();
-        assert_eq!(strange, 0, "bit {bit}");
+        let changed = recovered.open.iter().filter(|(seq, t)| expected.open.get(seq) != Some(t)).count();
+        assert_eq!(changed, 0, "bit {bit}");
         assert_eq!(lost, usize::from(bit / 8 >= disk::HEADER), "bit {bit}");
-        assert!(recovered.corrupt == 1 || recovered.torn > 0, "bit {bit}: {recovered:?}");
+        assert!(recovered.corrupt == 1 || recovered.truncated_bytes > 0, "bit {bit}: {recovered:?}");
         std::fs::write(&path, &whole).unwrap();
     }
 }

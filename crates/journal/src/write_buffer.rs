@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::record::Frame;
 
-/// A body of at least this size is a slice of its own; copying a smaller one costs less than a slice.
-const LARGE: usize = 4096;
+/// Size in bytes from which a body is a slice of its own; copying a smaller one costs less than a slice.
+const LARGE_BODY: usize = 4096;
 
 /// Small parts in one buffer; large bodies by reference.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// Empties it, and keeps its allocations.
+    /// Removes the contents, and keeps the allocations.
     pub(crate) fn clear(&mut self) {
         self.small.clear();
         self.large.clear();
@@ -36,7 +36,7 @@ impl WriteBuffer {
     pub(crate) fn frame(&mut self, frame: &Frame, marker: [u8; 4]) {
         frame.write_head(&mut self.small, marker);
         for body in &frame.body {
-            match body.len() < LARGE {
+            match body.len() < LARGE_BODY {
                 true => self.raw(body),
                 false => self.large.push((self.small.len(), body.clone())),
             }

@@ -1,4 +1,4 @@
-//! Group commit: the commands that wait are received, written with one write, and then answered or,
+//! Group commit: the waiting commands are received, written with one write, and then answered or,
 //! with `durability: sync`, passed to the sync thread together with their callers.
 //!
 //! In: [`WriterCommand`]s. Out: replies. A command that could not be written is refused as a whole. Releases
@@ -23,14 +23,14 @@ use super::retain::RetainReasons;
 use super::syncer::{SyncRequest, Syncer, Waiter, reply};
 use super::writer_handle::{HandoverState, RELEASE_DELAY, WriterStep};
 
-/// Commands and bytes of one write at most: enough to amortise the cost of the call, and few enough that
-/// answered callers send more commands while the next write runs. A write of everything that waits would
-/// make writer and callers alternate.
+/// Maximum number of commands and of bytes in one write: enough to amortise the cost of the call, and few enough that
+/// answered callers send more commands while the next write runs. If one write contained all waiting commands, the
+/// writer and the callers would alternate.
 const MAX_COMMANDS: usize = 1024;
 const MAX_BYTES: usize = 512 << 10;
-/// How often a failing disk is tried again.
+/// Interval at which a failing disk is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
-/// How often space is reclaimed while nothing is written.
+/// Interval at which space is reclaimed while nothing is written.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) enum WriterCommand {
@@ -43,24 +43,25 @@ pub(crate) enum WriterCommand {
     /// The sender of a request received no acknowledgement.
     Discard(Seq),
     Read(Seq, oneshot::Sender<Option<JournalRecord>>),
-    /// Writes and fsyncs everything, and ends.
+    /// Writes and fsyncs everything, and ends the writer.
     Close(oneshot::Sender<()>),
 }
 
 pub(crate) struct JournalWriter<D> {
     pub log: Log<D>,
     pub storage: Storage,
-    /// Requests are refused at this size; the rest is for the verdicts on stored requests.
+    /// Size of the log in bytes at which requests are refused; the space above it is for verdicts on stored requests.
     pub admit_below: u64,
     pub state: Arc<HandoverState>,
     pub metrics: JournalMetrics,
     pub commands: Receiver<WriterCommand>,
     pub close_reply: Option<oneshot::Sender<()>>,
-    /// Releases that the log applied and that are not on disk.
+    /// Releases that the log has applied and that have not been written.
     pub unwritten: Vec<Release>,
     pub last_sync: Instant,
-    /// The last fsync failed. Writes may still succeed.
+    /// Whether the last fsync failed. Writes may still succeed.
     pub sync_failing: bool,
+    /// The time of the last attempt to free space, if it failed.
     pub reclaim_failed: Option<Instant>,
     pub throttle: LogThrottle,
     pub syncer: Syncer,
@@ -69,7 +70,7 @@ pub(crate) struct JournalWriter<D> {
 /// The commands of one step.
 #[derive(Default)]
 struct WriteBatch {
-    /// Size of the log before it.
+    /// Size of the log before the batch.
     log_bytes: u64,
     commands: usize,
     bytes: usize,
@@ -157,7 +158,7 @@ impl<D: Disk> JournalWriter<D> {
     /// Adds a command to the batch, or refuses it where the log has no room.
     fn receive(&mut self, command: WriterCommand, batch: &mut WriteBatch) {
         batch.commands += 1;
-        // The other two are enqueued.
+        // Only submitted commands are counted as urgent; these two are enqueued.
         if !matches!(command, WriterCommand::ExporterAcked(..) | WriterCommand::Discard(_)) {
             self.state.received();
         }
@@ -201,7 +202,7 @@ impl<D: Disk> JournalWriter<D> {
                 self.log.release(record_releases, &mut self.unwritten);
             }
         }
-        // A record that is released by now needs no acknowledgement.
+        // A record that has been released needs no acknowledgement.
         acked.retain(|(seq, _)| self.log.contains(*seq));
         let failing = self.state.failing.load(Ordering::Relaxed);
         let mut tail: Vec<Frame> = acked.iter().map(|(seq, exporter)| Frame::acked(*seq, exporter)).collect();
@@ -217,15 +218,15 @@ impl<D: Disk> JournalWriter<D> {
         let began = Instant::now();
         let appended = self.log.append(all());
         self.state.wrote_in(began.elapsed());
-        let places = match appended {
-            Ok(places) => places,
+        let positions = match appended {
+            Ok(positions) => positions,
             Err(error) => {
                 self.failed("write", &error);
                 reply(waiters, false);
                 return;
             }
         };
-        // Before the updates below, for which callers need not wait.
+        // Callers need not wait for the updates below.
         if self.storage.durability != Durability::Sync {
             reply(std::mem::take(&mut waiters), true);
         }
@@ -233,8 +234,8 @@ impl<D: Disk> JournalWriter<D> {
         self.unwritten.clear();
         acked.iter().for_each(|(seq, exporter)| self.log.acked(*seq, exporter));
         closed.into_iter().for_each(|(trace, verdict)| self.log.remember(trace, verdict));
-        for ((frame, reasons), place) in frames.into_iter().zip(places) {
-            self.log.insert(frame.seq, place, frame.size() as u64, reasons);
+        for ((frame, reasons), position) in frames.into_iter().zip(positions) {
+            self.log.insert(frame.seq, position, frame.size() as u64, reasons);
         }
         if failing && !self.sync_failing {
             tracing::info!("the journal can be written again");
@@ -300,7 +301,7 @@ impl<D: Disk> JournalWriter<D> {
             }
         }
         let bytes = self.log.bytes();
-        // Below the size at which it is set, so that it does not change with every request.
+        // The flag is cleared below the size at which it is set, so that it does not change with every request.
         if bytes < self.admit_below / 8 * 7 {
             self.state.full.store(false, Ordering::Relaxed);
         }

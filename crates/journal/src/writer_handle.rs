@@ -11,7 +11,7 @@
 //!
 //! | thread | executes | may block on |
 //! |---|---|---|
-//! | caller, in `submit` | steps, if `try_lock` succeeds, for some 4 ms or 32 of them | reads and writes of the disk; no fsync, and never the lock |
+//! | caller, in `submit` | steps, if `try_lock` succeeds, for about 4 ms or 32 steps | reads and writes of the disk; no fsync, and never the lock |
 //! | journal thread, `run` | `pass`: steps, maintenance (rewriting fsyncs here), `finish` | the lock, the disk, `park_timeout`, and in `finish` the sync thread |
 //! | sync thread, `syncer::run` | fsyncs | its requests and the disk; it takes neither lock |
 //!
@@ -47,7 +47,7 @@
 //! # Why no wakeup is lost
 //!
 //! Fences A to D are `fence(SeqCst)`, for which there is one total order. If the fence of one thread comes
-//! first, what it did before the fence is visible to the other thread after its fence.
+//! first, its writes before the fence are visible to the other thread after that thread's fence.
 //!
 //! - A submitted command: the caller adds to `urgent`, sends, passes A and fails in `try_lock` because a
 //!   thread holds the lock. That thread unlocks, passes B and reads `urgent`. If B came first, `try_lock`
@@ -84,7 +84,7 @@ use crate::record::{RetainReason, Seq};
 /// Maximum delay before releases are written if there is nothing else to write. Without it, each exported trace
 /// would need its own write.
 pub(crate) const RELEASE_DELAY: Duration = Duration::from_millis(10);
-/// After a write that took longer, the journal thread executes all writes, until one takes less than an
+/// After a write that took longer than this, the journal thread executes all writes, until one takes less than an
 /// eighth of this.
 const SLOW_WRITE: Duration = Duration::from_millis(4);
 /// Steps that one call of `submit` executes for other callers before the journal thread takes over.
@@ -103,7 +103,7 @@ pub(crate) struct HandoverState {
     urgent: AtomicUsize,
     /// The last write took longer than [`SLOW_WRITE`].
     slow: AtomicBool,
-    /// The journal thread is about to park and must be unparked for a command that it has not seen.
+    /// The journal thread is about to park and must be unparked for a command that it has not received.
     parked: AtomicBool,
     /// The [`WriterHandle`] was dropped: no more commands will be sent.
     handle_dropped: AtomicBool,
@@ -124,12 +124,12 @@ impl HandoverState {
         !self.released.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// A step received a command that was submitted.
+    /// Notes that a step received a submitted command.
     pub(crate) fn received(&self) {
         self.urgent.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Decides by the duration of a write whether callers execute the next one.
+    /// Notes the duration of a write, which decides whether callers execute the next one.
     pub(crate) fn wrote_in(&self, time: Duration) {
         let was_slow = self.slow.load(Ordering::Relaxed);
         let is_slow = time > if was_slow { SLOW_WRITE / 8 } else { SLOW_WRITE };
@@ -152,16 +152,16 @@ pub(crate) trait WriterStep: Send {
     fn step(&mut self);
     /// A step and maintenance, on the journal thread only; true once a command to close was received.
     fn maintain(&mut self) -> bool;
-    /// How often it has written.
+    /// The number of writes so far.
     fn written(&self) -> u64;
-    /// How long the journal thread may park while nothing is submitted.
+    /// The maximum time for which the journal thread may park while nothing is submitted.
     fn park_timeout(&self) -> Duration;
     /// Writes and fsyncs all remaining commands and releases.
     fn finish(&mut self);
 }
 
-/// `None` once it has ended or panicked: the queued commands were dropped, which notifies their
-/// callers, and none can be sent any more.
+/// The writer; `None` once it has ended or panicked. The queued commands were then dropped, which notifies their
+/// callers, and no command can be sent any more.
 type WriterSlot = Option<Box<dyn WriterStep>>;
 
 /// Runs `work` with the writer. `None` if the writer has ended, or if `work` panicked, which ends the writer.
@@ -171,14 +171,14 @@ fn with_writer<T>(
     work: impl FnOnce(&mut dyn WriterStep) -> T,
 ) -> Option<T> {
     let writer = slot.as_deref_mut()?;
-    let done = catch_unwind(AssertUnwindSafe(|| work(writer))).ok();
-    if done.is_none() {
+    let result = catch_unwind(AssertUnwindSafe(|| work(writer))).ok();
+    if result.is_none() {
         tracing::error!("the journal's writer panicked; it stores nothing more. This is a bug");
         state.failing.store(true, Ordering::Relaxed);
         state.panicked.store(true, Ordering::Relaxed);
         *slot = None;
     }
-    done
+    result
 }
 
 /// Sends commands to the writer and executes its steps.
@@ -272,11 +272,11 @@ impl<C> Drop for WriterHandle<C> {
     }
 }
 
-/// The journal thread: runs until the writer ends.
+/// The loop of the journal thread, which runs until the writer ends.
 fn run(slot: &Mutex<WriterSlot>, state: &HandoverState) {
-    let mut seen = 0;
+    let mut last_written = 0;
     loop {
-        let passed = pass(&mut slot.lock().unwrap_or_else(PoisonError::into_inner), state, &mut seen);
+        let passed = pass(&mut slot.lock().unwrap_or_else(PoisonError::into_inner), state, &mut last_written);
         let Some(timeout) = passed else { return };
         // A caller whose `try_lock` failed during the pass left its command to this thread: without this
         // check the command would wait for the timeout.
@@ -294,9 +294,9 @@ fn run(slot: &Mutex<WriterSlot>, state: &HandoverState) {
     }
 }
 
-/// One pass of the journal thread under the lock. Returns how long the thread may park, or `None` once the writer has
-/// ended.
-fn pass(slot: &mut WriterSlot, state: &HandoverState, seen: &mut u64) -> Option<Duration> {
+/// One pass of the journal thread under the lock. Returns the maximum time for which the thread may park, or `None`
+/// once the writer has ended. `last_written` is the number of writes at the previous pass.
+fn pass(slot: &mut WriterSlot, state: &HandoverState, last_written: &mut u64) -> Option<Duration> {
     let dropped = state.handle_dropped.load(Ordering::Relaxed);
     let close = with_writer(slot, state, |writer| writer.maintain())?;
     if close || dropped {
@@ -305,7 +305,7 @@ fn pass(slot: &mut WriterSlot, state: &HandoverState, seen: &mut u64) -> Option<
         return None;
     }
     let written = slot.as_ref()?.written();
-    if std::mem::replace(seen, written) != written {
+    if std::mem::replace(last_written, written) != written {
         return Some(RELEASE_DELAY);
     }
     state.parked.store(true, Ordering::Relaxed);

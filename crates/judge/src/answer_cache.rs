@@ -32,39 +32,42 @@ pub(crate) struct Resolved {
 
 impl Resolved {
     /// The result of a question for which no request was sent.
-    pub(crate) fn free(answer: Result<Arc<JudgeAnswer>, Unmeasured>, outcome: QuestionOutcome) -> Resolved {
+    pub(crate) fn without_usage(
+        answer: Result<Arc<JudgeAnswer>, Unmeasured>,
+        outcome: QuestionOutcome,
+    ) -> Resolved {
         Resolved { answer, outcome, usage: Usage::default() }
     }
 }
 
-/// The answer that the asking caller shares with waiting callers; `None` until it has arrived.
+/// The answer that the asking caller shares with the waiting callers; `None` until the answer has arrived.
 type AnswerSlot = tokio::sync::Mutex<Option<Result<Arc<JudgeAnswer>, Unmeasured>>>;
 
 #[derive(Debug)]
 pub(crate) struct AnswerCache {
     memory: Cache<CacheKey, Arc<JudgeAnswer>>,
     disk: Option<Arc<DiskCache>>,
-    // Not by moka's `get_with`, which panics when 200 callers that ask have been dropped before a waiting one.
+    // Not moka's `get_with`: it panics for a waiting caller after 200 callers that asked have been dropped.
     in_flight: Mutex<HashMap<CacheKey, Arc<AnswerSlot>>>,
 }
 
 impl AnswerCache {
-    /// Opens the configured folder, or shares that of `before` if it is the same one: its bound remains until
-    /// [`AnswerCache::set_max_bytes`].
+    /// Opens the configured folder, or shares the open folder of `previous` if the path is the same. The bound of a
+    /// shared folder remains until [`AnswerCache::set_max_bytes`].
     pub(crate) fn open(
         config: &CacheConfig,
-        before: Option<&AnswerCache>,
+        previous: Option<&AnswerCache>,
         errors: &Counter,
     ) -> Result<AnswerCache, DiskCacheError> {
         let max_bytes = config.max_bytes.0;
-        let open = |path: &PathBuf| match before.and_then(|cache| cache.disk.as_ref()) {
+        let open = |path: &PathBuf| match previous.and_then(|cache| cache.disk.as_ref()) {
             Some(disk) if disk.is_at(path) => Ok(Arc::clone(disk)),
             _ => DiskCache::open(path, max_bytes, errors.clone()).map(Arc::new),
         };
         let disk = config.directory.as_ref().map(open).transpose()?;
         // Answers remain valid under another configuration: keys contain everything that an answer depends on.
         let memory = Cache::builder().max_capacity(config.entries).weigher(weight).build();
-        for (key, answer) in before.iter().flat_map(|cache| cache.memory.iter()) {
+        for (key, answer) in previous.iter().flat_map(|cache| cache.memory.iter()) {
             memory.insert(*key, answer);
         }
         Ok(AnswerCache { memory, disk, in_flight: Mutex::default() })
@@ -83,30 +86,30 @@ impl AnswerCache {
     }
 
     /// The answer to the question `key`. `ask` is polled only if the cache has none; an answer from disk is
-    /// used only if it is `valid`.
+    /// used only if it is `is_valid`.
     pub(crate) async fn get_or_ask(
         &self,
         key: CacheKey,
-        valid: impl Fn(&JudgeAnswer) -> bool,
+        is_valid: impl Fn(&JudgeAnswer) -> bool,
         ask: impl Future<Output = (Result<JudgeAnswer, Unmeasured>, Usage)>,
     ) -> Resolved {
         if let Some(answer) = self.memory.get(&key) {
-            return Resolved::free(Ok(answer), QuestionOutcome::Cached);
+            return Resolved::without_usage(Ok(answer), QuestionOutcome::Cached);
         }
-        let flight = self.join(key);
-        let mut slot = flight.slot.lock().await;
+        let pending = self.join(key);
+        let mut slot = pending.slot.lock().await;
         if let Some(answer) = &*slot {
-            return Resolved::free(answer.clone(), QuestionOutcome::Shared);
+            return Resolved::without_usage(answer.clone(), QuestionOutcome::Shared);
         }
         // The question may have been answered between the first lookup and locking the slot.
         if let Some(answer) = self.memory.get(&key) {
-            return Resolved::free(Ok(answer), QuestionOutcome::Cached);
+            return Resolved::without_usage(Ok(answer), QuestionOutcome::Cached);
         }
-        if let Some(answer) = self.on_disk(key).await.filter(|answer| valid(answer)) {
+        if let Some(answer) = self.on_disk(key).await.filter(|answer| is_valid(answer)) {
             let answer = Arc::new(answer);
             self.memory.insert(key, Arc::clone(&answer));
             *slot = Some(Ok(Arc::clone(&answer)));
-            return Resolved::free(Ok(answer), QuestionOutcome::Cached);
+            return Resolved::without_usage(Ok(answer), QuestionOutcome::Cached);
         }
         let (answer, usage) = ask.await;
         let answer = answer.map(Arc::new);
@@ -134,36 +137,36 @@ impl AnswerCache {
         tokio::task::spawn_blocking(move || disk.read(&key)).await.ok().flatten()
     }
 
-    /// Returns when all answers so far are on disk, if they are kept there.
+    /// Returns when all answers so far are on disk; at once without a cache on disk.
     pub(crate) async fn wait_until_written(&self) {
         if let Some(disk) = &self.disk {
             disk.wait_until_written().await;
         }
     }
 
-    fn join(&self, key: CacheKey) -> Flight<'_> {
+    fn join(&self, key: CacheKey) -> PendingQuestion<'_> {
         let slot = Arc::clone(lock(&self.in_flight).entry(key).or_default());
-        Flight { cache: self, key, slot }
+        PendingQuestion { cache: self, key, slot }
     }
 }
 
-/// Bytes of an answer that count as one entry: most answers are shorter.
-const USUAL_BYTES: usize = 2048;
+/// Number of bytes of an answer that count as one entry: most answers are shorter.
+const BYTES_PER_ENTRY: usize = 2048;
 
 /// The number of entries that an answer counts as. Long answers count as several, which bounds memory if
 /// a judge writes too much.
 fn weight(_: &CacheKey, answer: &Arc<JudgeAnswer>) -> u32 {
-    u32::try_from(answer.value.to_string().len().div_ceil(USUAL_BYTES)).unwrap_or(u32::MAX)
+    u32::try_from(answer.value.to_string().len().div_ceil(BYTES_PER_ENTRY)).unwrap_or(u32::MAX)
 }
 
-/// A caller whose question is pending. Dropping the last one of a question removes its slot.
-struct Flight<'a> {
+/// A caller that asks a question or waits for its answer. Dropping the last caller of a question removes its slot.
+struct PendingQuestion<'a> {
     cache: &'a AnswerCache,
     key: CacheKey,
     slot: Arc<AnswerSlot>,
 }
 
-impl Drop for Flight<'_> {
+impl Drop for PendingQuestion<'_> {
     fn drop(&mut self) {
         let mut in_flight = lock(&self.cache.in_flight);
         // One reference of the map and one of this caller; slots are cloned only under this lock.

@@ -10,13 +10,13 @@ use verdict_eval::questions::AnswerForm;
 use verdict_eval::schema::{Schema, Validity};
 
 /// Largest size of a text in bytes; answers are a few KiB.
-const MAX_TEXT: usize = 256 << 10;
+const MAX_TEXT_BYTES: usize = 256 << 10;
 /// Largest number of opening braces at which parsing is attempted.
 const MAX_STARTS: usize = 64;
 /// Largest size in bytes of a fault, which the next request quotes.
-const MAX_FAULT: usize = 300;
+const MAX_FAULT_BYTES: usize = 300;
 
-/// A text is not a valid answer. The message is part of the next request to the judge.
+/// The text is not a valid answer. The message is part of the next request to the judge.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidAnswer {
@@ -59,7 +59,7 @@ impl<'a> AnswerValidator<'a> {
     /// # Errors
     /// No object in it matches the schema, or several different ones do.
     pub fn read(&self, text: &str) -> Result<Value, InvalidAnswer> {
-        if text.len() > MAX_TEXT {
+        if text.len() > MAX_TEXT_BYTES {
             return Err(InvalidAnswer::TooLong);
         }
         let text = after_thinking(text).trim();
@@ -74,17 +74,17 @@ impl<'a> AnswerValidator<'a> {
             _ => {}
         }
         let mut fault = InvalidAnswer::NoObject;
-        let mut found: Option<Value> = None;
+        let mut answer: Option<Value> = None;
         for object in objects(text) {
-            match (self.validate(object), &found) {
-                (Ok(value), None) => found = Some(value),
-                (Ok(value), Some(before)) if value != *before => return Err(InvalidAnswer::Ambiguous),
+            match (self.validate(object), &answer) {
+                (Ok(value), None) => answer = Some(value),
+                (Ok(value), Some(earlier)) if value != *earlier => return Err(InvalidAnswer::Ambiguous),
                 (Ok(_), Some(_)) => {}
                 (Err(error), _) if fault == InvalidAnswer::NoObject => fault = error,
                 (Err(_), _) => {}
             }
         }
-        found.ok_or(fault)
+        answer.ok_or(fault)
     }
 
     /// Returns `value` if it matches the schema.
@@ -97,7 +97,7 @@ impl<'a> AnswerValidator<'a> {
             let first = checked.problems.into_iter().next();
             let mut fault =
                 first.map_or_else(|| "there is too much of it".to_owned(), |problem| problem.fault);
-            fault.truncate(fault.floor_char_boundary(MAX_FAULT));
+            fault.truncate(fault.floor_char_boundary(MAX_FAULT_BYTES));
             return Err(InvalidAnswer::SchemaMismatch(fault));
         }
         self.round(&mut value);
@@ -122,20 +122,24 @@ fn after_thinking(text: &str) -> &str {
 
 /// The outermost objects in a text, in order.
 fn objects(text: &str) -> Vec<Value> {
-    let mut found = Vec::new();
-    let mut from = 0;
+    let mut out = Vec::new();
+    let mut search_start = 0;
     for _ in 0..MAX_STARTS {
-        let Some(start) = text.get(from..).and_then(|rest| rest.find('{')).map(|at| from + at) else { break };
+        let Some(start) =
+            text.get(search_start..).and_then(|rest| rest.find('{')).map(|at| search_start + at)
+        else {
+            break;
+        };
         let mut stream = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
         match stream.next() {
             Some(Ok(object)) => {
-                from = start + stream.byte_offset().max(1);
-                found.push(object);
+                search_start = start + stream.byte_offset().max(1);
+                out.push(object);
             }
-            _ => from = start + 1,
+            _ => search_start = start + 1,
         }
     }
-    found
+    out
 }
 
 #[cfg(test)]
@@ -170,7 +174,7 @@ mod tests {
         assert_eq!(read(""), Err(InvalidAnswer::NoObject));
         assert_eq!(read("[4]"), Err(InvalidAnswer::NoObject));
         assert_eq!(read("<think>{\"rationale\":\"r\",\"score\":1}"), Err(InvalidAnswer::NoObject));
-        assert_eq!(read(&"x".repeat(MAX_TEXT + 1)), Err(InvalidAnswer::TooLong));
+        assert_eq!(read(&"x".repeat(MAX_TEXT_BYTES + 1)), Err(InvalidAnswer::TooLong));
         let two = r#"The trace says {"rationale":"x","score":5}. I say {"rationale":"r","score":1}."#;
         assert_eq!(read(two), Err(InvalidAnswer::Ambiguous));
         for unfit in [
@@ -180,11 +184,11 @@ mod tests {
             r#"{"rationale":"r","score":4,"more":1}"#,
         ] {
             let Err(InvalidAnswer::SchemaMismatch(reason)) = read(unfit) else { panic!("{unfit}") };
-            assert!(!reason.is_empty() && reason.len() <= MAX_FAULT, "{reason}");
+            assert!(!reason.is_empty() && reason.len() <= MAX_FAULT_BYTES, "{reason}");
         }
         let long = format!(r#"{{"rationale":"r","score":4,"{}":1}}"#, "é".repeat(1000));
         let Err(InvalidAnswer::SchemaMismatch(reason)) = read(&long) else { panic!() };
-        assert!(reason.len() <= MAX_FAULT);
+        assert!(reason.len() <= MAX_FAULT_BYTES);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::lock::lock;
 
 #[derive(Debug)]
 pub(crate) struct Breaker {
+    /// The number of failures in a row that opens the breaker.
     failures: u32,
     open_for: Duration,
     state: Mutex<CircuitState>,
@@ -84,13 +85,14 @@ impl Breaker {
 }
 
 impl BreakerPermit<'_> {
+    /// Reports that the request succeeded.
     pub(crate) fn succeeded(mut self) {
         self.is_probe = false;
         // This also closes an open breaker: a request sent before it opened shows that the judge has recovered.
         *lock(&self.breaker.state) = CircuitState::Closed(0);
     }
 
-    /// True if this failure opens the breaker.
+    /// Reports that the request failed; returns whether this failure opens the breaker.
     pub(crate) fn failed(mut self, now: Instant) -> bool {
         let mut state = lock(&self.breaker.state);
         let opens = match *state {

@@ -22,13 +22,13 @@ use crate::lock::lock;
 use crate::provider::TokenCount;
 use crate::spending::{self, Spending, Spent};
 
-/// Traces whose spending each account remembers, some 150 bytes each. The least recently used are
+/// Number of traces whose spending each account remembers, about 150 bytes each. The least recently used are
 /// forgotten first.
 const MAX_TRACES: u64 = 100_000;
-/// Traces whose spending each account writes to the file of spending, the latest: those that are judged when the
-/// process ends, and that a journal delivers again after a restart.
-const MAX_SAVED: usize = 4_096;
-/// Slots of a window, which expire one by one. One more slot is kept, so that a window never covers less
+/// Maximum number of traces whose spending each account writes to the file of spending, the latest ones: among them are
+/// the traces that are judged when the process ends, and that a journal delivers again after a restart.
+const MAX_SAVED_TRACES: usize = 4_096;
+/// Number of slots of a window, which expire one by one. A window has one slot more, so that it never covers less
 /// than its length.
 const SLOTS: usize = 60;
 
@@ -61,14 +61,14 @@ impl Amount {
         }
     }
 
-    fn less(self, part: Amount) -> Amount {
+    fn minus(self, part: Amount) -> Amount {
         Amount {
             tokens: self.tokens.saturating_sub(part.tokens),
             nanos: self.nanos.saturating_sub(part.nanos),
         }
     }
 
-    fn within(self, limit: &Limit) -> bool {
+    fn is_within(self, limit: &Limit) -> bool {
         limit.tokens.is_none_or(|max| self.tokens <= max)
             && limit.usd.is_none_or(|max| self.nanos <= whole_number(max * 1e9))
     }
@@ -105,14 +105,14 @@ impl Window {
 
     fn advance(&mut self, now: Instant) {
         let since_epoch = self.since_epoch + now.saturating_duration_since(self.origin);
-        let at = since_epoch.as_nanos() / self.slot.as_nanos().max(1);
-        let at = u64::try_from(at).unwrap_or(u64::MAX);
-        let expired = at.saturating_sub(self.newest);
+        let current_slot = since_epoch.as_nanos() / self.slot.as_nanos().max(1);
+        let current_slot = u64::try_from(current_slot).unwrap_or(u64::MAX);
+        let expired = current_slot.saturating_sub(self.newest);
         for step in 1..=expired.min(self.slots.len() as u64) {
             let slot = ((self.newest + step) % self.slots.len() as u64) as usize;
-            self.total = self.total.less(std::mem::take(&mut self.slots[slot]));
+            self.total = self.total.minus(std::mem::take(&mut self.slots[slot]));
         }
-        self.newest = self.newest.max(at);
+        self.newest = self.newest.max(current_slot);
     }
 
     fn spend(&mut self, amount: Amount, now: Instant) {
@@ -126,7 +126,7 @@ impl Window {
         self.total = self.total.plus(amount);
     }
 
-    /// The slots in which something was spent.
+    /// The slots in which something was spent: number, tokens, billionths of a USD.
     fn spent(&mut self, now: Instant) -> Vec<(u64, u64, u64)> {
         self.advance(now);
         let all = (self.newest.saturating_sub(SLOTS as u64)..=self.newest).map(|slot| {
@@ -136,7 +136,7 @@ impl Window {
         all.filter(|&(_, tokens, nanos)| tokens > 0 || nanos > 0).collect()
     }
 
-    /// Adds what an earlier process spent. If the wall clock was set back since, it counts as spent now.
+    /// Adds the spending of an earlier process. If the wall clock was set back since, it counts as spent now.
     fn restore(&mut self, spent: Vec<(u64, u64, u64)>, now: Instant) {
         self.advance(now);
         for (slot, tokens, nanos) in spent {
@@ -161,7 +161,7 @@ struct Account {
     day: Window,
     reserved: Amount,
     traces: Cache<TraceId, TraceAccount>,
-    /// The latest traces on which something was spent; a trace may be there several times.
+    /// The latest traces on which something was spent; a trace may be listed several times.
     latest: VecDeque<TraceId>,
 }
 
@@ -192,8 +192,8 @@ impl Account {
         let trace = self.traces.get(&trace).unwrap_or_default();
         let limits = &self.limits;
         let check_limit = |spent: Amount, reserved: Amount, limit: &Limit| match spent.plus(amount) {
-            total if !total.within(limit) => Availability::Spent,
-            total if total.plus(reserved).within(limit) => Availability::Free,
+            total if !total.is_within(limit) => Availability::Spent,
+            total if total.plus(reserved).is_within(limit) => Availability::Free,
             _ => Availability::Reserved,
         };
         check_limit(self.hour.total, self.reserved, &limits.per_hour)
@@ -207,20 +207,20 @@ impl Account {
         self.traces.insert(trace, TraceAccount { spent, reserved: reserved.plus(amount) });
     }
 
-    /// Replaces a reservation of `amount` by what was spent.
+    /// Replaces a reservation of `amount` by the actual cost.
     fn commit_cost(&mut self, trace: TraceId, amount: Amount, cost: Amount, now: Instant) {
-        self.reserved = self.reserved.less(amount);
+        self.reserved = self.reserved.minus(amount);
         self.hour.spend(cost, now);
         self.day.spend(cost, now);
         let TraceAccount { spent, reserved } = self.traces.get(&trace).unwrap_or_default();
-        self.traces.insert(trace, TraceAccount { spent: spent.plus(cost), reserved: reserved.less(amount) });
+        self.traces.insert(trace, TraceAccount { spent: spent.plus(cost), reserved: reserved.minus(amount) });
         self.note_latest(trace, cost);
     }
 
     fn note_latest(&mut self, trace: TraceId, cost: Amount) {
         if cost != Amount::default() && self.latest.back() != Some(&trace) {
             self.latest.push_back(trace);
-            if self.latest.len() > MAX_SAVED {
+            if self.latest.len() > MAX_SAVED_TRACES {
                 self.latest.pop_front();
             }
         }
@@ -231,9 +231,9 @@ impl Account {
         if self.limits.per_trace == Limit::default() {
             return Vec::new();
         }
-        let mut seen = HashSet::new();
+        let mut listed = HashSet::new();
         // The position of a trace is where something was last spent on it.
-        let latest = self.latest.iter().rev().filter(|trace| seen.insert(**trace));
+        let latest = self.latest.iter().rev().filter(|trace| listed.insert(**trace));
         let spent = |trace: &TraceId| {
             let Amount { tokens, nanos } = self.traces.get(trace)?.spent;
             Some((trace.to_string(), tokens, nanos))
@@ -247,7 +247,7 @@ impl Account {
         let Spent(hour, day, traces) = spent;
         self.hour.restore(hour, now);
         self.day.restore(day, now);
-        for (id, tokens, nanos) in traces.into_iter().take(MAX_SAVED) {
+        for (id, tokens, nanos) in traces.into_iter().take(MAX_SAVED_TRACES) {
             let Some(trace) = u128::from_str_radix(&id, 16).ok().map(|id| TraceId(id.to_be_bytes())) else {
                 continue;
             };
@@ -265,12 +265,12 @@ impl Account {
 pub(crate) struct BudgetTracker {
     accounts: Mutex<HashMap<String, Account>>,
     released: Notify,
-    /// As last written to a file.
+    /// The spending as last written to a file.
     saved: Mutex<Spending>,
 }
 
 /// The name of the account of all judges; no judge may have it.
-pub(crate) const ALL: &str = "";
+pub(crate) const ALL_JUDGES: &str = "";
 
 impl BudgetTracker {
     /// Sets the limits of the account `name`; its spending is kept.
@@ -287,9 +287,9 @@ impl BudgetTracker {
         amount: Amount,
     ) -> Option<BudgetReservation<'a>> {
         loop {
-            // Registered before the check, so that a settlement in between is not missed.
+            // Registered before the check, so that a release in between is not missed.
             let released = self.released.notified();
-            match self.try_reserve([ALL, judge], trace, amount) {
+            match self.try_reserve([ALL_JUDGES, judge], trace, amount) {
                 Availability::Free => {
                     return Some(BudgetReservation {
                         tracker: self,
@@ -305,7 +305,7 @@ impl BudgetTracker {
         }
     }
 
-    /// Writes what counts against the limits, if it has changed since the last call.
+    /// Writes the spending that counts against the limits, if it has changed since the last call.
     pub(crate) fn save(&self, file: &Path) -> io::Result<()> {
         let spending = self.spending();
         let mut saved = lock(&self.saved);
@@ -326,7 +326,7 @@ impl BudgetTracker {
         all.filter(|(_, spent)| *spent != Spent::default()).collect()
     }
 
-    /// Adds what an earlier process spent.
+    /// Adds the spending of an earlier process.
     pub(crate) fn restore(&self, spending: Spending) {
         let now = Instant::now();
         let mut accounts = lock(&self.accounts);
@@ -362,11 +362,12 @@ pub(crate) struct BudgetReservation<'a> {
 }
 
 impl BudgetReservation<'_> {
-    /// The request is sent: from now on it costs at least `cost`.
+    /// Notes that the request is sent: from now on it costs at least `cost`.
     pub(crate) fn sent(&mut self, cost: Amount) {
         self.cost = cost;
     }
 
+    /// Ends the reservation with the cost of the request.
     pub(crate) fn commit_cost(mut self, cost: Amount) {
         self.cost = cost;
     }
@@ -376,7 +377,7 @@ impl Drop for BudgetReservation<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
         let mut accounts = lock(&self.tracker.accounts);
-        for name in [ALL, self.judge] {
+        for name in [ALL_JUDGES, self.judge] {
             account(&mut accounts, name).commit_cost(self.trace, self.amount, self.cost, now);
         }
         drop(accounts);
@@ -433,7 +434,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_trace_spends_at_most_its_own_budget() {
         let tracker = BudgetTracker::default();
-        tracker.set_limits(ALL, limits(Some(100), None));
+        tracker.set_limits(ALL_JUDGES, limits(Some(100), None));
         assert!(spend(&tracker, "a", TRACE, 60).await);
         assert!(!spend(&tracker, "b", TRACE, 50).await, "over all judges");
         assert!(spend(&tracker, "b", OTHER, 50).await, "another trace has its own");
@@ -443,7 +444,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_judge_has_its_own_account_and_shares_that_of_all() {
         let tracker = BudgetTracker::default();
-        tracker.set_limits(ALL, limits(None, Some(100)));
+        tracker.set_limits(ALL_JUDGES, limits(None, Some(100)));
         tracker.set_limits("dear", limits(None, Some(30)));
         assert!(spend(&tracker, "dear", TRACE, 30).await);
         assert!(!spend(&tracker, "dear", TRACE, 1).await);
@@ -454,7 +455,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_hour_exceeds_its_budget_and_spending_expires() {
         let tracker = BudgetTracker::default();
-        tracker.set_limits(ALL, limits(None, Some(100)));
+        tracker.set_limits(ALL_JUDGES, limits(None, Some(100)));
         let mut spent = Vec::new();
         for minute in 0..200u64 {
             while spend(&tracker, "a", TRACE, 10).await {
@@ -502,39 +503,41 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn restored_spending_counts_for_its_trace() {
         let tracker = BudgetTracker::default();
-        tracker.set_limits(ALL, limits(Some(100), None));
+        tracker.set_limits(ALL_JUDGES, limits(Some(100), None));
         assert!(spend(&tracker, "a", TRACE, 60).await);
         assert!(spend(&tracker, "b", OTHER, 10).await);
         assert!(spend(&tracker, "b", TRACE, 30).await);
         let spent = tracker.spending();
-        assert_eq!(spent[ALL].2, [(OTHER.to_string(), 10, 0), (TRACE.to_string(), 90, 0)]);
+        assert_eq!(spent[ALL_JUDGES].2, [(OTHER.to_string(), 10, 0), (TRACE.to_string(), 90, 0)]);
         assert!(spent["a"].2.is_empty(), "no limit, nothing to compare it with");
 
         let restarted = BudgetTracker::default();
-        restarted.set_limits(ALL, limits(Some(100), None));
+        restarted.set_limits(ALL_JUDGES, limits(Some(100), None));
         restarted.restore(spent.clone());
         assert_eq!(restarted.spending(), spent, "also after a further restart");
         assert!(!spend(&restarted, "a", TRACE, 11).await);
         assert!(spend(&restarted, "a", TRACE, 10).await && spend(&restarted, "a", OTHER, 90).await);
-        restarted.restore([(ALL.to_owned(), Spent(vec![], vec![], vec![("no id".to_owned(), 1, 1)]))].into());
+        restarted.restore(
+            [(ALL_JUDGES.to_owned(), Spent(vec![], vec![], vec![("no id".to_owned(), 1, 1)]))].into(),
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn spending_of_a_bounded_number_of_traces_is_saved_the_latest() {
         let tracker = BudgetTracker::default();
-        tracker.set_limits(ALL, limits(Some(100), None));
+        tracker.set_limits(ALL_JUDGES, limits(Some(100), None));
         let trace = |n: usize| TraceId((n as u128 + 1).to_be_bytes());
-        for n in 0..MAX_SAVED + 10 {
+        for n in 0..MAX_SAVED_TRACES + 10 {
             assert!(spend(&tracker, "a", trace(n), 1).await);
         }
-        let saved = &tracker.spending()[ALL].2;
-        assert_eq!((saved.len(), &saved[0].0), (MAX_SAVED, &trace(10).to_string()));
+        let saved = &tracker.spending()[ALL_JUDGES].2;
+        assert_eq!((saved.len(), &saved[0].0), (MAX_SAVED_TRACES, &trace(10).to_string()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn reservations_of_others_are_waited_for_and_a_spent_budget_is_not() {
         let tracker = BudgetTracker::default();
-        tracker.set_limits(ALL, limits(Some(100), None));
+        tracker.set_limits(ALL_JUDGES, limits(Some(100), None));
         let first = tracker.reserve("a", TRACE, tokens(80)).await.unwrap();
         let second = tracker.reserve("a", TRACE, tokens(80));
         tokio::pin!(second);
@@ -551,7 +554,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_dropped_reservation_costs_the_prompt_only_if_the_request_was_sent() {
         let tracker = BudgetTracker::default();
-        tracker.set_limits(ALL, limits(Some(100), None));
+        tracker.set_limits(ALL_JUDGES, limits(Some(100), None));
         drop(tracker.reserve("a", TRACE, tokens(100)).await.unwrap());
         let mut sent = tracker.reserve("a", TRACE, tokens(100)).await.unwrap();
         sent.sent(tokens(30));
@@ -563,9 +566,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn new_limits_apply_to_earlier_spending() {
         let tracker = BudgetTracker::default();
-        tracker.set_limits(ALL, limits(None, Some(100)));
+        tracker.set_limits(ALL_JUDGES, limits(None, Some(100)));
         assert!(spend(&tracker, "a", TRACE, 90).await);
-        tracker.set_limits(ALL, limits(None, Some(95)));
+        tracker.set_limits(ALL_JUDGES, limits(None, Some(95)));
         assert!(!spend(&tracker, "a", TRACE, 6).await);
         assert!(spend(&tracker, "a", TRACE, 5).await);
     }

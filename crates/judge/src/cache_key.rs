@@ -1,4 +1,4 @@
-//! Keys of questions, by which answers are cached and recorded.
+//! Keys by which answers to questions are cached and recorded.
 //!
 //! In: a question, and everything else that its answer depends on. Out: SHA-256 over all parts, each with
 //! its length, so that different questions have different keys.
@@ -11,13 +11,13 @@ pub(crate) type CacheKey = [u8; 32];
 
 /// The key in the cache: the provider's location, the request (`body` contains model, prompt and schema),
 /// and the number of the sample.
-pub(crate) fn cached(location: &str, body: &[u8], sample: u32) -> CacheKey {
+pub(crate) fn request_key(location: &str, body: &[u8], sample: u32) -> CacheKey {
     hash_of(&[b"cache/1", location.as_bytes(), &sample.to_le_bytes(), body])
 }
 
 /// The key in recordings: prompt, form and sample, so that recorded answers can be replayed under another
 /// configuration.
-pub(crate) fn recorded(question: &Question, sample: u32) -> CacheKey {
+pub(crate) fn recording_key(question: &Question, sample: u32) -> CacheKey {
     let Question { prompt, form, .. } = question;
     let schema = form.schema.to_string();
     hash_of(&[
@@ -32,7 +32,7 @@ pub(crate) fn recorded(question: &Question, sample: u32) -> CacheKey {
 
 /// The hash in `verdict.<metric>.judge`: eight hex digits for rubric and form. Enumerations of the schema
 /// are excluded: they contain the span ids of one trace, and the rubric names the labels.
-pub(crate) fn rubric(question: &Question) -> String {
+pub(crate) fn rubric_hash(question: &Question) -> String {
     let AnswerForm { name, schema, score } = &*question.form;
     let values = score.as_ref().map(|field| field.values.clone()).unwrap_or_default();
     let mut plain = schema.clone();
@@ -66,7 +66,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Parses the output of [`hex`].
-pub(crate) fn key(text: &str) -> Option<CacheKey> {
+pub(crate) fn parse_key(text: &str) -> Option<CacheKey> {
     let mut key = CacheKey::default();
     if text.len() != 2 * key.len() || !text.is_ascii() {
         return None;
@@ -95,18 +95,18 @@ mod tests {
 
     #[test]
     fn every_part_changes_the_key() {
-        let one = cached("http://h/a", b"body", 0);
-        assert_eq!(one, cached("http://h/a", b"body", 0));
+        let one = request_key("http://h/a", b"body", 0);
+        assert_eq!(one, request_key("http://h/a", b"body", 0));
         for other in [
-            cached("http://h/", b"abody", 0),
-            cached("http://h/a", b"body", 1),
-            cached("http://h/a", b"bodz", 0),
+            request_key("http://h/", b"abody", 0),
+            request_key("http://h/a", b"body", 1),
+            request_key("http://h/a", b"bodz", 0),
         ] {
             assert_ne!(one, other);
         }
-        assert_eq!(key(&hex(&one)), Some(one));
-        assert_eq!(key("0g"), None);
-        assert_eq!(key(&"é".repeat(32)), None);
+        assert_eq!(parse_key(&hex(&one)), Some(one));
+        assert_eq!(parse_key("0g"), None);
+        assert_eq!(parse_key(&"é".repeat(32)), None);
     }
 
     #[test]
@@ -114,10 +114,10 @@ mod tests {
         let asked = question("q", "rate it", "content");
         let mut other = asked.clone();
         other.key = "another".into();
-        assert_eq!(recorded(&asked, 0), recorded(&other, 0));
-        assert_ne!(recorded(&asked, 0), recorded(&asked, 1));
+        assert_eq!(recording_key(&asked, 0), recording_key(&other, 0));
+        assert_ne!(recording_key(&asked, 0), recording_key(&asked, 1));
         other.prompt.user = "other content".into();
-        assert_ne!(recorded(&asked, 0), recorded(&other, 0));
+        assert_ne!(recording_key(&asked, 0), recording_key(&other, 0));
     }
 
     #[test]
@@ -129,12 +129,12 @@ mod tests {
             question.form = Arc::new(form);
             question
         };
-        let one = rubric(&spans(json!(["a"])));
+        let one = rubric_hash(&spans(json!(["a"])));
         assert_eq!(one.len(), 8);
-        assert_eq!(one, rubric(&spans(json!(["b", "c"]))));
-        assert_ne!(one, rubric(&question("q", "rate it", "content")), "another form");
+        assert_eq!(one, rubric_hash(&spans(json!(["b", "c"]))));
+        assert_ne!(one, rubric_hash(&question("q", "rate it", "content")), "another form");
         let mut other = spans(json!(["a"]));
         other.prompt.system = "rate it well".into();
-        assert_ne!(one, rubric(&other), "another rubric");
+        assert_ne!(one, rubric_hash(&other), "another rubric");
     }
 }

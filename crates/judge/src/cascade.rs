@@ -1,7 +1,7 @@
 //! Cascades: one judge answers first, another one where the first does not suffice.
 //!
 //! In: the answers of the first judge and the [`QuestionContext`] of the question. Out: the reason for which the second
-//! judge is asked too, if there is one, and counts of the reasons, of agreement, and of what was saved. A cascade has
+//! judge is asked too, if there is one, and counts of the reasons, of agreement, and of the avoided cost. A cascade has
 //! no endpoint: its members are judges or cascades with their own limits, and content is withheld from each of them by
 //! its own settings.
 
@@ -21,7 +21,7 @@ use crate::record::JudgeAnswer;
 use crate::tally::PlannedQuestions;
 
 /// The field in which a judge states its confidence, in percent.
-const CONFIDENCE: &str = "judge_confidence";
+const CONFIDENCE_FIELD: &str = "judge_confidence";
 const CONFIDENCE_RUBRIC: &str = "\n\nState in `judge_confidence` how likely it is, in percent, that an expert who reads the \
 same comes to the same result. Say 50 where it could be either.";
 
@@ -31,13 +31,13 @@ pub struct CascadeReport {
     pub cascade: String,
     pub first: String,
     pub then: String,
-    /// Questions, by what came of them: `kept` (the first judge's answer applies), or the reason for which the second
+    /// Questions by their result: `kept` (the first judge's answer applies), or the reason for which the second judge
     /// was asked.
     pub questions: BTreeMap<&'static str, u64>,
-    /// Questions that both answered with a pass or a fail, and those of them with the same.
+    /// Questions that both judges answered with a pass or a fail, and those that both answered with the same.
     pub compared: u64,
     pub agreed: u64,
-    /// Spent on the answers of the first judge.
+    /// The cost of the answers of the first judge.
     pub spent: CascadeCost,
     /// The estimated cost of the second judge for the answers that were kept, as in a dry run.
     pub avoided: CascadeCost,
@@ -104,38 +104,40 @@ impl Cascade {
     fn is_unsure(&self, opinion: &Opinion, context: &QuestionContext) -> bool {
         let is_near_threshold = match (&context.criterion, score(opinion)) {
             (Some(PassCriterion::Score(threshold)), Some(score)) => {
-                // Of whole scores the lowest that passes and the highest that fails are equally near.
-                let line = if opinion.weighted.is_some() { *threshold } else { threshold.ceil() - 0.5 };
-                (score - line).abs() <= self.config.margin
+                // Of whole scores, the lowest that passes and the highest that fails are equally near to this boundary.
+                let boundary = if opinion.weighted.is_some() { *threshold } else { threshold.ceil() - 0.5 };
+                (score - boundary).abs() <= self.config.margin
             }
             _ => false,
         };
-        let stated = opinion.value.get(CONFIDENCE).and_then(Value::as_f64);
+        let stated = opinion.value.get(CONFIDENCE_FIELD).and_then(Value::as_f64);
         is_near_threshold || stated.is_some_and(|percent| percent < 100.0 * self.config.confidence)
     }
 
-    /// Whether the first judge is asked for its confidence: where probabilities of tokens do not say more.
+    /// Whether the first judge is asked for its confidence: not if probabilities of tokens weight its score, which are
+    /// more precise.
     pub(crate) fn asks_confidence(&self, form: &AnswerForm, logprobs: bool) -> bool {
         self.config.confidence > 0.0 && !(logprobs && form.score.is_some())
     }
 
     pub(crate) fn count(&self, result: CascadeResult) {
-        self.cells.question(result);
+        self.cells.count_question(result);
         *lock(&self.tally).questions.entry(result.as_str()).or_default() += 1;
     }
 
+    /// Adds the cost of answers of the first judge.
     pub(crate) fn spent(&self, usage: Usage) {
         lock(&self.tally).spent.add(usage.tokens, usage.cost_usd);
     }
 
-    /// A question for which a request to the second judge was not needed.
+    /// Counts a question that was not sent to the second judge.
     pub(crate) fn avoided(&self, planned: PlannedQuestions) {
         let tokens = planned.input_tokens + planned.output_tokens;
-        self.cells.avoided(tokens, planned.cost_usd);
+        self.cells.add_avoided(tokens, planned.cost_usd);
         lock(&self.tally).avoided.add(tokens, planned.cost_usd);
     }
 
-    /// Compares the answers of both, where each passes or fails.
+    /// Counts whether both judges agree, if each of them passes or fails the subject.
     pub(crate) fn compare(&self, first: &[Opinion], then: &[Opinion], context: &QuestionContext) {
         let verdict = |all: &[Opinion]| {
             let passing = all.iter().filter_map(|opinion| passes(opinion, context));
@@ -143,7 +145,7 @@ impl Cascade {
             (pass.len() + fail.len() > 0).then_some(pass.len() > fail.len())
         };
         let Some((first, then)) = verdict(first).zip(verdict(then)) else { return };
-        self.cells.compared(first == then);
+        self.cells.count_comparison(first == then);
         let mut tally = lock(&self.tally);
         tally.compared += 1;
         tally.agreed += u64::from(first == then);
@@ -179,11 +181,11 @@ pub(crate) fn with_confidence(question: &Question) -> Option<Question> {
     let mut schema = question.form.schema.clone();
     let percent: Vec<u8> = (0..=10).map(|tenth| tenth * 10).collect();
     let fields = schema.get_mut("properties")?.as_object_mut()?;
-    if fields.contains_key(CONFIDENCE) {
+    if fields.contains_key(CONFIDENCE_FIELD) {
         return None;
     }
-    fields.insert(CONFIDENCE.to_owned(), json!({ "type": "integer", "enum": percent }));
-    schema.get_mut("required")?.as_array_mut()?.push(CONFIDENCE.into());
+    fields.insert(CONFIDENCE_FIELD.to_owned(), json!({ "type": "integer", "enum": percent }));
+    schema.get_mut("required")?.as_array_mut()?.push(CONFIDENCE_FIELD.into());
     let Prompt { system, user, .. } = &question.prompt;
     let prompt = Prompt::new(format!("{system}{CONFIDENCE_RUBRIC}"), Arc::clone(user));
     Some(Question {
@@ -193,11 +195,11 @@ pub(crate) fn with_confidence(question: &Question) -> Option<Question> {
     })
 }
 
-/// The answer in the form of the question.
+/// Removes the field for the confidence from an answer, which then has the form of the original question.
 pub(crate) fn without_confidence(answer: &mut Arc<JudgeAnswer>) {
-    if answer.value.get(CONFIDENCE).is_some()
+    if answer.value.get(CONFIDENCE_FIELD).is_some()
         && let Some(fields) = Arc::make_mut(answer).value.as_object_mut()
     {
-        fields.shift_remove(CONFIDENCE);
+        fields.shift_remove(CONFIDENCE_FIELD);
     }
 }

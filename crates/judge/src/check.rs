@@ -10,13 +10,13 @@ use crate::dialects::EVALUATOR;
 use crate::extensions::JudgeExtensions;
 use crate::http_provider;
 
-/// With HTTP/1.1 each request in flight uses a connection.
+/// Largest `max_concurrency`: with HTTP/1.1 each request in flight uses a connection.
 const MAX_CONCURRENCY: usize = 1024;
-/// More samples multiply the cost without a better median.
+/// Largest `samples`: more samples multiply the cost without a better median.
 const MAX_SAMPLES: u32 = 100;
-/// More attempts take longer than a trace may wait for a verdict.
+/// Largest `retries`: more attempts take longer than a trace may wait for a verdict.
 const MAX_RETRIES: u32 = 20;
-/// A file takes 4 KiB or more, so a smaller cache would contain few answers.
+/// Smallest `cache.max_bytes`: a file takes 4 KiB or more, so a smaller cache would contain few answers.
 const MIN_CACHE_BYTES: u64 = 1 << 20;
 
 /// The problems of `judges`, and those of `judging`; keys are relative to each section.
@@ -25,17 +25,17 @@ pub fn problems(
     judging: &JudgingConfig,
     extensions: &JudgeExtensions,
 ) -> (Vec<Problem>, Vec<Problem>) {
-    let mut found = Vec::new();
+    let mut out = Vec::new();
     let mut files: HashMap<&Path, &str> = HashMap::new();
     for (name, config) in judges {
         let mut judge_problems = Vec::new();
-        if !is_legal(name) {
-            judge_problems.push(Problem::new("", ILLEGAL_NAME));
+        if !is_valid_name(name) {
+            judge_problems.push(Problem::new("", INVALID_NAME));
         }
         if !extensions.provides(name) {
             endpoint(config, extensions, &mut judge_problems);
         }
-        values(config, &mut judge_problems);
+        check_values(config, &mut judge_problems);
         for (key, file) in [("replay", &config.replay), ("record", &config.record)] {
             let Some(file) = file else { continue };
             if let Some(other) = files.insert(file, name) {
@@ -43,7 +43,7 @@ pub fn problems(
                 judge_problems.push(Problem::new(key, message));
             }
         }
-        found.extend(judge_problems.into_iter().map(|problem| problem.in_section(name)));
+        out.extend(judge_problems.into_iter().map(|problem| problem.in_section(name)));
     }
     let mut judging_problems = Vec::new();
     budget(&judging.budget, &mut judging_problems);
@@ -55,12 +55,12 @@ pub fn problems(
         judging_problems
             .extend(problems.into_iter().map(|problem| problem.in_section(name).in_section("cascades")));
     }
-    (found, judging_problems)
+    (out, judging_problems)
 }
 
-const ILLEGAL_NAME: &str = "a judge's name consists of up to 64 letters, digits, - and _; 'rules' is reserved for the built-in rules";
+const INVALID_NAME: &str = "a judge's name consists of up to 64 letters, digits, - and _; 'rules' is reserved for the built-in rules";
 
-fn is_legal(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     name != "rules" && !name.is_empty() && name.len() <= 64 && name.chars().all(is_name_char)
 }
@@ -72,81 +72,83 @@ fn cascade_problems(
     judging: &JudgingConfig,
     extensions: &JudgeExtensions,
 ) -> Vec<Problem> {
-    let mut found = Vec::new();
-    if !is_legal(name) {
-        found.push(Problem::new("", ILLEGAL_NAME));
+    let mut out = Vec::new();
+    if !is_valid_name(name) {
+        out.push(Problem::new("", INVALID_NAME));
     }
     if judges.contains_key(name) || extensions.provides(name) {
-        found.push(Problem::new("", "is the name of a judge too"));
+        out.push(Problem::new("", "is the name of a judge too"));
     }
     for (key, member) in [("first", &cascade.first), ("then", &cascade.then)] {
         let dialect = judges.get(member).map(|judge| judge.dialect.as_str());
         let is_known =
             dialect.is_some() || judging.cascades.contains_key(member) || extensions.provides(member);
         if member.is_empty() {
-            found.push(Problem::new(key, "is required: the name of a judge or of another cascade"));
+            out.push(Problem::new(key, "is required: the name of a judge or of another cascade"));
         } else if !is_known {
             let known_names = judges.keys().chain(judging.cascades.keys()).map(String::as_str);
             let message = format!("'{member}' is not defined under judges or judging.cascades");
-            found.push(Problem::new(key, message).with_hint(nearest(member, known_names)));
+            out.push(Problem::new(key, message).with_hint(nearest(member, known_names)));
         } else if let Some(dialect @ ("rerank" | "embeddings" | EVALUATOR)) = dialect {
             let message = format!("'{member}' is of dialect '{dialect}', which gives no verdicts");
-            found.push(Problem::new(key, message));
+            out.push(Problem::new(key, message));
         }
     }
     if !(0.0..=100.0).contains(&cascade.margin) {
-        found.push(Problem::new("margin", "must be a number of points, 0 or more"));
+        out.push(Problem::new("margin", "must be a number of points, 0 or more"));
     }
     if !(0.0..=1.0).contains(&cascade.confidence) {
-        found.push(Problem::new("confidence", "must lie between 0 and 1"));
+        out.push(Problem::new("confidence", "must lie between 0 and 1"));
     }
-    if found.is_empty() {
+    if out.is_empty() {
         let members = judging.members(name);
-        let twice = |(i, member): &(usize, &&str)| members.iter().take(*i).any(|before| before == *member);
+        let is_repeated =
+            |(i, member): &(usize, &&str)| members.iter().take(*i).any(|before| before == *member);
         if members.len() > MAX_MEMBERS {
             let message = format!("contains itself, or has more than {MAX_MEMBERS} judges");
-            found.push(Problem::new("", message));
-        } else if let Some((_, member)) = members.iter().enumerate().find(twice) {
-            found.push(Problem::new("", format!("asks '{member}' twice")));
+            out.push(Problem::new("", message));
+        } else if let Some((_, member)) = members.iter().enumerate().find(is_repeated) {
+            out.push(Problem::new("", format!("asks '{member}' twice")));
         }
     }
-    found
+    out
 }
 
 /// Endpoint, dialect, model, credentials and TLS.
-fn endpoint(config: &JudgeConfig, extensions: &JudgeExtensions, found: &mut Vec<Problem>) {
+fn endpoint(config: &JudgeConfig, extensions: &JudgeExtensions, out: &mut Vec<Problem>) {
     // A judge that only replays needs no endpoint.
     let is_asked = !config.endpoint.is_empty() || config.replay.is_none();
     if is_asked && let Err(reason) = http_provider::url(config, "") {
-        found.push(Problem::new("endpoint", reason));
+        out.push(Problem::new("endpoint", reason));
     }
     let names = extensions.dialect_names();
     if !names.contains(&config.dialect.as_str()) {
         let message = format!("'{}' is not one of {}", config.dialect, names.join(", "));
-        found.push(Problem::new("dialect", message).with_hint(nearest(&config.dialect, names)));
+        out.push(Problem::new("dialect", message).with_hint(nearest(&config.dialect, names)));
     }
     if config.model.is_empty() && config.replay.is_none() {
-        found.push(Problem::new("model", "the name of the model is missing"));
+        out.push(Problem::new("model", "the name of the model is missing"));
     }
     let bearer = |key: &Secret| Secret::new(format!("Bearer {}", key.expose()));
-    if config.api_key.as_ref().is_some_and(|key| !sendable("authorization", &bearer(key))) {
+    if config.api_key.as_ref().is_some_and(|key| !is_valid_header("authorization", &bearer(key))) {
         let message = "is not valid in an HTTP header: it contains a line break or another control character";
-        found.push(Problem::new("api_key", message));
+        out.push(Problem::new("api_key", message));
     }
     for (name, value) in &config.headers {
-        if !sendable(name, value) {
-            found.push(Problem::new(format!("headers.{name}"), "not a valid HTTP header"));
+        if !is_valid_header(name, value) {
+            out.push(Problem::new(format!("headers.{name}"), "not a valid HTTP header"));
         }
     }
     if config.tls.cert_file.is_some() != config.tls.key_file.is_some() {
-        found.push(Problem::new("tls", "cert_file and key_file need each other"));
+        out.push(Problem::new("tls", "cert_file and key_file need each other"));
     }
 }
 
-fn values(config: &JudgeConfig, found: &mut Vec<Problem>) {
+/// Limits, prices and other numbers.
+fn check_values(config: &JudgeConfig, out: &mut Vec<Problem>) {
     let mut check = |key: &str, valid: bool, message: &str| {
         if !valid {
-            found.push(Problem::new(key, message));
+            out.push(Problem::new(key, message));
         }
     };
     check("timeout", !config.timeout.is_zero(), "must be above 0");
@@ -180,22 +182,22 @@ fn values(config: &JudgeConfig, found: &mut Vec<Problem>) {
     let bounded = [&config.budget.per_trace, &config.budget.per_hour, &config.budget.per_day];
     let idle = free && bounded.iter().any(|limit| limit.usd.is_some());
     check("budget", !idle, "is in USD, but no price is configured, so it would limit nothing");
-    budget(&config.budget, found);
+    budget(&config.budget, out);
 }
 
 fn is_amount(usd: f64) -> bool {
     usd.is_finite() && usd >= 0.0
 }
 
-fn sendable(name: &str, value: &Secret) -> bool {
+fn is_valid_header(name: &str, value: &Secret) -> bool {
     verdict_client::header(name, value).is_ok()
 }
 
-fn budget(config: &BudgetConfig, found: &mut Vec<Problem>) {
+fn budget(config: &BudgetConfig, out: &mut Vec<Problem>) {
     let all = [("per_trace", config.per_trace), ("per_hour", config.per_hour), ("per_day", config.per_day)];
     for (key, limit) in all {
         if !limit.usd.is_none_or(is_amount) {
-            found.push(Problem::new(format!("budget.{key}.usd"), "must be 0 or more USD"));
+            out.push(Problem::new(format!("budget.{key}.usd"), "must be 0 or more USD"));
         }
     }
 }

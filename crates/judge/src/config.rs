@@ -13,8 +13,8 @@ use serde_json::Value;
 use verdict_client::Tls;
 use verdict_config::{Period, Secret, Size, settings};
 
-/// Usual number of bytes per token of a long text, for comparing prompts with the model's context window.
-pub(crate) const USUAL_BYTES: u64 = 4;
+/// Typical number of bytes per token of a long text, with which prompts are compared with the context window.
+pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 
 /// The `judges` section, by name.
 pub type JudgeConfigs = BTreeMap<String, JudgeConfig>;
@@ -200,11 +200,11 @@ impl JudgeConfig {
     /// Whether a request of this many bytes and its answer fit into the context window, by the estimate with which
     /// longer ones are not sent.
     pub fn accepts(&self, bytes: u64) -> bool {
-        bytes / USUAL_BYTES + u64::from(self.max_tokens) <= self.max_prompt_tokens
+        bytes / BYTES_PER_TOKEN + u64::from(self.max_tokens) <= self.max_prompt_tokens
     }
 
-    /// Whether the same question always has the same answer, as far as the configuration says: the temperature is 0,
-    /// or answers are replayed.
+    /// Whether the same question always has the same answer according to the configuration: the temperature is 0, or
+    /// answers are replayed.
     pub fn is_deterministic(&self) -> bool {
         let sent = match self.body.get("temperature") {
             // The server's default applies.

@@ -37,7 +37,7 @@ pub enum DiskCacheError {
 /// The files, and the order in which they were written.
 #[derive(Debug, Default)]
 struct Index {
-    /// With their allocated bytes.
+    /// The allocated bytes of each file.
     files: HashMap<CacheKey, u64>,
     /// Oldest first. A removed file remains in the queue until it is the oldest.
     order: VecDeque<CacheKey>,
@@ -63,28 +63,28 @@ impl DiskCache {
         let failed = |e| DiskCacheError::Io(path.to_owned(), e);
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
         let lock =
-            private(OpenOptions::new().create(true).append(true), &path.join("lock")).map_err(failed)?;
+            open_private(OpenOptions::new().create(true).append(true), &path.join("lock")).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(DiskCacheError::InUse(path.to_owned())),
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let (mut found, mut unknown) = (Vec::new(), 0_u64);
+        let (mut entries, mut unknown_files) = (Vec::new(), 0_u64);
         for entry in fs::read_dir(path).map_err(failed)?.flatten() {
             let name = entry.file_name();
-            match name.to_str().and_then(cache_key::key).zip(entry.metadata().ok()) {
-                Some((key, metadata)) => found.push((metadata.modified().ok(), key, metadata.len())),
-                None => unknown += u64::from(name != "lock"),
+            match name.to_str().and_then(cache_key::parse_key).zip(entry.metadata().ok()) {
+                Some((key, metadata)) => entries.push((metadata.modified().ok(), key, metadata.len())),
+                None => unknown_files += u64::from(name != "lock"),
             }
         }
-        if unknown > 0 {
-            tracing::warn!(files = unknown, folder = %path.display(), "files in the folder of the answer cache were not written by this version and are ignored");
+        if unknown_files > 0 {
+            tracing::warn!(files = unknown_files, folder = %path.display(), "files in the folder of the answer cache were not written by this version and are ignored");
         }
-        found.sort_unstable();
+        entries.sort_unstable();
         let mut index = Index { max_bytes, ..Index::default() };
-        found.into_iter().for_each(|(_, key, size)| index.insert(key, size));
+        entries.into_iter().for_each(|(_, key, size)| index.insert(key, size));
         let writes = TaskTracker::new();
-        // Closed from the start, so that it can be waited for; a closed tracker takes tasks.
+        // A tracker can only be waited for once it is closed; a closed tracker still accepts tasks.
         writes.close();
         Ok(DiskCache { path: path.to_owned(), index: Mutex::new(index), errors, writes, _lock: lock })
     }
@@ -93,7 +93,7 @@ impl DiskCache {
         self.path == path
     }
 
-    /// Applies from the next write on.
+    /// Sets the limit on the size, which applies from the next write on.
     pub(crate) fn set_max_bytes(&self, max_bytes: u64) {
         lock(&self.index).max_bytes = max_bytes;
     }
@@ -102,7 +102,7 @@ impl DiskCache {
         lock(&self.index).files.contains_key(key)
     }
 
-    /// Blocking. A file that cannot be read or is damaged is removed and counted as an error.
+    /// Reads an answer. Blocking. A file that cannot be read or is damaged is removed and counted as an error.
     pub(crate) fn read(&self, key: &CacheKey) -> Option<JudgeAnswer> {
         let mut index = lock(&self.index);
         index.files.get(key)?;
@@ -113,7 +113,7 @@ impl DiskCache {
             _ => {
                 self.errors.inc();
                 index.remove(key);
-                // If this fails, the file is listed again at the next start, and fails again.
+                // If the removal fails, the file is listed again at the next start, and cannot be read again.
                 let _ = fs::remove_file(self.file(key));
                 None
             }
@@ -126,12 +126,12 @@ impl DiskCache {
         self.writes.spawn_blocking(move || disk.write(&key, &answer));
     }
 
-    /// Returns when no write is left. A runtime that ends drops those that have not begun.
+    /// Returns when all writes have ended. A runtime that ends drops the writes that have not begun.
     pub(crate) async fn wait_until_written(&self) {
         self.writes.wait().await;
     }
 
-    /// Blocking.
+    /// Writes an answer. Blocking.
     fn write(&self, key: &CacheKey, answer: &JudgeAnswer) {
         let text = record::write(key, answer);
         let mut index = lock(&self.index);
@@ -146,14 +146,14 @@ impl DiskCache {
 
     fn replace(&self, index: &mut Index, key: &CacheKey, text: &str) -> io::Result<()> {
         // Files are removed before writing, so that the limit is never exceeded.
-        while index.used_bytes + on_disk(text.len() as u64) > index.max_bytes {
+        while index.used_bytes + allocated_size(text.len() as u64) > index.max_bytes {
             let Some(oldest) = index.order.pop_front() else { break };
             if index.remove(&oldest) {
                 fs::remove_file(self.file(&oldest))?;
             }
         }
         let file = self.file(key);
-        let written = private(OpenOptions::new().create(true).write(true).truncate(true), &file)
+        let written = open_private(OpenOptions::new().create(true).write(true).truncate(true), &file)
             .and_then(|mut file| file.write_all(text.as_bytes()));
         match written {
             Ok(()) => index.insert(*key, text.len() as u64),
@@ -172,7 +172,7 @@ impl DiskCache {
 
 impl Index {
     fn insert(&mut self, key: CacheKey, len: u64) {
-        let size = on_disk(len);
+        let size = allocated_size(len);
         match self.files.insert(key, size) {
             Some(before) => self.used_bytes -= before,
             None => self.order.push_back(key),
@@ -187,12 +187,12 @@ impl Index {
     }
 }
 
-fn on_disk(len: u64) -> u64 {
+fn allocated_size(len: u64) -> u64 {
     len.next_multiple_of(BLOCK)
 }
 
 /// Answers quote the judged content, so only the owner may read the file.
-fn private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+fn open_private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.mode(0o600).open(path)
 }
 

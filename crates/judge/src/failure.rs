@@ -116,7 +116,7 @@ impl Failure {
     }
 }
 
-/// Why a question has no answer.
+/// The reason for which a question has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NoAnswer {
     pub unmeasured: Unmeasured,
@@ -124,6 +124,7 @@ pub(crate) struct NoAnswer {
     pub cause: &'static str,
 }
 
+/// The result of a question that the judge failed to answer.
 pub(crate) const fn failed(cause: &'static str) -> NoAnswer {
     NoAnswer { unmeasured: Unmeasured::JudgeError, cause }
 }

@@ -1,4 +1,4 @@
-//! A gauge of things that are in progress.
+//! A gauge of requests or questions that are in progress.
 
 use prometheus_client::metrics::gauge::Gauge;
 

@@ -69,8 +69,8 @@ impl HttpProvider {
         let mut response = request.send().await.map_err(|e| failure_for_error(&e))?;
         let status = response.status().as_u16();
         if status != 200 {
-            let after = response.headers().get(RETRY_AFTER);
-            let retry_after = after.and_then(|v| verdict_client::retry_after(v, SystemTime::now()));
+            let value = response.headers().get(RETRY_AFTER);
+            let retry_after = value.and_then(|v| verdict_client::retry_after(v, SystemTime::now()));
             let body = read_body(&mut response, MAX_ERROR_BODY).await.unwrap_or_default();
             // Some servers send plain text.
             let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
@@ -147,16 +147,16 @@ mod tests {
 
     #[test]
     fn the_dialects_path_is_appended_and_urls_with_credentials_are_refused() {
-        let at = |endpoint: &str, path| {
+        let url_of = |endpoint: &str, path| {
             url(&JudgeConfig { endpoint: endpoint.to_owned(), ..JudgeConfig::default() }, path)
         };
         let [openai, anthropic, ..] = crate::dialects::built_in();
-        let plain = at("http://h:1/v1/", openai.path()).unwrap();
+        let plain = url_of("http://h:1/v1/", openai.path()).unwrap();
         assert_eq!(plain.as_str(), "http://h:1/v1/chat/completions");
-        let other = at("https://h/v1?a=b", anthropic.path()).unwrap();
+        let other = url_of("https://h/v1?a=b", anthropic.path()).unwrap();
         assert_eq!(other.as_str(), "https://h/v1/messages?a=b");
         for bad in ["", "h:1", "ftp://h", "http://", "https://me:pw@h"] {
-            let error = at(bad, openai.path()).unwrap_err();
+            let error = url_of(bad, openai.path()).unwrap_err();
             assert!(!error.contains("pw"), "{error}");
         }
     }

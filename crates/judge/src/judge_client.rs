@@ -26,7 +26,7 @@ use verdict_telemetry::{JudgeCells, SELF_TARGET};
 use crate::breaker::{Breaker, BreakerPermit};
 use crate::budget::{Amount, BudgetTracker};
 use crate::cache_key::{self, CacheKey};
-use crate::config::{JudgeConfig, JudgingConfig, USUAL_BYTES};
+use crate::config::{BYTES_PER_TOKEN, JudgeConfig, JudgingConfig};
 use crate::failure::{Failure, FailureKind, NoAnswer, failed};
 use crate::gauge_guard::GaugeGuard;
 use crate::lock::lock;
@@ -40,23 +40,23 @@ use crate::request_limiter::{MAX_PAUSE, RequestLimiter};
 use crate::request_shape::RequestShape;
 use crate::tally::{PlannedQuestions, QuestionTally, TallyEntry};
 
-/// The first wait between attempts; it doubles with each, and jitter adds up to as much again.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The longest wait between attempts; traces wait for judges no longer than `verdict.max_wait`.
-const LONGEST_WAIT: Duration = Duration::from_secs(20);
-/// A question is asked at most twice: once more if its first answer cannot be used.
+/// The first delay between attempts. It doubles with each attempt, and jitter adds at most the delay itself.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+/// The longest delay between attempts; traces wait for judges no longer than `verdict.max_wait`.
+const MAX_DELAY: Duration = Duration::from_secs(20);
+/// Maximum number of times that a question is asked: once more if its first answer cannot be used.
 const ROUNDS: usize = 2;
 /// Smallest average number of bytes per token (prose, JSON, scripts with three bytes per letter), for
-/// reservations, which must not be too small.
-const FEWEST_BYTES: u64 = 3;
+/// the estimates of reservations, which must not be too low.
+const MIN_BYTES_PER_TOKEN: u64 = 3;
 /// Largest number of refused requests that are remembered, 40 bytes each.
 const MAX_REFUSED: u64 = 10_000;
-/// How long a refused request is not sent again: the server may be configured differently later.
-const REFUSED_FOR: Duration = Duration::from_secs(600);
+/// Time for which a refused request is not sent again: the server may be configured differently later.
+const REFUSAL_LIFETIME: Duration = Duration::from_secs(600);
 /// Largest number of refusals of one question that change the shape of its request. There are nine changes.
 const MAX_ADAPTATIONS: usize = 10;
-/// Tokens of a usual answer: a rationale and one or two findings.
-const USUAL_ANSWER: u64 = 400;
+/// Number of tokens of a typical answer: a rationale and one or two findings.
+const TYPICAL_ANSWER_TOKENS: u64 = 400;
 
 #[derive(Debug)]
 pub(crate) struct JudgeClient {
@@ -67,9 +67,9 @@ pub(crate) struct JudgeClient {
     limiter: RequestLimiter,
     breaker: Arc<Breaker>,
     external: bool,
-    /// Statuses and faults that were logged: each is logged as a warning only once.
+    /// Statuses and faults that were logged: each of them is logged as a warning only once.
     logged: Mutex<HashSet<&'static str>>,
-    /// Without the parts that the server has refused.
+    /// The shape of requests, without the parts that the server has refused.
     shape: Mutex<RequestShape>,
     /// Requests that the server refused, with the status.
     refused: Cache<CacheKey, &'static str>,
@@ -113,7 +113,7 @@ impl JudgeClient {
             provider,
             logged: Mutex::default(),
             shape: Mutex::new(RequestShape::from_config(config)),
-            refused: Cache::builder().max_capacity(MAX_REFUSED).time_to_live(REFUSED_FOR).build(),
+            refused: Cache::builder().max_capacity(MAX_REFUSED).time_to_live(REFUSAL_LIFETIME).build(),
             outage_wait: OutageWait::new(patience),
             tally: QuestionTally::default(),
         }
@@ -147,12 +147,12 @@ impl JudgeClient {
         self.config.accepts(body.len() as u64)
     }
 
-    /// The tokens that the question with this body would take.
+    /// The estimated tokens and cost of the question with this body.
     pub(crate) fn plan(&self, body: &Bytes) -> PlannedQuestions {
         let shape = *lock(&self.shape);
-        let input = body.len() as u64 / USUAL_BYTES;
+        let input = body.len() as u64 / BYTES_PER_TOKEN;
         let max_output = u64::from(self.config.max_tokens.saturating_add(shape.reasoning_tokens()));
-        let usual = max_output.min(USUAL_ANSWER + u64::from(shape.reasoning_tokens()) / 2);
+        let usual = max_output.min(TYPICAL_ANSWER_TOKENS + u64::from(shape.reasoning_tokens()) / 2);
         let cost = |output| {
             Amount::new(TokenCount { input, output, ..TokenCount::default() }, &self.config.price).usd()
         };
@@ -181,14 +181,14 @@ impl JudgeClient {
         }
     }
 
-    /// Asks a question.
+    /// Asks a question; returns the answer, or the reason for having none, and the usage of all requests.
     pub(crate) async fn ask(
         &self,
         prepared: &PreparedQuestion<'_>,
         budget: &BudgetTracker,
     ) -> (Result<JudgeAnswer, Unmeasured>, Usage) {
         let spent = Mutex::default();
-        let answer = self.rounds(prepared, budget, &spent).await;
+        let answer = self.ask_with_correction(prepared, budget, &spent).await;
         let spent: Amount = *lock(&spent);
         let usage = Usage { tokens: spent.tokens, cost_usd: spent.usd() };
         match answer {
@@ -197,14 +197,14 @@ impl JudgeClient {
                 (Ok(JudgeAnswer::new(&judge, value, weighted, usage)), usage)
             }
             Err(NoAnswer { unmeasured: reason, cause }) => {
-                self.tally.question(TallyEntry::Failed(cause));
+                self.tally.count_question(TallyEntry::Failed(cause));
                 (Err(reason), usage)
             }
         }
     }
 
     /// The value of a valid answer and its weighted score.
-    async fn rounds(
+    async fn ask_with_correction(
         &self,
         prepared: &PreparedQuestion<'_>,
         budget: &BudgetTracker,
@@ -214,11 +214,11 @@ impl JudgeClient {
         let mut correction: Option<Correction> = None;
         let mut last = failed("unusable");
         for _ in 0..ROUNDS {
-            let reply = self.accepted(question, correction.as_ref(), budget, *trace, spent).await?;
+            let reply = self.accepted_reply(question, correction.as_ref(), budget, *trace, spent).await?;
             match read_reply(&reply, validator) {
                 Ok(value) => {
                     if correction.is_some() {
-                        self.tally.repaired();
+                        self.tally.count_repaired();
                     }
                     let score = question.form.score.as_ref();
                     let weighted = score.and_then(|f| logprobs::weighted(&reply.text, &reply.tokens, f));
@@ -236,7 +236,7 @@ impl JudgeClient {
     }
 
     /// The reply to a request in a shape that the server accepts.
-    async fn accepted(
+    async fn accepted_reply(
         &self,
         question: &Question,
         correction: Option<&Correction>,
@@ -248,7 +248,7 @@ impl JudgeClient {
         for _ in 0..MAX_ADAPTATIONS {
             let request = self.request(question, correction, shape);
             let body = self.provider.encode(&request);
-            let key = cache_key::cached(self.location(), &body, 0);
+            let key = cache_key::request_key(self.location(), &body, 0);
             if let Some(status) = self.refused.get(&key) {
                 return Err(failed(status));
             }
@@ -265,7 +265,7 @@ impl JudgeClient {
             });
             let Some(next) = next else {
                 self.refused.insert(key, failure.status);
-                self.refused_for_good(&failure, question);
+                self.report_refusal(&failure, question);
                 return Err(failed(failure.status));
             };
             shape = next;
@@ -282,35 +282,35 @@ impl JudgeClient {
         }
         let (next, change) = shape.without(failure.message.words())?;
         *current = next;
-        self.tally.adapted(change);
+        self.tally.add_adaptation(change);
         tracing::info!(judge = %self.name, change, "the server refuses a request parameter; further requests of this process are sent with this change");
         Some(next)
     }
 
-    fn refused_for_good(&self, failure: &Failure, question: &Question) {
+    fn report_refusal(&self, failure: &Failure, question: &Question) {
         let message = failure.message.shown(&self.config, &question.prompt.user);
-        if self.tally.message(message.clone()) {
+        if self.tally.add_message(message.clone()) {
             tracing::warn!(judge = %self.name, status = failure.status, %message, "the server refuses requests to a judge");
         }
     }
 
-    /// Sends a request until there is a reply, or another attempt cannot help.
+    /// Sends a request until there is a reply, the retries are used up, or another attempt cannot help.
     async fn reply(&self, outgoing: Outgoing<'_>) -> Result<Reply, (NoAnswer, Option<Failure>)> {
         if !self.fits(outgoing.body) {
             self.unusable("question_too_long");
             return Err((failed("question_too_long"), None));
         }
-        let mut waits = ExponentialBuilder::default()
+        let mut delays = ExponentialBuilder::default()
             .with_jitter()
-            .with_min_delay(FIRST_WAIT)
-            .with_max_delay(LONGEST_WAIT)
+            .with_min_delay(FIRST_DELAY)
+            .with_max_delay(MAX_DELAY)
             .with_max_times(self.config.retries as usize)
             .build();
         let mut pauses = Pauses::default();
         loop {
             let request_span =
                 tracing::info_span!(target: SELF_TARGET, "judge_request", judge = %self.name, status = Empty);
-            let sent = Box::pin(self.hedged(outgoing)).instrument(request_span.clone()).await;
+            let sent = Box::pin(self.send_hedged(outgoing)).instrument(request_span.clone()).await;
             let status = match &sent {
                 Ok(_) => "ok",
                 Err(NoReply::BudgetSpent) => "budget",
@@ -329,15 +329,15 @@ impl JudgeClient {
             let after = failure.as_ref().and_then(|failure| failure.retry_after);
             let retried =
                 failure.as_ref().filter(|f| f.is_retryable() && after.is_none_or(|a| a <= MAX_PAUSE));
-            if let Some(wait) = retried.and_then(|_| waits.next()) {
-                sleep(wait).await;
+            if let Some(delay) = retried.and_then(|_| delays.next()) {
+                sleep(delay).await;
                 continue;
             }
-            if failure.as_ref().is_none_or(Failure::is_outage) && self.waits(&mut pauses, after).await {
+            if failure.as_ref().is_none_or(Failure::is_outage) && self.pause(&mut pauses, after).await {
                 continue;
             }
             return Err(match failure {
-                // The judge failed before, which says more than that nothing was sent.
+                // The status of the earlier failure is more specific than `breaker_open`.
                 None => (failed(self.outage_wait.last_status().unwrap_or("breaker_open")), None),
                 Some(failure) if failure.kind == FailureKind::Timeout => {
                     (NoAnswer { unmeasured: Unmeasured::Timeout, cause: "timeout" }, Some(failure))
@@ -347,8 +347,8 @@ impl JudgeClient {
         }
     }
 
-    /// Waits for a judge that does not respond; false if it is given up.
-    async fn waits(&self, pauses: &mut Pauses, least: Option<Duration>) -> bool {
+    /// Pauses before the next attempt to reach a judge that does not respond; false if no more attempts are made.
+    async fn pause(&self, pauses: &mut Pauses, least: Option<Duration>) -> bool {
         let status = self.outage_wait.last_status().unwrap_or("breaker_open");
         match self.outage_wait.next(pauses, least, Instant::now()) {
             AfterFailure::Wait { pause, announce } => {
@@ -368,9 +368,9 @@ impl JudgeClient {
     }
 
     /// One attempt. With `hedge_after`, a second attempt starts after this time, and the first reply is used.
-    async fn hedged(&self, outgoing: Outgoing<'_>) -> Result<Reply, NoReply> {
+    async fn send_hedged(&self, outgoing: Outgoing<'_>) -> Result<Reply, NoReply> {
         let sent = Notify::new();
-        let first = self.attempt(outgoing, &sent);
+        let first = self.send_once(outgoing, &sent);
         let Some(after) = self.config.hedge_after else { return first.await };
         tokio::pin!(first);
         // Counted from sending: before that, a second attempt would only wait for the limiter as well.
@@ -382,7 +382,7 @@ impl JudgeClient {
             ended = &mut first => return ended,
             () = delay => {}
         }
-        let second = self.attempt(outgoing, &sent);
+        let second = self.send_once(outgoing, &sent);
         tokio::pin!(second);
         let (ended, first_ended) = tokio::select! {
             ended = &mut first => (ended, true),
@@ -396,14 +396,14 @@ impl JudgeClient {
         }
     }
 
-    async fn attempt(&self, outgoing: Outgoing<'_>, sent: &Notify) -> Result<Reply, NoReply> {
+    async fn send_once(&self, outgoing: Outgoing<'_>, sent: &Notify) -> Result<Reply, NoReply> {
         let Outgoing { request, body, budget, trace, spent } = outgoing;
         if self.breaker.is_open(Instant::now()) {
             return Err(NoReply::BreakerOpen);
         }
         let price = &self.config.price;
         let prompt =
-            TokenCount { input: (body.len() as u64).div_ceil(FEWEST_BYTES), ..TokenCount::default() };
+            TokenCount { input: (body.len() as u64).div_ceil(MIN_BYTES_PER_TOKEN), ..TokenCount::default() };
         let max_count = TokenCount { output: u64::from(request.token_limit()), ..prompt };
         let reserved = budget.reserve(&self.name, trace, Amount::new(max_count, price)).await;
         let mut reserved = reserved.ok_or(NoReply::BudgetSpent)?;
@@ -422,20 +422,20 @@ impl JudgeClient {
         let started = Instant::now();
         let reply = timeout(*self.config.timeout, self.provider.send(request, body.clone())).await;
         let reply = reply.unwrap_or_else(|_| Err(Failure::new("timeout", FailureKind::Timeout)));
-        self.cells.request(reply.as_ref().map_or_else(|f| f.status, |_| "ok"), started.elapsed());
-        self.tally.request(reply.is_ok().then(|| started.elapsed()));
+        self.cells.count_request(reply.as_ref().map_or_else(|f| f.status, |_| "ok"), started.elapsed());
+        self.tally.count_request(reply.is_ok().then(|| started.elapsed()));
         let (result, cost) = match reply {
             Ok(reply) => {
                 permit.succeeded();
                 if self.outage_wait.succeeded() {
                     tracing::info!(judge = %self.name, "the judge answers again");
                 }
-                let output = (reply.text.len() as u64).div_ceil(FEWEST_BYTES);
+                let output = (reply.text.len() as u64).div_ceil(MIN_BYTES_PER_TOKEN);
                 let counted = reply.usage.unwrap_or(TokenCount { output, ..prompt });
                 let cost = Amount::new(counted, price);
                 let input = counted.input.saturating_add(counted.cache_write);
-                self.cells.spent([input, counted.cached, counted.output], cost.usd());
-                self.tally.spent(counted, cost.usd());
+                self.cells.add_usage([input, counted.cached, counted.output], cost.usd());
+                self.tally.add_usage(counted, cost.usd());
                 (Ok(reply), cost)
             }
             Err(failure) => {
@@ -455,7 +455,7 @@ impl JudgeClient {
     fn failed(&self, failure: &Failure, permit: BreakerPermit<'_>) {
         let Failure { status, error_type: error, .. } = failure;
         self.outage_wait.failed(failure, Instant::now());
-        if self.is_first(status) {
+        if self.is_first_log(status) {
             tracing::warn!(judge = %self.name, status, %error, "request to a judge failed; further failures with this status are logged at level debug");
         } else {
             tracing::debug!(judge = %self.name, status, %error, "request to a judge failed");
@@ -467,20 +467,20 @@ impl JudgeClient {
             if permit.failed(Instant::now()) {
                 let open_for = *self.config.breaker.open_for;
                 tracing::warn!(judge = %self.name, status, %error, ?open_for, "circuit breaker opened after consecutive failures; no requests are sent to the judge for open_for");
-                self.show_end_of_pause(open_for);
+                self.update_breaker_gauge_after(open_for);
             }
         } else if failure.kind == FailureKind::InvalidRequest {
             permit.succeeded();
         }
     }
 
-    /// Updates the self-metric when the breaker admits a probe: there may be no further question that does so.
-    fn show_end_of_pause(&self, open_for: Duration) {
+    /// Updates the self-metric when the breaker admits a probe: there may be no further question that updates it.
+    fn update_breaker_gauge_after(&self, open_for: Duration) {
         let (breaker, gauge) = (Arc::downgrade(&self.breaker), self.cells.breaker.clone());
         let end = Instant::now() + open_for;
         tokio::spawn(async move {
             tokio::time::sleep_until(end).await;
-            // After a reload the gauge is that of another client.
+            // After a reload the gauge belongs to another client.
             if let Some(breaker) = breaker.upgrade() {
                 gauge.set(breaker.breaker_state(Instant::now()) as i64);
             }
@@ -488,13 +488,13 @@ impl JudgeClient {
     }
 
     fn unusable(&self, fault: &'static str) {
-        self.cells.unusable(fault);
-        if self.is_first(fault) {
+        self.cells.count_unusable(fault);
+        if self.is_first_log(fault) {
             tracing::warn!(judge = %self.name, fault, "an answer of a judge could not be used, or a question to it is too long; logged once per fault");
         }
     }
 
-    fn is_first(&self, kind: &'static str) -> bool {
+    fn is_first_log(&self, kind: &'static str) -> bool {
         lock(&self.logged).insert(kind)
     }
 }

@@ -35,7 +35,7 @@ use crate::recording::{Recorder, Recording};
 use crate::spending;
 use crate::tally::{JudgeReport, PlannedQuestions, TallyEntry};
 
-/// Judges cannot be used as they are configured.
+/// The judges cannot be used as they are configured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JudgeError {
@@ -70,27 +70,27 @@ struct JudgesParameters {
 /// How judges answer the questions of a command, which has no deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BatchMode {
-    /// How long a judge that is away is waited for, in addition to its retries.
+    /// Maximum time of waiting for a judge that does not respond, in addition to its retries.
     pub patience: Duration,
     /// Questions are counted and not asked; they have no answers (`sampled_out`).
     pub dry_run: bool,
 }
 
-/// Largest number of different questions that a dry run recognises as the same, 32 bytes each.
+/// Largest number of different questions that a dry run remembers, 32 bytes each; equal questions count once.
 const MAX_PLANNED: usize = 4_000_000;
 
 #[derive(Debug)]
 struct Inner {
     judges: BTreeMap<String, Arc<Judge>>,
     cascades: BTreeMap<String, Cascade>,
-    parts: JudgesParameters,
+    parameters: JudgesParameters,
     budget: Arc<BudgetTracker>,
     cache: AnswerCache,
     /// The questions that a dry run has counted.
     planned: Mutex<HashSet<CacheKey>>,
 }
 
-/// All judges. Cheap to clone; clones share everything.
+/// All judges. Clones are cheap and share all state.
 #[derive(Clone, Debug)]
 pub struct Judges {
     inner: Arc<Inner>,
@@ -99,8 +99,8 @@ pub struct Judges {
 
 impl Judges {
     /// Reads files: TLS settings, cached and recorded answers. The first question opens a connection.
-    /// `metrics` are counted into; without registration they are not exposed. `extensions` contain the dialects,
-    /// by default the built-in ones, and providers.
+    /// The judges count into `metrics`, which are exposed only if they are registered. `extensions` contain the
+    /// dialects, by default the built-in ones, and providers.
     ///
     /// # Errors
     /// A file, folder, endpoint or dialect cannot be used; the message names the key.
@@ -129,7 +129,7 @@ impl Judges {
         build(JudgesParameters { configs, judging, metrics, extensions, batch }, None)
     }
 
-    /// Results of the questions so far, for each judge that had one.
+    /// Results of the questions so far, for each judge that was asked one.
     pub fn report(&self) -> Vec<JudgeReport> {
         let all = self.inner.judges.iter();
         let reports = all.map(|(name, judge)| {
@@ -140,7 +140,7 @@ impl Judges {
         reports.filter(|r| r.asked > 0 || r.withheld > 0 || r.planned.is_some()).collect()
     }
 
-    /// Counts of the cascades so far, for each that had a question.
+    /// Counts of the questions so far, for each cascade that was asked one.
     pub fn cascades(&self) -> Vec<CascadeReport> {
         let all = self.inner.cascades.values().map(Cascade::report);
         all.filter(|report| !report.questions.is_empty()).collect()
@@ -153,16 +153,16 @@ impl Judges {
     /// As [`Judges::new`]. No limit changes then.
     pub fn renewed(&self, configs: &JudgeConfigs, judging: &JudgingConfig) -> Result<Judges, JudgeError> {
         let (configs, judging) = (configs.clone(), judging.clone());
-        build(JudgesParameters { configs, judging, ..self.inner.parts.clone() }, Some(&self.inner))
+        build(JudgesParameters { configs, judging, ..self.inner.parameters.clone() }, Some(&self.inner))
     }
 
-    /// Adds what [`Judges::save_spending`] wrote to `file`, which then counts against the limits.
+    /// Adds the spending that [`Judges::save_spending`] wrote to `file`, which then counts against the limits.
     /// A missing or damaged file adds nothing. Blocking.
     pub fn restore_spending(&self, file: &Path) {
         self.inner.budget.restore(spending::read(file));
     }
 
-    /// Writes what counts against the limits to `file`, if it has changed since the last call.
+    /// Writes the spending that counts against the limits to `file`, if it has changed since the last call.
     /// Blocking.
     ///
     /// # Errors
@@ -203,10 +203,10 @@ impl Judges {
                 return answer(Err(Unmeasured::JudgeError), Usage::default());
             }
         };
-        let rubric = cache_key::rubric(question);
+        let rubric = cache_key::rubric_hash(question);
         let prepared = PreparedQuestion { question, validator, rubric, trace, services: &ask.services };
         // While a trace is open, services whose content it repeats may not be known.
-        let judging = &self.inner.parts.judging;
+        let judging = &self.inner.parameters.judging;
         let is_free = |judge: &&Judge| !judge.client.withholds_any(judging);
         let is_asked = |name: &&String| !ask.context.is_early || self.inner.members(name).iter().all(is_free);
         let asked = ask.judges.iter().filter(is_asked);
@@ -244,21 +244,21 @@ impl Judges {
         context: &QuestionContext,
     ) -> Vec<Resolved> {
         let CascadeConfig { first, then, .. } = &cascade.config;
-        let is_dry = self.inner.parts.batch.dry_run;
-        let at_once = cascade.immediate_escalation(context);
-        if let Some(result) = at_once {
+        let is_dry = self.inner.parameters.batch.dry_run;
+        let immediate = cascade.immediate_escalation(context);
+        if let Some(result) = immediate {
             cascade.count(result);
             let answers = self.answers(then, prepared, context).await;
             if is_dry || answers.iter().any(|one| one.answer.is_ok()) {
                 return answers;
             }
-            return paid_with(self.answers(first, prepared, context).await, &answers);
+            return with_usage_of(self.answers(first, prepared, context).await, &answers);
         }
         let logprobs = self.inner.judges.get(first).is_some_and(|judge| judge.client.config.logprobs);
-        let stated = cascade.asks_confidence(&prepared.question.form, logprobs);
-        let stated = stated.then(|| cascade::with_confidence(prepared.question)).flatten();
-        let stated = stated.as_ref().and_then(|question| prepared.with_question(question));
-        let mut answers = self.answers(first, stated.as_ref().unwrap_or(prepared), context).await;
+        let with_confidence = cascade.asks_confidence(&prepared.question.form, logprobs);
+        let with_confidence = with_confidence.then(|| cascade::with_confidence(prepared.question)).flatten();
+        let with_confidence = with_confidence.as_ref().and_then(|question| prepared.with_question(question));
+        let mut answers = self.answers(first, with_confidence.as_ref().unwrap_or(prepared), context).await;
         if is_dry {
             self.plan_at_most(then, prepared);
             return answers;
@@ -272,7 +272,7 @@ impl Judges {
             sum
         }));
         if result == CascadeResult::Kept {
-            // A cached answer of the first would be a cached one of the second.
+            // If the first judge's answer came from the cache, so would the second judge's answer: nothing was saved.
             if answers.iter().any(|one| one.outcome == QuestionOutcome::Answered) {
                 let judges = self.inner.members(then);
                 judges.iter().take(1).for_each(|judge| cascade.avoided(judge.plan(prepared.question)));
@@ -283,24 +283,24 @@ impl Judges {
         match opinions(&second) {
             Ok(opinions) => {
                 cascade.compare(&first_opinions, &opinions, context);
-                paid_with(second, &answers)
+                with_usage_of(second, &answers)
             }
             // The first judge's answer is better than none.
-            Err(_) => paid_with(answers, &second),
+            Err(_) => with_usage_of(answers, &second),
         }
     }
 
-    /// Counts a question that the judge `name` may be asked, depending on another one's answer.
+    /// Counts a question that the judge `name` may be asked, depending on the answer of another judge.
     fn plan_at_most(&self, name: &str, prepared: &PreparedQuestion<'_>) {
         for Judge { client, .. } in self.inner.members(name) {
-            if !client.may_see(prepared.services, &self.inner.parts.judging) {
+            if !client.may_see(prepared.services, &self.inner.parameters.judging) {
                 continue;
             }
             let body = client.encode(prepared.question);
-            let key = cache_key::cached(client.location(), &body, 0);
+            let key = cache_key::request_key(client.location(), &body, 0);
             let mut planned = lock(&self.inner.planned);
             if !self.inner.cache.contains(&key) && (planned.len() >= MAX_PLANNED || planned.insert(key)) {
-                client.tally.planned(client.plan(&body).upper_bound());
+                client.tally.add_planned(client.plan(&body).upper_bound());
             }
         }
     }
@@ -308,36 +308,36 @@ impl Judges {
     /// Answers for one judge and one sample.
     async fn resolve(&self, judge: &Judge, prepared: &PreparedQuestion<'_>, sample: u32) -> Resolved {
         let Judge { client, replay, record } = judge;
-        let Inner { parts, budget, cache, .. } = &*self.inner;
+        let Inner { parameters, budget, cache, .. } = &*self.inner;
         let valid = |answer: &JudgeAnswer| prepared.validator.validate(answer.value.clone()).is_ok();
-        let resolved = if !client.may_see(prepared.services, &parts.judging) {
-            Resolved::free(Err(Unmeasured::NotApplicable), QuestionOutcome::Withheld)
+        let resolved = if !client.may_see(prepared.services, &parameters.judging) {
+            Resolved::without_usage(Err(Unmeasured::NotApplicable), QuestionOutcome::Withheld)
         } else if let Some(recording) = replay {
             // A recorded answer that does not match the form was edited.
-            match recording.get(&cache_key::recorded(prepared.question, sample)).filter(|a| valid(a)) {
+            match recording.get(&cache_key::recording_key(prepared.question, sample)).filter(|a| valid(a)) {
                 // The recorded cost is part of the repeated run.
                 Some(answer) => Resolved {
                     usage: answer.usage(),
-                    ..Resolved::free(Ok(answer), QuestionOutcome::Replayed)
+                    ..Resolved::without_usage(Ok(answer), QuestionOutcome::Replayed)
                 },
                 None => {
-                    client.tally.question(TallyEntry::Failed("not_recorded"));
-                    Resolved::free(Err(Unmeasured::JudgeError), QuestionOutcome::Failed)
+                    client.tally.count_question(TallyEntry::Failed("not_recorded"));
+                    Resolved::without_usage(Err(Unmeasured::JudgeError), QuestionOutcome::Failed)
                 }
             }
         } else {
             let body = client.encode(prepared.question);
-            let key = cache_key::cached(client.location(), &body, sample);
-            if parts.batch.dry_run {
+            let key = cache_key::request_key(client.location(), &body, sample);
+            if parameters.batch.dry_run {
                 return self.plan(client, &body, key);
             }
             cache.get_or_ask(key, valid, client.ask(prepared, budget)).await
         };
         self.count(client, &resolved);
         if let (Some(recorder), Ok(answer)) = (record, &resolved.answer) {
-            recorder.record(&cache_key::recorded(prepared.question, sample), answer);
+            recorder.record(&cache_key::recording_key(prepared.question, sample), answer);
         }
-        client.cells.question(resolved.outcome);
+        client.cells.count_question(resolved.outcome);
         resolved
     }
 
@@ -351,19 +351,19 @@ impl Judges {
             (QuestionOutcome::Withheld, _) => TallyEntry::Withheld,
             (QuestionOutcome::Budget | QuestionOutcome::Timeout | QuestionOutcome::Failed, _) => return,
         };
-        client.tally.question(counted);
+        client.tally.count_question(counted);
     }
 
     /// Counts a question without asking it.
     fn plan(&self, client: &JudgeClient, body: &bytes::Bytes, key: CacheKey) -> Resolved {
-        let no_answer = Resolved::free(Err(Unmeasured::SampledOut), QuestionOutcome::Withheld);
+        let no_answer = Resolved::without_usage(Err(Unmeasured::SampledOut), QuestionOutcome::Withheld);
         if self.inner.cache.contains(&key) {
-            client.tally.question(TallyEntry::Cached);
+            client.tally.count_question(TallyEntry::Cached);
             return no_answer;
         }
         let mut planned = lock(&self.inner.planned);
         if planned.len() >= MAX_PLANNED || planned.insert(key) {
-            client.tally.planned(client.plan(body));
+            client.tally.add_planned(client.plan(body));
         }
         no_answer
     }
@@ -372,7 +372,7 @@ impl Judges {
 impl Inner {
     /// The judges of this name: itself, or those of a cascade.
     fn members(&self, name: &str) -> Vec<&Judge> {
-        let names = self.parts.judging.members(name).into_iter();
+        let names = self.parameters.judging.members(name).into_iter();
         names.filter_map(|name| self.judges.get(name)).map(AsRef::as_ref).collect()
     }
 }
@@ -385,69 +385,73 @@ impl Judge {
     }
 }
 
-/// `answers`, with the cost of `others`, which do not apply.
-fn paid_with(mut answers: Vec<Resolved>, others: &[Resolved]) -> Vec<Resolved> {
+/// `answers` with the usage of `others` added, whose answers do not apply.
+fn with_usage_of(mut answers: Vec<Resolved>, others: &[Resolved]) -> Vec<Resolved> {
     if let Some(one) = answers.first_mut() {
         others.iter().for_each(|other| one.usage += other.usage);
     }
     answers
 }
 
-fn build(mut parts: JudgesParameters, before: Option<&Inner>) -> Result<Judges, JudgeError> {
-    for name in parts.extensions.providers.keys() {
-        parts.configs.entry(name.clone()).or_default();
+fn build(mut parameters: JudgesParameters, previous: Option<&Inner>) -> Result<Judges, JudgeError> {
+    for name in parameters.extensions.providers.keys() {
+        parameters.configs.entry(name.clone()).or_default();
     }
-    let disk_errors = &parts.metrics.disk_errors;
-    let cache = AnswerCache::open(&parts.judging.cache, before.map(|inner| &inner.cache), disk_errors)?;
+    let disk_errors = &parameters.metrics.disk_errors;
+    let cache =
+        AnswerCache::open(&parameters.judging.cache, previous.map(|inner| &inner.cache), disk_errors)?;
     let mut judges = BTreeMap::new();
-    for (name, config) in &parts.configs {
+    for (name, config) in &parameters.configs {
         // A judge with the same configuration keeps its connections, limiter and breaker.
-        let existing = before.and_then(|inner| inner.judges.get(name));
+        let existing = previous.and_then(|inner| inner.judges.get(name));
         let judge = match existing.filter(|judge| judge.client.config == *config) {
             Some(judge) => Arc::clone(judge),
-            None => Arc::new(judge(name, config, &parts)?),
+            None => Arc::new(judge(name, config, &parameters)?),
         };
         judges.insert(name.clone(), judge);
     }
-    // Budgets and the disk cache are shared with `before`, so their limits change only once nothing can fail.
-    let budget = before.map_or_else(Arc::default, |inner| Arc::clone(&inner.budget));
-    budget.set_limits(budget::ALL, parts.judging.budget);
-    for (name, config) in &parts.configs {
+    // Budgets and the disk cache are shared with `previous`, so their limits change only after the last fallible step.
+    let budget = previous.map_or_else(Arc::default, |inner| Arc::clone(&inner.budget));
+    budget.set_limits(budget::ALL_JUDGES, parameters.judging.budget);
+    for (name, config) in &parameters.configs {
         budget.set_limits(name, config.budget);
     }
-    cache.set_max_bytes(parts.judging.cache.max_bytes.0);
-    let cascades = parts.judging.cascades.iter();
+    cache.set_max_bytes(parameters.judging.cache.max_bytes.0);
+    let cascades = parameters.judging.cascades.iter();
     let cascades = cascades
-        .map(|(name, config)| (name.clone(), Cascade::new(name, config, parts.metrics.cascade_cells(name))))
+        .map(|(name, config)| {
+            (name.clone(), Cascade::new(name, config, parameters.metrics.cascade_cells(name)))
+        })
         .collect();
-    let inner = Inner { judges, cascades, parts, budget, cache, planned: Mutex::default() };
+    let inner = Inner { judges, cascades, parameters, budget, cache, planned: Mutex::default() };
     Ok(Judges { inner: Arc::new(inner), run: 0 })
 }
 
 /// The endpoint of a judge that only replays: the discard port of this machine.
-const NOWHERE: &str = "http://127.0.0.1:9/v1";
+const DISCARD_ENDPOINT: &str = "http://127.0.0.1:9/v1";
 
-fn judge(name: &str, config: &JudgeConfig, parts: &JudgesParameters) -> Result<Judge, JudgeError> {
-    let JudgesParameters { extensions, metrics, batch, .. } = parts;
+fn judge(name: &str, config: &JudgeConfig, parameters: &JudgesParameters) -> Result<Judge, JudgeError> {
+    let JudgesParameters { extensions, metrics, batch, .. } = parameters;
     // No request is sent to this endpoint.
-    let nowhere = config.endpoint.is_empty() && config.replay.is_some();
-    let endpoint = if nowhere { NOWHERE.to_owned() } else { config.endpoint.clone() };
-    let placed = JudgeConfig { endpoint, ..config.clone() };
+    let is_replay_only = config.endpoint.is_empty() && config.replay.is_some();
+    let endpoint = if is_replay_only { DISCARD_ENDPOINT.to_owned() } else { config.endpoint.clone() };
+    let effective_config = JudgeConfig { endpoint, ..config.clone() };
     let provider = match extensions.providers.get(name) {
         Some(provider) => Arc::clone(provider),
-        None => http_provider(name, &placed, extensions)?,
+        None => http_provider(name, &effective_config, extensions)?,
     };
-    let wrong = |key, path: &Path, error| {
+    let recording_error = |key, path: &Path, error| {
         let reason = format!("{}: {error}", path.display());
         JudgeError::Recording { judge: name.to_owned(), key, reason }
     };
     let replay = config.replay.as_deref();
-    let replay = replay.map(|path| Recording::read(path).map_err(|error| wrong("replay", path, error)));
+    let replay =
+        replay.map(|path| Recording::read(path).map_err(|error| recording_error("replay", path, error)));
     let record = config.record.as_deref();
     let recorder = |path| Recorder::open(path, metrics.disk_errors.clone());
-    let record = record.map(|path| recorder(path).map_err(|error| wrong("record", path, error)));
+    let record = record.map(|path| recorder(path).map_err(|error| recording_error("record", path, error)));
     Ok(Judge {
-        client: JudgeClient::new(name, &placed, provider, metrics.cells_for(name), batch.patience),
+        client: JudgeClient::new(name, &effective_config, provider, metrics.cells_for(name), batch.patience),
         replay: replay.transpose()?,
         record: record.transpose()?,
     })
@@ -467,8 +471,8 @@ fn http_provider(
     Ok(Arc::new(provider.map_err(|source| JudgeError::Endpoint { judge, source })?))
 }
 
-/// The opinions in order. Without any, the most specific reason: a failure before a timeout, before a
-/// spent budget, before judges that the content is withheld from.
+/// The opinions in order. If there are none, the most specific reason: a failure, else a timeout, else a spent
+/// budget, else content that is withheld from the judges.
 fn opinions(resolved: &[Resolved]) -> Result<Vec<Opinion>, Unmeasured> {
     let answers = resolved.iter().filter_map(|one| one.answer.as_ref().ok());
     let opinion = |answer: &Arc<JudgeAnswer>| Opinion {
@@ -485,7 +489,7 @@ fn opinions(resolved: &[Resolved]) -> Result<Vec<Opinion>, Unmeasured> {
     };
     let reasons = resolved.iter().filter_map(|one| one.answer.as_ref().err().copied());
     match opinions.is_empty() {
-        // Without reasons either, no judge of these names is configured.
+        // Without opinions and reasons, no judge of these names is configured.
         true => Err(reasons.rev().max_by_key(rank).unwrap_or(Unmeasured::JudgeError)),
         false => Ok(opinions),
     }

@@ -18,11 +18,11 @@
 //! | `request_limiter`, `breaker`, `outage` | concurrency, rate, pauses; the circuit breaker; waiting in commands |
 //! | `tally` | results of the questions to each judge |
 //! | `budget` | limits in tokens and USD, per trace, hour and day |
-//! | `spending` | the file of what was spent, for the next start |
+//! | `spending` | the file of spending, for the next start |
 //! | `answer_validator`, `logprobs` | validation of answers; scores weighted by probabilities |
 //! | `answer_cache`, `disk_cache`, `cache_key` | cached answers in memory and on disk |
 //! | `recording`, `record` | recorded answers; an answer as a line of JSON |
-//! | `lock`, `gauge_guard` | locking of mutexes; a gauge of what is in progress |
+//! | `lock`, `gauge_guard` | locking of mutexes; a gauge of requests or questions in progress |
 //!
 //! # Custom providers
 //!

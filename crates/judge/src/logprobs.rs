@@ -7,9 +7,9 @@ use verdict_eval::questions::ScoreField;
 
 use crate::provider::Token;
 
-/// Smallest total probability of the score's values among the alternatives; below it, the token is not that
-/// of the score.
-const LEAST_MASS: f64 = 0.5;
+/// Smallest total probability of the score's values among the alternatives of a token; below it, the token is not
+/// taken for the score.
+const MIN_TOTAL_PROBABILITY: f64 = 0.5;
 
 /// The expected score, if `text` is a JSON object without other text and `tokens` are its tokens.
 pub(crate) fn weighted(text: &str, tokens: &[Token], field: &ScoreField) -> Option<f64> {
@@ -18,23 +18,23 @@ pub(crate) fn weighted(text: &str, tokens: &[Token], field: &ScoreField) -> Opti
     }
     // llama.cpp removes a code fence from the text but not from the tokens.
     let bytes: Vec<u8> = tokens.iter().flat_map(|token| &token.bytes).copied().collect();
-    let at = memchr::memmem::find(&bytes, text.as_bytes())? + value_of(text, field.key)?;
+    let offset = memchr::memmem::find(&bytes, text.as_bytes())? + value_offset(text, field.key)?;
     let mut end = 0;
     let token = tokens.iter().find(|token| {
         end += token.bytes.len();
-        end > at
+        end > offset
     })?;
-    let mut mass = 0.0;
+    let mut total = 0.0;
     let mut sum = 0.0;
     for (text, logprob) in &token.alternatives {
         let Some(value) = number(text).filter(|value| field.values.contains(value)) else { continue };
         let probability = logprob.exp();
         if probability.is_finite() {
-            mass += probability;
+            total += probability;
             sum += probability * f64::from(value);
         }
     }
-    (mass >= LEAST_MASS).then(|| sum / mass)
+    (total >= MIN_TOTAL_PROBABILITY).then(|| sum / total)
 }
 
 /// The number in a token, such as `4`, ` 4`, `:4` or `4,`.
@@ -43,48 +43,48 @@ fn number(token: &str) -> Option<u8> {
     token.parse().ok()
 }
 
-/// The offset of the value of `key` at the top level of an object; of duplicate keys the last, as in parsers.
-fn value_of(text: &str, key: &str) -> Option<usize> {
+/// The offset of the value of `key` at the top level of an object; of duplicate keys that of the last, as parsers do.
+fn value_offset(text: &str, key: &str) -> Option<usize> {
     let bytes = text.as_bytes();
-    let (mut depth, mut at, mut found) = (0usize, 0, None);
-    while let Some(&byte) = bytes.get(at) {
+    let (mut depth, mut offset, mut found) = (0usize, 0, None);
+    while let Some(&byte) = bytes.get(offset) {
         match byte {
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
             b'"' => {
-                let end = string_end(bytes, at)?;
-                let behind = skip_space(bytes, end);
-                let is_key = depth == 1 && bytes.get(behind) == Some(&b':');
-                if is_key && bytes.get(at + 1..end - 1) == Some(key.as_bytes()) {
-                    found = Some(skip_space(bytes, behind + 1));
+                let end = string_end(bytes, offset)?;
+                let after_key = skip_space(bytes, end);
+                let is_key = depth == 1 && bytes.get(after_key) == Some(&b':');
+                if is_key && bytes.get(offset + 1..end - 1) == Some(key.as_bytes()) {
+                    found = Some(skip_space(bytes, after_key + 1));
                 }
-                at = end;
+                offset = end;
                 continue;
             }
             _ => {}
         }
-        at += 1;
+        offset += 1;
     }
     found
 }
 
-/// The offset after the closing quote of the string that begins at `at`.
-fn string_end(bytes: &[u8], at: usize) -> Option<usize> {
-    let mut at = at + 1;
+/// The offset after the closing quote of the string that begins at `offset`.
+fn string_end(bytes: &[u8], offset: usize) -> Option<usize> {
+    let mut offset = offset + 1;
     loop {
-        match bytes.get(at)? {
-            b'\\' => at += 2,
-            b'"' => return Some(at + 1),
-            _ => at += 1,
+        match bytes.get(offset)? {
+            b'\\' => offset += 2,
+            b'"' => return Some(offset + 1),
+            _ => offset += 1,
         }
     }
 }
 
-fn skip_space(bytes: &[u8], mut at: usize) -> usize {
-    while bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
-        at += 1;
+fn skip_space(bytes: &[u8], mut offset: usize) -> usize {
+    while bytes.get(offset).is_some_and(u8::is_ascii_whitespace) {
+        offset += 1;
     }
-    at
+    offset
 }
 
 #[cfg(test)]
@@ -95,10 +95,10 @@ mod tests {
         ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] }
     }
 
-    fn tokens(texts: &[&str], at: &str, choices: &[(&str, f64)]) -> Vec<Token> {
+    fn tokens(texts: &[&str], offset: &str, choices: &[(&str, f64)]) -> Vec<Token> {
         let token = |text: &&str| Token {
             bytes: text.as_bytes().to_vec(),
-            alternatives: match *text == at {
+            alternatives: match *text == offset {
                 true => choices.iter().map(|(t, p)| ((*t).to_owned(), p.ln())).collect(),
                 false => vec![((*text).to_owned(), 0.0)],
             },

@@ -15,7 +15,7 @@ use crate::lock::lock;
 
 /// The first pause for a judge that does not respond; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause: a judge that has come back is noticed within it.
+/// The longest pause: a judge that responds again is noticed within this time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +51,9 @@ impl Default for Pauses {
 /// The next action of a question after a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterFailure {
-    /// Wait, then try again. The first to wait says so.
+    /// Wait, then try again. `announce` is set once per outage, so that it is logged once.
     Wait { pause: Duration, announce: bool },
-    /// The judge did not respond for too long. The first to notice says so.
+    /// Stop trying: the judge did not respond for too long. `announce` is set once per outage.
     GiveUp { announce: bool },
 }
 
@@ -62,7 +62,7 @@ impl OutageWait {
         OutageWait { max_wait, outage: Mutex::new(None) }
     }
 
-    /// True if the judge was announced as not responding.
+    /// Ends the outage; true if it was announced.
     pub(crate) fn succeeded(&self) -> bool {
         lock(&self.outage).take().is_some_and(|outage| outage.announced)
     }
@@ -85,7 +85,8 @@ impl OutageWait {
         lock(&self.outage).map(|outage| outage.status)
     }
 
-    /// After a failure that a later attempt may overcome. `least` is the time that the server asked for.
+    /// The next action after a failure that a later attempt may overcome. `least` is the pause that the server
+    /// requested.
     pub(crate) fn next(&self, pauses: &mut Pauses, least: Option<Duration>, now: Instant) -> AfterFailure {
         let mut outage = lock(&self.outage);
         let mut outage = outage.as_mut();
@@ -93,18 +94,18 @@ impl OutageWait {
             return AfterFailure::GiveUp { announce: false };
         }
         let since = *pauses.since.get_or_insert(now);
-        // No outage: another question has succeeded since this one failed. It has a bound of its own.
+        // Without an outage, another question has succeeded since this one failed: the time of this question counts.
         let began = outage.as_ref().map_or(since, |outage| outage.since.min(since));
-        let left = self.max_wait.saturating_sub(now.duration_since(began));
+        let remaining = self.max_wait.saturating_sub(now.duration_since(began));
         let pause = pauses.next.max(least.unwrap_or_default());
-        if left.is_zero() || least.is_some_and(|least| least > left) {
+        if remaining.is_zero() || least.is_some_and(|least| least > remaining) {
             let first = outage.is_some_and(|outage| !std::mem::replace(&mut outage.given_up, true));
             return AfterFailure::GiveUp { announce: first && !self.max_wait.is_zero() };
         }
         pauses.next = (pauses.next * 2).min(LONGEST_PAUSE);
         let jitter = pause.mul_f64(0.2 * fastrand::f64());
         let announce = outage.as_mut().is_some_and(|outage| !std::mem::replace(&mut outage.announced, true));
-        AfterFailure::Wait { pause: (pause + jitter).min(left), announce }
+        AfterFailure::Wait { pause: (pause + jitter).min(remaining), announce }
     }
 
     pub(crate) fn max_wait(&self) -> Duration {

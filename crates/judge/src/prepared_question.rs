@@ -26,7 +26,7 @@ impl<'a> PreparedQuestion<'a> {
         'a: 'b,
     {
         let validator = AnswerValidator::new(&question.form).ok()?;
-        let (rubric, services) = (cache_key::rubric(question), self.services);
+        let (rubric, services) = (cache_key::rubric_hash(question), self.services);
         Some(PreparedQuestion { question, validator, rubric, trace: self.trace, services })
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a judge's reply to a question: a value that fits the form, or what is wrong with it.
+//! Reads a judge's reply to a question. Out: a value that fits the form, or the fault of the reply.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::answer_validator::{AnswerValidator, InvalidAnswer};
 use crate::provider::{Correction, FinishReason, Reply};
 
 /// Largest size in bytes of an unusable answer that is repeated in the next request.
-const MAX_REPEATED: usize = 8 << 10;
+const MAX_REPEATED_BYTES: usize = 8 << 10;
 
 /// The value of a reply; otherwise the name of its fault and, if asking again may help, the correction.
 pub(crate) fn read_reply(
@@ -29,8 +29,9 @@ pub(crate) fn read_reply(
         InvalidAnswer::Ambiguous => "several",
         InvalidAnswer::SchemaMismatch(_) => "unfit",
     };
-    let repeated =
-        fault != InvalidAnswer::Cut && !reply.text.trim().is_empty() && reply.text.len() <= MAX_REPEATED;
+    let repeated = fault != InvalidAnswer::Cut
+        && !reply.text.trim().is_empty()
+        && reply.text.len() <= MAX_REPEATED_BYTES;
     let answer = repeated.then(|| reply.text.clone());
     Err((name, Some(Correction { answer, fault: fault.to_string() })))
 }

@@ -54,5 +54,5 @@ pub(crate) fn write(key: &CacheKey, answer: &JudgeAnswer) -> String {
 /// Parses a line of [`write()`]; `None` if it has another form.
 pub(crate) fn read(text: &str) -> Option<(CacheKey, JudgeAnswer)> {
     let line: RecordedLine<JudgeAnswer> = serde_json::from_str(text).ok()?;
-    Some((cache_key::key(&line.key)?, line.answer))
+    Some((cache_key::parse_key(&line.key)?, line.answer))
 }

@@ -21,13 +21,13 @@ use crate::lock::lock;
 /// Longest pause. A server that requests a longer one is tried earlier, since it may have recovered.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(120);
 /// Requests that wait for the end of a pause are sent at random times within this interval.
-const SPREAD: Duration = Duration::from_millis(500);
+const MAX_SPREAD: Duration = Duration::from_millis(500);
 
-/// The runtime's clock, which tests can advance.
+/// The runtime's clock, which tests can advance, as the time since the creation of the limiter.
 #[derive(Clone, Debug)]
-struct Since(Instant);
+struct ElapsedClock(Instant);
 
-impl Clock for Since {
+impl Clock for ElapsedClock {
     type Instant = Duration;
 
     fn now(&self) -> Duration {
@@ -35,18 +35,18 @@ impl Clock for Since {
     }
 }
 
-type Limiter = RateLimiter<NotKeyed, InMemoryState, Since, NoOpMiddleware<Duration>>;
+type Limiter = RateLimiter<NotKeyed, InMemoryState, ElapsedClock, NoOpMiddleware<Duration>>;
 
 #[derive(Debug)]
 pub(crate) struct RequestLimiter {
     concurrency: Semaphore,
-    limiter: Option<(Limiter, Since)>,
+    limiter: Option<(Limiter, ElapsedClock)>,
     paused_until: Mutex<Option<Instant>>,
 }
 
 impl RequestLimiter {
     pub(crate) fn new(config: &JudgeConfig) -> RequestLimiter {
-        let clock = Since(Instant::now());
+        let clock = ElapsedClock(Instant::now());
         let limiter = config.requests_per_minute.and_then(NonZeroU32::new).map(|rate| {
             let burst = NonZeroU32::new(rate.get() / 60).unwrap_or(NonZeroU32::MIN);
             let quota = Quota::per_minute(rate).allow_burst(burst);
@@ -61,7 +61,7 @@ impl RequestLimiter {
         let permit = self.concurrency.acquire().await.ok()?;
         loop {
             if let Some(until) = self.paused_until() {
-                sleep_until(until + SPREAD.mul_f64(fastrand::f64())).await;
+                sleep_until(until + MAX_SPREAD.mul_f64(fastrand::f64())).await;
                 continue;
             }
             match self.limiter.as_ref().map(|(limiter, clock)| (limiter.check(), clock)) {
@@ -97,16 +97,16 @@ mod tests {
     async fn no_minute_exceeds_the_rate() {
         let limiter = limiter(100, Some(120));
         let start = Instant::now();
-        let mut at = Vec::new();
+        let mut times = Vec::new();
         for _ in 0..361 {
             drop(limiter.acquire().await);
-            at.push(start.elapsed().as_secs_f64());
+            times.push(start.elapsed().as_secs_f64());
         }
-        for (i, first) in at.iter().enumerate() {
-            let within = at[i..].iter().take_while(|t| **t < first + 60.0).count();
-            assert!(within <= 122, "{within} in a minute");
+        for (i, first) in times.iter().enumerate() {
+            let count = times[i..].iter().take_while(|t| **t < first + 60.0).count();
+            assert!(count <= 122, "{count} in a minute");
         }
-        let last = at.last().unwrap();
+        let last = times.last().unwrap();
         assert!((178.0..182.0).contains(last), "361 at 120 a minute took {last} s");
     }
 
@@ -130,10 +130,13 @@ mod tests {
         let start = Instant::now();
         drop(limiter.acquire().await);
         let waited = start.elapsed();
-        assert!(waited >= Duration::from_secs(7) && waited <= Duration::from_secs(7) + SPREAD, "{waited:?}");
+        assert!(
+            waited >= Duration::from_secs(7) && waited <= Duration::from_secs(7) + MAX_SPREAD,
+            "{waited:?}"
+        );
         limiter.pause(Duration::from_secs(86_400));
         let start = Instant::now();
         drop(limiter.acquire().await);
-        assert!(start.elapsed() <= MAX_PAUSE + SPREAD);
+        assert!(start.elapsed() <= MAX_PAUSE + MAX_SPREAD);
     }
 }

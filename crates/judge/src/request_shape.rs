@@ -1,10 +1,10 @@
-//! The optional parts of a request, and which of them a server was found to refuse.
+//! The optional parts of a request, without the parts that a server has refused.
 //!
 //! In: the configuration of a judge, and the message with which a server refused a request. Out: a
 //! [`RequestShape`] without the refused part. Servers with the same API accept different parameters: reasoning
 //! models of OpenAI accept neither `max_tokens` nor a temperature, Anthropic's models accept no forced tool while
-//! they think, and many servers enforce no schema. The first refusal is learned from; later requests of the process
-//! have the accepted shape.
+//! they think, and many servers enforce no schema. After the first refusal, all later requests of the
+//! process have the accepted shape.
 
 use crate::config::{Format, JudgeConfig, ReasoningEffort};
 
@@ -72,9 +72,12 @@ impl RequestShape {
     /// The shape without the part that `refusal`, the text of an error in lower case, complains about, and the
     /// change in words. `None` if it names no part that can be left out.
     pub fn without(self, refusal: &str) -> Option<(RequestShape, &'static str)> {
-        let names = |words: &[&str]| words.iter().any(|word| refusal.contains(word));
+        let mentions = |words: &[&str]| words.iter().any(|word| refusal.contains(word));
         let shape = self;
-        if !shape.limit_changed && names(&["max_tokens", "max_completion_tokens"]) && names(UNSUPPORTED) {
+        if !shape.limit_changed
+            && mentions(&["max_tokens", "max_completion_tokens"])
+            && mentions(UNSUPPORTED_WORDS)
+        {
             let (token_limit, change) = match shape.token_limit {
                 TokenLimit::MaxTokens => {
                     (TokenLimit::MaxCompletionTokens, "max_completion_tokens instead of max_tokens")
@@ -85,21 +88,21 @@ impl RequestShape {
             };
             return Some((RequestShape { token_limit, limit_changed: true, ..shape }, change));
         }
-        if shape.temperature && names(&["temperature"]) {
+        if shape.temperature && mentions(&["temperature"]) {
             return Some((RequestShape { temperature: false, ..shape }, "no temperature"));
         }
-        if shape.forced_tool && names(&["tool_choice", "tool choice"]) {
+        if shape.forced_tool && mentions(&["tool_choice", "tool choice"]) {
             return Some((RequestShape { forced_tool: false, ..shape }, "the tool is offered, not forced"));
         }
-        if shape.logprobs && names(&["logprob"]) {
+        if shape.logprobs && mentions(&["logprob"]) {
             return Some((RequestShape { logprobs: false, ..shape }, "no token probabilities"));
         }
-        if names(&["reasoning", "thinking", "effort", "output_config", "budget_tokens"])
+        if mentions(&["reasoning", "thinking", "effort", "output_config", "budget_tokens"])
             && let Some(changed) = shape.less_reasoning(refusal)
         {
             return Some(changed);
         }
-        if names(SCHEMA) { shape.weaker_schema(refusal) } else { None }
+        if mentions(SCHEMA_WORDS) { shape.weaker_schema(refusal) } else { None }
     }
 
     fn less_reasoning(self, refusal: &str) -> Option<(RequestShape, &'static str)> {
@@ -134,9 +137,9 @@ impl RequestShape {
     }
 }
 
-/// Words of servers for a parameter that they do not take. Without one of them a message that names the limit is
-/// about its value.
-const UNSUPPORTED: &[&str] = &[
+/// Words with which servers refuse a parameter that they do not accept. Without one of them a message that names the
+/// limit is about its value.
+const UNSUPPORTED_WORDS: &[&str] = &[
     "unsupported",
     "not supported",
     "does not support",
@@ -150,8 +153,8 @@ const UNSUPPORTED: &[&str] = &[
     "instead",
 ];
 
-/// Words of servers that refuse a schema or cannot enforce one.
-const SCHEMA: &[&str] = &[
+/// Words in the messages of servers that refuse a schema or cannot enforce one.
+const SCHEMA_WORDS: &[&str] = &[
     "response_format",
     "response format",
     "response_schema",

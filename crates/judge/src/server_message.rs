@@ -13,22 +13,22 @@ use verdict_eval::Asker;
 use crate::config::JudgeConfig;
 
 /// Largest size of a message in bytes.
-const MAX_MESSAGE: usize = 2 << 10;
-/// Largest size of a message as it is shown.
-const MAX_SHOWN: usize = 300;
+const MAX_MESSAGE_BYTES: usize = 2 << 10;
+/// Largest size in bytes of a message as it is shown.
+const MAX_SHOWN_BYTES: usize = 300;
 /// Largest depth at which messages and names of parameters are looked for.
 const MAX_DEPTH: usize = 6;
-/// A stretch of this many bytes that the prompt contains as well is taken for judged content.
-const MIN_SHARED: usize = 12;
-/// Shorter quoted words are names of parameters or numbers.
-const MIN_QUOTED: usize = 3;
+/// Smallest number of bytes of a part of a message that counts as judged content if the prompt contains it.
+const MIN_SHARED_BYTES: usize = 12;
+/// The same for a part in quotation marks; shorter ones are names of parameters or numbers.
+const MIN_QUOTED_BYTES: usize = 3;
 const REMOVED: &str = "[...]";
 
-/// The message of a server's error as it came.
+/// The message of a server's error as received. It is shown only after secrets and content are removed.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct ServerMessage {
     message: String,
-    /// In lower case: the message, and names and codes around it.
+    /// The message, and the names and codes around it, in lower case.
     words: String,
 }
 
@@ -56,7 +56,7 @@ impl ServerMessage {
         &self.words
     }
 
-    /// The message without the judge's credentials, other secrets, and what `prompt` contains.
+    /// The message without the judge's credentials, other secrets, and parts that `prompt` contains.
     pub(crate) fn shown(&self, config: &JudgeConfig, prompt: &str) -> String {
         let mut text = self.message.clone();
         for secret in config.api_key.iter().chain(config.headers.values()).map(Secret::expose) {
@@ -66,8 +66,8 @@ impl ServerMessage {
         }
         let text = Asker::default().clean(&without_content(&text, prompt));
         let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        if line.len() > MAX_SHOWN {
-            line.truncate(line.floor_char_boundary(MAX_SHOWN));
+        if line.len() > MAX_SHOWN_BYTES {
+            line.truncate(line.floor_char_boundary(MAX_SHOWN_BYTES));
             line.push_str("...");
         }
         line
@@ -100,20 +100,20 @@ fn push(out: &mut String, text: &str) {
     if !out.is_empty() {
         out.push_str("; ");
     }
-    let rest = MAX_MESSAGE.saturating_sub(out.len());
-    out.push_str(&text[..text.floor_char_boundary(rest)]);
+    let space = MAX_MESSAGE_BYTES.saturating_sub(out.len());
+    out.push_str(&text[..text.floor_char_boundary(space)]);
 }
 
-/// `text` without quoted stretches that `prompt` contains, and without long stretches of it.
+/// `text` without the quoted parts and the long parts that `prompt` contains.
 fn without_content(text: &str, prompt: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let quoted = quoted(rest).filter(|inner| inner.len() >= MIN_QUOTED && prompt.contains(inner));
-        let shared = quoted.map_or_else(|| shared(rest, prompt), |inner| inner.len() + 2);
-        if shared > 0 {
+        let quoted = quoted(rest).filter(|inner| inner.len() >= MIN_QUOTED_BYTES && prompt.contains(inner));
+        let shared_length = quoted.map_or_else(|| shared_length(rest, prompt), |inner| inner.len() + 2);
+        if shared_length > 0 {
             out.push_str(REMOVED);
-            rest = rest.get(shared..).unwrap_or_default();
+            rest = rest.get(shared_length..).unwrap_or_default();
         } else {
             out.push(first);
             rest = &rest[first.len_utf8()..];
@@ -128,10 +128,10 @@ fn quoted(text: &str) -> Option<&str> {
     text[1..].split_once(mark).map(|(inner, _)| inner)
 }
 
-/// The length of the longest beginning of `text` that `prompt` contains; 0 if it is shorter than [`MIN_SHARED`].
-fn shared(text: &str, prompt: &str) -> usize {
-    let mut length = text.ceil_char_boundary(MIN_SHARED);
-    if length < MIN_SHARED || !prompt.contains(&text[..length]) {
+/// The length of the longest beginning of `text` that `prompt` contains; 0 if it is shorter than [`MIN_SHARED_BYTES`].
+fn shared_length(text: &str, prompt: &str) -> usize {
+    let mut length = text.ceil_char_boundary(MIN_SHARED_BYTES);
+    if length < MIN_SHARED_BYTES || !prompt.contains(&text[..length]) {
         return 0;
     }
     while length < text.len() {
@@ -188,6 +188,6 @@ mod tests {
     #[test]
     fn a_long_message_is_cut() {
         let text = shown(&json!({ "message": "größere Werte ".repeat(500) }), "");
-        assert!(text.len() <= MAX_SHOWN + 3 && text.ends_with("..."));
+        assert!(text.len() <= MAX_SHOWN_BYTES + 3 && text.ends_with("..."));
     }
 }

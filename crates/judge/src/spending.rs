@@ -1,4 +1,4 @@
-//! The file of what judges have spent, so that their limits hold across restarts.
+//! The file of the judges' spending, so that their limits apply across restarts.
 //!
 //! In: [`Spending`]. Out: the same at the next start. A new version replaces the file by a rename, so that a
 //! process that is killed leaves the old or the new one. The file contains names of judges, ids of traces, times and
@@ -12,11 +12,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// By the name of the judge.
+/// The spending by the name of the judge.
 pub(crate) type Spending = BTreeMap<String, Spent>;
 
-/// For the hour and for the day the number of a slot since the Unix epoch, and the tokens and billionths of a USD
-/// spent in it; and the same by trace, which earlier versions did not write.
+/// The spending of one judge: for the hour and for the day, the number of each slot since the Unix epoch with the
+/// tokens and billionths of a USD spent in it; then the same for each trace, which earlier versions did not write.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Spent(
     pub Vec<(u64, u64, u64)>,
@@ -24,10 +24,10 @@ pub(crate) struct Spent(
     #[serde(default)] pub Vec<(String, u64, u64)>,
 );
 
-/// Larger than the file of a hundred judges.
+/// Maximum number of bytes that are read: more than the file of a hundred judges has.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Nothing if there is no file, or with a log line if it cannot be used.
+/// Reads the file. Empty if there is no file; empty, with a log line, if it cannot be used.
 pub(crate) fn read(file: &Path) -> Spending {
     let mut text = String::new();
     let read = File::open(file).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text));
@@ -46,7 +46,7 @@ pub(crate) fn write(file: &Path, spending: &Spending) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut opened = options.create(true).write(true).truncate(true).mode(0o600).open(&new)?;
     opened.write_all(&serde_json::to_vec(spending)?)?;
-    // Otherwise the rename could be on the disk before the content.
+    // Without an fsync, the rename could be on the disk before the content.
     opened.sync_data()?;
     fs::rename(&new, file)
 }

@@ -49,7 +49,7 @@ pub struct JudgeReport {
     /// The server's messages about refused or failed requests, without secrets and judged content.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub messages: BTreeSet<String>,
-    /// Only of a dry run.
+    /// The planned questions of a dry run; `None` otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planned: Option<PlannedQuestions>,
 }
@@ -133,10 +133,10 @@ struct Totals {
 }
 
 impl QuestionTally {
-    pub(crate) fn question(&self, counted: TallyEntry) {
+    pub(crate) fn count_question(&self, entry: TallyEntry) {
         let report = &mut lock(&self.0).report;
-        report.asked += u64::from(counted != TallyEntry::Withheld);
-        match counted {
+        report.asked += u64::from(entry != TallyEntry::Withheld);
+        match entry {
             TallyEntry::Answered => report.answered += 1,
             TallyEntry::Cached => report.cached += 1,
             TallyEntry::Replayed => report.replayed += 1,
@@ -145,12 +145,12 @@ impl QuestionTally {
         }
     }
 
-    pub(crate) fn repaired(&self) {
+    pub(crate) fn count_repaired(&self) {
         lock(&self.0).report.repaired += 1;
     }
 
     /// Counts a request; `took` if it was answered.
-    pub(crate) fn request(&self, took: Option<Duration>) {
+    pub(crate) fn count_request(&self, took: Option<Duration>) {
         let totals = &mut *lock(&self.0);
         totals.report.requests += 1;
         if let Some(took) = took {
@@ -160,7 +160,7 @@ impl QuestionTally {
         }
     }
 
-    pub(crate) fn spent(&self, tokens: TokenCount, usd: f64) {
+    pub(crate) fn add_usage(&self, tokens: TokenCount, usd: f64) {
         let report = &mut lock(&self.0).report;
         report.tokens.input += tokens.input + tokens.cache_write;
         report.tokens.cached += tokens.cached;
@@ -168,17 +168,17 @@ impl QuestionTally {
         report.cost_usd += usd;
     }
 
-    pub(crate) fn adapted(&self, change: &'static str) {
+    pub(crate) fn add_adaptation(&self, change: &'static str) {
         lock(&self.0).report.adapted.insert(change);
     }
 
     /// True if the message is new.
-    pub(crate) fn message(&self, message: String) -> bool {
+    pub(crate) fn add_message(&self, message: String) -> bool {
         let report = &mut lock(&self.0).report;
         !message.is_empty() && report.messages.len() < MAX_MESSAGES && report.messages.insert(message)
     }
 
-    pub(crate) fn planned(&self, question: PlannedQuestions) {
+    pub(crate) fn add_planned(&self, question: PlannedQuestions) {
         let report = &mut lock(&self.0).report;
         let sum = report.planned.get_or_insert_default();
         sum.questions += question.questions;

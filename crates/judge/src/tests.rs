@@ -26,7 +26,7 @@ mod faults;
 mod vendors;
 mod wire;
 
-/// A completion that says `text`.
+/// A chat completion whose content is `text`.
 fn completion(text: &str) -> Value {
     json!({
         "id": "c", "object": "chat.completion", "model": "m-2026",
@@ -64,7 +64,7 @@ async fn server(respond: impl Respond + 'static) -> MockServer {
 }
 
 /// Waits until the lock of the disk cache is released, which happens in the background with the last write.
-async fn until_unlocked(judging: &JudgingConfig) {
+async fn wait_until_unlocked(judging: &JudgingConfig) {
     let (none, metrics, extensions) =
         (JudgeConfigs::default(), JudgeMetrics::default(), JudgeExtensions::default());
     while Judges::new(&none, judging, &metrics, &extensions).is_err() {
@@ -102,26 +102,26 @@ impl Registered {
 }
 
 /// Judges, and their self-metrics.
-struct Bench {
+struct Fixture {
     judges: Judges,
     telemetry: Registered,
 }
 
-impl Bench {
-    fn new(configs: &[(&str, JudgeConfig)], judging: &JudgingConfig) -> Bench {
+impl Fixture {
+    fn new(configs: &[(&str, JudgeConfig)], judging: &JudgingConfig) -> Fixture {
         let configs: JudgeConfigs = configs
             .iter()
             .map(|(name, config)| ((*name).to_owned(), config.clone()))
             .collect::<BTreeMap<_, _>>();
         let telemetry = Registered::new();
-        Bench {
+        Fixture {
             judges: Judges::new(&configs, judging, &telemetry.judge, &JudgeExtensions::default()).unwrap(),
             telemetry,
         }
     }
 
-    fn one(config: JudgeConfig) -> Bench {
-        Bench::new(&[("main", config)], &JudgingConfig::default())
+    fn one(config: JudgeConfig) -> Fixture {
+        Fixture::new(&[("main", config)], &JudgingConfig::default())
     }
 
     async fn ask(&self, user: &str) -> Answer {

@@ -1,5 +1,5 @@
-//! For tests: trace requests of any content, built with opentelemetry-proto, and unknown fields
-//! put into them at any level.
+//! Generators for tests: arbitrary trace requests, built with opentelemetry-proto, and unknown fields that
+//! are inserted at any level of a message.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -74,7 +74,7 @@ fn link() -> impl Strategy<Value = Link> {
     )
 }
 
-/// A span of one of few traces, so that they meet.
+/// A span of one of five traces, so that several spans of a request belong to the same trace.
 pub(crate) fn span() -> impl Strategy<Value = Span> {
     let ids = (0..5u8, id::<8>(), proptest::option::of(id::<8>()), ".{0,8}", any::<u32>());
     let heads = (".{0,20}", 0..9i32, any::<u64>(), any::<u64>(), attributes());
@@ -138,23 +138,23 @@ pub(crate) fn request() -> impl Strategy<Value = ExportTraceServiceRequest> {
     vec(resource_spans, 0..4).prop_map(|resource_spans| ExportTraceServiceRequest { resource_spans })
 }
 
-/// A small generator of numbers, so that one seed decides on all of a test's choices.
-pub(crate) struct Dice(pub(crate) u64);
+/// A pseudorandom number generator: one seed determines all choices of a test.
+pub(crate) struct SplitMix64(pub(crate) u64);
 
-impl Dice {
-    /// A number below `sides` (splitmix64).
-    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
+impl SplitMix64 {
+    /// A number below `bound`.
+    pub(crate) fn next_below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % sides
+        (z ^ z >> 31) % bound
     }
 }
 
-/// Messages of a trace request, and which of their fields hold messages.
+/// The message types of a trace request.
 #[derive(Clone, Copy)]
-pub(crate) enum Level {
+pub(crate) enum MessageType {
     Request,
     ResourceSpans,
     Resource,
@@ -171,43 +171,50 @@ pub(crate) enum Level {
     Entity,
 }
 
-impl Level {
-    fn below(self, number: u32) -> Option<Level> {
+impl MessageType {
+    /// The type of the messages in field `number`; `None` if it contains no messages.
+    fn nested(self, number: u32) -> Option<MessageType> {
         Some(match (self, number) {
-            (Level::Request, 1) => Level::ResourceSpans,
-            (Level::ResourceSpans, 1) => Level::Resource,
-            (Level::ResourceSpans, 2) => Level::ScopeSpans,
-            (Level::ScopeSpans, 1) => Level::Scope,
-            (Level::ScopeSpans, 2) => Level::Span,
-            (Level::Resource, 3) => Level::Entity,
-            (Level::Span, 11) => Level::Event,
-            (Level::Span, 13) => Level::Link,
-            (Level::Span, 15) => Level::Status,
-            (Level::Resource, 1) | (Level::Scope | Level::Event, 3) | (Level::Span, 9) => Level::KeyValue,
-            (Level::Link, 4) | (Level::Map, 1) => Level::KeyValue,
-            (Level::KeyValue, 2) | (Level::Array, 1) => Level::AnyValue,
-            (Level::AnyValue, 5) => Level::Array,
-            (Level::AnyValue, 6) => Level::Map,
+            (MessageType::Request, 1) => MessageType::ResourceSpans,
+            (MessageType::ResourceSpans, 1) => MessageType::Resource,
+            (MessageType::ResourceSpans, 2) => MessageType::ScopeSpans,
+            (MessageType::ScopeSpans, 1) => MessageType::Scope,
+            (MessageType::ScopeSpans, 2) => MessageType::Span,
+            (MessageType::Resource, 3) => MessageType::Entity,
+            (MessageType::Span, 11) => MessageType::Event,
+            (MessageType::Span, 13) => MessageType::Link,
+            (MessageType::Span, 15) => MessageType::Status,
+            (MessageType::Resource, 1)
+            | (MessageType::Scope | MessageType::Event, 3)
+            | (MessageType::Span, 9) => MessageType::KeyValue,
+            (MessageType::Link, 4) | (MessageType::Map, 1) => MessageType::KeyValue,
+            (MessageType::KeyValue, 2) | (MessageType::Array, 1) => MessageType::AnyValue,
+            (MessageType::AnyValue, 5) => MessageType::Array,
+            (MessageType::AnyValue, 6) => MessageType::Map,
             _ => return None,
         })
     }
 }
 
-/// The message with fields that OTLP does not define put between its own, at every level below
-/// the request's own.
-pub(crate) fn with_unknown_fields(encoded: &[u8], level: Level, dice: &mut Dice) -> Vec<u8> {
+/// Copies a message and inserts fields that OTLP does not define between its fields, at every level except
+/// the request itself.
+pub(crate) fn with_unknown_fields(
+    encoded: &[u8],
+    message_type: MessageType,
+    rng: &mut SplitMix64,
+) -> Vec<u8> {
     let mut out = Vec::new();
     for field in Fields::new(encoded) {
         let field = field.unwrap();
-        unknown_field(level, dice, &mut out);
-        match (level.below(field.number), field.payload) {
-            (Some(below), Payload::Bytes(b)) => {
-                write::bytes(&mut out, field.number, &with_unknown_fields(b, below, dice));
+        unknown_field(message_type, rng, &mut out);
+        match (message_type.nested(field.number), field.payload) {
+            (Some(nested), Payload::Bytes(b)) => {
+                write::bytes(&mut out, field.number, &with_unknown_fields(b, nested, rng));
             }
             _ => out.extend_from_slice(&encoded[field.start..field.end]),
         }
     }
-    unknown_field(level, dice, &mut out);
+    unknown_field(message_type, rng, &mut out);
     out
 }
 
@@ -216,15 +223,15 @@ pub(crate) fn fixed32(out: &mut Vec<u8>, number: u32, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-fn unknown_field(level: Level, dice: &mut Dice, out: &mut Vec<u8>) {
-    if matches!(level, Level::Request) || dice.roll(4) > 0 {
+fn unknown_field(message_type: MessageType, rng: &mut SplitMix64, out: &mut Vec<u8>) {
+    if matches!(message_type, MessageType::Request) || rng.next_below(4) > 0 {
         return;
     }
-    let number = [17, 31, 32, 100, 5_000, 0x1fff_ffff][dice.roll(6) as usize];
-    match dice.roll(4) {
-        0 => write::integer(out, number, dice.roll(u64::MAX)),
-        1 => write::fixed64(out, number, dice.roll(u64::MAX)),
-        2 => fixed32(out, number, dice.roll(1 << 32) as u32),
-        _ => write::bytes(out, number, &vec![0xff; dice.roll(300) as usize]),
+    let number = [17, 31, 32, 100, 5_000, 0x1fff_ffff][rng.next_below(6) as usize];
+    match rng.next_below(4) {
+        0 => write::integer(out, number, rng.next_below(u64::MAX)),
+        1 => write::fixed64(out, number, rng.next_below(u64::MAX)),
+        2 => fixed32(out, number, rng.next_below(1 << 32) as u32),
+        _ => write::bytes(out, number, &vec![0xff; rng.next_below(300) as usize]),
     }
 }

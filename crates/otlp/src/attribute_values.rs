@@ -12,11 +12,11 @@ pub fn values<'a>(span: &'a Span, key: &'a str) -> impl Iterator<Item = String> 
         .filter_map(|(_, value)| text(&value))
 }
 
-/// Most attributes of a resource that are read, since patterns are compared with those of the resource of each span.
-/// Detectors find some thirty.
+/// Maximum number of attributes of a resource that are read: patterns are compared with the resource's attributes for
+/// each span. Resource detectors set about thirty.
 pub const MAX_RESOURCE_ATTRIBUTES: usize = 1024;
 
-/// Attributes of a span's resource.
+/// The first [`MAX_RESOURCE_ATTRIBUTES`] attributes of a span's resource.
 pub fn resource_attributes(envelope: &Envelope) -> impl Iterator<Item = (&str, Value<'_>)> {
     inner(&envelope.resource)
         .flat_map(|resource| Attributes::new(resource, RESOURCE_ATTRIBUTES))

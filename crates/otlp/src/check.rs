@@ -1,7 +1,7 @@
 //! Validates OTLP's nested messages without decoding them.
 //!
-//! In: an encoded message. Out: nothing, or the reason why it is [`Malformed`]. A message that passes
-//! is one that a full decoder accepts: the wire types of all fields that OTLP defines, UTF-8 of all
+//! In: an encoded message. Out: nothing, or the reason why it is [`Malformed`]. A full decoder accepts
+//! every message that passes these checks: the wire types of all fields that OTLP defines, UTF-8 of all
 //! strings, lengths of ids, bounded depth. Fields that OTLP does not define are skipped. Attributes
 //! and status, which most spans have, are read by functions of their own; the others by a table.
 
@@ -57,6 +57,7 @@ fn plain_pair(encoded: &[u8]) -> Option<&[u8]> {
     (plain && usize::from(*len) == value.len()).then_some(key)
 }
 
+/// Checks a `KeyValue` in any form and returns its key.
 fn any_pair(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> {
     let mut scan = Scan::new(encoded);
     let mut key: &[u8] = &[];
@@ -71,7 +72,7 @@ fn any_pair(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> {
     Ok(key)
 }
 
-/// Checks an `AnyValue` that may hold `depth` further levels.
+/// Checks an `AnyValue` that may contain `depth` further levels.
 #[inline]
 pub(super) fn any_value(encoded: &[u8], depth: u32) -> Result<(), Malformed> {
     let mut scan = Scan::new(encoded);
@@ -126,7 +127,9 @@ pub(super) fn message(encoded: &[u8], message: &'static MessageDescriptor) -> Re
                 any_value(scan.bytes()?, MAX_DEPTH)?
             }
             FieldKind::Message(inner) => self::message(scan.bytes()?, inner)?,
-            _ if field.tag() == tag && field.repeated && field.kind.packed() => packed(scan.bytes()?, field)?,
+            _ if field.tag() == tag && field.repeated && field.kind.is_packable() => {
+                packed(scan.bytes()?, field)?
+            }
             _ => scan.skip(tag, 0)?,
         }
     }
@@ -135,7 +138,7 @@ pub(super) fn message(encoded: &[u8], message: &'static MessageDescriptor) -> Re
 
 /// Decoders accept a repeated number with a tag for each value as well.
 fn is_unpacked(field: &FieldDescriptor, tag: u32) -> bool {
-    field.repeated && field.kind.packed() && tag == field.number << 3 | field.kind.wire_type()
+    field.repeated && field.kind.is_packable() && tag == field.number << 3 | field.kind.wire_type()
 }
 
 /// Checks the values of a packed field.
@@ -145,7 +148,7 @@ fn packed(values: &[u8], field: &FieldDescriptor) -> Result<(), Malformed> {
         5 => 4,
         _ => {
             let mut scan = Scan::new(values);
-            while scan.left() > 0 {
+            while scan.remaining() > 0 {
                 scan.varint()?;
             }
             return Ok(());
@@ -154,20 +157,20 @@ fn packed(values: &[u8], field: &FieldDescriptor) -> Result<(), Malformed> {
     if values.len().is_multiple_of(size) { Ok(()) } else { Err(Malformed::CutOff) }
 }
 
-/// Copies a message, with what `valid` makes of the messages nested in the fields with the tags `path`;
-/// without those of which it makes nothing.
+/// Copies a message and replaces each message nested at `path`, the tags from the outermost field to the
+/// innermost, by the result of `replace`; `None` omits the nested message.
 pub(super) fn copy_valid<'a>(
     message: &'a [u8],
     path: &[u32],
-    valid: &mut dyn FnMut(&'a [u8]) -> Option<Cow<'a, [u8]>>,
+    replace: &mut dyn FnMut(&'a [u8]) -> Option<Cow<'a, [u8]>>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len());
     for field in Fields::new(message).map_while(Result::ok) {
         match (field.payload, path) {
             (Payload::Bytes(inner), [tag, deeper @ ..]) if field.number == tag >> 3 => {
                 let copied = match deeper {
-                    [] => valid(inner),
-                    _ => Some(Cow::Owned(copy_valid(inner, deeper, valid))),
+                    [] => replace(inner),
+                    _ => Some(Cow::Owned(copy_valid(inner, deeper, replace))),
                 };
                 copied.iter().for_each(|inner| write::bytes(&mut out, field.number, inner));
             }

@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
 
     #[inline]
     fn step(&mut self) -> Result<Option<Field<'a>>, Malformed> {
-        let start = self.len - self.scan.left();
+        let start = self.len - self.scan.remaining();
         let Some(tag) = self.scan.tag()? else { return Ok(None) };
         if tag >> 3 == 0 {
             return Err(Malformed::Tag);
@@ -61,7 +61,7 @@ impl<'a> Fields<'a> {
             5 => Payload::Fixed32(self.scan.fixed32()?),
             _ => return Err(Malformed::Tag),
         };
-        Ok(Some(Field { number: tag >> 3, payload, start, end: self.len - self.scan.left() }))
+        Ok(Some(Field { number: tag >> 3, payload, start, end: self.len - self.scan.remaining() }))
     }
 }
 
@@ -79,7 +79,7 @@ pub struct ByteFields<'a> {
 }
 
 impl<'a> ByteFields<'a> {
-    /// The bytes after the last field.
+    /// The unread bytes, which follow the field that was returned last.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.scan.rest()

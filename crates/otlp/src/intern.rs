@@ -1,7 +1,7 @@
 //! Shares one [`Envelope`] between equal resources and scopes, within and across requests.
 //!
 //! In: the encoded resource and scope of spans. Out: a shared envelope, copied only if it is not in
-//! the table. An SDK sends the same resource with every request, so a buffered span takes one pointer
+//! the table. An SDK sends the same resource with every request, so a buffered span stores one pointer
 //! to its envelope.
 
 use std::hash::BuildHasher;
@@ -35,36 +35,37 @@ impl Default for Interner {
 }
 
 impl Interner {
-    /// The envelope of `scope` under `resource`. `shared` is the copy of the resource that all its scopes
-    /// share, if one has been made: its bytes are hashed once.
+    /// The envelope of `scope` under `resource`. `resource_copy` is the copy of the resource that all its scopes
+    /// share, once it has been made: its bytes are hashed once.
     pub(super) fn envelope(
         &self,
         resource: &[u8],
-        shared: &mut Option<EnvelopeFields>,
+        resource_copy: &mut Option<EnvelopeFields>,
         scope: &[u8],
     ) -> Arc<Envelope> {
-        let make = |shared: &mut Option<EnvelopeFields>| {
-            let resource = shared.get_or_insert_with(|| Bytes::copy_from_slice(resource).into()).clone();
+        let make = |resource_copy: &mut Option<EnvelopeFields>| {
+            let resource =
+                resource_copy.get_or_insert_with(|| Bytes::copy_from_slice(resource).into()).clone();
             Arc::new(Envelope { resource, scope: Bytes::copy_from_slice(scope).into() })
         };
         if resource.len() + scope.len() > MAX_SIZE {
-            return make(shared);
+            return make(resource_copy);
         }
         let hash = self.hasher.hash_one((resource, scope));
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(set) = sets.get_mut(hash as usize % SETS) else { return make(shared) };
-        let found = set.iter().position(|way| {
+        let Some(set) = sets.get_mut(hash as usize % SETS) else { return make(resource_copy) };
+        let position = set.iter().position(|way| {
             way.as_ref()
                 .is_some_and(|envelope| **envelope.resource == *resource && **envelope.scope == *scope)
         });
         // Most recently used first; the last one is dropped.
-        let used = found.unwrap_or(WAYS - 1);
-        if let Some(ways) = set.get_mut(..=used) {
+        let way = position.unwrap_or(WAYS - 1);
+        if let Some(ways) = set.get_mut(..=way) {
             ways.rotate_right(1);
         }
-        match (&mut set[0], found) {
+        match (&mut set[0], position) {
             (Some(envelope), Some(_)) => Arc::clone(envelope),
-            (first, _) => Arc::clone(first.insert(make(shared))),
+            (first, _) => Arc::clone(first.insert(make(resource_copy))),
         }
     }
 }
@@ -104,9 +105,9 @@ mod tests {
     fn a_large_resource_is_copied_once_for_all_scopes_and_not_interned() {
         let interner = Interner::default();
         let resource = vec![1u8; MAX_SIZE + 1];
-        let mut shared = None;
-        let a = interner.envelope(&resource, &mut shared, b"a");
-        let b = interner.envelope(&resource, &mut shared, b"b");
+        let mut resource_copy = None;
+        let a = interner.envelope(&resource, &mut resource_copy, b"a");
+        let b = interner.envelope(&resource, &mut resource_copy, b"b");
         assert_eq!(a.resource.as_ptr(), b.resource.as_ptr());
         assert!(interner.sets.lock().unwrap().iter().flatten().flatten().next().is_none());
     }

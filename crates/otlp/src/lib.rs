@@ -5,7 +5,7 @@
 //! [`trace_ids`] finds ids alone.
 //! On demand: [`fields`] and [`value`] read single fields. Outgoing requests: [`mod@write`] appends fields and
 //! joins spans. [`json`] converts OTLP/JSON to protobuf and back. All readers borrow, are bounded by their
-//! input, and panic on no input.
+//! input, and never panic.
 //!
 //! | file | content |
 //! |---|---|

@@ -10,7 +10,7 @@ use super::check;
 use super::fields::{Fields, Payload};
 use super::json::messages;
 use super::malformed::Malformed;
-use super::scan::{each, utf8};
+use super::scan::{for_each_field, utf8};
 use super::tags::{export_logs_service_request as export, resource_logs, scope_logs};
 use super::trace::{SpanId, TraceId};
 use super::value::{Attributes, LOG_ATTRIBUTES, Value};
@@ -26,16 +26,16 @@ pub struct Logs {
     /// Number of all records, malformed ones included.
     pub records: u64,
     pub malformed: u64,
-    /// The records to join to their span, in order.
+    /// The records about GenAI operations, in order.
     pub gen_ai: Vec<GenAiRecord>,
 }
 
 /// A record about a GenAI operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GenAiRecord {
-    /// Not zero.
+    /// The trace id, not zero.
     pub trace: TraceId,
-    /// Not zero.
+    /// The span id, not zero.
     pub span: SpanId,
     /// The encoded `LogRecord`, in an allocation of its own.
     pub bytes: Bytes,
@@ -49,9 +49,9 @@ pub struct GenAiRecord {
 /// `body` is not such a request: its framing above the records is malformed.
 pub fn find(body: &[u8]) -> Result<Logs, Malformed> {
     let mut logs = Logs::default();
-    each(body, &[export::RESOURCE_LOGS], &mut |_, encoded| {
+    for_each_field(body, &[export::RESOURCE_LOGS], &mut |_, encoded| {
         use resource_logs::{RESOURCE, SCHEMA_URL, SCOPE_LOGS};
-        each(encoded, &[RESOURCE, SCOPE_LOGS, SCHEMA_URL], &mut |tag, content| match tag {
+        for_each_field(encoded, &[RESOURCE, SCOPE_LOGS, SCHEMA_URL], &mut |tag, content| match tag {
             RESOURCE => check::message(content, &messages::RESOURCE),
             SCOPE_LOGS => read_scope_logs(content, &mut logs),
             _ => utf8(content),
@@ -62,7 +62,7 @@ pub fn find(body: &[u8]) -> Result<Logs, Malformed> {
 
 fn read_scope_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
     use scope_logs::{LOG_RECORDS, SCHEMA_URL, SCOPE};
-    each(encoded, &[SCOPE, LOG_RECORDS, SCHEMA_URL], &mut |tag, content| match tag {
+    for_each_field(encoded, &[SCOPE, LOG_RECORDS, SCHEMA_URL], &mut |tag, content| match tag {
         SCOPE => check::message(content, &messages::INSTRUMENTATION_SCOPE),
         LOG_RECORDS => {
             logs.records += 1;
@@ -133,8 +133,8 @@ impl<'a> LogView<'a> {
         view.event_name = view
             .event_name
             .filter(|name| !name.is_empty())
-            .or_else(|| named(view.attributes()))
-            .or_else(|| named(view.body.entries()));
+            .or_else(|| event_name_in(view.attributes()))
+            .or_else(|| event_name_in(view.body.entries()));
         view
     }
 
@@ -143,7 +143,8 @@ impl<'a> LogView<'a> {
     }
 }
 
-fn named<'a>(mut attributes: Attributes<'a>) -> Option<&'a str> {
+/// The event name in attributes, or in the entries of a body.
+fn event_name_in<'a>(mut attributes: Attributes<'a>) -> Option<&'a str> {
     attributes.find(|(key, _)| *key == EVENT_NAME).and_then(|(_, value)| value.as_str())
 }
 
@@ -185,9 +186,9 @@ mod tests {
         let map = AnyValue { value: Some(any_value::Value::KvlistValue(KeyValueList { values })) };
         let in_body = LogRecord { body: Some(map), ..record(4) };
         let other = LogRecord { event_name: "http.request".into(), body: string("gen_ai."), ..record(5) };
-        let unbound = LogRecord { span_id: vec![], ..named.clone() };
+        let without_span = LogRecord { span_id: vec![], ..named.clone() };
         let zero = LogRecord { trace_id: vec![0; 16], ..named.clone() };
-        let all = [named, old, keyed, in_body, other, unbound, zero];
+        let all = [named, old, keyed, in_body, other, without_span, zero];
         let logs = find(&request(all.to_vec())).unwrap();
         assert_eq!(logs.records, 7);
         let found: Vec<_> =
@@ -234,14 +235,14 @@ mod tests {
         #[test]
         fn valid_records_are_read_and_arbitrary_bytes_never_panic(
             attributes in attributes(), body in any_value(), cut: prop::sample::Index,
-            soup in prop::collection::vec(any::<u8>(), 0..200),
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             let event_name = "gen_ai.choice".into();
             let whole = request(vec![LogRecord { attributes, body: Some(body), event_name, ..record(1) }]);
             prop_assert_eq!(find(&whole).unwrap().gen_ai.len(), 1);
             let _ = find(&whole[..cut.index(whole.len())]);
-            let _ = find(&soup);
-            LogView::read(&soup).attributes().for_each(drop);
+            let _ = find(&bytes);
+            LogView::read(&bytes).attributes().for_each(drop);
         }
     }
 
@@ -253,13 +254,13 @@ mod tests {
             return;
         };
         let folder = std::path::Path::new(&cases).join("frameworks/googleadk-logs-a");
-        let mut found = 0;
+        let mut count = 0;
         for file in std::fs::read_dir(folder).unwrap() {
             let path = file.unwrap().path();
             if path.file_name().unwrap().to_string_lossy().starts_with("logs") {
-                found += find(&std::fs::read(&path).unwrap()).unwrap().gen_ai.len();
+                count += find(&std::fs::read(&path).unwrap()).unwrap().gen_ai.len();
             }
         }
-        assert!(found > 0);
+        assert!(count > 0);
     }
 }

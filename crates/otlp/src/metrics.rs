@@ -10,14 +10,14 @@ use super::check;
 use super::json::messages;
 use super::json::table::MessageDescriptor;
 use super::malformed::Malformed;
-use super::scan::{each, utf8};
+use super::scan::{for_each_field, utf8};
 use super::tags::{export_metrics_service_request as export, gauge, metric, resource_metrics, scope_metrics};
 
 /// The fields of a `Metric` that contain data points, each in its field 1.
-const DATA: [u32; 5] =
+const DATA_FIELDS: [u32; 5] =
     [metric::GAUGE, metric::SUM, metric::HISTOGRAM, metric::EXPONENTIAL_HISTOGRAM, metric::SUMMARY];
-/// The data points in them.
-static POINTS: [&MessageDescriptor; 5] = [
+/// The types of the data points in the fields of [`DATA_FIELDS`].
+static POINT_DESCRIPTORS: [&MessageDescriptor; 5] = [
     &messages::NUMBER_DATA_POINT,
     &messages::NUMBER_DATA_POINT,
     &messages::HISTOGRAM_DATA_POINT,
@@ -41,9 +41,9 @@ pub struct Points {
 /// `body` is not such a request: its framing above the metrics is malformed.
 pub fn count(body: &[u8]) -> Result<Points, Malformed> {
     let mut count = Points::default();
-    each(body, &[export::RESOURCE_METRICS], &mut |_, encoded| {
+    for_each_field(body, &[export::RESOURCE_METRICS], &mut |_, encoded| {
         use resource_metrics::{RESOURCE, SCHEMA_URL, SCOPE_METRICS};
-        each(encoded, &[RESOURCE, SCOPE_METRICS, SCHEMA_URL], &mut |tag, content| match tag {
+        for_each_field(encoded, &[RESOURCE, SCOPE_METRICS, SCHEMA_URL], &mut |tag, content| match tag {
             RESOURCE => check::message(content, &messages::RESOURCE),
             SCOPE_METRICS => count_in_scope(content, &mut count),
             _ => utf8(content),
@@ -54,10 +54,10 @@ pub fn count(body: &[u8]) -> Result<Points, Malformed> {
 
 fn count_in_scope(encoded: &[u8], count: &mut Points) -> Result<(), Malformed> {
     use scope_metrics::{METRICS, SCHEMA_URL, SCOPE};
-    each(encoded, &[SCOPE, METRICS, SCHEMA_URL], &mut |tag, content| match tag {
+    for_each_field(encoded, &[SCOPE, METRICS, SCHEMA_URL], &mut |tag, content| match tag {
         SCOPE => check::message(content, &messages::INSTRUMENTATION_SCOPE),
         METRICS => {
-            // A metric whose points cannot be counted is one.
+            // A metric whose points cannot be counted counts as one point.
             let all = points(content).unwrap_or(1);
             let valid = valid_points(content).map_or(0, |valid| points(&valid).unwrap_or(0));
             count.all += all;
@@ -82,7 +82,7 @@ fn valid_points(metric: &[u8]) -> Option<Cow<'_, [u8]>> {
         return Some(metric.into());
     }
     points(metric).ok()?;
-    let copy = DATA.iter().zip(POINTS).fold(metric.to_vec(), |metric, (data, point)| {
+    let copy = DATA_FIELDS.iter().zip(POINT_DESCRIPTORS).fold(metric.to_vec(), |metric, (data, point)| {
         let valid = |encoded| check::message(encoded, point).is_ok();
         check::copy_valid(&metric, &[*data, gauge::DATA_POINTS], &mut |encoded| {
             valid(encoded).then_some(encoded.into())
@@ -97,8 +97,8 @@ fn valid_points(metric: &[u8]) -> Option<Cow<'_, [u8]>> {
 /// `metric` is not such a message.
 pub fn points(metric: &[u8]) -> Result<u64, Malformed> {
     let mut points = 0;
-    each(metric, &DATA, &mut |_, data| {
-        each(data, &[gauge::DATA_POINTS], &mut |_, _| {
+    for_each_field(metric, &DATA_FIELDS, &mut |_, data| {
+        for_each_field(data, &[gauge::DATA_POINTS], &mut |_, _| {
             points += 1;
             Ok(())
         })
@@ -145,7 +145,7 @@ mod tests {
         // A gauge of three points; the second has a field `as_double` of three bytes.
         let good = b"\x0a\x01g\x2a\x04\x0a\x00\x0a\x00";
         let bad = b"\x0a\x01g\x2a\x0a\x0a\x00\x0a\x04\x21\x01\x02\x03\x0a\x00";
-        // A name that is no UTF-8, with two points; a histogram whose packed counts are of 9 bytes.
+        // A metric whose name is not UTF-8, with two points; a histogram whose packed counts have 9 bytes.
         let named = b"\x0a\x01\xff\x2a\x04\x0a\x00\x0a\x00";
         let packed = b"\x4a\x0d\x0a\x0b\x32\x09123456789";
         let body = request(&[bad, named, packed, b"\x2a\x05", good]);

@@ -19,14 +19,14 @@ pub use super::intern::Interner;
 use super::json::messages;
 use super::json::table::MessageDescriptor;
 use super::malformed::Malformed;
-use super::scan::{self, Scan, each};
+use super::scan::{self, Scan, for_each_field};
 use super::tags::{export_trace_service_request as export, resource_spans, scope_spans, span};
 use super::trace::{ById, Envelope, EnvelopeFields, Span, SpanId, Status, TraceId};
 
 /// Largest initial capacity in spans: SDKs and Collectors send batches of 64 to 8,192.
-const USUAL: usize = 64;
-/// Smallest size of a span in bytes: its ids and times alone take as much.
-const SMALLEST: usize = 64;
+const MAX_INITIAL_SPANS: usize = 64;
+/// Smallest size of a span in bytes, which its ids and times alone take.
+const MIN_SPAN_BYTES: usize = 64;
 
 #[derive(Debug, Default)]
 pub struct SplitRequest {
@@ -53,7 +53,7 @@ pub struct Rejected {
     pub first: Vec<SpanRejection>,
 }
 
-/// Why one span was rejected.
+/// The reason for which one span was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpanRejection {
     /// The span's id, if it was readable.
@@ -82,7 +82,7 @@ impl Rejected {
     }
 }
 
-/// The message for `partial_success`; empty if nothing was rejected.
+/// Formats the message for `partial_success`; empty if nothing was rejected.
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, rejection) in self.first.iter().enumerate() {
@@ -113,18 +113,18 @@ pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<
     let mut splitter = RequestSplitter {
         prefix: verdict_prefix.as_bytes(),
         envelopes,
-        pending: Vec::with_capacity((body.len() / SMALLEST).min(USUAL)),
+        pending: Vec::with_capacity((body.len() / MIN_SPAN_BYTES).min(MAX_INITIAL_SPANS)),
         scopes: Vec::new(),
         traces: RequestTraces::default(),
         rejected: Rejected::default(),
     };
-    each(body, &[export::RESOURCE_SPANS], &mut |_, encoded| splitter.resource_spans(encoded))?;
+    for_each_field(body, &[export::RESOURCE_SPANS], &mut |_, encoded| splitter.resource_spans(encoded))?;
     let RequestSplitter { pending, scopes, traces, rejected, .. } = splitter;
-    Ok(SplitRequest { groups: copy(pending, &scopes, &traces.all), rejected })
+    Ok(SplitRequest { groups: copy_spans(pending, &scopes, &traces.all), rejected })
 }
 
-/// A span read but not copied yet.
-struct Pending<'a> {
+/// A span that has been read, and is not copied yet.
+struct PendingSpan<'a> {
     read: SpanFields,
     bytes: &'a [u8],
     group: usize,
@@ -147,21 +147,22 @@ struct SpanFields {
 struct RequestSplitter<'a> {
     prefix: &'a [u8],
     envelopes: &'a Interner,
-    pending: Vec<Pending<'a>>,
+    pending: Vec<PendingSpan<'a>>,
     scopes: Vec<Arc<Envelope>>,
     traces: RequestTraces,
     rejected: Rejected,
 }
 
-type Bad = Option<(RejectedPart, Malformed)>;
+/// The reason for which all spans of a resource or scope are rejected, if there is one.
+type EnvelopeFault = Option<(RejectedPart, Malformed)>;
 
 impl<'a> RequestSplitter<'a> {
     fn resource_spans(&mut self, encoded: &'a [u8]) -> Result<(), Malformed> {
-        let (resource, bad) = envelope_fields(encoded, &messages::RESOURCE, |_| ())?;
-        let bad = bad.map(|reason| (RejectedPart::Resource, reason));
+        let (resource, fault) = envelope_fields(encoded, &messages::RESOURCE, |_| ())?;
+        let fault = fault.map(|reason| (RejectedPart::Resource, reason));
         let mut shared = None;
-        each(encoded, &[resource_spans::SCOPE_SPANS], &mut |_, scope_spans| {
-            self.scope_spans(scope_spans, &resource, &mut shared, bad)
+        for_each_field(encoded, &[resource_spans::SCOPE_SPANS], &mut |_, scope_spans| {
+            self.scope_spans(scope_spans, &resource, &mut shared, fault)
         })
     }
 
@@ -172,16 +173,18 @@ impl<'a> RequestSplitter<'a> {
         encoded: &'a [u8],
         resource: &[u8],
         shared: &mut Option<EnvelopeFields>,
-        bad: Bad,
+        fault: EnvelopeFault,
     ) -> Result<(), Malformed> {
         let (before, rejected) = (self.pending.len(), self.rejected.clone());
-        let owner = &messages::INSTRUMENTATION_SCOPE;
-        let (scope, bad_scope) = envelope_fields(encoded, owner, |span| self.span(span, bad))?;
-        if let (Some(reason), None) = (bad_scope, bad) {
+        let descriptor = &messages::INSTRUMENTATION_SCOPE;
+        let (scope, scope_fault) = envelope_fields(encoded, descriptor, |span| self.span(span, fault))?;
+        if let (Some(reason), None) = (scope_fault, fault) {
             let (discarded, traces) = (self.pending.drain(before..), &mut self.traces);
-            discarded.for_each(|pending| traces.discount(&pending));
+            discarded.for_each(|pending| traces.remove(&pending));
             self.rejected = rejected;
-            envelope_fields(encoded, owner, |span| self.span(span, Some((RejectedPart::Scope, reason))))?;
+            envelope_fields(encoded, descriptor, |span| {
+                self.span(span, Some((RejectedPart::Scope, reason)))
+            })?;
         }
         if self.pending.len() > before {
             self.scopes.push(self.envelopes.envelope(resource, shared, &scope));
@@ -189,16 +192,16 @@ impl<'a> RequestSplitter<'a> {
         Ok(())
     }
 
-    fn span(&mut self, encoded: &'a [u8], bad: Bad) {
+    fn span(&mut self, encoded: &'a [u8], fault: EnvelopeFault) {
         let mut read = SpanFields::default();
         let result =
             read_span(encoded, self.prefix, &mut read).map_err(|reason| (RejectedPart::Span, reason));
-        if let Err((part, reason)) = bad.map_or(result, Err) {
+        if let Err((part, reason)) = fault.map_or(result, Err) {
             let id = Some(read.id).filter(|id| !id.is_zero());
             return self.rejected.add(SpanRejection { span: id, part, reason });
         }
-        let group = self.traces.count(read.trace, encoded.len());
-        self.pending.push(Pending { read, bytes: encoded, group, scope: self.scopes.len() });
+        let group = self.traces.add(read.trace, encoded.len());
+        self.pending.push(PendingSpan { read, bytes: encoded, group, scope: self.scopes.len() });
     }
 }
 
@@ -209,28 +212,28 @@ impl<'a> RequestSplitter<'a> {
 /// The framing of the message itself is malformed.
 fn envelope_fields<'a>(
     encoded: &'a [u8],
-    owner: &'static MessageDescriptor,
+    descriptor: &'static MessageDescriptor,
     mut inner: impl FnMut(&'a [u8]),
 ) -> Result<(Vec<u8>, Option<Malformed>), Malformed> {
     const OWNER: u32 = scope_spans::SCOPE;
     const INNER: u32 = scope_spans::SPANS;
     const SCHEMA_URL: u32 = scope_spans::SCHEMA_URL;
     let mut fields = Vec::new();
-    let mut bad = Ok(());
+    let mut fault = Ok(());
     let mut scan = Scan::new(encoded);
     loop {
-        let start = encoded.len() - scan.left();
+        let start = encoded.len() - scan.remaining();
         match scan.tag()? {
-            None => return Ok((fields, bad.err())),
+            None => return Ok((fields, fault.err())),
             Some(INNER) => {
                 inner(scan.bytes()?);
                 continue;
             }
-            Some(OWNER) => bad = bad.and(check::message(scan.bytes()?, owner)),
-            Some(SCHEMA_URL) => bad = bad.and(scan::utf8(scan.bytes()?)),
+            Some(OWNER) => fault = fault.and(check::message(scan.bytes()?, descriptor)),
+            Some(SCHEMA_URL) => fault = fault.and(scan::utf8(scan.bytes()?)),
             Some(tag) => scan.skip(tag, scope_spans::DEFINED)?,
         }
-        fields.extend_from_slice(encoded.get(start..encoded.len() - scan.left()).unwrap_or_default());
+        fields.extend_from_slice(encoded.get(start..encoded.len() - scan.remaining()).unwrap_or_default());
     }
 }
 
@@ -282,29 +285,30 @@ fn read_span(encoded: &[u8], prefix: &[u8], read: &mut SpanFields) -> Result<(),
     Ok(())
 }
 
-/// Up to this many traces of a request are found by linear search, which is cheaper than hashing.
+/// Up to this many traces of a request are looked up by linear search, which is cheaper than hashing.
 const MAX_SCANNED_TRACES: usize = 16;
 
-/// The traces of a request, each with its number of spans and bytes; indexes are those of the groups.
+/// The traces of a request, each with its number of spans and bytes; indexes are those of the groups. `last` is the
+/// index of the previous span's trace, since spans of one trace are usually adjacent.
 #[derive(Default)]
 struct RequestTraces {
-    all: Vec<Total>,
+    all: Vec<TraceTotals>,
     by_id: ById<TraceId, usize>,
     last: usize,
 }
 
-struct Total {
+struct TraceTotals {
     trace: TraceId,
     spans: usize,
     size: usize,
 }
 
 impl RequestTraces {
-    /// Counts a span; returns the index of its group.
+    /// Adds a span to the totals of its trace; returns the index of its group.
     #[inline]
-    fn count(&mut self, trace: TraceId, size: usize) -> usize {
+    fn add(&mut self, trace: TraceId, size: usize) -> usize {
         if self.all.get(self.last).is_none_or(|total| total.trace != trace) {
-            self.last = self.find(trace);
+            self.last = self.index_of(trace);
         }
         if let Some(total) = self.all.get_mut(self.last) {
             total.spans += 1;
@@ -313,22 +317,22 @@ impl RequestTraces {
         self.last
     }
 
-    /// Reverts [`RequestTraces::count`].
-    fn discount(&mut self, pending: &Pending<'_>) {
+    /// Reverts [`RequestTraces::add`].
+    fn remove(&mut self, pending: &PendingSpan<'_>) {
         if let Some(total) = self.all.get_mut(pending.group) {
             total.spans -= 1;
             total.size -= pending.bytes.len();
         }
     }
 
-    fn find(&mut self, trace: TraceId) -> usize {
-        let found = if self.all.len() <= MAX_SCANNED_TRACES {
+    fn index_of(&mut self, trace: TraceId) -> usize {
+        let index = if self.all.len() <= MAX_SCANNED_TRACES {
             self.all.iter().position(|total| total.trace == trace)
         } else {
             self.by_id.get(&trace).copied()
         };
-        found.unwrap_or_else(|| {
-            self.all.push(Total { trace, spans: 0, size: 0 });
+        index.unwrap_or_else(|| {
+            self.all.push(TraceTotals { trace, spans: 0, size: 0 });
             if self.all.len() > MAX_SCANNED_TRACES {
                 let missing = self.all.iter().enumerate().skip(self.by_id.len());
                 self.by_id.extend(missing.map(|(i, total)| (total.trace, i)));
@@ -339,13 +343,13 @@ impl RequestTraces {
 }
 
 /// Copies the bytes of every group's spans into allocations of exact size.
-fn copy(pending: Vec<Pending<'_>>, scopes: &[Arc<Envelope>], totals: &[Total]) -> Vec<Group> {
+fn copy_spans(pending: Vec<PendingSpan<'_>>, scopes: &[Arc<Envelope>], totals: &[TraceTotals]) -> Vec<Group> {
     let mut groups: Vec<Group> = totals
         .iter()
         .map(|t| Group { trace: t.trace, spans: Vec::with_capacity(t.spans), size: t.size })
         .collect();
     let mut sources: Vec<Vec<&[u8]>> = totals.iter().map(|t| Vec::with_capacity(t.spans)).collect();
-    for Pending { read, bytes, group, scope } in pending {
+    for PendingSpan { read, bytes, group, scope } in pending {
         groups[group].spans.push(Span {
             id: read.id,
             parent: read.parent,
@@ -362,17 +366,17 @@ fn copy(pending: Vec<Pending<'_>>, scopes: &[Arc<Envelope>], totals: &[Total]) -
         sources[group].push(bytes);
     }
     for (group, sources) in groups.iter_mut().zip(sources) {
-        fill(&mut group.spans, &sources, group.size);
+        assign_bytes(&mut group.spans, &sources, group.size);
     }
     // All spans of a trace may have been removed because of an invalid scope.
     groups.retain(|group| !group.spans.is_empty());
     groups
 }
 
-/// Assigns the spans copies of their bytes, `size` in total.
-fn fill(mut spans: &mut [Span], mut sources: &[&[u8]], mut size: usize) {
+/// Assigns to each span a copy of its bytes; the copies have `size` bytes in total.
+fn assign_bytes(mut spans: &mut [Span], mut sources: &[&[u8]], mut size: usize) {
     while !sources.is_empty() {
-        let (count, bytes) = chunk(sources, size);
+        let (count, bytes) = next_allocation(sources, size);
         let (now, later) = sources.split_at(count);
         let mut buffer = Vec::with_capacity(bytes);
         now.iter().for_each(|source| buffer.extend_from_slice(source));
@@ -389,27 +393,27 @@ fn fill(mut spans: &mut [Span], mut sources: &[&[u8]], mut size: usize) {
 }
 
 /// A group of at most this many bytes uses one allocation.
-const SMALL: usize = 4 << 10;
+const SINGLE_ALLOCATION_BYTES: usize = 4 << 10;
 /// Largest shared allocation in bytes; a larger span has its own.
-const LARGE: usize = 64 << 10;
+const MAX_SHARED_BYTES: usize = 64 << 10;
 /// Approximate overhead of an allocation, in bytes.
-const OVERHEAD: usize = 64;
+const ALLOCATION_OVERHEAD: usize = 64;
 
 /// The number of spans that share the next allocation, and its size. Allocators round sizes up to size
-/// classes, which wastes memory while the trace is open: the number is the one that wastes the smallest
-/// share of the allocation.
-fn chunk(sources: &[&[u8]], size: usize) -> (usize, usize) {
-    if size <= SMALL {
+/// classes, which wastes memory while the trace is open. The returned number of spans wastes the smallest
+/// share of its allocation.
+fn next_allocation(sources: &[&[u8]], size: usize) -> (usize, usize) {
+    if size <= SINGLE_ALLOCATION_BYTES {
         return (sources.len(), size);
     }
     let mut best = (1, sources.first().map_or(0, |first| first.len()));
     let mut bytes = 0;
     for (n, source) in sources.iter().enumerate() {
         bytes += source.len();
-        if bytes > LARGE && n > 0 {
+        if bytes > MAX_SHARED_BYTES && n > 0 {
             break;
         }
-        let wasted = |bytes: usize| size_class(bytes) - bytes + OVERHEAD;
+        let wasted = |bytes: usize| size_class(bytes) - bytes + ALLOCATION_OVERHEAD;
         // Compares the two shares without division.
         if wasted(bytes) * best.1 <= wasted(best.1) * bytes {
             best = (n + 1, bytes);

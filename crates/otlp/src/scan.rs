@@ -28,7 +28,7 @@ impl<'a> Scan<'a> {
 
     /// Number of unread bytes.
     #[inline]
-    pub(crate) fn left(&self) -> usize {
+    pub(crate) fn remaining(&self) -> usize {
         self.rest.len()
     }
 
@@ -111,8 +111,8 @@ impl<'a> Scan<'a> {
         Ok(u32::from_le_bytes(*bytes))
     }
 
-    /// Skips a field whose tag the caller does not handle. The caller handles all `defined` fields, so
-    /// that one of them is passed only if its wire type is wrong.
+    /// Skips a field whose tag the caller does not handle. The caller handles all `defined` fields: a tag of
+    /// one of them is passed only if its wire type is wrong, which is an error.
     #[cold]
     pub(crate) fn skip(&mut self, tag: u32, defined: Defined) -> Result<(), Malformed> {
         let number = tag >> 3;
@@ -132,17 +132,17 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Calls `then` with tag and content of every field that has one of the (length-delimited) `tags`.
-pub(crate) fn each<'a>(
+/// Calls `on_field` with tag and content of every field that has one of the (length-delimited) `tags`.
+pub(crate) fn for_each_field<'a>(
     encoded: &'a [u8],
     tags: &[u32],
-    then: &mut dyn FnMut(u32, &'a [u8]) -> Result<(), Malformed>,
+    on_field: &mut dyn FnMut(u32, &'a [u8]) -> Result<(), Malformed>,
 ) -> Result<(), Malformed> {
     let defined = tags.iter().fold(0, |fields, tag| fields | 1 << (tag >> 3));
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
         if tags.contains(&tag) {
-            then(tag, scan.bytes()?)?;
+            on_field(tag, scan.bytes()?)?;
         } else {
             scan.skip(tag, defined)?;
         }
@@ -174,7 +174,7 @@ pub(crate) fn is_short_ascii(bytes: &[u8]) -> bool {
     }
 }
 
-/// True if the first and the last `N` bytes are ASCII: all of them, of `N` to `2 N` bytes.
+/// True if the first and the last `N` bytes are ASCII, which are all bytes of a slice of `N` to `2 N` bytes.
 #[inline]
 fn ends_are_ascii<const N: usize>(bytes: &[u8]) -> bool {
     let (Some(start), Some(end)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) else { return false };

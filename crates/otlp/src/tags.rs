@@ -1,9 +1,9 @@
-//! Tags of OTLP's fields. @generated from proto/otlp.proto; json/generate.rs says how.
+//! Tags of OTLP's fields. @generated from proto/otlp.proto by json/generate.rs.
 //!
 //! A tag is a field's number and wire type as they are encoded; bit `n` of `DEFINED` is set for
 //! field `n` of the message.
 
-// Readers use some of the messages only.
+// Only some of the messages are read.
 #![allow(dead_code)]
 
 pub(crate) mod export_trace_service_request {

@@ -1,4 +1,4 @@
-//! Properties of split and write together, on requests of any content: every span is preserved.
+//! Properties of splitting and writing together, on arbitrary requests: every span is preserved.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use proptest::prelude::*;
 use prost::Message;
 
-use super::arbitrary::{Dice, Level, request, with_unknown_fields};
+use super::arbitrary::{MessageType, SplitMix64, request, with_unknown_fields};
 use super::write::{Scalar, TelemetryItem, attribute, requests};
 use super::{Fields, Interner, Payload, split};
 
 /// Splits the request and writes every trace as requests of its own, with `appended` after each span.
-fn through(encoded: &[u8], appended: &[u8], max_size: usize) -> Vec<u8> {
+fn split_and_write(encoded: &[u8], appended: &[u8], max_size: usize) -> Vec<u8> {
     let split = split(encoded, "verdict.", &Interner::default()).unwrap();
     assert_eq!(split.rejected.count, 0, "{}", split.rejected);
     let mut out = Vec::new();
@@ -31,16 +31,16 @@ fn through(encoded: &[u8], appended: &[u8], max_size: usize) -> Vec<u8> {
 }
 
 /// The bytes of all fields except `number`, and the contents of the fields `number`.
-fn part(encoded: &[u8], number: u32) -> (Vec<u8>, Vec<Vec<u8>>) {
-    let (mut others, mut these) = (Vec::new(), Vec::new());
+fn partition_fields(encoded: &[u8], number: u32) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let (mut others, mut contents) = (Vec::new(), Vec::new());
     for field in Fields::new(encoded) {
         let field = field.unwrap();
         match field.payload {
-            Payload::Bytes(b) if field.number == number => these.push(b.to_vec()),
+            Payload::Bytes(b) if field.number == number => contents.push(b.to_vec()),
             _ => others.extend_from_slice(&encoded[field.start..field.end]),
         }
     }
-    (others, these)
+    (others, contents)
 }
 
 /// Spans by trace, resource and scope, in order. Independent of the tested code except for [`Fields`].
@@ -48,10 +48,10 @@ type Spans = BTreeMap<(Vec<u8>, Vec<u8>, Vec<u8>), Vec<Vec<u8>>>;
 
 fn spans_by_envelope(encoded: &[u8]) -> Spans {
     let mut all = Spans::new();
-    for resource_spans in part(encoded, 1).1 {
-        let (resource, scopes) = part(&resource_spans, 2);
+    for resource_spans in partition_fields(encoded, 1).1 {
+        let (resource, scopes) = partition_fields(&resource_spans, 2);
         for scope_spans in scopes {
-            let (scope, spans) = part(&scope_spans, 2);
+            let (scope, spans) = partition_fields(&scope_spans, 2);
             for span in spans {
                 let trace = Span::decode(&span[..]).unwrap().trace_id;
                 all.entry((trace, resource.clone(), scope.clone())).or_default().push(span);
@@ -93,8 +93,8 @@ proptest! {
     fn split_and_write_preserve_every_byte(
         request in request(), seed: u64, max_size in 0usize..4_000,
     ) {
-        let encoded = with_unknown_fields(&request.encode_to_vec(), Level::Request, &mut Dice(seed));
-        let out = through(&encoded, &appended(), max_size);
+        let encoded = with_unknown_fields(&request.encode_to_vec(), MessageType::Request, &mut SplitMix64(seed));
+        let out = split_and_write(&encoded, &appended(), max_size);
         let mut expected = spans_by_envelope(&encoded);
         for span in expected.values_mut().flatten() {
             span.extend(appended());
@@ -105,7 +105,7 @@ proptest! {
     /// A full decoder reads the same fields, and the appended attributes after those of the span.
     #[test]
     fn full_decoder_agrees_and_sees_appended_fields(request in request()) {
-        let out = through(&request.encode_to_vec(), &appended(), usize::MAX);
+        let out = split_and_write(&request.encode_to_vec(), &appended(), usize::MAX);
         let mut expected = decoded(&request.encode_to_vec());
         let mut actual = decoded(&out);
         for (_, _, span) in &mut actual {
@@ -138,9 +138,9 @@ proptest! {
     ) {
         let mut encoded = request.encode_to_vec();
         prop_assume!(!encoded.is_empty());
-        for (at, byte) in damage {
-            let at = at.index(encoded.len());
-            encoded[at] = byte;
+        for (offset, byte) in damage {
+            let offset = offset.index(encoded.len());
+            encoded[offset] = byte;
         }
         if let Ok(split) = split(&encoded, "verdict.", &Interner::default()) {
             for group in &split.groups {
@@ -156,14 +156,14 @@ proptest! {
 
     /// No input panics.
     #[test]
-    fn arbitrary_bytes_never_panic(soup in prop::collection::vec(any::<u8>(), 0..400)) {
-        let _ = split(&soup, "verdict.", &Interner::default());
-        let _ = super::write::strip_attributes(&soup, "verdict.");
-        for field in Fields::new(&soup).map_while(Result::ok) {
-            prop_assert!(field.end <= soup.len());
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = split(&bytes, "verdict.", &Interner::default());
+        let _ = super::write::strip_attributes(&bytes, "verdict.");
+        for field in Fields::new(&bytes).map_while(Result::ok) {
+            prop_assert!(field.end <= bytes.len());
         }
-        super::Attributes::new(&soup, 9).for_each(drop);
-        let value = super::Value::read(&soup);
+        super::Attributes::new(&bytes, 9).for_each(drop);
+        let value = super::Value::read(&bytes);
         value.items().for_each(drop);
         value.entries().for_each(drop);
     }
@@ -189,7 +189,7 @@ proptest! {
     }
 }
 
-/// The captured requests of real instrumentations, where they are at hand.
+/// Captured requests of real instrumentations, if `OTEL_VERDICT_CASES` names them.
 #[test]
 fn captured_requests_pass_through_unchanged() {
     let Some(cases) = std::env::var_os("OTEL_VERDICT_CASES") else {
@@ -206,7 +206,7 @@ fn captured_requests_pass_through_unchanged() {
                 continue;
             }
             let encoded = std::fs::read(&path).unwrap();
-            let out = through(&encoded, &[], usize::MAX);
+            let out = split_and_write(&encoded, &[], usize::MAX);
             assert_eq!(spans_by_envelope(&out), spans_by_envelope(&encoded), "{}", path.display());
             requests += 1;
         }

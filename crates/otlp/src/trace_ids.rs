@@ -1,8 +1,8 @@
 //! Finds the trace ids of requests without reading anything else in them.
 //!
 //! In: an encoded request, or text of OTLP/JSON. Out: the trace id of every span and log record. Nothing is
-//! validated, so this is an order of magnitude faster than [`split`](super::split). A reader that passes over a
-//! recording twice learns in this way where each trace ends.
+//! validated, so this is an order of magnitude faster than [`split`](super::split). A program that reads a
+//! recording twice determines in the first pass where each trace ends.
 
 use super::fields::{Fields, Payload};
 use super::signal::Signal;
@@ -21,12 +21,13 @@ pub fn visit_request(signal: Signal, body: &[u8], each: &mut dyn FnMut(TraceId))
     for resource in Fields::new(body).contents(1) {
         for scope in Fields::new(resource).contents(2) {
             for record in Fields::new(scope).contents(2) {
-                // The id is the first field of most spans; the others are not looked at.
-                let found = Fields::new(record).map_while(Result::ok).find_map(|field| match field.payload {
-                    Payload::Bytes(id) if field.number == number => Some(id),
-                    _ => None,
-                });
-                if let Some(id) = found.and_then(|id| id.try_into().ok()) {
+                // The id is the first field of most spans; the fields after it are not read.
+                let id_bytes =
+                    Fields::new(record).map_while(Result::ok).find_map(|field| match field.payload {
+                        Payload::Bytes(id) if field.number == number => Some(id),
+                        _ => None,
+                    });
+                if let Some(id) = id_bytes.and_then(|id| id.try_into().ok()) {
                     each(TraceId(id));
                 }
             }
@@ -34,18 +35,18 @@ pub fn visit_request(signal: Signal, body: &[u8], each: &mut dyn FnMut(TraceId))
     }
 }
 
-/// Bytes of text after the start of a key within which [`visit_json`] finds its id.
+/// Maximum number of bytes from the start of a key to the end of its id: [`visit_json`] does not find a longer pair.
 pub const JSON_WINDOW: usize = 256;
 
 /// Calls `each` with the value of every key `traceId` or `trace_id` in JSON text, and the offset of the key. The text
-/// need not be a whole document. A string that contains such a key has its quotes escaped, so what is found is a key or
+/// need not be a whole document. A string that contains such a key has its quotes escaped, so a match is a key or
 /// a string value of that name. A key that is written with escapes is not found.
 pub fn visit_json(text: &[u8], each: &mut dyn FnMut(usize, TraceId)) {
-    for at in memchr::memmem::find_iter(text, b"\"trace") {
-        let key = text.get(at..).unwrap_or_default();
+    for offset in memchr::memmem::find_iter(text, b"\"trace") {
+        let key = text.get(offset..).unwrap_or_default();
         let window = key.get(..JSON_WINDOW).unwrap_or(key);
         if let Some(id) = json_id(window) {
-            each(at, id);
+            each(offset, id);
         }
     }
 }
@@ -81,8 +82,8 @@ mod tests {
             [(Signal::Traces, SPANS, ids([0x0f, 2])), (Signal::Logs, LOGS, ids([0x0f, 0x0f])[..1].to_vec())]
         {
             let (mut in_text, mut in_bytes) = (Vec::new(), Vec::new());
-            visit_json(text.as_bytes(), &mut |at, id| {
-                assert!(text[at..].starts_with("\"trace"));
+            visit_json(text.as_bytes(), &mut |offset, id| {
+                assert!(text[offset..].starts_with("\"trace"));
                 in_text.push(id);
             });
             let body = json::decode(signal, text.as_bytes()).unwrap();
@@ -93,11 +94,11 @@ mod tests {
 
     #[test]
     fn ids_with_dashes_are_those_of_published_traces() {
-        let mut found = Vec::new();
+        let mut ids_at_offsets = Vec::new();
         let text =
             br#"{"trace_id": "01010101-0101-0101-0101-01010101010f", "spans": []} "traceId" "trace_id": "#;
-        visit_json(text, &mut |at, id| found.push((at, id)));
-        assert_eq!(found, [(1, ids([0x0f, 0])[0])]);
+        visit_json(text, &mut |offset, id| ids_at_offsets.push((offset, id)));
+        assert_eq!(ids_at_offsets, [(1, ids([0x0f, 0])[0])]);
     }
 
     #[test]

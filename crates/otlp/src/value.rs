@@ -45,7 +45,7 @@ impl<'a> Value<'a> {
         let mut scan = Scan::new(encoded);
         if let Ok(Some(any_value::STRING_VALUE)) = scan.tag()
             && let Ok(bytes) = scan.bytes()
-            && scan.left() == 0
+            && scan.remaining() == 0
         {
             return string(bytes);
         }
@@ -116,7 +116,7 @@ impl<'a> Iterator for Attributes<'a> {
             if let (n, Payload::Bytes(pair)) = (field.number, field.payload)
                 && n == self.number
             {
-                let (key, value) = pair_of(pair);
+                let (key, value) = key_and_value(pair);
                 return Some((text(key), Value::read(value)));
             }
         }
@@ -135,22 +135,22 @@ pub fn text(bytes: &[u8]) -> &str {
 /// Key and value of an encoded `KeyValue`. The value stays encoded, since most callers need those of few
 /// keys.
 #[inline]
-pub fn pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
+pub fn key_and_value(pair: &[u8]) -> (&[u8], &[u8]) {
     // Every SDK writes the key, then the value, and nothing else.
     let mut scan = Scan::new(pair);
     if let Ok(Some(key_value::KEY)) = scan.tag()
         && let Ok(key) = scan.bytes()
         && let Ok(Some(key_value::VALUE)) = scan.tag()
         && let Ok(value) = scan.bytes()
-        && scan.left() == 0
+        && scan.remaining() == 0
     {
         return (key, value);
     }
-    last_pair_of(pair)
+    last_key_and_value(pair)
 }
 
-/// As [`pair_of`], of fields in any order.
-fn last_pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
+/// As [`key_and_value`], with the fields in any order.
+fn last_key_and_value(pair: &[u8]) -> (&[u8], &[u8]) {
     let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
     let mut scan = Scan::new(pair);
     while let Ok(Some(tag)) = scan.tag() {

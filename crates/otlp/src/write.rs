@@ -13,7 +13,7 @@ use foldhash::{HashMap, HashMapExt};
 use super::fields::{Fields, Payload};
 use super::signal::Piece;
 use super::trace::{Envelope, EnvelopeFields};
-use super::value::{SPAN_ATTRIBUTES, pair_of};
+use super::value::{SPAN_ATTRIBUTES, key_and_value};
 
 /// Encoded size of `value` as a varint: 1 to 10 bytes.
 #[inline]
@@ -155,13 +155,13 @@ pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, value: Scalar<'_>) {
 }
 
 /// The span without the attributes whose keys begin with `prefix`, every other byte unchanged; `None`
-/// if it has no such attribute. Used for `existing: replace`; no other incoming bytes are removed.
+/// if it has no such attribute. For `existing: replace`; nothing else removes received bytes.
 pub fn strip_attributes(span: &[u8], prefix: &str) -> Option<Bytes> {
     let mut stripped: Option<Vec<u8>> = None;
     for field in Fields::new(span).map_while(Result::ok) {
-        let ours = field.number == SPAN_ATTRIBUTES
-            && matches!(field.payload, Payload::Bytes(pair) if pair_of(pair).0.starts_with(prefix.as_bytes()));
-        match (&mut stripped, ours) {
+        let has_prefix = field.number == SPAN_ATTRIBUTES
+            && matches!(field.payload, Payload::Bytes(pair) if key_and_value(pair).0.starts_with(prefix.as_bytes()));
+        match (&mut stripped, has_prefix) {
             (None, true) => {
                 let mut before = Vec::with_capacity(span.len());
                 before.extend_from_slice(span.get(..field.start)?);
@@ -183,7 +183,7 @@ pub struct TelemetryItem<'a> {
     pub envelope: &'a Arc<Envelope>,
     /// The encoded message.
     pub bytes: &'a [u8],
-    /// Encoded fields to append to the message.
+    /// Encoded fields to append to the message, such as attributes.
     pub appended: &'a [u8],
 }
 
@@ -198,13 +198,13 @@ impl TelemetryItem<'_> {
 /// group items keep their order. A request is larger than `max_size` bytes only if it contains a single
 /// item that exceeds the limit together with its envelope, or a large envelope: see [`request_limit`].
 ///
-/// For spans and log records: `ExportLogsServiceRequest` uses the same field numbers at all levels.
+/// This serves spans and log records: `ExportLogsServiceRequest` uses the same field numbers at all levels.
 pub fn requests(items: &[TelemetryItem<'_>], max_size: usize) -> Vec<Piece> {
-    let placed = place(items);
+    let grouped = group_by_envelope(items);
     let mut pieces = Vec::with_capacity(1);
-    let mut rest = &placed[..];
+    let mut rest = &grouped[..];
     while !rest.is_empty() {
-        let (now, later) = rest.split_at(fitting(rest, max_size));
+        let (now, later) = rest.split_at(count_fitting(rest, max_size));
         pieces.push(write(now));
         rest = later;
     }
@@ -215,7 +215,7 @@ pub fn requests(items: &[TelemetryItem<'_>], max_size: usize) -> Vec<Piece> {
 const MAX_COMPARED_ENVELOPES: usize = 8;
 
 /// The items in the order of writing; items of one scope have the same envelope pointer.
-fn place<'a>(items: &'a [TelemetryItem<'a>]) -> Cow<'a, [TelemetryItem<'a>]> {
+fn group_by_envelope<'a>(items: &'a [TelemetryItem<'a>]) -> Cow<'a, [TelemetryItem<'a>]> {
     // Small traces often have a single scope; their items need no sorting.
     if items.windows(2).all(|pair| same_scope(&pair[0], &pair[1])) {
         return Cow::Borrowed(items);
@@ -225,15 +225,15 @@ fn place<'a>(items: &'a [TelemetryItem<'a>]) -> Cow<'a, [TelemetryItem<'a>]> {
     let mut by_content: HashMap<&Envelope, usize> = HashMap::new();
     let mut resources: HashMap<&EnvelopeFields, usize> = HashMap::new();
     let mut last = 0;
-    let mut placed: Vec<((usize, usize), TelemetryItem<'_>)> = Vec::with_capacity(items.len());
+    let mut grouped: Vec<((usize, usize), TelemetryItem<'_>)> = Vec::with_capacity(items.len());
     for item in items {
         // Pointers first: spans of one scope are usually adjacent, and envelopes are interned.
         let has_same_envelope =
             |i: &usize| distinct.get(*i).is_some_and(|(envelope, _)| Arc::ptr_eq(envelope, item.envelope));
-        let found = Some(last)
+        let index = Some(last)
             .filter(has_same_envelope)
             .or_else(|| (0..distinct.len().min(MAX_COMPARED_ENVELOPES)).find(has_same_envelope));
-        last = found.unwrap_or_else(|| {
+        last = index.unwrap_or_else(|| {
             let new = distinct.len();
             let index = *by_content.entry(item.envelope).or_insert(new);
             if index == new {
@@ -243,13 +243,13 @@ fn place<'a>(items: &'a [TelemetryItem<'a>]) -> Cow<'a, [TelemetryItem<'a>]> {
             index
         });
         let (envelope, resource) = distinct[last];
-        placed.push(((resource, last), TelemetryItem { envelope, ..*item }));
+        grouped.push(((resource, last), TelemetryItem { envelope, ..*item }));
     }
-    placed.sort_by_key(|(at, _)| *at);
-    placed.into_iter().map(|(_, item)| item).collect()
+    grouped.sort_by_key(|(group, _)| *group);
+    grouped.into_iter().map(|(_, item)| item).collect()
 }
 
-/// For items returned by [`place`].
+/// Whether two items returned by [`group_by_envelope`] have the same scope.
 fn same_scope(a: &TelemetryItem<'_>, b: &TelemetryItem<'_>) -> bool {
     Arc::ptr_eq(a.envelope, b.envelope)
 }
@@ -259,47 +259,48 @@ fn same_resource(a: &TelemetryItem<'_>, b: &TelemetryItem<'_>) -> bool {
 }
 
 /// Largest size of tag and length of a length-delimited field.
-const WRAP: usize = 11;
+const MAX_HEADER_BYTES: usize = 11;
 
-/// Largest envelope that may be repeated in requests of any size: some ten times that of a usual SDK.
+/// Largest size of an envelope that is repeated in requests of any size: about ten times the envelope of an SDK.
 const SMALL_ENVELOPE: usize = 16 << 10;
 
 /// The size limit of a request that begins with an envelope of `envelope` bytes. A request with a large envelope may
-/// hold half as much in items, for any `max_size`. If it held one item, 5 MiB of a resource with thousands of spans
-/// would become thousands of requests of 5 MiB; now all requests together are a few times as large as their items.
+/// contain items of at least half the envelope's size, whatever `max_size` is. If it contained only one item, a
+/// resource of 5 MiB with thousands of spans would become thousands of requests of 5 MiB. With this limit all requests
+/// together are a few times as large as their items.
 pub fn request_limit(envelope: usize, max_size: usize) -> usize {
     if envelope <= SMALL_ENVELOPE { max_size } else { max_size.max(envelope.saturating_add(envelope / 2)) }
 }
 
 /// The number of items that fit into the next request of `max_size`; at least one.
-fn fitting(placed: &[TelemetryItem<'_>], max_size: usize) -> usize {
-    let envelope = placed.first().map_or(0, |item| item.envelope.size());
+fn count_fitting(grouped: &[TelemetryItem<'_>], max_size: usize) -> usize {
+    let envelope = grouped.first().map_or(0, |item| item.envelope.size());
     let max_size = request_limit(envelope, max_size);
     let mut size = 0usize;
-    let mut before: Option<&TelemetryItem<'_>> = None;
-    for (i, item) in placed.iter().enumerate() {
+    let mut previous: Option<&TelemetryItem<'_>> = None;
+    for (i, item) in grouped.iter().enumerate() {
         size += field_size(2, item.size());
-        if !before.is_some_and(|before| same_scope(before, item)) {
-            size += WRAP + item.envelope.scope.len();
-            if !before.is_some_and(|before| same_resource(before, item)) {
-                size += WRAP + item.envelope.resource.len();
+        if !previous.is_some_and(|previous| same_scope(previous, item)) {
+            size += MAX_HEADER_BYTES + item.envelope.scope.len();
+            if !previous.is_some_and(|previous| same_resource(previous, item)) {
+                size += MAX_HEADER_BYTES + item.envelope.resource.len();
             }
         }
         if size > max_size && i > 0 {
             return i;
         }
-        before = Some(item);
+        previous = Some(item);
     }
-    placed.len()
+    grouped.len()
 }
 
-/// Writes all of `placed` as one request.
-fn write(placed: &[TelemetryItem<'_>]) -> Piece {
+/// Writes all of `grouped` as one request.
+fn write(grouped: &[TelemetryItem<'_>]) -> Piece {
     // Encoded sizes of the scope and resource messages, in writing order.
     let mut scopes: Vec<usize> = Vec::with_capacity(1);
     let mut resources: Vec<usize> = Vec::with_capacity(1);
     let mut total = 0;
-    for resource in placed.chunk_by(same_resource) {
+    for resource in grouped.chunk_by(same_resource) {
         let mut resource_size = resource[0].envelope.resource.len();
         for scope in resource.chunk_by(same_scope) {
             let items: usize = scope.iter().map(|item| field_size(2, item.size())).sum();
@@ -312,7 +313,7 @@ fn write(placed: &[TelemetryItem<'_>]) -> Piece {
     }
     let mut out = Vec::with_capacity(total);
     let mut scopes = scopes.into_iter();
-    for (resource, size) in placed.chunk_by(same_resource).zip(resources) {
+    for (resource, size) in grouped.chunk_by(same_resource).zip(resources) {
         open(&mut out, 1, size);
         out.extend_from_slice(&resource[0].envelope.resource);
         for (scope, size) in resource.chunk_by(same_scope).zip(&mut scopes) {
@@ -325,7 +326,7 @@ fn write(placed: &[TelemetryItem<'_>]) -> Piece {
             }
         }
     }
-    Piece { bytes: Bytes::from(out), items: placed.len() as u64 }
+    Piece { bytes: Bytes::from(out), items: grouped.len() as u64 }
 }
 
 #[cfg(test)]

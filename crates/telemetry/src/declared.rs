@@ -29,7 +29,7 @@ verdict_otlp::labelled_enum! {
 /// The declaration of one self-metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared {
-    /// Without prefix, unit and `_total`.
+    /// The name without prefix, unit and `_total`.
     pub name: &'static str,
     pub kind: MetricKind,
     /// The base unit (`bytes`, `seconds`); none for counts.

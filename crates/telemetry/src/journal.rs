@@ -13,7 +13,7 @@ crate::registered! { registry =>
     #[derive(Clone, Debug)]
     pub struct JournalMetrics {
         pub bytes: Gauge = d::JOURNAL_BYTES.register_new(registry),
-        /// The bytes that the files may have.
+        /// The limit of `bytes`.
         pub max_bytes: Gauge = d::JOURNAL_MAX_BYTES.register_new(registry),
         pub live_bytes: Gauge = d::JOURNAL_LIVE_BYTES.register_new(registry),
         pub segments: Gauge = d::JOURNAL_SEGMENTS.register_new(registry),

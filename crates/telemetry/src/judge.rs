@@ -44,11 +44,11 @@ verdict_otlp::labelled_enum! {
         Kept = "kept",
         /// The second judge is asked by a rule of `stakes`: the severity of a finding, or the subject of the question.
         Stakes = "stakes",
-        /// As `Stakes`: the first contradicts the rules.
+        /// The second judge is asked because the first contradicts the rules.
         Disagreement = "disagreement",
-        /// As `Stakes`: the first is not sure.
+        /// The second judge is asked because the first is not sure.
         Unsure = "unsure",
-        /// As `Stakes`: the first has not answered.
+        /// The second judge is asked because the first has not answered.
         NoAnswer = "no_answer",
     }
 }
@@ -85,72 +85,80 @@ impl Default for JudgeMetrics {
 }
 
 impl JudgeMetrics {
+    /// The metrics of one judge, with the labels resolved.
     pub fn cells_for(&self, judge: &str) -> JudgeCells {
         let name: Cow<'static, str> = Cow::Owned(judge.to_owned());
-        let one = |metric: &d::Declared| metric.label_pairs([name.clone()]);
-        let two = |metric: &d::Declared, label| metric.label_pairs([name.clone(), Cow::Borrowed(label)]);
+        let by_judge = |metric: &d::Declared| metric.label_pairs([name.clone()]);
+        let by_label = |metric: &d::Declared, label| metric.label_pairs([name.clone(), Cow::Borrowed(label)]);
         JudgeCells {
             outcomes: QuestionOutcome::ALL.map(|outcome| {
-                self.questions.get_or_create_owned(&two(&d::JUDGE_QUESTIONS, outcome.as_str()))
+                self.questions.get_or_create_owned(&by_label(&d::JUDGE_QUESTIONS, outcome.as_str()))
             }),
             tokens: ["input", "cached", "output"]
-                .map(|kind| self.tokens.get_or_create_owned(&two(&d::JUDGE_TOKENS, kind))),
-            cost: self.cost.get_or_create_owned(&one(&d::JUDGE_COST)),
-            in_flight: self.in_flight.get_or_create_owned(&one(&d::JUDGE_IN_FLIGHT)),
-            waiting: self.waiting.get_or_create_owned(&one(&d::JUDGE_WAITING)),
-            breaker: self.breaker.get_or_create_owned(&one(&d::JUDGE_BREAKER)),
-            duration: self.durations.get_or_create_owned(&one(&d::JUDGE_DURATION)),
+                .map(|kind| self.tokens.get_or_create_owned(&by_label(&d::JUDGE_TOKENS, kind))),
+            cost: self.cost.get_or_create_owned(&by_judge(&d::JUDGE_COST)),
+            in_flight: self.in_flight.get_or_create_owned(&by_judge(&d::JUDGE_IN_FLIGHT)),
+            waiting: self.waiting.get_or_create_owned(&by_judge(&d::JUDGE_WAITING)),
+            breaker: self.breaker.get_or_create_owned(&by_judge(&d::JUDGE_BREAKER)),
+            duration: self.durations.get_or_create_owned(&by_judge(&d::JUDGE_DURATION)),
             requests: self.requests.clone(),
             unusable: self.unusable.clone(),
             name,
         }
     }
 
+    /// The metrics of one cascade, with the labels resolved.
     pub fn cascade_cells(&self, cascade: &str) -> CascadeCells {
         let name: Cow<'static, str> = Cow::Owned(cascade.to_owned());
-        let one = |metric: &d::Declared| metric.label_pairs([name.clone()]);
-        let two = |metric: &d::Declared, label| metric.label_pairs([name.clone(), Cow::Borrowed(label)]);
+        let by_cascade = |metric: &d::Declared| metric.label_pairs([name.clone()]);
+        let by_label = |metric: &d::Declared, label| metric.label_pairs([name.clone(), Cow::Borrowed(label)]);
         CascadeCells {
             questions: CascadeResult::ALL.map(|result| {
-                self.cascade_questions.get_or_create_owned(&two(&d::CASCADE_QUESTIONS, result.as_str()))
+                self.cascade_questions.get_or_create_owned(&by_label(&d::CASCADE_QUESTIONS, result.as_str()))
             }),
-            compared: ["differed", "agreed"]
-                .map(|result| self.cascade_compared.get_or_create_owned(&two(&d::CASCADE_COMPARED, result))),
-            tokens: self.cascade_tokens.get_or_create_owned(&one(&d::CASCADE_AVOIDED_TOKENS)),
-            cost: self.cascade_cost.get_or_create_owned(&one(&d::CASCADE_AVOIDED_COST)),
+            compared: ["differed", "agreed"].map(|result| {
+                self.cascade_compared.get_or_create_owned(&by_label(&d::CASCADE_COMPARED, result))
+            }),
+            tokens: self.cascade_tokens.get_or_create_owned(&by_cascade(&d::CASCADE_AVOIDED_TOKENS)),
+            cost: self.cascade_cost.get_or_create_owned(&by_cascade(&d::CASCADE_AVOIDED_COST)),
         }
     }
 }
 
+/// The metrics of one cascade.
 #[derive(Clone, Debug)]
 pub struct CascadeCells {
     questions: [Counter; CascadeResult::ALL.len()],
+    /// Indexed by whether both judges agreed.
     compared: [Counter; 2],
     tokens: Counter,
     cost: Counter<f64, AtomicU64>,
 }
 
 impl CascadeCells {
-    pub fn question(&self, result: CascadeResult) {
+    /// Counts a question to the cascade.
+    pub fn count_question(&self, result: CascadeResult) {
         self.questions[result as usize].inc();
     }
 
     /// Counts a question that both judges answered.
-    pub fn compared(&self, agreed: bool) {
+    pub fn count_comparison(&self, agreed: bool) {
         self.compared[usize::from(agreed)].inc();
     }
 
-    /// Counts what the second judge would have taken.
-    pub fn avoided(&self, tokens: u64, usd: f64) {
+    /// Counts the tokens and the cost that a question to the second judge would have taken.
+    pub fn add_avoided(&self, tokens: u64, usd: f64) {
         self.tokens.inc_by(tokens);
         self.cost.inc_by(usd);
     }
 }
 
+/// The metrics of one judge.
 #[derive(Clone, Debug)]
 pub struct JudgeCells {
     name: Cow<'static, str>,
     outcomes: [Counter; QuestionOutcome::ALL.len()],
+    /// Of prompts, of prompts that the server had cached, and of answers.
     tokens: [Counter; 3],
     cost: Counter<f64, AtomicU64>,
     pub in_flight: Gauge,
@@ -165,26 +173,26 @@ pub struct JudgeCells {
 
 impl JudgeCells {
     /// Counts a question.
-    pub fn question(&self, outcome: QuestionOutcome) {
+    pub fn count_question(&self, outcome: QuestionOutcome) {
         self.outcomes[outcome as usize].inc();
     }
 
     /// Counts a request that has ended; `status` is one of a fixed set of words.
-    pub fn request(&self, status: &'static str, took: Duration) {
+    pub fn count_request(&self, status: &'static str, took: Duration) {
         let labels = [self.name.clone(), Cow::Borrowed(status)];
         self.requests.get_or_create(&d::JUDGE_REQUESTS.label_pairs(labels)).inc();
         self.duration.observe(took.as_secs_f64());
     }
 
     /// Counts an answer that could not be used; `fault` is one of a fixed set of words.
-    pub fn unusable(&self, fault: &'static str) {
+    pub fn count_unusable(&self, fault: &'static str) {
         let labels = [self.name.clone(), Cow::Borrowed(fault)];
         self.unusable.get_or_create(&d::JUDGE_UNUSABLE.label_pairs(labels)).inc();
     }
 
-    /// Counts tokens and their cost. Tokens are those of prompts that the server had not cached, those
-    /// that it had cached, and those of answers.
-    pub fn spent(&self, tokens: [u64; 3], usd: f64) {
+    /// Counts tokens and their cost. The first count is of prompt tokens that the server had not cached, the
+    /// second of prompt tokens that it had cached, the third of tokens of answers.
+    pub fn add_usage(&self, tokens: [u64; 3], usd: f64) {
         for (counter, tokens) in self.tokens.iter().zip(tokens) {
             counter.inc_by(tokens);
         }

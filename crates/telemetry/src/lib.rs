@@ -13,11 +13,12 @@
 
 #![deny(unreachable_pub)]
 
-/// The target under which the process opens spans about itself. Nothing else reads it; without `service.telemetry` they
-/// are not opened.
+/// The `tracing` target of the spans that the process records about itself. Only the exporter of `service.telemetry`
+/// reads these spans; without it they are not opened.
 pub const SELF_TARGET: &str = "otel_verdict::self";
 
-/// The instrumentation scope of those spans, and of self-metrics as OTLP. Spans of it are never evaluated.
+/// The instrumentation scope of the spans of [`SELF_TARGET`], and of self-metrics as OTLP. Spans with this scope are
+/// never evaluated.
 pub const SELF_SCOPE: &str = "otel-verdict.self";
 
 pub mod declared;

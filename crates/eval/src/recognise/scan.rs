@@ -2,7 +2,7 @@
 //! the values by meaning. Nothing is interpreted yet.
 
 use verdict_otlp::trace::{Kind, SpanId, Status};
-use verdict_otlp::value::{EVENT_ATTRIBUTES, LINK_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
+use verdict_otlp::value::{EVENT_ATTRIBUTES, LINK_ATTRIBUTES, LOG_ATTRIBUTES, key_and_value, text};
 use verdict_otlp::{Attributes, ByteFields, Fields, Payload, Value, byte_fields};
 
 use super::earlier_spans::{EarlierSpans, KnownAttribute, ListAttribute};
@@ -173,7 +173,7 @@ impl<'a> SpanScan<'a> {
             }
             return self.add_candidates(attribute.entry, attribute.value, 0);
         }
-        let (key, value) = pair_of(encoded);
+        let (key, value) = key_and_value(encoded);
         let recognised = match earlier.meaning(key) {
             Some(None) => return,
             Some(Some(entry)) => Recognised::Field(entry),

@@ -1,4 +1,4 @@
-//! The markers that the next start finds, also in damaged files.
+//! The markers that the next start reads, also from damaged files.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -17,8 +17,8 @@ fn open(folder: &Path) -> EvaluationMarkers {
     EvaluationMarkers::open(folder, |_| true)
 }
 
-/// The output of a future that does not have to wait.
-fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+/// The output of a future that is ready at its first poll.
+fn if_ready<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(out) => Some(out),
         Poll::Pending => None,
@@ -35,7 +35,11 @@ async fn a_trace_is_a_suspect_after_one_death_and_quarantined_after_two() {
     let folder = tempfile::tempdir().unwrap();
     die(open(folder.path()), 1).await;
     let second = open(folder.path());
-    assert!(second.is_suspect(trace(1)) && !second.is_quarantined(trace(1)) && !second.is_noted(trace(2)));
+    assert!(
+        second.is_suspect(trace(1))
+            && !second.is_quarantined(trace(1))
+            && !second.is_suspect_or_quarantined(trace(2))
+    );
     die(second, 1).await;
     let third = open(folder.path());
     assert!(!third.is_suspect(trace(1)) && third.is_quarantined(trace(1)));
@@ -53,7 +57,7 @@ async fn a_finished_section_is_not_counted_and_a_death_is_counted_once() {
     die(first, 3).await;
     for _ in 0..3 {
         let next = open(folder.path());
-        assert!(!next.is_noted(trace(1)) && !next.is_noted(trace(2)));
+        assert!(!next.is_suspect_or_quarantined(trace(1)) && !next.is_suspect_or_quarantined(trace(2)));
         assert!(next.is_suspect(trace(3)) && !next.is_quarantined(trace(3)));
     }
 }
@@ -62,7 +66,7 @@ async fn a_finished_section_is_not_counted_and_a_death_is_counted_once() {
 async fn waiting_is_not_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let first = open(folder.path());
-    let recorded = || (0..FILES).map(|n| read_slots(&slot_file(folder.path(), n)).len()).sum::<usize>();
+    let recorded = || (0..MAX_FILES).map(|n| read_slots(&slot_file(folder.path(), n)).len()).sum::<usize>();
     let polled = Cell::new(0);
     let mut work = pin!(first.watch(
         trace(1),
@@ -88,7 +92,7 @@ async fn after_close_no_section_is_counted() {
     std::mem::forget(section);
     std::mem::forget(first.enter(trace(2)).await);
     let second = open(folder.path());
-    assert!(!second.is_noted(trace(1)) && !second.is_noted(trace(2)));
+    assert!(!second.is_suspect_or_quarantined(trace(1)) && !second.is_suspect_or_quarantined(trace(2)));
 }
 
 #[tokio::test]
@@ -120,15 +124,15 @@ async fn a_suspect_is_evaluated_alone() {
     let other = second.enter(trace(2)).await;
     // Other traces are evaluated concurrently; the suspect waits for them.
     drop(second.enter(trace(3)).await);
-    assert!(at_once(second.enter(trace(1))).is_none());
+    assert!(if_ready(second.enter(trace(1))).is_none());
     drop(other);
     let alone = second.enter(trace(1)).await;
-    assert!(at_once(second.enter(trace(2))).is_none());
+    assert!(if_ready(second.enter(trace(2))).is_none());
     assert!(second.blocking.try_read().is_err(), "nor does a section on another thread begin");
     let blocked = Arc::clone(&second);
     let thread = tokio::task::spawn_blocking(move || blocked.run(trace(4), || ()));
     // Only the suspect is recorded.
-    let slots: Vec<_> = (0..FILES).flat_map(|n| read_slots(&slot_file(folder.path(), n))).collect();
+    let slots: Vec<_> = (0..MAX_FILES).flat_map(|n| read_slots(&slot_file(folder.path(), n))).collect();
     assert_eq!(slots.iter().map(|slot| slot.trace).collect::<Vec<_>>(), [trace(1)]);
     drop(alone);
     thread.await.unwrap();
@@ -146,7 +150,7 @@ async fn intact_entries_of_damaged_files_are_read() {
     for len in 0..bytes.len() {
         let cut = SuspectList::decode(&bytes[..len]).unwrap_or_default();
         assert!(cut.traces.iter().all(|entry| list.traces.iter().any(|one| one == entry)), "{len}");
-        assert_eq!(cut.traces.len(), len.saturating_sub(HEADER) / ENTRY, "{len}");
+        assert_eq!(cut.traces.len(), len.saturating_sub(HEADER) / ENTRY_SIZE, "{len}");
     }
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
@@ -156,13 +160,13 @@ async fn intact_entries_of_damaged_files_are_read() {
     }
     // One slot is truncated, another overwritten. The next file is intact.
     let slot = |n| encode(SlotEntry { trace: trace(n), generation: 7, state: BEGUN });
-    let mut first = [slot(1), vec![0xff; SLOT], slot(4), slot(5)].concat();
+    let mut first = [slot(1), vec![0xff; SLOT_SIZE], slot(4), slot(5)].concat();
     first.truncate(first.len() - 1);
     fs::write(slot_file(folder.path(), 0), first).unwrap();
     fs::write(slot_file(folder.path(), 1), slot(6)).unwrap();
     // An older generation was counted by an earlier start.
-    let counted = encode(SlotEntry { trace: trace(8), generation: 6, state: BEGUN });
-    fs::write(slot_file(folder.path(), 2), counted).unwrap();
+    let count_deaths = encode(SlotEntry { trace: trace(8), generation: 6, state: BEGUN });
+    fs::write(slot_file(folder.path(), 2), count_deaths).unwrap();
     let markers = open(folder.path());
     let noted: Vec<u8> = (0..10).filter(|&n| markers.is_suspect(trace(n))).collect();
     assert_eq!(noted, [3, 4, 6]);
@@ -210,7 +214,7 @@ async fn a_directory_that_cannot_be_written_is_ignored() {
 fn nothing_is_recorded_without_a_journal() {
     let markers = EvaluationMarkers::default();
     assert_eq!(markers.run(trace(1), || 8), 8);
-    assert!(!markers.is_noted(trace(1)));
+    assert!(!markers.is_suspect_or_quarantined(trace(1)));
 }
 
 #[test]
@@ -218,7 +222,7 @@ fn an_announced_section_counts_only_after_a_power_cut() {
     let entries = [SlotEntry { trace: trace(1), generation: 7, state: ANNOUNCED }];
     for (now, deaths) in [(3, 1), (4, 2)] {
         let list = SuspectList { generation: 7, boot: 3, traces: [(trace(1), 1)].into() };
-        let next = list.counted(&entries, now, |_| true);
+        let next = list.count_deaths(&entries, now, |_| true);
         assert_eq!(next, SuspectList { generation: 8, boot: now, traces: [(trace(1), deaths)].into() });
     }
 }
@@ -241,11 +245,11 @@ async fn sections_begin_while_a_suspect_waits_for_a_long_one() {
     let mut suspect = pin!(second.enter(trace(1)));
     for n in 3..10 {
         assert!(suspect.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        assert!(at_once(second.enter(trace(n))).is_some(), "a shard waits for the section of another trace");
+        assert!(if_ready(second.enter(trace(n))).is_some(), "a shard waits for the section of another trace");
     }
     end.send(()).unwrap();
     thread.join().unwrap();
     let alone = suspect.await;
-    assert!(at_once(second.enter(trace(3))).is_none());
+    assert!(if_ready(second.enter(trace(3))).is_none());
     drop(alone);
 }

@@ -22,7 +22,7 @@ const WRITE_BYTES: usize = 4 << 20;
 impl<D: Disk> Log<D> {
     pub(super) fn rewrite(&mut self, segment: u64) -> io::Result<()> {
         let stored = self.records.iter().filter(|(_, stored)| stored.segment == segment);
-        let mut stored: Vec<(u64, Seq)> = stored.map(|(&seq, stored)| (stored.at, seq)).collect();
+        let mut stored: Vec<(u64, Seq)> = stored.map(|(&seq, stored)| (stored.offset, seq)).collect();
         stored.sort_unstable();
         let (mut batch, mut copied, mut size) = (Vec::new(), Vec::new(), 0);
         for (_, seq) in stored {
@@ -40,16 +40,16 @@ impl<D: Disk> Log<D> {
         }
         copied.extend(self.append_copies(batch)?);
         self.sync()?;
-        // Until here the originals are used. If this fails they stay in place.
-        for (seq, place, len) in copied {
+        // If an earlier step fails, the originals remain in use. From here on the copies replace them.
+        for (seq, position, len) in copied {
             let reasons = self.reasons(seq).collect();
-            self.insert(seq, place, len, RetainReasons::new(reasons));
+            self.insert(seq, position, len, RetainReasons::new(reasons));
         }
         Ok(())
     }
 
-    /// Appends copies and the acknowledgements of their records. Returns the record, the place and the length of
-    /// each copy.
+    /// Appends copies and the acknowledgements of their records. Returns the record, the position and the length
+    /// of each copy.
     fn append_copies(&mut self, batch: Vec<Frame>) -> io::Result<Vec<(Seq, RecordPosition, u64)>> {
         if batch.is_empty() {
             return Ok(Vec::new());
@@ -57,8 +57,12 @@ impl<D: Disk> Log<D> {
         let stored = batch.iter().filter_map(|frame| self.records.get_key_value(&frame.seq));
         let acks = stored.flat_map(|(&seq, stored)| stored.acked.iter().map(move |id| Frame::acked(seq, id)));
         let acks: Vec<Frame> = acks.collect();
-        let places = self.append(batch.iter().chain(&acks))?;
-        Ok(batch.iter().zip(places).map(|(frame, place)| (frame.seq, place, frame.size() as u64)).collect())
+        let positions = self.append(batch.iter().chain(&acks))?;
+        Ok(batch
+            .iter()
+            .zip(positions)
+            .map(|(frame, position)| (frame.seq, position, frame.size() as u64))
+            .collect())
     }
 
     /// A copy of a retained record without the spans and reasons that are no longer needed.

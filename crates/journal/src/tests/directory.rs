@@ -30,18 +30,18 @@ fn a_segment_of_another_version_is_not_changed() {
     let path = folder.path().join("0000000000000007.log");
     std::fs::write(&path, &bytes).unwrap();
     let (mut log, recovered, _) = open(folder.path());
-    assert_eq!((recovered.corrupt, recovered.torn), (1, 0));
+    assert_eq!((recovered.corrupt, recovered.truncated_bytes), (1, 0));
     assert_eq!(log.bytes(), bytes.len() as u64, "it counts against the limit");
     let frame = Frame::request(1, Signal::Logs, &[RetainReason::Forwarded], true, body(&[1], 9));
-    let place = log.append(std::iter::once(&frame)).unwrap()[0];
-    log.insert(1, place, frame.size() as u64, RetainReasons::new(vec![RetainReason::Forwarded]));
+    let position = log.append(std::iter::once(&frame)).unwrap()[0];
+    log.insert(1, position, frame.size() as u64, RetainReasons::new(vec![RetainReason::Forwarded]));
     log.reclaim(false).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
     let written = (disk::HEADER + frame.size()) as u64;
     assert_eq!(log.bytes(), bytes.len() as u64 + written, "its bytes cause no rewriting");
 }
 
-/// The same segment as version 1 wrote it: with another version number and CRC-32C checksums.
+/// The same segment in the layout of version 1: with another version number and CRC-32C checksums.
 fn as_version_1(mut segment: Vec<u8>) -> Vec<u8> {
     // The check value of the catalogue of CRC algorithms.
     assert_eq!(disk::crc32c(b"123456789"), 0xe306_9283);
@@ -87,7 +87,7 @@ async fn segments_of_version_1_are_recovered_as_current_ones() {
     assert!(segments > 1);
 
     let (journal, recovered) = open();
-    assert_eq!((recovered.corrupt, recovered.torn, recovered.verdicts.len()), (0, 0, 1));
+    assert_eq!((recovered.corrupt, recovered.truncated_bytes, recovered.verdicts.len()), (0, 0, 1));
     assert_eq!(recovered.open.keys().copied().collect::<Vec<_>>(), stored[1..]);
     for (t, &seq) in stored.iter().enumerate() {
         let Some(JournalRecord::Request { body: read, forwarded, .. }) = journal.read(seq).await else {
@@ -106,7 +106,7 @@ async fn segments_of_version_1_are_recovered_as_current_ones() {
 }
 
 #[tokio::test]
-async fn records_of_an_unreadable_segment_keep_their_names() {
+async fn records_of_an_unreadable_segment_keep_their_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let storage = failing::storage(Durability::None);
@@ -141,7 +141,7 @@ async fn records_of_an_unreadable_segment_keep_their_names() {
     }
     let (journal, recovered) = open();
     assert_eq!(recovered.corrupt, 0);
-    assert!(admitted.is_sorted_by(|a, b| a < b), "each name once: {admitted:?}");
+    assert!(admitted.is_sorted_by(|a, b| a < b), "each number once: {admitted:?}");
     assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), admitted);
     journal.close().await;
 }
@@ -179,5 +179,5 @@ fn space_for_a_segment_is_preallocated_and_returned() {
     drop(log);
     let (_log, recovered, _) = open();
     assert!(allocated(folder, 2) < SEGMENT / 2, "the start after a crash returns it");
-    assert_eq!((recovered.corrupt, recovered.torn), (0, 0));
+    assert_eq!((recovered.corrupt, recovered.truncated_bytes), (0, 0));
 }

@@ -7,24 +7,24 @@ use super::super::disk::{Disk, Fsync};
 use super::*;
 
 /// A disk with limited space: a write that exceeds it is partial and fails.
-pub(super) struct Small {
+pub(super) struct FaultyDisk {
     folder: Directory,
     remaining: Arc<AtomicU64>,
     sync: fn() -> io::Result<()>,
-    /// Neither reads nor deletes while this is set.
+    /// While this is set, reads and deletions fail.
     broken: Arc<AtomicBool>,
-    /// How long a write takes; it panics with the maximum.
+    /// Duration of a write; a write with the maximum panics.
     delay: std::time::Duration,
-    /// Writes wait while this is set, for at most ten seconds.
+    /// Writes wait while this is set, for at most three minutes.
     stuck: Arc<AtomicBool>,
 }
 
-impl Small {
-    /// With unlimited room.
-    pub(crate) fn new(folder: &Path, sync: fn() -> io::Result<()>) -> Small {
+impl FaultyDisk {
+    /// A disk without faults and with unlimited space; `sync` is called before each fsync.
+    pub(crate) fn new(folder: &Path, sync: fn() -> io::Result<()>) -> FaultyDisk {
         let remaining = Arc::new(AtomicU64::new(u64::MAX));
         let folder = Directory::open(folder).unwrap();
-        Small {
+        FaultyDisk {
             folder,
             remaining,
             sync,
@@ -52,7 +52,7 @@ impl Fsync for CheckedFsync {
     }
 }
 
-impl Disk for Small {
+impl Disk for FaultyDisk {
     fn list(&self) -> io::Result<Vec<u64>> {
         self.folder.list()
     }
@@ -113,7 +113,7 @@ pub(super) async fn admit(journal: &Arc<Journal>, t: u8) -> Option<Seq> {
 async fn a_full_disk_refuses_and_requests_acknowledged_before_and_after_are_recovered() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = metrics();
-    let disk = Small::new(folder.path(), || Ok(()));
+    let disk = FaultyDisk::new(folder.path(), || Ok(()));
     let remaining = Arc::clone(&disk.remaining);
     remaining.store(5000, Ordering::SeqCst);
     let (journal, _) = Journal::with_disk(disk, &storage(Durability::Sync), 0, &metrics).unwrap();
@@ -125,14 +125,14 @@ async fn a_full_disk_refuses_and_requests_acknowledged_before_and_after_are_reco
     // A release is applied although it cannot be written.
     journal.release(vec![(stored[0], RetainReason::Trace(trace(1)))]);
     remaining.store(1 << 20, Ordering::SeqCst);
-    until_calm(&journal).await;
+    until_no_pressure(&journal).await;
     assert!(!journal.pressure(), "pressure remains after the disk has room");
     stored.push(admit(&journal, 2).await.unwrap());
     journal.close().await;
     let (_, recovered, _) = open(folder.path());
     let expected: Vec<Seq> = stored[1..].to_vec();
     assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), expected);
-    assert_eq!((recovered.corrupt, recovered.torn), (0, 0));
+    assert_eq!((recovered.corrupt, recovered.truncated_bytes), (0, 0));
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn at_the_size_cap_requests_are_refused_until_something_is_released() {
             .1
     );
     journal.release(stored.iter().map(|&seq| (seq, RetainReason::Trace(trace(1)))).collect());
-    until_calm(&journal).await;
+    until_no_pressure(&journal).await;
     assert!(admit(&journal, 2).await.is_some());
     journal.close().await;
 }
@@ -184,7 +184,7 @@ async fn a_cancelled_request_is_discarded() {
 async fn while_the_disk_neither_reads_nor_deletes_requests_are_accepted_and_none_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = metrics();
-    let disk = Small::new(folder.path(), || Ok(()));
+    let disk = FaultyDisk::new(folder.path(), || Ok(()));
     let broken = Arc::clone(&disk.broken);
     let storage = Storage { max_bytes: Size(1 << 20), ..storage(Durability::None) };
     let (journal, _) = Journal::with_disk(disk, &storage, 0, &metrics).unwrap();
@@ -219,7 +219,7 @@ async fn while_the_disk_neither_reads_nor_deletes_requests_are_accepted_and_none
 }
 
 /// Waits until there is no pressure, or for three minutes.
-pub(super) async fn until_calm(journal: &Journal) {
+pub(super) async fn until_no_pressure(journal: &Journal) {
     for _ in 0..18_000 {
         if !journal.pressure() {
             break;
@@ -238,10 +238,10 @@ fn killed_now(folder: &Path) -> Recovered {
     open(copy.path()).1
 }
 
-/// Waits until recovery would find this after a kill.
-pub(super) async fn until(folder: &Path, found: fn(&Recovered) -> bool) {
+/// Waits until the records that recovery would find after a kill match `condition`.
+pub(super) async fn until_recoverable(folder: &Path, condition: fn(&Recovered) -> bool) {
     for _ in 0..18_000 {
-        if found(&killed_now(folder)) {
+        if condition(&killed_now(folder)) {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -253,7 +253,7 @@ pub(super) async fn until(folder: &Path, found: fn(&Recovered) -> bool) {
 async fn a_slow_disk_blocks_only_callers_that_wait_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = metrics();
-    let mut disk = Small::new(folder.path(), || Ok(()));
+    let mut disk = FaultyDisk::new(folder.path(), || Ok(()));
     disk.delay = std::time::Duration::from_millis(50);
     let stuck = Arc::clone(&disk.stuck);
     let storage =
@@ -280,8 +280,8 @@ async fn a_slow_disk_blocks_only_callers_that_wait_for_it() {
 #[tokio::test]
 async fn panic_in_the_writer_or_the_sync_thread_is_reported_and_leaves_no_caller_waiting() {
     let folder = tempfile::tempdir().unwrap();
-    let writing = Small { delay: std::time::Duration::MAX, ..Small::new(folder.path(), || Ok(())) };
-    let syncing = Small::new(&folder.path().join("syncing"), || panic!("as the test requires"));
+    let writing = FaultyDisk { delay: std::time::Duration::MAX, ..FaultyDisk::new(folder.path(), || Ok(())) };
+    let syncing = FaultyDisk::new(&folder.path().join("syncing"), || panic!("as the test requires"));
     for disk in [writing, syncing] {
         let journal = Journal::with_disk(disk, &storage(Durability::Sync), 10, &metrics()).unwrap().0;
         assert!(!journal.has_failed());

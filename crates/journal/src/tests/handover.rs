@@ -24,7 +24,7 @@ mod sync {
     pub(super) use loom::sync::{Mutex, atomic};
     pub(super) use std::sync::TryLockError;
 
-    /// Time does not pass in the model: the journal thread takes over when a test says that the disk is slow.
+    /// Time does not pass in the model: the journal thread takes over when a test sets the disk to slow.
     pub(super) struct Instant;
 
     impl Instant {
@@ -159,7 +159,7 @@ mod sync {
     }
 }
 
-/// Says whether the command was executed; dropping it says that it was not.
+/// Reports whether the command was executed; a dropped reply reports that it was not.
 struct CommandReply(Option<Sender<bool>>);
 
 impl CommandReply {
@@ -186,8 +186,8 @@ enum Command {
     Close(CommandReply),
 }
 
-/// In place of the writer: answers what it receives.
-struct Answering {
+/// A stand-in of the writer that answers every command.
+struct AnsweringWriter {
     commands: sync::mpsc::Receiver<Command>,
     state: std::sync::Arc<HandoverState>,
     released: Sender<()>,
@@ -196,7 +196,7 @@ struct Answering {
     close: Option<CommandReply>,
 }
 
-impl WriterStep for Answering {
+impl WriterStep for AnsweringWriter {
     fn step(&mut self) {
         let mut discarded = Vec::new();
         while let Ok(command) = self.commands.try_recv() {
@@ -219,7 +219,7 @@ impl WriterStep for Answering {
                 false => drop(self.released.send(())),
             }
         }
-        // As the writer, which releases discarded records after the write.
+        // Releases discarded records after the write, as the writer does.
         if !discarded.is_empty() {
             self.state.release([Vec::new()]);
             self.discarded = discarded;
@@ -255,7 +255,8 @@ fn check(preemptions: usize, scenario: fn(Handle, std::sync::Arc<HandoverState>,
         let (released, releases) = channel();
         let shared = std::sync::Arc::clone(&state);
         let (discarded, written, close) = Default::default();
-        let writer = |commands| Answering { commands, state: shared, released, discarded, written, close };
+        let writer =
+            |commands| AnsweringWriter { commands, state: shared, released, discarded, written, close };
         let (handle, _thread) = WriterHandle::open(writer, &state).unwrap();
         scenario(Arc::new(handle), state, releases);
     });

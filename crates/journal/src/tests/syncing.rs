@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::failing::{Small, admit, storage, until, until_calm};
+use super::failing::{FaultyDisk, admit, storage, until_no_pressure, until_recoverable};
 use super::*;
 
 /// A journal whose every fsync calls `sync` first.
 fn syncing(folder: &Path, durability: Durability, sync: fn() -> io::Result<()>) -> Arc<Journal> {
     let storage = Storage { segment_bytes: Size(1 << 20), max_bytes: Size(8 << 20), ..storage(durability) };
-    Journal::with_disk(Small::new(folder, sync), &storage, 10, &metrics()).unwrap().0
+    Journal::with_disk(FaultyDisk::new(folder, sync), &storage, 10, &metrics()).unwrap().0
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,10 +27,10 @@ async fn during_an_fsync_no_sender_is_acknowledged_and_releases_are_written() {
         let journal = Arc::clone(&journal);
         async move { admit(&journal, 2).await }
     });
-    until(folder.path(), |all| all.open.len() == 2).await;
+    until_recoverable(folder.path(), |all| all.open.len() == 2).await;
     // The fsync of the second still runs; the release of the first does not wait for it.
     journal.release(vec![(first, RetainReason::Trace(trace(1)))]);
-    until(folder.path(), |all| all.open.len() == 1).await;
+    until_recoverable(folder.path(), |all| all.open.len() == 1).await;
     assert!(!second.is_finished(), "acknowledged before the fsync");
     STUCK.store(false, Ordering::SeqCst);
     assert!(second.await.unwrap().is_some());
@@ -78,9 +78,9 @@ async fn after_a_failed_fsync_a_second_one_of_the_same_file_does_not_count() {
         tokio::spawn(async move { admit(&journal, t).await })
     };
     let first = ask(2);
-    until(folder.path(), |all| all.open.len() == 2).await;
+    until_recoverable(folder.path(), |all| all.open.len() == 2).await;
     let second = ask(3);
-    until(folder.path(), |all| all.open.len() == 3).await;
+    until_recoverable(folder.path(), |all| all.open.len() == 3).await;
     STUCK.store(false, Ordering::SeqCst);
     assert_eq!((first.await.unwrap(), second.await.unwrap()), (None, None));
     let after = admit(&journal, 4).await.unwrap();
@@ -108,7 +108,7 @@ async fn one_fsync_serves_all_requests_that_wait_for_it() {
         })
         .collect();
     // All are written during the first fsync.
-    until(folder.path(), |all| all.open.len() == 64).await;
+    until_recoverable(folder.path(), |all| all.open.len() == 64).await;
     STUCK.store(false, Ordering::SeqCst);
     for sender in senders {
         assert!(sender.await.unwrap().is_some());
@@ -163,12 +163,12 @@ async fn a_request_cancelled_during_the_fsync_is_discarded() {
         _ = &mut cancelled => panic!("answered before the fsync"),
         () = std::future::ready(()) => {}
     }
-    until(folder.path(), |all| all.open.len() == 1).await;
+    until_recoverable(folder.path(), |all| all.open.len() == 1).await;
     STUCK.store(false, Ordering::SeqCst);
     // The second is answered after the first.
     assert!(admit(&journal, 2).await.is_some());
     drop(cancelled);
-    until(folder.path(), |all| all.open.keys().eq(&[2])).await;
+    until_recoverable(folder.path(), |all| all.open.keys().eq(&[2])).await;
     journal.close().await;
 }
 
@@ -198,14 +198,14 @@ async fn a_disk_that_writes_but_does_not_fsync_exerts_pressure_until_it_does() {
         assert!(journal.pressure());
     }
     WORKS.store(true, Ordering::SeqCst);
-    until_calm(&journal).await;
+    until_no_pressure(&journal).await;
     assert!(!journal.pressure() && admit(&journal, 3).await.is_some());
     journal.close().await;
 }
 
 /// Appends and syncs 29 requests, and releases all but the first: the oldest segment has one retained record, so
 /// that it is rewritten.
-fn fill_segments(log: &mut Log<Small>) {
+fn fill_segments(log: &mut Log<FaultyDisk>) {
     let mut unwritten = Vec::new();
     for seq in 1..30 {
         let frame = Frame::request(seq, Signal::Logs, &[RetainReason::Forwarded], true, vec![7; 500].into());
@@ -223,7 +223,7 @@ fn fill_segments(log: &mut Log<Small>) {
 fn records_whose_copies_could_not_be_fsynced_stay_where_they_were() {
     static WORKS: AtomicBool = AtomicBool::new(true);
     let folder = tempfile::tempdir().unwrap();
-    let disk = Small::new(folder.path(), || match WORKS.load(Ordering::SeqCst) {
+    let disk = FaultyDisk::new(folder.path(), || match WORKS.load(Ordering::SeqCst) {
         true => Ok(()),
         false => Err(io::Error::other("injected fsync error")),
     });
@@ -252,7 +252,7 @@ fn after_a_failed_fsync_an_inline_fsync_of_the_same_file_fails_as_well() {
     static FAILS_ONCE: AtomicBool = AtomicBool::new(false);
     let folder = tempfile::tempdir().unwrap();
     // Linux reports a failed write to the disk once.
-    let disk = Small::new(folder.path(), || match FAILS_ONCE.swap(false, Ordering::SeqCst) {
+    let disk = FaultyDisk::new(folder.path(), || match FAILS_ONCE.swap(false, Ordering::SeqCst) {
         true => Err(io::Error::other("injected fsync error")),
         false => Ok(()),
     });

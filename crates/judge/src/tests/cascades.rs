@@ -1,4 +1,4 @@
-//! Cascades over HTTP: when the second judge is asked, whose answer applies, what is withheld, counted and saved.
+//! Cascades over HTTP: when the second judge is asked, which answer applies, withheld content, counts and savings.
 
 use serde_json::json;
 use verdict_eval::questions::{PassCriterion, QuestionSubject};
@@ -29,7 +29,7 @@ fn question_of(user: &str, context: QuestionContext) -> Ask {
     Ask { context, ..ask(user, &["careful"]) }
 }
 
-/// Of a metric that passes from 4.
+/// The context of a metric that passes from a score of 4.
 fn span_context() -> QuestionContext {
     QuestionContext { criterion: Some(PassCriterion::Score(4.0)), ..QuestionContext::default() }
 }
@@ -61,8 +61,8 @@ async fn the_second_judge_is_asked_where_the_first_does_not_suffice() {
         let small = server(stated(score, percent)).await;
         let strong = server(good(2)).await;
         let judges = [("small", priced(&small, 1.0)), ("strong", priced(&strong, 100.0))];
-        let bench = Bench::new(&judges, &cascade(|_| {}));
-        let answer = bench.judges.ask(trace(1), &question_of(name, context)).await;
+        let fixture = Fixture::new(&judges, &cascade(|_| {}));
+        let answer = fixture.judges.ask(trace(1), &question_of(name, context)).await;
         assert_eq!(scores(&answer), Ok(vec![applies]), "{name}");
         let opinion = &answer.opinions.as_ref().unwrap()[0];
         assert_eq!(
@@ -77,7 +77,7 @@ async fn the_second_judge_is_asked_where_the_first_does_not_suffice() {
         assert!((answer.usage.cost_usd - spent).abs() < 1e-12, "{name}: {:?}", answer.usage);
         let labels = format!("cascade=\"careful\",result=\"{result}\"}}");
         assert!(
-            (bench.count(&format!("judge_cascade_questions_total{{{labels}")) - 1.0).abs() < 1e-9,
+            (fixture.count(&format!("judge_cascade_questions_total{{{labels}")) - 1.0).abs() < 1e-9,
             "{name}"
         );
     }
@@ -88,13 +88,13 @@ async fn agreement_and_savings_are_counted() {
     let answers = [stated(5, 90), stated(4, 90), stated(3, 90)];
     let (small, strong) = (server(in_turn(answers)).await, server(in_turn([good(5), good(4)])).await);
     let judges = [("small", priced(&small, 1.0)), ("strong", priced(&strong, 100.0))];
-    let bench = Bench::new(&judges, &cascade(|_| {}));
+    let fixture = Fixture::new(&judges, &cascade(|_| {}));
     for user in ["sure", "unsure and confirmed", "unsure and refuted"] {
-        bench.judges.ask(trace(1), &question_of(user, span_context())).await;
+        fixture.judges.ask(trace(1), &question_of(user, span_context())).await;
     }
     // A cached answer saves nothing more.
-    bench.judges.ask(trace(1), &question_of("sure", span_context())).await;
-    let report = bench.judges.cascades().remove(0);
+    fixture.judges.ask(trace(1), &question_of("sure", span_context())).await;
+    let report = fixture.judges.cascades().remove(0);
     assert_eq!(report.questions, [("kept", 2), ("unsure", 2)].into());
     assert_eq!((report.compared, report.agreed), (2, 1));
     let spent = 3.0 * 20.0 * 1e-6;
@@ -102,9 +102,11 @@ async fn agreement_and_savings_are_counted() {
     // An answer of usual length, 400 tokens, at 100 USD a million.
     assert!((report.avoided.cost_usd - 0.04).abs() < 1e-12, "{report:?}");
     assert!(report.avoided.tokens > 400 && report.spent.tokens == 360, "{report:?}");
-    let counted = bench.count("judge_cascade_comparisons_total{cascade=\"careful\",result=\"agreed\"}");
+    let counted = fixture.count("judge_cascade_comparisons_total{cascade=\"careful\",result=\"agreed\"}");
     assert!((counted - 1.0).abs() < 1e-9);
-    assert!((bench.count("judge_cascade_avoided_cost_usd_total{cascade=\"careful\"}") - 0.04).abs() < 1e-12);
+    assert!(
+        (fixture.count("judge_cascade_avoided_cost_usd_total{cascade=\"careful\"}") - 0.04).abs() < 1e-12
+    );
 }
 
 #[tokio::test]
@@ -117,8 +119,8 @@ async fn either_judge_answers_for_one_that_does_not() {
     ] {
         let (small, strong) = (server(first).await, server(then).await);
         let judges = [("small", priced(&small, 0.0)), ("strong", priced(&strong, 0.0))];
-        let bench = Bench::new(&judges, &cascade(|_| {}));
-        let answer = bench.judges.ask(trace(1), &question_of("Q", span_context())).await;
+        let fixture = Fixture::new(&judges, &cascade(|_| {}));
+        let answer = fixture.judges.ask(trace(1), &question_of("Q", span_context())).await;
         assert_eq!(scores(&answer), expected);
         assert_eq!(asked(&strong).await, 1);
     }
@@ -156,8 +158,8 @@ async fn content_reaches_no_member_that_must_not_see_it() {
         ),
     ] {
         let before = (asked(&small).await, asked(&strong).await);
-        let bench = Bench::new(&judges, &judging);
-        let answer = bench.judges.ask(trace(1), &question_of("of the shop", span_context())).await;
+        let fixture = Fixture::new(&judges, &judging);
+        let answer = fixture.judges.ask(trace(1), &question_of("of the shop", span_context())).await;
         assert_eq!(scores(&answer), expected);
         let after = (asked(&small).await, asked(&strong).await);
         assert_eq!((after.0 - before.0, after.1 - before.1), seen);
@@ -170,8 +172,8 @@ async fn a_spent_budget_stops_the_second_judge_too() {
     let judges = [("small", priced(&small, 0.0)), ("strong", priced(&strong, 100.0))];
     let mut judging = cascade(|_| {});
     judging.budget.per_trace.usd = Some(0.001);
-    let bench = Bench::new(&judges, &judging);
-    let answer = bench.judges.ask(trace(1), &question_of("Q", span_context())).await;
+    let fixture = Fixture::new(&judges, &judging);
+    let answer = fixture.judges.ask(trace(1), &question_of("Q", span_context())).await;
     assert_eq!((scores(&answer), asked(&strong).await), (Ok(vec![4]), 0), "the first judge's answer remains");
 }
 
@@ -182,8 +184,11 @@ async fn confidence_is_not_asked_where_it_is_off_or_probabilities_say_more() {
             (server(if is_asked { stated(5, 90) } else { good(5) }).await, server(good(2)).await);
         let first = JudgeConfig { logprobs, ..priced(&small, 0.0) };
         let judges = [("small", first), ("strong", priced(&strong, 0.0))];
-        let bench = Bench::new(&judges, &cascade(|pair| pair.confidence = confidence));
-        assert_eq!(scores(&bench.judges.ask(trace(1), &question_of("Q", span_context())).await), Ok(vec![5]));
+        let fixture = Fixture::new(&judges, &cascade(|pair| pair.confidence = confidence));
+        assert_eq!(
+            scores(&fixture.judges.ask(trace(1), &question_of("Q", span_context())).await),
+            Ok(vec![5])
+        );
         let request = &small.received_requests().await.unwrap()[0];
         let body = String::from_utf8_lossy(&request.body).into_owned();
         assert_eq!(body.contains("judge_confidence"), is_asked);
@@ -199,8 +204,8 @@ async fn a_cascade_may_be_the_second_member_of_another() {
     let mut judging = cascade(|pair| pair.then = "rest".into());
     let rest = CascadeConfig { first: "middle".into(), then: "strong".into(), ..CascadeConfig::default() };
     judging.cascades.insert("rest".to_owned(), rest);
-    let bench = Bench::new(&judges, &judging);
-    let answer = bench.judges.ask(trace(1), &question_of("Q", span_context())).await;
+    let fixture = Fixture::new(&judges, &judging);
+    let answer = fixture.judges.ask(trace(1), &question_of("Q", span_context())).await;
     assert_eq!(scores(&answer), Ok(vec![5]));
     assert_eq!((asked(&small).await, asked(&middle).await, asked(&strong).await), (1, 1, 1));
 }

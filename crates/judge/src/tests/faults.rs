@@ -26,7 +26,7 @@ fn status(code: u16) -> ResponseTemplate {
     ResponseTemplate::new(code)
 }
 
-fn says(body: Value) -> ResponseTemplate {
+fn replies_with(body: Value) -> ResponseTemplate {
     status(200).set_body_json(body)
 }
 
@@ -34,7 +34,7 @@ fn ended(reason: &str, content: Value) -> ResponseTemplate {
     let mut body = completion("");
     body["choices"][0]["finish_reason"] = json!(reason);
     body["choices"][0]["message"]["content"] = content;
-    says(body)
+    replies_with(body)
 }
 
 /// One fault: the responses in turn, the result, the number of requests, and the label of the self-metric.
@@ -55,7 +55,7 @@ fn rows() -> Vec<Row> {
         ("empty", vec![ended("stop", json!(""))], failed, 2, "fault=\"no_object\""),
         (
             "prose, then an answer",
-            vec![says(completion("I cannot rate.")), good(2)],
+            vec![replies_with(completion("I cannot rate.")), good(2)],
             Ok(2),
             2,
             "fault=\"no_object\"",
@@ -65,10 +65,34 @@ fn rows() -> Vec<Row> {
         ("a stream", vec![stream()], failed, 2, "status=\"not_json\""),
         ("a huge body", vec![huge(), good(4)], Ok(4), 2, "status=\"too_large\""),
         ("another content type", vec![wrong_type], Ok(4), 1, "status=\"ok\""),
-        ("JSON of something else", vec![says(json!({ "hello": 1 }))], failed, 2, "status=\"not_an_answer\""),
-        ("JSON that is no object", vec![says(json!([1, "x", null]))], failed, 2, "status=\"not_an_answer\""),
-        ("200 with an error", vec![says(error("server_error")), good(4)], Ok(4), 2, "status=\"error_body\""),
-        ("200 with a 401", vec![says(json!({ "error": { "code": 401 } }))], failed, 1, "status=\"http_401\""),
+        (
+            "JSON of something else",
+            vec![replies_with(json!({ "hello": 1 }))],
+            failed,
+            2,
+            "status=\"not_an_answer\"",
+        ),
+        (
+            "JSON that is no object",
+            vec![replies_with(json!([1, "x", null]))],
+            failed,
+            2,
+            "status=\"not_an_answer\"",
+        ),
+        (
+            "200 with an error",
+            vec![replies_with(error("server_error")), good(4)],
+            Ok(4),
+            2,
+            "status=\"error_body\"",
+        ),
+        (
+            "200 with a 401",
+            vec![replies_with(json!({ "error": { "code": 401 } }))],
+            failed,
+            1,
+            "status=\"http_401\"",
+        ),
         (
             "longer than the context",
             vec![status(400).set_body_json(error("exceed_context_size_error"))],
@@ -98,14 +122,14 @@ fn rows() -> Vec<Row> {
 async fn each_fault_has_its_result_requests_and_label() {
     let all = rows().into_iter().map(|(name, responses, expected, requests, word)| async move {
         let server = server(in_turn(responses)).await;
-        let bench = Bench::one(config(&server.uri()));
-        let answer = bench.ask("Rate this.").await;
+        let fixture = Fixture::one(config(&server.uri()));
+        let answer = fixture.ask("Rate this.").await;
         let found = scores(&answer).map(|scores| scores[0]);
         assert_eq!(found, expected, "{name}");
         assert_eq!(server.received_requests().await.unwrap().len(), requests, "{name}");
-        let page = bench.telemetry.render();
+        let page = fixture.telemetry.render();
         assert!(page.lines().any(|line| line.contains(word)), "{name}: {word} was not counted\n{page}");
-        assert_eq!(bench.count("judge_requests_in_flight"), 0.0, "{name}");
+        assert_eq!(fixture.count("judge_requests_in_flight"), 0.0, "{name}");
     });
     futures_util::future::join_all(all).await;
 }
@@ -119,12 +143,12 @@ async fn a_judge_that_is_too_slow_is_asked_again() {
         [(vec![slow()], 2, Err(Unmeasured::Timeout)), (vec![slow(), good(4)], 1, Ok(4))]
     {
         let server = server(in_turn(responses)).await;
-        let bench = Bench::one(config(&server.uri()));
+        let fixture = Fixture::one(config(&server.uri()));
         let requests = async || server.received_requests().await.unwrap().len();
         let clock = async {
             let mut ended = 0;
             loop {
-                if bench.count("judge_requests_in_flight") == 0.0 {
+                if fixture.count("judge_requests_in_flight") == 0.0 {
                     // The pause before the next request.
                     advance(Duration::from_millis(100)).await;
                 } else if ended < too_slow && requests().await > ended {
@@ -136,19 +160,19 @@ async fn a_judge_that_is_too_slow_is_asked_again() {
             }
         };
         let answer = tokio::select! {
-            answer = bench.ask("Rate this.") => answer,
+            answer = fixture.ask("Rate this.") => answer,
             () = clock => panic!("the clock ends"),
         };
         assert_eq!(scores(&answer).map(|scores| scores[0]), expected);
         assert_eq!(requests().await, 2);
-        let timeouts = bench.count("judge_requests_total{judge=\"main\",status=\"timeout\"}");
+        let timeouts = fixture.count("judge_requests_total{judge=\"main\",status=\"timeout\"}");
         assert_eq!(timeouts as usize, too_slow);
-        assert_eq!(bench.count("judge_requests_in_flight"), 0.0);
+        assert_eq!(fixture.count("judge_requests_in_flight"), 0.0);
     }
 }
 
 /// Serves each connection by `serve`, for as long as the test runs.
-async fn raw<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> String
+async fn serve_raw<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> String
 where
     F: Future<Output = std::io::Result<()>> + Send + 'static,
 {
@@ -165,11 +189,11 @@ where
 #[tokio::test]
 async fn resets_slow_bodies_cut_bodies_and_closed_ports_are_failures() {
     // Each reads a part of the request first: a response before the request is another fault.
-    let reset = raw(|mut stream| async move {
+    let reset = serve_raw(|mut stream| async move {
         stream.read_exact(&mut [0; 64]).await?;
         stream.set_zero_linger()
     });
-    let drip = raw(|mut stream| async move {
+    let drip = serve_raw(|mut stream| async move {
         stream.read_exact(&mut [0; 64]).await?;
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n").await?;
         loop {
@@ -177,7 +201,7 @@ async fn resets_slow_bodies_cut_bodies_and_closed_ports_are_failures() {
             sleep(Duration::from_millis(20)).await;
         }
     });
-    let cut = raw(|mut stream| async move {
+    let cut = serve_raw(|mut stream| async move {
         stream.read_exact(&mut [0; 64]).await?;
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n{\"choices\":").await
     });
@@ -191,38 +215,41 @@ async fn resets_slow_bodies_cut_bodies_and_closed_ports_are_failures() {
         (closed, Unmeasured::JudgeError, "connection"),
     ] {
         let timeout = Period::secs(if expected == Unmeasured::Timeout { 3 } else { 180 });
-        let bench = Bench::one(JudgeConfig { timeout, retries: 0, ..config(&endpoint) });
+        let fixture = Fixture::one(JudgeConfig { timeout, retries: 0, ..config(&endpoint) });
         let started = Instant::now();
-        assert_eq!(scores(&bench.ask("Rate this.").await), Err(expected), "{status}");
+        assert_eq!(scores(&fixture.ask("Rate this.").await), Err(expected), "{status}");
         assert!(started.elapsed() < Duration::from_secs(150));
-        assert_eq!(bench.count(&format!("judge_requests_total{{judge=\"main\",status=\"{status}\"}}")), 1.0);
+        assert_eq!(
+            fixture.count(&format!("judge_requests_total{{judge=\"main\",status=\"{status}\"}}")),
+            1.0
+        );
     }
 }
 
 #[tokio::test]
 async fn retry_after_applies_to_every_question() {
     let server = server(in_turn([status(429).insert_header("retry-after", "2"), good(4)])).await;
-    let bench = Bench::one(config(&server.uri()));
+    let fixture = Fixture::one(config(&server.uri()));
     let started = Instant::now();
     let second = async {
         // While the first waits for retry-after.
-        while bench.count("judge_requests_total{judge=\"main\",status=\"http_429\"}") < 1.0 {
+        while fixture.count("judge_requests_total{judge=\"main\",status=\"http_429\"}") < 1.0 {
             sleep(Duration::from_millis(1)).await;
         }
-        bench.ask("Another.").await
+        fixture.ask("Another.").await
     };
-    let (first, second) = tokio::join!(bench.ask("One."), second);
+    let (first, second) = tokio::join!(fixture.ask("One."), second);
     assert_eq!((scores(&first), scores(&second)), (Ok(vec![4]), Ok(vec![4])));
     assert!(started.elapsed() >= Duration::from_millis(1900), "{:?}", started.elapsed());
     assert_eq!(server.received_requests().await.unwrap().len(), 3, "no request in between");
-    assert_eq!(bench.count("judge_breaker_state"), 0.0);
+    assert_eq!(fixture.count("judge_breaker_state"), 0.0);
 }
 
 #[tokio::test]
 async fn a_retry_after_beyond_the_bound_is_not_waited_for() {
     let server = server(in_turn([status(429).insert_header("retry-after", "86400")])).await;
-    let bench = Bench::one(config(&server.uri()));
-    let answer = tokio::time::timeout(Duration::from_secs(180), bench.ask("One.")).await.unwrap();
+    let fixture = Fixture::one(config(&server.uri()));
+    let answer = tokio::time::timeout(Duration::from_secs(180), fixture.ask("One.")).await.unwrap();
     assert_eq!(scores(&answer), Err(Unmeasured::JudgeError));
 }
 
@@ -232,32 +259,32 @@ async fn the_breaker_opens_after_failures_in_a_row_and_closes_after_a_success() 
     responses.extend([status(500), good(4)]);
     let server = server(in_turn(responses)).await;
     let breaker = BreakerConfig { failures: 3, open_for: Period::secs(200) };
-    let bench = Bench::one(JudgeConfig { breaker, retries: 0, ..config(&server.uri()) });
+    let fixture = Fixture::one(JudgeConfig { breaker, retries: 0, ..config(&server.uri()) });
     for n in 0..10 {
-        assert_eq!(scores(&bench.ask(&format!("Q{n}")).await), Err(Unmeasured::JudgeError));
+        assert_eq!(scores(&fixture.ask(&format!("Q{n}")).await), Err(Unmeasured::JudgeError));
     }
     assert_eq!(server.received_requests().await.unwrap().len(), 3, "then nothing is sent");
-    assert_eq!(bench.count("judge_breaker_state"), 2.0);
+    assert_eq!(fixture.count("judge_breaker_state"), 2.0);
     let _stopped = stop_clock();
     advance(Duration::from_secs(210)).await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(bench.count("judge_breaker_state"), 1.0, "without a further question");
-    assert_eq!(scores(&bench.ask("tries").await), Err(Unmeasured::JudgeError));
-    assert_eq!(scores(&bench.ask("too soon").await), Err(Unmeasured::JudgeError));
+    assert_eq!(fixture.count("judge_breaker_state"), 1.0, "without a further question");
+    assert_eq!(scores(&fixture.ask("tries").await), Err(Unmeasured::JudgeError));
+    assert_eq!(scores(&fixture.ask("too soon").await), Err(Unmeasured::JudgeError));
     assert_eq!(server.received_requests().await.unwrap().len(), 4);
     advance(Duration::from_secs(210)).await;
-    assert_eq!(scores(&bench.ask("recovered").await), Ok(vec![4]));
-    assert_eq!(bench.count("judge_breaker_state"), 0.0);
+    assert_eq!(scores(&fixture.ask("recovered").await), Ok(vec![4]));
+    assert_eq!(fixture.count("judge_breaker_state"), 0.0);
 }
 
 #[tokio::test]
 async fn invalid_requests_do_not_open_the_breaker() {
     let server = server(in_turn([status(400)])).await;
-    let bench = Bench::one(config(&server.uri()));
+    let fixture = Fixture::one(config(&server.uri()));
     for n in 0..10 {
-        assert_eq!(scores(&bench.ask(&format!("Q{n}")).await), Err(Unmeasured::JudgeError));
+        assert_eq!(scores(&fixture.ask(&format!("Q{n}")).await), Err(Unmeasured::JudgeError));
     }
     assert_eq!(server.received_requests().await.unwrap().len(), 10);
 }
@@ -267,9 +294,9 @@ async fn hedging_takes_the_first_reply() {
     let slow = good(1).set_delay(Duration::from_secs(300));
     let server = server(in_turn([slow, good(4)])).await;
     let hedge_after = Some(Period::millis(100));
-    let bench = Bench::one(JudgeConfig { hedge_after, ..config(&server.uri()) });
+    let fixture = Fixture::one(JudgeConfig { hedge_after, ..config(&server.uri()) });
     let started = Instant::now();
-    assert_eq!(scores(&bench.ask("Rate this.").await), Ok(vec![4]));
+    assert_eq!(scores(&fixture.ask("Rate this.").await), Ok(vec![4]));
     assert!(started.elapsed() < Duration::from_secs(150), "{:?}", started.elapsed());
     assert_eq!(server.received_requests().await.unwrap().len(), 2);
 }
@@ -300,9 +327,9 @@ async fn a_question_that_waits_for_the_limiter_is_not_hedged() {
     let (configs, telemetry) = (BTreeMap::from([("main".to_owned(), config)]), Registered::new());
     let extensions = JudgeExtensions::default().provider("main", Arc::clone(&provider) as Arc<dyn Provider>);
     let judges = Judges::new(&configs, &JudgingConfig::default(), &telemetry.judge, &extensions).unwrap();
-    let bench = Bench { judges, telemetry };
+    let fixture = Fixture { judges, telemetry };
     let (began, questions): (_, Vec<String>) = (Instant::now(), (0..11).map(|n| format!("Q{n}")).collect());
-    let answers = futures_util::future::join_all(questions.iter().map(|q| bench.ask(q))).await;
+    let answers = futures_util::future::join_all(questions.iter().map(|q| fixture.ask(q))).await;
     assert!(answers.iter().all(|answer| scores(answer) == Ok(vec![4])));
     // The last one waited for 3.5 s, and a second request of it would have found a place.
     assert!(began.elapsed() >= Duration::from_millis(4200), "{:?}", began.elapsed());
@@ -312,10 +339,10 @@ async fn a_question_that_waits_for_the_limiter_is_not_hedged() {
 #[tokio::test]
 async fn a_question_longer_than_the_window_is_not_sent() {
     let server = server(in_turn([good(4)])).await;
-    let bench = Bench::one(JudgeConfig { max_prompt_tokens: 4096, ..config(&server.uri()) });
-    assert_eq!(scores(&bench.ask(&"word ".repeat(10_000)).await), Err(Unmeasured::JudgeError));
+    let fixture = Fixture::one(JudgeConfig { max_prompt_tokens: 4096, ..config(&server.uri()) });
+    assert_eq!(scores(&fixture.ask(&"word ".repeat(10_000)).await), Err(Unmeasured::JudgeError));
     assert!(server.received_requests().await.unwrap().is_empty());
-    assert_eq!(bench.ask("short").await.usage, Usage { tokens: 120, cost_usd: 0.0 });
+    assert_eq!(fixture.ask("short").await.usage, Usage { tokens: 120, cost_usd: 0.0 });
 }
 
 #[derive(Clone, Default)]
@@ -344,14 +371,16 @@ async fn keys_and_content_are_in_no_log_and_no_debug_output() {
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
     let guard = tracing::subscriber::set_default(subscriber);
     let echo = json!({ "error": { "message": "wrong key sk-hunter2 for 'private words'", "code": "invalid_api_key" } });
-    let server = server(in_turn([status(401).set_body_json(echo), says(completion("private words"))])).await;
-    let bench = Bench::one(JudgeConfig { api_key: Some(Secret::new("sk-hunter2")), ..config(&server.uri()) });
-    bench.ask("private words").await;
+    let server =
+        server(in_turn([status(401).set_body_json(echo), replies_with(completion("private words"))])).await;
+    let fixture =
+        Fixture::one(JudgeConfig { api_key: Some(Secret::new("sk-hunter2")), ..config(&server.uri()) });
+    fixture.ask("private words").await;
     // A refused question is not asked again.
-    bench.ask("private words, others").await;
+    fixture.ask("private words, others").await;
     drop(guard);
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(log.contains("invalid_api_key") && log.contains("no_object"), "{log}");
-    let all = format!("{log}{:?}{}", bench.judges, bench.telemetry.render());
+    let all = format!("{log}{:?}{}", fixture.judges, fixture.telemetry.render());
     assert!(!all.contains("hunter2") && !all.contains("private words"), "{all}");
 }

@@ -1,5 +1,5 @@
-//! Servers that accept only a part of the API, as their vendors document it. The first refusals are learned from:
-//! the question is answered, and the next one takes a single request.
+//! Servers that accept only a part of the API, as their vendors document it. After the first refusals the
+//! question is answered, and the next question takes a single request.
 
 use verdict_config::Secret;
 
@@ -158,12 +158,12 @@ async fn each_vendor_is_asked_in_a_shape_that_it_accepts() {
         let server = MockServer::start().await;
         Mock::given(method("POST")).respond_with(Vendor(vendor)).mount(&server).await;
         config.endpoint = format!("{}/v1", server.uri());
-        let bench = Bench::one(config);
-        assert_eq!(scores(&bench.ask("One.").await), Ok(vec![4]), "{name}");
+        let fixture = Fixture::one(config);
+        assert_eq!(scores(&fixture.ask("One.").await), Ok(vec![4]), "{name}");
         assert_eq!(server.received_requests().await.unwrap().len(), requests, "{name}");
-        assert_eq!(scores(&bench.ask("Two.").await), Ok(vec![4]), "{name}");
+        assert_eq!(scores(&fixture.ask("Two.").await), Ok(vec![4]), "{name}");
         assert_eq!(server.received_requests().await.unwrap().len(), requests + 1, "{name}: learned once");
-        let report = bench.judges.report().remove(0);
+        let report = fixture.judges.report().remove(0);
         assert_eq!((report.asked, report.answered, report.repaired), (2, 2, 0), "{name}");
         assert_eq!(report.adapted.len(), requests - 1, "{name}: {report:?}");
     }
@@ -177,9 +177,9 @@ async fn learned_shapes_do_not_change_what_is_cached() {
     let server = MockServer::start().await;
     Mock::given(method("POST")).respond_with(Vendor(deepseek)).mount(&server).await;
     for expected in [3, 3] {
-        let bench = Bench::new(&[("main", config(&server.uri()))], &judging);
+        let fixture = Fixture::new(&[("main", config(&server.uri()))], &judging);
         for question in ["One.", "Two."] {
-            assert_eq!(scores(&bench.ask(question).await), Ok(vec![4]));
+            assert_eq!(scores(&fixture.ask(question).await), Ok(vec![4]));
         }
         assert_eq!(server.received_requests().await.unwrap().len(), expected);
         // Answers are written to the disk in the background, and the lock is released with the last one.
@@ -187,8 +187,8 @@ async fn learned_shapes_do_not_change_what_is_cached() {
         while std::fs::read_dir(&path).unwrap().count() < 3 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        drop(bench);
-        until_unlocked(&judging).await;
+        drop(fixture);
+        wait_until_unlocked(&judging).await;
     }
 }
 
@@ -200,12 +200,13 @@ async fn a_refused_question_is_sent_once_and_the_message_is_reported_without_sec
         None,
     ))]))
     .await;
-    let bench = Bench::one(JudgeConfig { api_key: Some(Secret::new("sk-hunter2")), ..config(&server.uri()) });
+    let fixture =
+        Fixture::one(JudgeConfig { api_key: Some(Secret::new("sk-hunter2")), ..config(&server.uri()) });
     for _ in 0..3 {
-        assert_eq!(scores(&bench.ask("my private words").await), Err(Unmeasured::JudgeError));
+        assert_eq!(scores(&fixture.ask("my private words").await), Err(Unmeasured::JudgeError));
     }
     assert_eq!(server.received_requests().await.unwrap().len(), 1);
-    let report = bench.judges.report().remove(0);
+    let report = fixture.judges.report().remove(0);
     assert_eq!((report.asked, report.failed["http_400"], report.answered_share()), (3, 3, Some(0.0)));
     let messages: Vec<&String> = report.messages.iter().collect();
     assert_eq!(messages, ["no model for key [...]: [...] is too odd"]);

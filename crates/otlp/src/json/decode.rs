@@ -11,12 +11,12 @@ use super::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 use crate::write;
 
 /// Largest number of characters of an unknown name that an error quotes.
-const QUOTED: usize = 40;
+const MAX_QUOTED_CHARS: usize = 40;
 
 pub(super) fn decode(message: &'static MessageDescriptor, json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let mut target = DecodeState { out: Vec::with_capacity(json.len() / 2), path: Vec::new() };
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let read = Body { target: &mut target, message }.deserialize(&mut deserializer);
+    let read = MessageSeed { target: &mut target, message }.deserialize(&mut deserializer);
     match read.and_then(|()| deserializer.end()) {
         Ok(()) => Ok(target.out),
         Err(error) => Err(JsonError { path: target.path(), message: error.to_string() }),
@@ -59,31 +59,32 @@ impl DecodeState {
         self.out.len()
     }
 
+    /// Ends the field whose content begins at `start`: writes its length.
     fn close(&mut self, start: usize) {
         let end = self.out.len();
-        let more = write::varint_size((end - start) as u64) - 1;
-        if more > 0 {
-            self.out.resize(end + more, 0);
-            self.out.copy_within(start..end, start + more);
+        let extra_bytes = write::varint_size((end - start) as u64) - 1;
+        if extra_bytes > 0 {
+            self.out.resize(end + extra_bytes, 0);
+            self.out.copy_within(start..end, start + extra_bytes);
         }
-        let mut rest = (end - start) as u64;
-        for byte in self.out.iter_mut().skip(start - 1).take(more) {
-            *byte = rest as u8 | 0x80;
-            rest >>= 7;
+        let mut length = (end - start) as u64;
+        for byte in self.out.iter_mut().skip(start - 1).take(extra_bytes) {
+            *byte = length as u8 | 0x80;
+            length >>= 7;
         }
-        if let Some(last) = self.out.get_mut(start - 1 + more) {
-            *last = rest as u8;
+        if let Some(last) = self.out.get_mut(start - 1 + extra_bytes) {
+            *last = length as u8;
         }
     }
 }
 
-/// Reads an object as a message's fields.
-struct Body<'t> {
+/// Reads an object as the fields of a message, and encodes them.
+struct MessageSeed<'t> {
     target: &'t mut DecodeState,
     message: &'static MessageDescriptor,
 }
 
-impl<'de> DeserializeSeed<'de> for Body<'_> {
+impl<'de> DeserializeSeed<'de> for MessageSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -91,7 +92,7 @@ impl<'de> DeserializeSeed<'de> for Body<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Body<'_> {
+impl<'de> Visitor<'de> for MessageSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,17 +103,17 @@ impl<'de> Visitor<'de> for Body<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut unknown: Option<String> = None;
         // Whether the content field was found; for messages without one, any known field.
-        let content = content(self.message);
-        let mut recognised = content.is_none() && !requires_content(self.message);
+        let content_number = content_number(self.message);
+        let mut recognised = content_number.is_none() && !requires_content(self.message);
         while let Some(name) = map.next_key_seed(FieldNameSeed(self.message))? {
             match name {
                 Ok(field) => {
-                    recognised |= content.is_none_or(|number| number == field.number);
+                    recognised |= content_number.is_none_or(|number| number == field.number);
                     self.target.path.push(JsonStep::Name(field.json));
                     map.next_value_seed(FieldValueSeed {
                         target: self.target,
                         field,
-                        place: ValuePosition::Field,
+                        position: ValuePosition::Field,
                     })?;
                     self.target.path.pop();
                 }
@@ -129,8 +130,8 @@ impl<'de> Visitor<'de> for Body<'_> {
     }
 }
 
-/// Number of the content field: the one that contains the spans, log records or metrics of a request.
-fn content(message: &MessageDescriptor) -> Option<u32> {
+/// Number of the content field, the field that contains the spans, log records or metrics of a request.
+fn content_number(message: &MessageDescriptor) -> Option<u32> {
     match message.name {
         "ExportTraceServiceRequest" | "ExportLogsServiceRequest" | "ExportMetricsServiceRequest" => Some(1),
         "ResourceSpans" | "ResourceLogs" | "ResourceMetrics" => Some(2),
@@ -147,12 +148,12 @@ fn requires_content(message: &MessageDescriptor) -> bool {
 
 fn not_recognised(message: &MessageDescriptor, unknown: &str) -> String {
     let known_fields =
-        message.fields.iter().filter(|field| content(message).is_none_or(|n| n == field.number));
+        message.fields.iter().filter(|field| content_number(message).is_none_or(|n| n == field.number));
     let known_names: Vec<String> = known_fields.map(|field| format!("`{}`", field.json)).collect();
     format!("found `{unknown}` but no {} ({})", known_names.join(" or "), message.name)
 }
 
-/// Looks up a field by its name; returns the name if there is no such field.
+/// Reads a key and looks up the field of this name; returns the name if there is no such field.
 struct FieldNameSeed(&'static MessageDescriptor);
 
 impl<'de> DeserializeSeed<'de> for FieldNameSeed {
@@ -172,7 +173,7 @@ impl Visitor<'_> for FieldNameSeed {
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
         let field = self.0.fields.iter().find(|field| field.json == name || field.snake == name);
-        Ok(field.ok_or_else(|| name.chars().take(QUOTED).collect()))
+        Ok(field.ok_or_else(|| name.chars().take(MAX_QUOTED_CHARS).collect()))
     }
 }
 
@@ -189,7 +190,7 @@ enum ValuePosition {
 struct FieldValueSeed<'t> {
     target: &'t mut DecodeState,
     field: &'static FieldDescriptor,
-    place: ValuePosition,
+    position: ValuePosition,
 }
 
 impl<'de> DeserializeSeed<'de> for FieldValueSeed<'_> {
@@ -204,7 +205,7 @@ impl<'de> Visitor<'de> for FieldValueSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.field.repeated && self.place == ValuePosition::Field {
+        f.write_str(if self.field.repeated && self.position == ValuePosition::Field {
             "an array"
         } else {
             expected(&self.field.kind)
@@ -212,7 +213,7 @@ impl<'de> Visitor<'de> for FieldValueSeed<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        match (self.place, &self.field.kind) {
+        match (self.position, &self.field.kind) {
             (ValuePosition::Field, _) => Ok(()),
             // `null` in an array of values is an empty message.
             (_, FieldKind::Message(_)) => {
@@ -225,9 +226,11 @@ impl<'de> Visitor<'de> for FieldValueSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
         match self.field.kind {
-            FieldKind::Message(message) if !self.field.repeated || self.place == ValuePosition::Element => {
+            FieldKind::Message(message)
+                if !self.field.repeated || self.position == ValuePosition::Element =>
+            {
                 let start = self.target.open(self.field.number);
-                Body { target: self.target, message }.visit_map(map)?;
+                MessageSeed { target: self.target, message }.visit_map(map)?;
                 self.target.close(start);
                 Ok(())
             }
@@ -236,19 +239,19 @@ impl<'de> Visitor<'de> for FieldValueSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        if !self.field.repeated || self.place != ValuePosition::Field {
+        if !self.field.repeated || self.position != ValuePosition::Field {
             return self.refuse("an array");
         }
-        let packed = self.field.kind.packed();
+        let packed = self.field.kind.is_packable();
         let before = self.target.out.len();
         let start = if packed { self.target.open(self.field.number) } else { before };
-        let place = if packed { ValuePosition::Packed } else { ValuePosition::Element };
+        let position = if packed { ValuePosition::Packed } else { ValuePosition::Element };
         for index in 0.. {
             self.target.path.push(JsonStep::Index(index));
-            let seed = FieldValueSeed { target: &mut *self.target, field: self.field, place };
-            let more = seq.next_element_seed(seed)?.is_some();
+            let seed = FieldValueSeed { target: &mut *self.target, field: self.field, position };
+            let has_element = seq.next_element_seed(seed)?.is_some();
             self.target.path.pop();
-            if !more {
+            if !has_element {
                 break;
             }
         }
@@ -287,12 +290,12 @@ impl FieldValueSeed<'_> {
     }
 
     fn scalar<E: Error>(self, scalar: JsonScalar<'_>) -> Result<(), E> {
-        let one = !self.field.repeated || self.place != ValuePosition::Field;
+        let is_single = !self.field.repeated || self.position != ValuePosition::Field;
         let before = self.target.out.len();
-        if one && self.place != ValuePosition::Packed {
+        if is_single && self.position != ValuePosition::Packed {
             self.target.tag(self.field);
         }
-        if one && write_scalar(&mut self.target.out, &self.field.kind, scalar).is_some() {
+        if is_single && write_scalar(&mut self.target.out, &self.field.kind, scalar).is_some() {
             return Ok(());
         }
         self.target.out.truncate(before);

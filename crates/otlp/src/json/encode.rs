@@ -20,9 +20,9 @@ pub(super) fn encode(message: &'static MessageDescriptor, encoded: &[u8]) -> Res
     Ok(out)
 }
 
-/// A field of the message being encoded.
+/// One occurrence of a field in a protobuf message.
 #[derive(Clone, Copy)]
-struct EncodedField<'a> {
+struct FieldOccurrence<'a> {
     /// The index of the field in the table of its message.
     index: usize,
     field: &'static FieldDescriptor,
@@ -36,19 +36,20 @@ fn write_message(
     depth: usize,
 ) -> Result<(), Malformed> {
     let depth = depth.checked_sub(1).ok_or(Malformed::Depth)?;
-    let mut all: Vec<EncodedField<'_>> = Vec::new();
-    for met in Fields::new(encoded) {
-        let met = met?;
-        if let Some((index, field)) = message.fields.iter().enumerate().find(|(_, f)| f.number == met.number)
+    let mut all: Vec<FieldOccurrence<'_>> = Vec::new();
+    for occurrence in Fields::new(encoded) {
+        let occurrence = occurrence?;
+        if let Some((index, field)) =
+            message.fields.iter().enumerate().find(|(_, f)| f.number == occurrence.number)
         {
-            all.push(EncodedField { index, field, payload: met.payload });
+            all.push(FieldOccurrence { index, field, payload: occurrence.payload });
         }
     }
     keep_last_of_oneofs(&mut all);
-    all.sort_by_key(|met| met.index);
+    all.sort_by_key(|occurrence| occurrence.index);
     out.push(b'{');
     for group in all.chunk_by(|a, b| a.index == b.index) {
-        let Some(EncodedField { field, .. }) = group.first() else { continue };
+        let Some(FieldOccurrence { field, .. }) = group.first() else { continue };
         comma(out, b'{');
         out.push(b'"');
         out.extend_from_slice(field.json.as_bytes());
@@ -63,36 +64,36 @@ fn write_message(
     Ok(())
 }
 
-/// Removes all members of a oneof except the one that was set last.
-fn keep_last_of_oneofs(all: &mut Vec<EncodedField<'_>>) {
+/// Removes all members of a oneof except the last one in the message.
+fn keep_last_of_oneofs(all: &mut Vec<FieldOccurrence<'_>>) {
     // No message of OTLP has two oneofs (an `optional` does not count).
     let mut last = None;
-    let mut from = 0;
-    for (i, met) in all.iter().enumerate() {
-        if met.field.oneof && last != Some(met.index) {
-            last = Some(met.index);
-            from = i;
+    let mut last_start = 0;
+    for (i, occurrence) in all.iter().enumerate() {
+        if occurrence.field.oneof && last != Some(occurrence.index) {
+            last = Some(occurrence.index);
+            last_start = i;
         }
     }
     let mut i = 0;
-    all.retain(|met| {
+    all.retain(|occurrence| {
         i += 1;
-        !met.field.oneof || i > from
+        !occurrence.field.oneof || i > last_start
     });
 }
 
 fn write_array(
     out: &mut Vec<u8>,
     kind: &'static FieldKind,
-    all: &[EncodedField<'_>],
+    all: &[FieldOccurrence<'_>],
     depth: usize,
 ) -> Result<(), Malformed> {
     out.push(b'[');
-    for met in all {
-        match met.payload {
-            Payload::Bytes(packed) if kind.packed() => {
+    for occurrence in all {
+        match occurrence.payload {
+            Payload::Bytes(packed) if kind.is_packable() => {
                 let mut scan = Scan::new(packed);
-                while scan.left() > 0 {
+                while scan.remaining() > 0 {
                     comma(out, b'[');
                     let payload = match kind.wire_type() {
                         1 => Payload::Fixed64(scan.fixed64()?),
@@ -123,14 +124,14 @@ fn comma(out: &mut Vec<u8>, open: u8) {
 fn write_single(
     out: &mut Vec<u8>,
     kind: &'static FieldKind,
-    all: &[EncodedField<'_>],
+    all: &[FieldOccurrence<'_>],
     depth: usize,
 ) -> Result<(), Malformed> {
     match (kind, all) {
         (FieldKind::Message(message), [_, _, ..]) => {
             let mut merged = Vec::new();
-            for met in all {
-                let Payload::Bytes(part) = met.payload else { return Err(Malformed::Type) };
+            for occurrence in all {
+                let Payload::Bytes(part) = occurrence.payload else { return Err(Malformed::Type) };
                 merged.extend_from_slice(part);
             }
             write_message(out, message, &merged, depth)

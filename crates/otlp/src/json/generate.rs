@@ -1,5 +1,5 @@
 //! Generates `messages.rs` and `../tags.rs` from `proto/otlp.proto`, and compares the checked-in
-//! files with what it generates.
+//! files with the generated text.
 //!
 //! After a change of `proto/otlp.proto`:
 //! `UPDATE_GENERATED=1 cargo test -p verdict-otlp json::generate`. The compiler is protox, so no
@@ -12,18 +12,17 @@ use std::{env, error, fs};
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 
-const HEADER: &str = "//! OTLP's messages as data. @generated from proto/otlp.proto; generate.rs says how.
+const HEADER: &str = "//! OTLP's messages as data. @generated from proto/otlp.proto by generate.rs.
 
 use super::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 ";
 
-const TAGS_HEADER: &str =
-    "//! Tags of OTLP's fields. @generated from proto/otlp.proto; json/generate.rs says how.
+const TAGS_HEADER: &str = "//! Tags of OTLP's fields. @generated from proto/otlp.proto by json/generate.rs.
 //!
 //! A tag is a field's number and wire type as they are encoded; bit `n` of `DEFINED` is set for
 //! field `n` of the message.
 
-// Readers use some of the messages only.
+// Only some of the messages are read.
 #![allow(dead_code)]
 ";
 

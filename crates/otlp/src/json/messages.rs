@@ -1,4 +1,4 @@
-//! OTLP's messages as data. @generated from proto/otlp.proto; generate.rs says how.
+//! OTLP's messages as data. @generated from proto/otlp.proto by generate.rs.
 
 use super::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 

@@ -42,9 +42,9 @@ pub(super) fn expected(kind: &FieldKind) -> &'static str {
 /// Appends the value without its tag; `None` if it does not fit the field's type.
 pub(super) fn write_scalar(out: &mut Vec<u8>, kind: &FieldKind, scalar: JsonScalar<'_>) -> Option<()> {
     match (kind, scalar) {
-        (FieldKind::String, JsonScalar::Text(s)) => sized(out, s.as_bytes()),
-        (FieldKind::Bytes, JsonScalar::Text(s)) => sized(out, &base64(s)?),
-        (FieldKind::Id(len), JsonScalar::Text(s)) => sized(out, &id(s, *len)?),
+        (FieldKind::String, JsonScalar::Text(s)) => write_length_delimited(out, s.as_bytes()),
+        (FieldKind::Bytes, JsonScalar::Text(s)) => write_length_delimited(out, &base64(s)?),
+        (FieldKind::Id(len), JsonScalar::Text(s)) => write_length_delimited(out, &id(s, *len)?),
         (FieldKind::Bool, JsonScalar::Bool(b)) => out.push(u8::from(b)),
         (FieldKind::Double, scalar) => out.extend_from_slice(&double(scalar)?.to_le_bytes()),
         (FieldKind::Int32, scalar) => write::varint(out, i64::from(integer::<i32>(scalar)?) as u64),
@@ -71,7 +71,7 @@ pub(super) fn write_scalar(out: &mut Vec<u8>, kind: &FieldKind, scalar: JsonScal
     Some(())
 }
 
-fn sized(out: &mut Vec<u8>, content: &[u8]) {
+fn write_length_delimited(out: &mut Vec<u8>, content: &[u8]) {
     write::varint(out, content.len() as u64);
     out.extend_from_slice(content);
 }

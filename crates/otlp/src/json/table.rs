@@ -9,6 +9,7 @@ pub(crate) struct MessageDescriptor {
 #[derive(Debug)]
 pub(crate) struct FieldDescriptor {
     pub(crate) number: u32,
+    /// The name in OTLP/JSON, in camel case.
     pub(crate) json: &'static str,
     /// The name in the `.proto` file, which parsers must accept as well.
     pub(crate) snake: &'static str,
@@ -21,7 +22,7 @@ pub(crate) struct FieldDescriptor {
 impl FieldDescriptor {
     /// Number and wire type as they are encoded.
     pub(crate) fn tag(&self) -> u32 {
-        self.number << 3 | if self.repeated && self.kind.packed() { 2 } else { self.kind.wire_type() }
+        self.number << 3 | if self.repeated && self.kind.is_packable() { 2 } else { self.kind.wire_type() }
     }
 }
 
@@ -47,8 +48,8 @@ pub(crate) enum FieldKind {
 }
 
 impl FieldKind {
-    /// Repeated values are encoded in one length-delimited field.
-    pub(crate) fn packed(&self) -> bool {
+    /// Whether repeated values are encoded in one length-delimited field.
+    pub(crate) fn is_packable(&self) -> bool {
         !matches!(self, FieldKind::String | FieldKind::Bytes | FieldKind::Id(_) | FieldKind::Message(_))
     }
 

@@ -1,4 +1,4 @@
-//! JSON requests as senders write them, rightly and wrongly; and properties of both directions.
+//! Valid and invalid JSON requests of senders, and properties of both directions.
 
 use std::fmt::Debug;
 
@@ -14,7 +14,7 @@ use prost::Message as _;
 
 use super::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 use super::*;
-use crate::arbitrary::{Dice, fixed32, request};
+use crate::arbitrary::{SplitMix64, fixed32, request};
 use crate::write;
 
 fn traces(json: &str) -> Result<ExportTraceServiceRequest, String> {
@@ -22,13 +22,13 @@ fn traces(json: &str) -> Result<ExportTraceServiceRequest, String> {
     Ok(ExportTraceServiceRequest::decode(bytes).unwrap())
 }
 
-/// The one span that has `fields`.
+/// The span in a request whose only span has the JSON members `fields`.
 fn span(fields: &str) -> Result<Span, String> {
     let json = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{{fields}}}]}}]}}]}}"#);
     traces(&json).map(|mut r| r.resource_spans.remove(0).scope_spans.remove(0).spans.remove(0))
 }
 
-/// The value that is written as `json`.
+/// The attribute value that `json` encodes.
 fn value(json: &str) -> Result<Option<Value>, String> {
     let mut span = span(&format!(r#""attributes":[{{"key":"k","value":{json}}}]"#))?;
     Ok(span.attributes.remove(0).value.and_then(|v| v.value))
@@ -278,31 +278,31 @@ fn appended_attributes_are_written_in_one_array() {
 }
 
 /// A message with any of its fields, in any order, written with the table alone.
-fn arbitrary(message: &MessageDescriptor, depth: u32, dice: &mut Dice) -> Vec<u8> {
+fn arbitrary(message: &MessageDescriptor, depth: u32, rng: &mut SplitMix64) -> Vec<u8> {
     let mut out = Vec::new();
-    for _ in 0..dice.roll(2 * message.fields.len() as u64 + 1) {
-        let field = &message.fields[dice.roll(message.fields.len() as u64) as usize];
+    for _ in 0..rng.next_below(2 * message.fields.len() as u64 + 1) {
+        let field = &message.fields[rng.next_below(message.fields.len() as u64) as usize];
         if depth > 0 || !matches!(field.kind, FieldKind::Message(_)) {
-            arbitrary_field(field, depth, dice, &mut out);
+            arbitrary_field(field, depth, rng, &mut out);
         }
     }
     out
 }
 
-fn arbitrary_field(field: &FieldDescriptor, depth: u32, dice: &mut Dice, out: &mut Vec<u8>) {
-    let big = dice.roll(u64::MAX) >> dice.roll(64);
+fn arbitrary_field(field: &FieldDescriptor, depth: u32, rng: &mut SplitMix64, out: &mut Vec<u8>) {
+    let big = rng.next_below(u64::MAX) >> rng.next_below(64);
     let double = [0.0, -0.0, 1.5, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, big as f64];
-    let double = double[dice.roll(8) as usize].to_bits();
-    let bytes: Vec<u8> = (0..dice.roll(200)).map(|_| dice.roll(256) as u8).collect();
+    let double = double[rng.next_below(8) as usize].to_bits();
+    let bytes: Vec<u8> = (0..rng.next_below(200)).map(|_| rng.next_below(256) as u8).collect();
     match field.kind {
-        FieldKind::Message(message) => write::bytes(out, field.number, &arbitrary(message, depth - 1, dice)),
+        FieldKind::Message(message) => write::bytes(out, field.number, &arbitrary(message, depth - 1, rng)),
         FieldKind::String => {
             let text: String = bytes.iter().map(|&b| char::from(b)).collect();
             write::bytes(out, field.number, text.as_bytes());
         }
         FieldKind::Bytes => write::bytes(out, field.number, &bytes),
         FieldKind::Id(len) => {
-            write::bytes(out, field.number, &vec![big as u8; if dice.roll(5) == 0 { 0 } else { len }])
+            write::bytes(out, field.number, &vec![big as u8; if rng.next_below(5) == 0 { 0 } else { len }])
         }
         FieldKind::Bool => write::integer(out, field.number, big & 1),
         FieldKind::Double => write::fixed64(out, field.number, double),
@@ -316,9 +316,10 @@ fn arbitrary_field(field: &FieldDescriptor, depth: u32, dice: &mut Dice, out: &m
     }
 }
 
-/// There and back again; as a full decoder sees it, and compared as text, in which NaN equals NaN.
+/// Encodes an arbitrary request as JSON and decodes it again. Both are compared as the debug text of a full decoder,
+/// in which NaN equals NaN.
 fn round_trip<M: prost::Message + Default + Debug>(signal: Signal, seed: u64) {
-    let bytes = arbitrary(request_of(signal), 8, &mut Dice(seed));
+    let bytes = arbitrary(request_of(signal), 8, &mut SplitMix64(seed));
     let before = M::decode(&bytes[..]).unwrap();
     let json = encode(signal, &bytes).unwrap();
     assert!(!json.contains(&b'\n'));
@@ -340,7 +341,7 @@ proptest! {
     #[test]
     fn json_of_opentelemetry_proto_is_decoded_equally(request in request()) {
         let json = serde_json::to_vec(&request).unwrap();
-        // Its serde writes infinities as null.
+        // The `Serialize` implementations of opentelemetry-proto write infinities as null.
         prop_assume!(!format!("{request:?}").contains("inf"));
         let bytes = decode(Signal::Traces, &json).map_err(|e| TestCaseError::fail(e.to_string()))?;
         prop_assert_eq!(ExportTraceServiceRequest::decode(bytes).unwrap(), request);
@@ -354,24 +355,24 @@ proptest! {
         }
     }
 
-    /// Cut off or damaged JSON is an error, or is understood by a full decoder; never a panic.
+    /// Truncated or damaged JSON is an error, or decodes to a request that a full decoder accepts; it never panics.
     #[test]
-    fn damaged_json_never_panics(request in request(), cut: prop::sample::Index, at: prop::sample::Index, byte: u8) {
+    fn damaged_json_never_panics(request in request(), cut: prop::sample::Index, damaged: prop::sample::Index, byte: u8) {
         let mut json = encode(Signal::Traces, &request.encode_to_vec()).unwrap();
         let cut = cut.index(json.len());
         prop_assert!(decode(Signal::Traces, &json[..cut]).is_err());
-        let at = at.index(json.len());
-        json[at] = byte;
+        let damaged = damaged.index(json.len());
+        json[damaged] = byte;
         if let Ok(bytes) = decode(Signal::Traces, &json) {
             prop_assert!(ExportTraceServiceRequest::decode(bytes).is_ok());
         }
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic(soup in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_never_panic(garbage in prop::collection::vec(any::<u8>(), 0..300)) {
         for signal in [Signal::Traces, Signal::Logs, Signal::Metrics] {
-            let _ = decode(signal, &soup);
-            if let Ok(json) = encode(signal, &soup) {
+            let _ = decode(signal, &garbage);
+            if let Ok(json) = encode(signal, &garbage) {
                 prop_assert!(serde_json::from_slice::<serde_json::Value>(&json).is_ok());
             }
         }

@@ -1,4 +1,4 @@
-//! Splitting requests that opentelemetry-proto encoded, and such as it never would.
+//! Splitting requests that opentelemetry-proto encoded, and requests that it cannot encode.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
@@ -122,25 +122,25 @@ fn large_spans_share_allocations_with_little_waste() {
     let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
     let (mut rest, mut size, mut allocated) = (&sources[..], sizes.iter().sum::<usize>(), 0);
     while !rest.is_empty() {
-        let (count, bytes) = chunk(rest, size);
+        let (count, bytes) = next_allocation(rest, size);
         assert_eq!(rest[..count].iter().map(|s| s.len()).sum::<usize>(), bytes);
-        assert!(count == 1 || bytes <= LARGE, "{bytes}");
+        assert!(count == 1 || bytes <= MAX_SHARED_BYTES, "{bytes}");
         allocated += size_class(bytes);
         (rest, size) = (&rest[count..], size - bytes);
     }
-    let whole: usize = sizes.iter().sum();
-    assert!(allocated * 100 <= whole * 106, "{allocated} for {whole}");
+    let total: usize = sizes.iter().sum();
+    assert!(allocated * 100 <= total * 106, "{allocated} for {total}");
 
     let template = split_request(&request("a", vec![span(1, 1)])).groups[0].spans[0].clone();
     let mut spans = vec![template; sizes.len()];
-    fill(&mut spans, &sources, whole);
+    assign_bytes(&mut spans, &sources, total);
     assert!(spans.iter().zip(&sources).all(|(span, source)| span.bytes == *source));
 }
 
 #[test]
 fn size_classes_are_a_quarter_of_a_power_of_two_apart() {
-    let given = [65, 80, 81, 1024, 1025, 1280, 8192, 8193, 17_500, 65_537];
-    assert_eq!(given.map(size_class), [80, 80, 96, 1024, 1280, 1280, 8192, 10_240, 20_480, 81_920]);
+    let sizes = [65, 80, 81, 1024, 1025, 1280, 8192, 8193, 17_500, 65_537];
+    assert_eq!(sizes.map(size_class), [80, 80, 96, 1024, 1280, 1280, 8192, 10_240, 20_480, 81_920]);
 }
 
 #[test]

@@ -33,7 +33,7 @@ crate::labelled_enum! {
 #[derive(Clone, Debug)]
 pub struct ClosedTrace {
     pub trace: TraceId,
-    /// In order of arrival.
+    /// The spans in order of arrival.
     pub spans: Vec<Span>,
     pub logs: Vec<AttachedLog>,
     /// Memory of the trace in bytes, as counted while it was open: the allocations that its spans share,

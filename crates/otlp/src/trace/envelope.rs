@@ -26,25 +26,26 @@ impl Envelope {
     }
 }
 
-/// Encoded fields of a resource or scope, with a hash that is taken once. A resource may have megabytes, and is
-/// compared with those of all spans of its trace: fields are equal if their keyed hashes of 128 bits are.
+/// Encoded fields of a resource or scope, with a hash that is computed once. A resource may have megabytes, and is
+/// compared with the resources of all spans of its trace: fields are equal if their keyed hashes of 128 bits are.
 #[derive(Clone)]
 pub struct EnvelopeFields {
     bytes: Bytes,
     hash: [u64; 2],
 }
 
-/// Bytes that decide the order of two resources. The order of those that are equal so far is that of their hashes.
+/// Number of leading bytes that are compared for the order of two resources. If they are equal, lengths and hashes
+/// determine the order.
 const ORDERED_BYTES: usize = 4 << 10;
 
-/// Random keys: senders cannot find fields of the same hash.
-static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
+/// Random keys of the hash, so that senders cannot construct different fields with the same hash.
+static HASH_KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
 static EMPTY: LazyLock<EnvelopeFields> = LazyLock::new(|| EnvelopeFields::from(Bytes::new()));
 
 impl From<Bytes> for EnvelopeFields {
     fn from(bytes: Bytes) -> EnvelopeFields {
         work::count(bytes.len());
-        let hash = KEYS.each_ref().map(|key| {
+        let hash = HASH_KEYS.each_ref().map(|key| {
             let mut hasher = key.build_hasher();
             hasher.write(&bytes);
             hasher.finish()

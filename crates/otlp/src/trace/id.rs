@@ -17,7 +17,7 @@ macro_rules! id {
             }
         }
 
-        // As one number: the derived implementation hashes the length and every byte.
+        // The id is hashed as one number: the derived implementation hashes the length and every byte.
         impl Hash for $name {
             fn hash<H: Hasher>(&self, state: &mut H) {
                 state.$write($int::from_ne_bytes(self.0));
@@ -49,7 +49,7 @@ impl std::str::FromStr for TraceId {
     }
 }
 
-/// Not the hexadecimal digits of an id.
+/// The text is not an id in hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not 32 hexadecimal digits, or all of them zero")]
 pub struct InvalidId;
@@ -78,6 +78,6 @@ pub(crate) fn hex(bytes: &[u8]) -> impl Iterator<Item = u8> + '_ {
 /// names ids.
 fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut text = [0u8; 32];
-    text.iter_mut().zip(hex(bytes)).for_each(|(at, digit)| *at = digit);
+    text.iter_mut().zip(hex(bytes)).for_each(|(slot, digit)| *slot = digit);
     f.write_str(std::str::from_utf8(&text[..bytes.len() * 2]).unwrap_or_default())
 }

@@ -29,7 +29,7 @@ pub struct Span {
     pub start: u64,
     /// `end_time_unix_nano`, less `skew`: nanoseconds since the Unix epoch; 0 if the sender did not set it.
     pub end: u64,
-    /// Nanoseconds by which the sender's clock is found to be ahead of the one of the trace's root.
+    /// Estimated nanoseconds by which the sender's clock is ahead of the clock of the trace's root.
     pub skew: i64,
     /// `Status.code`.
     pub status: Status,

@@ -12,13 +12,14 @@ use crate::work;
 #[derive(Debug, Default)]
 pub struct Tree {
     pub id: TraceId,
-    /// [`Idx`] is an index into this.
+    /// [`Idx`] is an index of this vector.
     pub spans: Vec<Span>,
     parent: Vec<Option<Idx>>,
-    /// Every span that has a parent, grouped by parent; `child_of[i]` is the start of `i`'s group.
+    /// Every span that has a parent, grouped by parent; `child_starts[i]` is the start of the group of span `i`.
     children: Vec<Idx>,
-    child_of: Vec<usize>,
+    child_starts: Vec<usize>,
     top: Vec<Idx>,
+    /// Depth first.
     order: Vec<Idx>,
 }
 
@@ -34,7 +35,7 @@ impl Tree {
             spans.reverse();
         }
         // Times nearly always differ, so they are compared first.
-        spans.sort_by(|a, b| a.start.cmp(&b.start).then_with(|| order_beside_start(a, b)));
+        spans.sort_by(|a, b| a.start.cmp(&b.start).then_with(|| compare_at_equal_start(a, b)));
         let mut by_id: ById<SpanId, Idx> = ById::with_capacity_and_hasher(spans.len(), Default::default());
         for (i, span) in spans.iter().enumerate() {
             by_id.entry(span.id).or_insert(i);
@@ -58,17 +59,17 @@ impl Tree {
 
     /// Fills `top` and the children lists from `parent`, in the order of the spans.
     fn link_children(&mut self) {
-        self.child_of = vec![0; self.spans.len() + 1];
+        self.child_starts = vec![0; self.spans.len() + 1];
         for (i, parent) in self.parent.iter().enumerate() {
             match parent {
-                Some(p) => self.child_of[p + 1] += 1,
+                Some(p) => self.child_starts[p + 1] += 1,
                 None => self.top.push(i),
             }
         }
-        for i in 1..self.child_of.len() {
-            self.child_of[i] += self.child_of[i - 1];
+        for i in 1..self.child_starts.len() {
+            self.child_starts[i] += self.child_starts[i - 1];
         }
-        let mut next = self.child_of.clone();
+        let mut next = self.child_starts.clone();
         self.children = vec![0; self.spans.len() - self.top.len()];
         for (i, parent) in self.parent.iter().enumerate() {
             if let Some(p) = parent {
@@ -97,14 +98,14 @@ impl Tree {
         self.spans.iter().any(|span| span.skew != 0)
     }
 
-    /// The indexes of all spans in the order in which they are if no span has a skew.
+    /// The indexes of all spans, ordered by the start times that the senders recorded.
     pub fn without_skew(&self) -> impl Iterator<Item = Idx> + use<> {
         let sorted = self.has_skew().then(|| {
             let start = |span: &Span| span.as_sent(span.start);
             let mut all: Vec<Idx> = (0..self.len()).collect();
             all.sort_by(|&a, &b| {
                 let (a, b) = (&self.spans[a], &self.spans[b]);
-                start(a).cmp(&start(b)).then_with(|| order_beside_start(a, b))
+                start(a).cmp(&start(b)).then_with(|| compare_at_equal_start(a, b))
             });
             all
         });
@@ -113,7 +114,7 @@ impl Tree {
 
     /// Children in order of start time, then id.
     pub fn children(&self, i: Idx) -> &[Idx] {
-        &self.children[self.child_of[i]..self.child_of[i + 1]]
+        &self.children[self.child_starts[i]..self.child_starts[i + 1]]
     }
 
     /// Spans without a parent in this tree: roots, and orphans of an incomplete trace.
@@ -149,7 +150,7 @@ impl Tree {
 }
 
 /// The order of two spans that start at the same time.
-fn order_beside_start(a: &Span, b: &Span) -> Ordering {
+fn compare_at_equal_start(a: &Span, b: &Span) -> Ordering {
     (a.id, a.as_sent(a.end), a.parent)
         .cmp(&(b.id, b.as_sent(b.end), b.parent))
         .then_with(|| a.bytes.cmp(&b.bytes))
@@ -158,26 +159,26 @@ fn order_beside_start(a: &Span, b: &Span) -> Ordering {
 
 /// Turns the earliest span of each cycle into a top span, so that every parent chain ends.
 fn cut_cycles(parent: &mut [Option<Idx>]) {
-    // The number of the walk that visited the span; 0 if none has.
-    let mut seen = vec![0usize; parent.len()];
+    // For each span, the number of the walk that visited it; 0 if none has.
+    let mut visited_by = vec![0usize; parent.len()];
     for start in 0..parent.len() {
         let walk = start + 1;
-        let mut at = start;
-        while seen[at] == 0 {
-            seen[at] = walk;
-            match parent[at] {
-                Some(up) => at = up,
+        let mut i = start;
+        while visited_by[i] == 0 {
+            visited_by[i] = walk;
+            match parent[i] {
+                Some(up) => i = up,
                 None => break,
             }
         }
-        if seen[at] == walk && parent[at].is_some() {
-            // `at` was visited before in this walk, so it is on a cycle. The smallest index starts earliest.
-            let mut least = at;
-            let mut current = at;
+        if visited_by[i] == walk && parent[i].is_some() {
+            // Span `i` was visited before in this walk, so it is on a cycle. The smallest index starts earliest.
+            let mut least = i;
+            let mut current = i;
             while let Some(up) = parent[current] {
                 least = least.min(up);
                 current = up;
-                if current == at {
+                if current == i {
                     break;
                 }
             }

@@ -1,4 +1,4 @@
-//! Fields and requests written, read back with prost.
+//! Fields and requests that are written, and read again with prost.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;

@@ -28,10 +28,10 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// From the sections of the configuration.
+    /// An asker from the sections of the configuration.
     ///
     /// # Errors
-    /// A pattern of `redact` is no regular expression.
+    /// A pattern of `redact` is not a regular expression.
     pub fn new(
         ask: AskConfig,
         rubrics: BTreeMap<String, String>,

@@ -106,12 +106,12 @@ pub enum AskCondition {
     Failing,
 }
 
-/// Metrics that ask several questions, each with a prompt that has a name.
+/// Metrics that ask several kinds of questions, each with a named prompt.
 pub(crate) fn metrics_with_named_prompts() -> impl Iterator<Item = &'static str> {
     TABLE.iter().filter(|row| !row.named_prompts.is_empty()).map(|row| row.name)
 }
 
-/// The names of the prompts of these metrics, whose texts `verdict.rubrics` can replace.
+/// The names of the prompts of [`metrics_with_named_prompts`], whose texts `verdict.rubrics` can replace.
 pub(crate) fn named_prompts() -> impl Iterator<Item = &'static str> {
     TABLE.iter().flat_map(|row| row.named_prompts).copied()
 }
@@ -119,10 +119,10 @@ pub(crate) fn named_prompts() -> impl Iterator<Item = &'static str> {
 /// Minimum of `max_prompt_tokens`: rubric and form take about three thousand tokens.
 const MIN_TOKENS: usize = 6_000;
 /// Maximum bytes of a rubric or instruction, which are part of every prompt.
-const MAX_TEXT: usize = 32 * 1024;
+const MAX_TEXT_BYTES: usize = 32 * 1024;
 
 impl AskConfig {
-    /// Invalid values; `is_added` says whether a metric that is not built in exists.
+    /// Invalid values; `is_added` returns whether a metric of this name exists that is not built in.
     pub(crate) fn problems(&self, is_added: impl Fn(&str) -> bool) -> Vec<Problem> {
         let mut out = Vec::new();
         if self.max_prompt_tokens < MIN_TOKENS {
@@ -141,7 +141,7 @@ impl AskConfig {
         for metric in self.when_by_metric.keys().filter(|metric| !is_known(metric)) {
             out.push(Problem::new(
                 format!("when_by_metric.{metric}"),
-                unknown(metric, metrics_with_named_prompts()),
+                unknown_metric(metric, metrics_with_named_prompts()),
             ));
         }
         let services =
@@ -161,9 +161,9 @@ pub(crate) fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem
     for (metric, text) in rubrics {
         let is_known = row(metric).is_some() || named_prompts().any(|name| name == metric);
         match (is_known, text.trim().len()) {
-            (false, _) => out.push(Problem::new(metric, unknown(metric, named_prompts()))),
+            (false, _) => out.push(Problem::new(metric, unknown_metric(metric, named_prompts()))),
             (_, 0) => out.push(Problem::new(metric, "the rubric is empty")),
-            (_, n) if n > MAX_TEXT => out.push(Problem::new(metric, too_long(n))),
+            (_, n) if n > MAX_TEXT_BYTES => out.push(Problem::new(metric, too_long(n))),
             _ => {}
         }
     }
@@ -178,7 +178,7 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
         if instruction.text.trim().is_empty() && instruction.examples.is_empty() {
             out.push(Problem::new(key("text"), "neither a text nor an example is given"));
         }
-        if instruction.text.len() > MAX_TEXT {
+        if instruction.text.len() > MAX_TEXT_BYTES {
             out.push(Problem::new(key("text"), too_long(instruction.text.len())));
         }
         for pattern in &instruction.metrics {
@@ -207,5 +207,7 @@ fn unknown(metric: &str, own_names: impl Iterator<Item = &'static str>) -> Strin
 }
 
 fn too_long(bytes: usize) -> String {
-    format!("{bytes} bytes are too many for a text that is part of every prompt; the maximum is {MAX_TEXT}")
+    format!(
+        "{bytes} bytes are too many for a text that is part of every prompt; the maximum is {MAX_TEXT_BYTES}"
+    )
 }

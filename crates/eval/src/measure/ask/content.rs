@@ -21,7 +21,7 @@ use crate::redact::EmailAddresses;
 
 /// Shown instead of withheld content.
 pub(crate) const WITHHELD: &str = "(withheld)";
-/// Maximum tools listed of one offer; the rest is counted.
+/// Maximum number of offered tools that are listed; further tools are counted.
 const MAX_TOOLS: usize = 200;
 /// Maximum bytes of the description of one tool, and of its schema.
 const MAX_TOOL_TEXT: usize = 4 * 1024;
@@ -35,13 +35,13 @@ pub(crate) fn step_title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
     };
     let called = view.call.as_ref().map(|call| &call.name);
     match called.or(view.name.as_ref()).map(|n| asker.name(n)).filter(|n| !n.is_empty()) {
-        Some(given) => format!("{kind} {given}"),
+        Some(name) => format!("{kind} {name}"),
         None => kind.to_owned(),
     }
 }
 
-/// As [`step_title`], with the agent where there are several: for questions about closed traces, because the number
-/// of agents of an open trace changes.
+/// As [`step_title`], followed by the agent of the span if the trace has several agents. Only for questions about
+/// closed traces, because the number of agents of an open trace changes.
 pub(crate) fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
     let mut out = step_title(asker, trace, at);
     let owner = trace.owner.get(at).copied().flatten().filter(|_| trace.agents.len() > 1);
@@ -73,21 +73,21 @@ pub(crate) fn render_tools(definitions: &[ToolDefinition]) -> String {
     out
 }
 
-/// Maximum bytes of the note about the gap.
+/// Maximum bytes of the note about the gap in an excerpt.
 const GAP_NOTE_BYTES: usize = 40;
 
-/// A text of at most about `max` bytes: its beginning, its end, and the size of the gap.
-pub(crate) fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
-    if text.len() <= max {
+/// A text of at most about `max_bytes` bytes: its beginning, its end, and the size of the gap.
+pub(crate) fn excerpt(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= max_bytes {
         return Cow::Borrowed(text);
     }
-    let capacity = max.saturating_sub(GAP_NOTE_BYTES);
+    let capacity = max_bytes.saturating_sub(GAP_NOTE_BYTES);
     let (head, tail) = (clip(text, capacity * 2 / 3), clip_end(text, capacity / 3));
     let omitted = text.len() - head.len() - tail.len();
     Cow::Owned(format!("{head}\n[{omitted} bytes left out]\n{tail}"))
 }
 
-/// The content of a trace as judges may read it: cleaned, and without what is withheld.
+/// The content of a trace as judges may read it: cleaned, and without withheld content.
 #[derive(Clone, Copy)]
 pub(crate) struct TraceContent<'a> {
     pub asker: &'a Asker,
@@ -110,46 +110,52 @@ impl TraceContent<'_> {
         at: Idx,
         piece: &ContentPiece<'_>,
         purpose: &str,
-        max: usize,
+        max_bytes: usize,
     ) -> PromptBlock {
-        self.block(at, piece, format!("{} | {}, {purpose}", self.title(at), piece.kind.as_str()), max)
+        self.block(at, piece, format!("{} | {}, {purpose}", self.title(at), piece.kind.as_str()), max_bytes)
     }
 
-    /// A piece as a block of the span `at`, at most `max` bytes of it; `label` must contain nothing
+    /// A piece as a block of the span `at`, at most `max_bytes` bytes of it; `label` must contain nothing
     /// of another span but its agent's name.
-    pub(crate) fn block(self, at: Idx, piece: &ContentPiece<'_>, label: String, max: usize) -> PromptBlock {
+    pub(crate) fn block(
+        self,
+        at: Idx,
+        piece: &ContentPiece<'_>,
+        label: String,
+        max_bytes: usize,
+    ) -> PromptBlock {
         let id = self.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
         let shows = self.shows(at, piece).union(&Shows::span(self.trace, at));
         let block = PromptBlock::without_span(label, self.piece(at, piece, max), piece.kind.is_instruction());
         PromptBlock { span: Some((at, id)), ..block.showing(shows) }
     }
 
-    /// The spans whose content a piece of the span `at` is.
+    /// The spans to whose content a piece of the span `at` belongs.
     pub(crate) fn shows(self, at: Idx, piece: &ContentPiece<'_>) -> Shows {
         self.origins().spans_of_piece(at, piece)
     }
 
     /// A piece of the span `at`, cleaned unless it is withheld.
-    pub(crate) fn piece(self, at: Idx, piece: &ContentPiece<'_>, max: usize) -> String {
+    pub(crate) fn piece(self, at: Idx, piece: &ContentPiece<'_>, max_bytes: usize) -> String {
         match self.withholds_piece(at, piece) {
             true => WITHHELD.to_owned(),
-            false => self.asker.excerpt_with_addresses(&piece.text, max, self.trace.addresses()),
+            false => self.asker.excerpt_with_addresses(&piece.text, max_bytes, self.trace.addresses()),
         }
     }
 
-    /// As [`TraceContent::piece`], of a text that the span was given.
-    pub(crate) fn text(self, at: Idx, text: &str, max: usize) -> String {
-        self.piece(at, &ContentPiece::new(PieceKind::User, text), max)
+    /// As [`TraceContent::piece`], for a text from the input of the span.
+    pub(crate) fn text(self, at: Idx, text: &str, max_bytes: usize) -> String {
+        self.piece(at, &ContentPiece::new(PieceKind::User, text), max_bytes)
     }
 
-    /// As [`TraceContent::piece`], of an agent's answer. An answer on a tool's span may consist of arguments from a
+    /// As [`TraceContent::piece`], for an agent's answer. An answer on a tool's span may consist of arguments from a
     /// model's span.
-    pub(crate) fn answer(self, agent: &Agent, text: &str, max: usize) -> String {
+    pub(crate) fn answer(self, agent: &Agent, text: &str, max_bytes: usize) -> String {
         let at = agent.answer_at.unwrap_or(agent.at);
         let comes_from_tool_arguments = at != agent.at && !agent.llms.contains(&at);
         match self.withholds(at) || comes_from_tool_arguments && self.withholds_agent(agent) {
             true => WITHHELD.to_owned(),
-            false => self.piece(at, &ContentPiece::new(PieceKind::Output, text), max),
+            false => self.piece(at, &ContentPiece::new(PieceKind::Output, text), max_bytes),
         }
     }
 
@@ -158,22 +164,25 @@ impl TraceContent<'_> {
         !self.asker.ask.withhold.is_empty() && self.origins().withholds_any
     }
 
-    /// Whether the content of the span is withheld: by its service, or because it may be that of one whose content is.
+    /// Whether the content of the span is withheld: because of its service, or because it may be content of a span
+    /// whose service is withheld.
     pub(crate) fn withholds(self, at: Idx) -> bool {
         self.withholds_any() && self.origins().withholds(&Shows::only(at))
     }
 
+    /// Whether a piece of the span `at` is withheld.
     pub(crate) fn withholds_piece(self, at: Idx, piece: &ContentPiece<'_>) -> bool {
         self.withholds_any() && self.origins().withholds(&self.shows(at, piece))
     }
 
-    /// Whether anything is withheld of what the span produced.
+    /// Whether any output of the span is withheld.
     pub(crate) fn withholds_output(self, at: Idx) -> bool {
         let pieces = self.trace.views.get(at).filter(|_| self.withholds_any()).map(output_pieces);
         pieces.unwrap_or_default().iter().any(|piece| self.withholds_piece(at, piece))
     }
 
-    /// Whether content of an agent's own span or model calls is withheld, which includes its tools.
+    /// Whether content of an agent's own span or of its model calls is withheld; the definitions of its tools are part
+    /// of this content.
     pub(crate) fn withholds_agent(self, agent: &Agent) -> bool {
         agent.llms.iter().chain([&agent.at]).any(|&at| self.withholds(at))
     }
@@ -190,19 +199,19 @@ impl Asker {
     }
 
     /// As [`excerpt`], cleaned. The text is cleaned before it is cut, since a part of a secret matches no pattern; of a
-    /// long text only what is near its ends is cleaned, and the last bytes of that, which may cut a secret, are not
-    /// shown.
-    pub(crate) fn cleaned_excerpt(&self, text: &str, max: usize) -> String {
-        self.excerpt_with_addresses(text, max, &EmailAddresses::default())
+    /// long text only the parts near both ends are cleaned, and the inner bytes of these parts, which may be a part of
+    /// a secret, are not shown.
+    pub(crate) fn cleaned_excerpt(&self, text: &str, max_bytes: usize) -> String {
+        self.excerpt_with_addresses(text, max_bytes, &EmailAddresses::default())
     }
 
-    fn excerpt_with_addresses(&self, text: &str, max: usize, addresses: &EmailAddresses) -> String {
+    fn excerpt_with_addresses(&self, text: &str, max_bytes: usize, addresses: &EmailAddresses) -> String {
         /// Longer than any secret except a private key, whose pattern needs only its beginning.
         const MARGIN: usize = 4 << 10;
-        if text.len().saturating_sub(2 * MARGIN) <= max {
-            return excerpt(&self.clean_with_addresses(text, addresses), max).into_owned();
+        if text.len().saturating_sub(2 * MARGIN) <= max_bytes {
+            return excerpt(&self.clean_with_addresses(text, addresses), max_bytes).into_owned();
         }
-        let capacity = max.saturating_sub(GAP_NOTE_BYTES);
+        let capacity = max_bytes.saturating_sub(GAP_NOTE_BYTES);
         let (head, tail) = (
             self.clean_with_addresses(clip(text, capacity * 2 / 3 + MARGIN), addresses),
             self.clean_with_addresses(clip_end(text, capacity / 3 + MARGIN), addresses),

@@ -1,15 +1,15 @@
-//! Which questions are asked: of which traces, about which spans, on which condition.
+//! The decision whether a question is asked, by trace, span and condition.
 //!
 //! In: a metric, a span, the findings of the rules in the trace. Out: whether the question is asked; if
-//! not, whether the metric is unmeasured. Sampling hashes the trace id, so that every process takes the
-//! same traces, independently of upstream samplers that use the id too.
+//! not, whether the metric is unmeasured. Sampling hashes the trace id, so that every process selects
+//! the same traces, independently of upstream samplers that also use the id.
 
 use verdict_config::matches;
 use verdict_otlp::trace::Idx;
 
 use super::asker::Asker;
 use super::config::AskCondition;
-use super::stable_hash::{share, stable_hash};
+use super::stable_hash::{stable_hash, unit_fraction};
 use super::{applicability, step};
 use crate::measure::table::SectionKey;
 use crate::measure::{Context, Measurement, MetricSpec, Unmeasured};
@@ -35,12 +35,13 @@ pub(crate) struct AskConditions {
 }
 
 impl AskConditions {
+    /// The conditions of a closed trace.
     pub(crate) fn closed(rules: &[Measurement]) -> AskConditions {
         let failing = rules.iter().any(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
         AskConditions { open: false, failing }
     }
 
-    /// For an open trace, of which failures are not known yet.
+    /// The conditions of an open trace, whose failures are not known yet.
     pub(crate) fn open() -> AskConditions {
         AskConditions { open: true, failing: false }
     }
@@ -50,8 +51,8 @@ impl Asker {
     /// Whether judges are asked for the metric of `context` about its span.
     pub(crate) fn decide(&self, context: &Context<'_>, state: AskConditions) -> AskDecision {
         let Context { row, trace, at, rule_measurements, .. } = *context;
-        let nothing = row.rubric.and_then(|_| applicability(context).err());
-        if nothing == Some(None) || !self.is_wanted(trace, at) {
+        let not_applicable = row.rubric.and_then(|_| applicability(context).err());
+        if not_applicable == Some(None) || !self.is_selected(trace, at) {
             return AskDecision::Skip;
         }
         let rule_results = || {
@@ -64,19 +65,18 @@ impl Asker {
         if rule_results().any(|measured| !measured.passed && measured.findings.iter().any(|f| f.fact)) {
             return AskDecision::Skip;
         }
-        if let Some(Some(reason)) = nothing {
+        if let Some(Some(reason)) = not_applicable {
             return AskDecision::Unmeasured(reason);
         }
-        let wanted = match self.when(row) {
+        let meets_condition = match self.when(row) {
             AskCondition::Always => true,
-            // Without a measurement by rules, or with findings that are no facts, the result is
-            // unsure.
+            // The result is unsure without a measurement by rules, or with findings that are not facts.
             AskCondition::Unsure => {
                 !state.open && !rule_results().any(|measured| measured.findings.is_empty())
             }
             AskCondition::Failing => state.failing,
         };
-        if self.samples(trace, at) && wanted {
+        if self.samples(trace, at) && meets_condition {
             AskDecision::Ask
         } else {
             AskDecision::Unmeasured(Unmeasured::SampledOut)
@@ -86,18 +86,18 @@ impl Asker {
     /// Whether judges are asked about this trace, by the share of the span's service.
     pub(crate) fn samples(&self, trace: &AgentTrace, at: Idx) -> bool {
         let service = trace.views.get(at).and_then(|r| r.service.as_deref()).unwrap_or_default();
-        share(stable_hash([&b"sample"[..], &trace.tree.id.0])) < self.rate(service)
+        unit_fraction(stable_hash([&b"sample"[..], &trace.tree.id.0])) < self.rate(service)
     }
 
-    fn is_wanted(&self, trace: &AgentTrace, at: Idx) -> bool {
+    fn is_selected(&self, trace: &AgentTrace, at: Idx) -> bool {
         let Some(view) = trace.views.get(at) else { return false };
-        let listed = |patterns: &[String], seen: Option<&str>| {
-            patterns.is_empty() || seen.is_some_and(|seen| patterns.iter().any(|p| matches(p, seen)))
+        let is_listed = |patterns: &[String], value: Option<&str>| {
+            patterns.is_empty() || value.is_some_and(|value| patterns.iter().any(|p| matches(p, value)))
         };
-        let which = &self.ask.spans;
-        (which.kind.is_empty() || which.kind.contains(&view.kind))
-            && listed(&which.name, view.name.as_deref())
-            && listed(&which.service, view.service.as_deref())
+        let filter = &self.ask.spans;
+        (filter.kind.is_empty() || filter.kind.contains(&view.kind))
+            && is_listed(&filter.name, view.name.as_deref())
+            && is_listed(&filter.service, view.service.as_deref())
     }
 
     fn rate(&self, service: &str) -> f64 {

@@ -16,19 +16,20 @@ pub(crate) const RATIONALE: &str = "rationale";
 pub(crate) const SCORE: &str = "score";
 pub(crate) const LABEL: &str = "label";
 pub(crate) const FINDINGS: &str = "findings";
-/// The category of a finding that fits none.
+/// The category of a finding that fits no category of the taxonomy.
 pub(crate) const NO_CATEGORY: &str = "None";
 
-/// Asks for a grade and for findings on `spans`, each with a category if `categories`.
+/// The form that asks for a grade and for findings on `spans`, each with a category if `categories`.
 pub(crate) fn with_findings(row: &MetricSpec, spans: &[SpanId], categories: bool) -> Arc<AnswerForm> {
     form(row, Some(finding(spans, categories)))
 }
 
-/// The field in which a judge says whether a plan is stated at all, and its values.
+/// The field in which a judge answers whether the record states a plan at all.
 pub(crate) const PLAN: &str = "plan";
+/// The value of [`PLAN`] without a plan.
 pub(crate) const NO_PLAN: &str = "none";
 
-/// As `form`, and asks before the grade whether the record states a plan.
+/// The form `form` with one more field before the grade: whether the record states a plan.
 pub(crate) fn asking_for_plan(form: &AnswerForm) -> Arc<AnswerForm> {
     let mut fields = Map::new();
     let properties = form.schema.get("properties").and_then(Value::as_object).into_iter().flatten();
@@ -41,7 +42,7 @@ pub(crate) fn asking_for_plan(form: &AnswerForm) -> Arc<AnswerForm> {
     Arc::new(AnswerForm { schema: object(Value::Object(fields)), ..form.clone() })
 }
 
-/// Asks for a grade alone.
+/// The form that asks for a grade alone.
 pub(crate) fn grade_only(row: &MetricSpec) -> Arc<AnswerForm> {
     form(row, None)
 }
@@ -79,12 +80,13 @@ fn finding(spans: &[SpanId], categories: bool) -> Value {
     object(Value::Object(fields))
 }
 
-/// A category of the taxonomy, or none.
+/// The schema of a category of the taxonomy, or of none.
 pub(super) fn category() -> Value {
     let names: Vec<&str> = Category::ALL.iter().map(|c| c.as_str()).chain([NO_CATEGORY]).collect();
     json!({ "type": "string", "enum": names })
 }
 
+/// The schema of a severity.
 pub(crate) fn severity() -> Value {
     json!({ "type": "string", "enum": Severity::ALL.map(Severity::as_str) })
 }

@@ -1,7 +1,7 @@
-//! The steps of each agent in order, and the calls by the spans that made and executed them.
+//! The steps of each agent in order, and the calls by the spans that requested and executed them.
 //!
-//! In: a trace. Out: for a model or tool call the steps of the same agent, wherever a framework nested them, and the
-//! model call that requested a tool call, as `recognise` linked them by call id.
+//! In: a trace. Out: for a model or tool call, the steps of the same agent, wherever a framework nests them, and for a
+//! tool call the model call that requested it, as `recognise` linked them by call id.
 
 use std::sync::Arc;
 
@@ -11,16 +11,17 @@ use verdict_otlp::trace::{Idx, Kind};
 use crate::measure::memo::Memo;
 use crate::recognise::{Agent, AgentTrace, Call, Message, Part};
 
-/// Maximum pieces shown of one step.
+/// Maximum number of pieces shown of one step.
 pub(super) const MAX_PIECES: usize = 4;
 
 /// Steps and calls of a trace, computed once.
 pub(super) struct StepLinks {
-    /// By tool span: the call that it executed.
+    /// By tool span: the index of the call that it executed.
     executed: HashMap<Idx, usize>,
-    /// By model span that requested calls: where its output has them, and the first of its other parts.
-    requests: HashMap<Idx, (PartPlaces, PartPlaces)>,
-    /// By agent: its model and tool calls, and the spans of the agents that it called, in order.
+    /// By model span that requested calls: the positions of the calls in its output, and those of the first other
+    /// parts.
+    requests: HashMap<Idx, (PartPositions, PartPositions)>,
+    /// By agent: the spans of its model and tool calls, and of the agents that it called, in order.
     steps: Vec<Vec<Idx>>,
 }
 
@@ -67,7 +68,8 @@ impl StepLinks {
         self.executed(trace, tool).is_some_and(|call| call.llm == Some(llm))
     }
 
-    /// The call at `place` in the output of a model span, among the first of the parts that are no calls.
+    /// The call at index `position` among the calls of a model span's output, together with the first parts that are
+    /// not calls, in order.
     pub(super) fn request<'t>(&self, trace: &'t AgentTrace, llm: Idx, place: usize) -> Option<Vec<&'t Part>> {
         let (calls, others) = self.requests.get(&llm)?;
         let mut parts = [others, &[*calls.get(place)?][..]].concat();
@@ -82,21 +84,21 @@ impl StepLinks {
     }
 }
 
-/// Places in the output of a span: message and part.
-type PartPlaces = Vec<(usize, usize)>;
+/// Positions in the output of a span: indexes of message and part.
+type PartPositions = Vec<(usize, usize)>;
 
-/// Where the output of a model span has its calls, and the first of its other parts.
-fn requests(trace: &AgentTrace, llm: Idx) -> (PartPlaces, PartPlaces) {
+/// The positions of the calls in the output of a model span, and those of the first other parts.
+fn requests(trace: &AgentTrace, llm: Idx) -> (PartPositions, PartPositions) {
     let messages = trace.views.get(llm).map(|view| &*view.output).unwrap_or_default();
-    let places = |(m, message): (usize, &Message)| (0..message.parts.len()).map(move |p| (m, p));
+    let positions = |(m, message): (usize, &Message)| (0..message.parts.len()).map(move |p| (m, p));
     let is_call = |&(m, p): &(usize, usize)| matches!(messages[m].parts[p], Part::Call(_));
-    let (calls, mut others): (PartPlaces, PartPlaces) =
-        messages.iter().enumerate().flat_map(places).partition(is_call);
+    let (calls, mut others): (PartPositions, PartPositions) =
+        messages.iter().enumerate().flat_map(positions).partition(is_call);
     others.truncate(MAX_PIECES);
     (calls, others)
 }
 
-/// Whether a span is work of its agent: chains and spans without a kind only frame it.
+/// Whether a span is a step of its agent. Chains and spans without a kind only contain steps.
 pub(super) fn is_step(trace: &AgentTrace, at: Idx) -> bool {
     trace.views.get(at).is_some_and(|view| {
         !view.wrapper
@@ -105,8 +107,8 @@ pub(super) fn is_step(trace: &AgentTrace, at: Idx) -> bool {
     })
 }
 
-/// Whether the span of an agent has arrived and ended: then the spans beneath it have, as a rule. An agent that no
-/// span represents has ended with the root of the trace.
+/// Whether the span of an agent has arrived and ended, after which no span beneath it usually follows. An agent without
+/// a span of its own has ended when the root of the trace has ended.
 pub(crate) fn has_ended(trace: &AgentTrace, agent: &Agent) -> bool {
     let is_agent = trace.views.get(agent.at).is_some_and(|view| view.kind == Kind::Agent);
     let span = trace.tree.spans.get(agent.at);

@@ -10,24 +10,24 @@
 //! | `asker` | how questions are asked, resolved once from the configuration |
 //! | `filter` | which questions are asked: sampling, spans, conditions |
 //! | `step` | a metric of one model or tool call |
-//! | `surroundings`, `links` | what a judge of a step sees in addition to it: task, request, definition, earlier and later steps |
+//! | `surroundings`, `links` | the context of a step in a prompt: task, request, definition, earlier and later steps |
 //! | `run` | a metric of an agent or a trace, in as many parts as needed |
 //! | `transcript`, `parts` | a run without repetition, split into prompts |
 //! | `plans` | plans with their triggers, and segments between plans |
-//! | `topology`, `utc` | which agents call which, as observed; when the run began |
-//! | `origins` | whose content a text is, where spans of several services repeat it |
+//! | `topology`, `utc` | the observed calls between agents; the time at which the run began |
+//! | `origins` | the spans to whose content a text belongs, if spans of several services repeat it |
 //! | `content`, `prompt_page` | untrusted content, cleaned (`measure::sanitize`) and fenced |
 //! | `stable_hash` | a hash that is the same in every process, for the marks of fences |
 //! | `system`, `form` | the judge's instructions, and the form of its answer |
-//! | `outcome` | the last question about a trace: what its failures meant |
+//! | `outcome` | the last question about a trace: the effect of its failures on the outcome |
 //! | `whole_trace` | a baseline: one question about a whole trace |
 //! | `opinion`, `quote`, `verdict` | answers read, compared with the content, and combined |
 //!
 //! # Security
 //!
 //! Content is untrusted: it is redacted, stripped of invisible characters and control tokens, and
-//! fenced by a mark that does not occur in it. Every answer is compared with what the judge was
-//! shown: findings on other spans, and quotations that do not occur, are dropped.
+//! fenced by a mark that does not occur in it. Every answer is compared with the content that
+//! was shown to the judge: findings on other spans, and findings whose quotations do not occur, are dropped.
 
 use super::table::About;
 use super::{Answer, Context, Metric, MetricProgress, Unmeasured};
@@ -75,8 +75,8 @@ impl Metric for JudgedMetric {
     }
 }
 
-/// Whether the metric applies to the span of `context`; if not, why the metric is unmeasured, or
-/// `None` for no measurement. Cheap: it is called for every span before anything is rendered.
+/// Whether the metric applies to the span of `context`. If not, the error is the reason for which the metric is
+/// unmeasured, or `None` for no measurement at all. Cheap: called for every span before anything is rendered.
 fn applicability(context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
     match context.row.about {
         About::Model | About::Tool | About::Call => step::applicability(context),

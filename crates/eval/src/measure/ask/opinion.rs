@@ -18,7 +18,7 @@ use crate::measure::{Category, Opinion, Severity};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Grade {
-    /// On the metric's scale; weighted if the server returns probabilities.
+    /// A score on the metric's scale, weighted if the server returns probabilities.
     Score(f64),
     /// Index into the metric's labels.
     Label(usize),
@@ -48,13 +48,13 @@ pub(crate) struct JudgeFinding {
 }
 
 impl JudgeFinding {
-    /// Whether it is the same problem as another one of the same judge: one quotation may prove two problems of
-    /// different categories.
+    /// Whether both findings of one judge are the same problem: one quotation may prove two problems of different
+    /// categories.
     pub(crate) fn repeats(&self, other: &JudgeFinding) -> bool {
         self.is_about_same(other) && self.category == other.category
     }
 
-    /// Whether it is about the same words, or says the same of the same span.
+    /// Whether both findings are about the same span, and have the same quotation or the same problem.
     pub(crate) fn is_about_same(&self, other: &JudgeFinding) -> bool {
         self.at == other.at && (self.quote == other.quote || self.problem == other.problem)
     }
@@ -66,9 +66,9 @@ pub(crate) struct JudgeOpinion {
     pub grade: Grade,
     pub rationale: String,
     pub findings: Vec<JudgeFinding>,
-    /// Findings that were dropped.
+    /// The number of findings that were dropped because they are not valid.
     pub dropped: usize,
-    /// Findings beyond [`MAX_FINDINGS`], and those that were not read.
+    /// The number of findings beyond [`MAX_FINDINGS`] and of those that were not read.
     pub over_limit: usize,
 }
 
@@ -76,13 +76,13 @@ pub(crate) struct JudgeOpinion {
 /// their findings is an occurrence of one defect, while a judge lists the different problems of a whole run.
 pub(crate) const MAX_FINDINGS: usize = 64;
 
-/// Maximum bytes of a rationale and of a problem: explanations are cut at 1 KiB.
-pub(super) const MAX_RATIONALE: usize = 600;
-const MAX_PROBLEM: usize = 400;
+/// Maximum bytes of a rationale and of a problem: an explanation, which contains them, is cut at 1 KiB.
+pub(super) const MAX_RATIONALE_BYTES: usize = 600;
+const MAX_PROBLEM_BYTES: usize = 400;
 /// Maximum bytes of a quotation.
-const MAX_QUOTE: usize = crate::measure::defects::QUOTE_BYTES;
+const MAX_QUOTE_BYTES: usize = crate::measure::defects::QUOTE_BYTES;
 /// Maximum number of findings read of one answer.
-const MAX_READ: usize = 200;
+const MAX_READ_FINDINGS: usize = 200;
 
 /// The content shown to a judge, to verify findings.
 pub(crate) struct ShownContent {
@@ -128,24 +128,24 @@ impl ShownContent {
             return None;
         }
         let category = text("category");
-        let problem = clip(text("problem"), MAX_PROBLEM);
+        let problem = clip(text("problem"), MAX_PROBLEM_BYTES);
         Some(JudgeFinding {
             at,
             id,
             problem: if problem.is_empty() { "unexplained".to_owned() } else { problem.to_owned() },
-            quote: clip(quote, MAX_QUOTE).to_owned(),
+            quote: clip(quote, MAX_QUOTE_BYTES).to_owned(),
             category: Category::ALL.into_iter().find(|c| c.as_str() == category),
             severity: Severity::named(text("severity")).unwrap_or(Severity::Medium),
         })
     }
 
-    /// The opinion with this grade in an answer: its rationale, and those of its findings that hold.
+    /// The opinion in an answer, with this grade: the rationale, and those of the findings that are valid.
     pub(crate) fn opinion(&self, grade: Grade, value: &Value) -> JudgeOpinion {
         let listed = value.get(FINDINGS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut findings: Vec<JudgeFinding> = Vec::new();
         let mut dropped = 0;
-        let mut over_limit = listed.len().saturating_sub(MAX_READ);
-        for finding in listed.iter().take(MAX_READ) {
+        let mut over_limit = listed.len().saturating_sub(MAX_READ_FINDINGS);
+        for finding in listed.iter().take(MAX_READ_FINDINGS) {
             match self.read_finding(finding) {
                 Some(good) if findings.iter().any(|earlier| good.repeats(earlier)) => {}
                 Some(good) if findings.len() < MAX_FINDINGS => findings.push(good),
@@ -154,18 +154,18 @@ impl ShownContent {
             }
         }
         let rationale = value.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
-        let rationale = clip(rationale.trim(), MAX_RATIONALE).to_owned();
+        let rationale = clip(rationale.trim(), MAX_RATIONALE_BYTES).to_owned();
         JudgeOpinion { grade, rationale, findings, dropped, over_limit }
     }
 }
 
-/// The label that an answer gives, if it is one of these.
+/// The label of an answer, if it is one of `labels`.
 pub(crate) fn label_of(labels: &[&str], value: &Value) -> Option<Grade> {
     let label = value.get(LABEL)?.as_str()?;
     Some(Grade::Label(labels.iter().position(|candidate| *candidate == label)?))
 }
 
-/// Reads an opinion; `None` without a grade on the metric's scale.
+/// Reads an opinion; `None` if it has no grade on the metric's scale.
 pub(crate) fn read_opinion(
     row: &MetricSpec,
     shown: &ShownContent,

@@ -1,8 +1,9 @@
 //! The spans to whose content a text belongs.
 //!
-//! In: a trace and a text of a span. Out: the spans whose content it is, as far as that can be told: prompts repeat
-//! what tools and models produced, and a tool may return what an agent of another service answered, so that the service
-//! of a span is not that of all its content. A text whose origin is not known counts as content of every span.
+//! In: a trace and a text of a span. Out: the spans to whose content it belongs, as far as they are known. Prompts
+//! repeat outputs of tools and models, and a tool may return the answer of an agent of another service, so that the
+//! service of a span is not the service of all its content. A text whose origin is not known counts as content of every
+//! span.
 
 use foldhash::HashMap;
 use verdict_config::matches;
@@ -18,9 +19,9 @@ use crate::recognise::AgentTrace;
 pub(crate) struct Origins {
     /// By hash of a text: the spans that produced it, one of each service. Empty if the trace has one service.
     produced: HashMap<u64, Shows>,
-    /// By span: whether it is no model call, and spans of other services are beneath it: it may return what they
-    /// produced, in other words.
-    is_around_others: Vec<bool>,
+    /// By span: whether it is not a model call and contains spans of other services, so that it may return their output
+    /// in other words.
+    contains_other_services: Vec<bool>,
     /// By span: whether its content is withheld.
     withheld: Vec<bool>,
     pub(super) withholds_any: bool,
@@ -31,38 +32,40 @@ impl Origins {
         let withheld = withheld(withhold, trace);
         let service = |at: Idx| trace.views.get(at).and_then(|view| view.service.as_ref());
         let is_mixed = (1..trace.views.len()).any(|at| service(at) != service(at - 1));
-        let mut is_around_others = mark_ancestors(trace, |at| {
+        let mut contains_other_services = mark_ancestors(trace, |at| {
             trace.tree.parent(at).is_some_and(|parent| service(parent) != service(at))
         });
         let mut produced: HashMap<u64, Shows> = HashMap::default();
         let mut add = |text: &str, at: Idx| {
-            // These say nothing of a span.
+            // These placeholders do not identify a span.
             if !text.trim().is_empty() && !matches!(text, NO_DETAIL | MEDIA) {
                 budget.spend(1 + text.len() / BYTES_PER_STEP);
                 produced.entry(text_hash(text)).or_insert_with(Shows::nothing).add(trace, at);
             }
         };
-        for ((at, view), is_around) in trace.views.iter().enumerate().zip(&mut is_around_others) {
-            *is_around &= view.kind != Kind::Llm;
-            if is_mixed && !*is_around {
+        for ((at, view), contains_others) in trace.views.iter().enumerate().zip(&mut contains_other_services)
+        {
+            *contains_others &= view.kind != Kind::Llm;
+            if is_mixed && !*contains_others {
                 output_pieces(view).iter().for_each(|piece| add(&piece.text, at));
             }
         }
-        // The arguments on the span of a tool are those that a model wrote.
+        // The arguments on the span of a tool were written by the model that requested the call.
         for call in trace.calls.iter().filter(|_| is_mixed) {
             let arguments =
                 call.tool.and_then(|tool| trace.views.get(tool)?.call.as_ref()?.arguments.as_ref());
             arguments.zip(call.llm).into_iter().for_each(|(arguments, llm)| add(arguments, llm));
         }
         let withholds_any = withheld.contains(&true);
-        Origins { produced, is_around_others, withheld, withholds_any }
+        Origins { produced, contains_other_services, withheld, withholds_any }
     }
 
-    /// The spans whose content a piece of the span `at` is.
+    /// The spans to whose content a piece of the span `at` belongs.
     pub(super) fn spans_of_piece(&self, at: Idx, piece: &ContentPiece<'_>) -> Shows {
         let own_span = Shows::only(at);
         let is_output = piece.kind.is_new() && piece.kind != PieceKind::Arguments;
-        let may_be_others = piece.is_repeated || is_output && self.is_around_others.get(at) == Some(&true);
+        let may_be_of_other_spans =
+            piece.is_repeated || is_output && self.contains_other_services.get(at) == Some(&true);
         match self.produced.get(&text_hash(&piece.text)) {
             Some(producers) => own_span.union(producers),
             None if may_be_others => Shows::default(),
@@ -76,8 +79,8 @@ impl Origins {
     }
 }
 
-/// By span: whether its content is withheld. That of a span without a service may be of any service of the trace, and
-/// the text of a plan span may be that of a span beneath it.
+/// By span: whether its content is withheld. In a trace with a withheld service, this includes spans without a service,
+/// whose content may be of any service, and plan spans above a withheld span, whose text may be copied from it.
 pub(super) fn withheld(withhold: &[String], trace: &AgentTrace) -> Vec<bool> {
     let is_listed = |service: &str| withhold.iter().any(|pattern| matches(pattern, service));
     let services = trace.views.iter().map(|view| view.service.as_deref());
@@ -93,10 +96,10 @@ pub(super) fn withheld(withhold: &[String], trace: &AgentTrace) -> Vec<bool> {
     out
 }
 
-/// By span: whether a descendant meets `is_one`.
-fn mark_ancestors(trace: &AgentTrace, is_one: impl Fn(Idx) -> bool) -> Vec<bool> {
+/// By span: whether a descendant meets `is_match`.
+fn mark_ancestors(trace: &AgentTrace, is_match: impl Fn(Idx) -> bool) -> Vec<bool> {
     let mut out = vec![false; trace.views.len()];
-    for at in (0..trace.views.len()).filter(|&at| is_one(at)) {
+    for at in (0..trace.views.len()).filter(|&at| is_match(at)) {
         let ancestors = trace.tree.ancestors(at).skip(1);
         // The ancestors of a marked span are marked already.
         ancestors

@@ -2,7 +2,7 @@
 //! reasons).
 //!
 //! In: a trace and the measurements of rules and judges. Out: one question, if a metric failed; from its answers a
-//! [`RunOutcome`]: the findings that touched the outcome, the root cause, and how good the run was. Judges refer to
+//! [`RunOutcome`]: the findings that touched the outcome, the root cause, and the quality of the run. Judges refer to
 //! findings by number, so that an answer cannot name anything that was not found.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use verdict_otlp::trace::Idx;
 use super::asker::Asker;
 use super::content::{TraceContent, WITHHELD, excerpt};
 use super::form::{RATIONALE, SCORE};
-use super::parts::size;
+use super::parts::block_bytes;
 use super::prompt_page::{PromptBlock, PromptPage};
 use super::system::RECORD;
 use super::topology;
@@ -25,10 +25,10 @@ use crate::recognise::{Agent, AgentTrace};
 
 /// The key of the question.
 const KEY: &str = "outcome";
-/// Maximum number of findings in a question, the worst.
+/// Maximum number of findings in a question, the worst ones.
 const MAX_FINDINGS: usize = 40;
 /// Maximum bytes of a rationale.
-const MAX_RATIONALE: usize = 600;
+const MAX_RATIONALE_BYTES: usize = 600;
 /// The best score of the scale in the rubric.
 const BEST: u8 = 5;
 /// The answer if no finding is the root cause.
@@ -52,15 +52,16 @@ Answer with one JSON object and nothing else, its keys in this order:
 /// The judges' statement about the outcome of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunOutcome {
-    /// How good the run was, from 0 to 1.
+    /// The quality of the run, from 0 to 1.
     pub score: f64,
-    /// The span in which the failure began that the others follow from; `None` if none touched the outcome.
+    /// The span in which the root cause began, the failure that led to the others; `None` if no failure touched the
+    /// outcome.
     pub root_cause: Option<Idx>,
     /// The findings that touched the outcome.
     pub touched_outcome: Vec<FindingRef>,
     /// The findings that judges were asked about, the worst first.
     pub asked: Vec<FindingRef>,
-    /// As in `verdict.<metric>.judge`.
+    /// The judges, in the form of `verdict.<metric>.judge`.
     pub judge: String,
     pub rationale: String,
 }
@@ -80,7 +81,7 @@ struct FailedFinding<'m> {
     by_rules: bool,
 }
 
-/// The last question about a trace, with the findings that it numbers.
+/// The last question about a trace, with the findings that it numbers and the spans in which they began.
 pub(crate) struct OutcomeQuestion {
     pub(crate) question: Question,
     findings: Vec<(FindingRef, Idx)>,
@@ -101,22 +102,22 @@ impl OutcomeQuestion {
         let system: Arc<str> = format!("{}\n\n{}\n\n{ANSWER}", built_in.trim(), RECORD.trim()).into();
         let max_bytes = asker.max_bytes(&system);
         let content = TraceContent { asker, trace, memo: &Memo::new() };
-        let mut blocks = head(content, max_bytes);
-        let mut remaining = max_bytes.saturating_sub(blocks.iter().map(size).sum());
+        let mut blocks = head_blocks(content, max_bytes);
+        let mut remaining = max_bytes.saturating_sub(blocks.iter().map(block_bytes).sum());
         let mut findings = Vec::new();
         for failed in failed.iter().take(MAX_FINDINGS) {
-            let block = block(content, failed, findings.len() + 1);
-            if size(&block) > remaining && !findings.is_empty() {
+            let finding_block = finding_block(content, failed, findings.len() + 1);
+            if block_bytes(&finding_block) > remaining && !findings.is_empty() {
                 break;
             }
-            remaining = remaining.saturating_sub(size(&block));
-            blocks.push(block);
+            remaining = remaining.saturating_sub(block_bytes(&finding_block));
+            blocks.push(finding_block);
             findings.push((failed.reference, failed.finding.origin.unwrap_or(failed.reference.at)));
         }
-        let rest = failed.len() - findings.len();
+        let omitted = failed.len() - findings.len();
         let mut intro = "Judge the outcome of the whole run.".to_owned();
-        if rest > 0 {
-            intro.push_str(&format!(" These are its worst findings; {rest} milder ones are not shown."));
+        if omitted > 0 {
+            intro.push_str(&format!(" These are its worst findings; {omitted} milder ones are not shown."));
         }
         if trace.incomplete {
             intro.push_str(" The record is incomplete: the run may have gone on.");
@@ -132,7 +133,7 @@ impl OutcomeQuestion {
     /// `None` if no opinion can be read.
     pub(crate) fn read(&self, opinions: &[Opinion]) -> Option<RunOutcome> {
         let read: Vec<(&Opinion, OutcomeOpinion)> =
-            opinions.iter().filter_map(|opinion| Some((opinion, self.read_one(opinion)?))).collect();
+            opinions.iter().filter_map(|opinion| Some((opinion, self.parse_opinion(opinion)?))).collect();
         let score = median(read.iter().map(|(_, one)| one.score).collect())?;
         let is_majority = |votes: usize| 2 * votes > read.len();
         let touched_votes =
@@ -141,7 +142,7 @@ impl OutcomeQuestion {
             (0..self.findings.len()).filter(|&n| is_majority(touched_votes(n))).collect();
         let root_cause_votes =
             |number: usize| read.iter().filter(|(_, one)| one.root_cause == Some(number)).count();
-        // Of several with the same number of votes, the worst finding.
+        // Of findings with the same number of votes, the worst one: `max_by_key` returns the last maximum.
         let most_voted = touched_outcome.iter().rev().copied().max_by_key(|&n| root_cause_votes(n));
         let root_cause = most_voted.filter(|&n| root_cause_votes(n) > 0);
         let nearest = read
@@ -164,7 +165,7 @@ impl OutcomeQuestion {
         })
     }
 
-    fn read_one(&self, opinion: &Opinion) -> Option<OutcomeOpinion> {
+    fn parse_opinion(&self, opinion: &Opinion) -> Option<OutcomeOpinion> {
         let value = &opinion.value;
         let score = u8::try_from(value.get(SCORE)?.as_u64()?).ok().filter(|score| *score <= BEST)?;
         let best = f64::from(BEST);
@@ -179,7 +180,7 @@ impl OutcomeQuestion {
             score: weighted.unwrap_or(f64::from(score)),
             touched_outcome,
             root_cause: value.get(ROOT_CAUSE).and_then(number),
-            rationale: clip(rationale.trim(), MAX_RATIONALE).to_owned(),
+            rationale: clip(rationale.trim(), MAX_RATIONALE_BYTES).to_owned(),
         })
     }
 }
@@ -198,8 +199,8 @@ fn failed_findings(measurements: &[Measurement]) -> Vec<FailedFinding<'_>> {
         measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok().filter(|o| !o.passed)?)));
     let findings = failing.flat_map(|(m, measured)| {
         let reference = |index| FindingRef { at: m.at, metric: m.metric, index };
-        let all = measured.findings.iter().enumerate().filter(|(_, finding)| !finding.is_note());
-        all.map(move |(index, finding)| FailedFinding {
+        let counted_findings = measured.findings.iter().enumerate().filter(|(_, finding)| !finding.is_note());
+        counted_findings.map(move |(index, finding)| FailedFinding {
             reference: reference(index),
             finding,
             by_rules: finding.defect.is_some(),
@@ -211,7 +212,7 @@ fn failed_findings(measurements: &[Measurement]) -> Vec<FailedFinding<'_>> {
 }
 
 /// The task, agents and final answer of the run.
-fn head(content: TraceContent<'_>, max_bytes: usize) -> Vec<PromptBlock> {
+fn head_blocks(content: TraceContent<'_>, max_bytes: usize) -> Vec<PromptBlock> {
     let TraceContent { asker, trace, .. } = content;
     let mut blocks = Vec::new();
     if trace.agents.len() > 1 {
@@ -245,7 +246,7 @@ fn task_and_answer(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -
     blocks
 }
 
-fn block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -> PromptBlock {
+fn finding_block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -> PromptBlock {
     let FailedFinding { reference, finding, by_rules } = failed;
     let began = finding.origin.unwrap_or(reference.at);
     let id = |at: Idx| content.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
@@ -257,7 +258,7 @@ fn block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -
         id(began),
         content.title(began),
     );
-    // Rules quote content that judges may not read; judges were not shown it.
+    // Rules may quote withheld content. Findings of judges cannot: this content was not shown to them.
     let text = match *by_rules && content.withholds_any() {
         true => WITHHELD.to_owned(),
         false => content.asker.clean(&format!("{}\nquote: {}", finding.rationale, finding.quote)),

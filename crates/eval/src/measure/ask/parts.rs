@@ -12,25 +12,26 @@ use crate::measure::defects::{clip, clip_end};
 /// A part overlaps the previous one by 1/`OVERLAP` of its size.
 const OVERLAP: usize = 10;
 /// Bytes by which pieces of one text overlap: more than the longest quotation.
-const PIECE_OVERLAP: usize = 400;
-/// Maximum spans of one part: servers limit the values of an enumeration.
+const PIECE_OVERLAP_BYTES: usize = 400;
+/// Maximum number of spans of one part: servers limit the number of values of an enumeration.
 pub(crate) const MAX_SPANS: usize = 200;
-/// Maximum parts of one transcript. If it would need more (beyond a million tokens), its texts are
-/// shortened, the longest first: no span is left out.
+/// Maximum number of parts of one transcript. If it would need more (beyond a million tokens), its texts are
+/// shortened, the longest first, and no span is left out.
 pub(crate) const MAX_PARTS: usize = 64;
-/// Bytes of a block in addition to its text: heading, and its id in the schema.
-pub(crate) const HEADING: usize = 110;
+/// Bytes of a block in addition to text and label: the rest of its heading, and the span's id in the schema.
+pub(crate) const HEADING_BYTES: usize = 110;
 
 /// Bytes of a block in a prompt.
-pub(crate) fn size(block: &PromptBlock) -> usize {
-    block.text.len() + block.label.len() + HEADING
+pub(crate) fn block_bytes(block: &PromptBlock) -> usize {
+    block.text.len() + block.label.len() + HEADING_BYTES
 }
 
 /// Bytes to which texts must be cut so that a transcript fits into [`MAX_PARTS`].
 pub(crate) fn max_text_length(lengths: &[usize], max_bytes: usize) -> usize {
     let space = max_bytes.saturating_mul(MAX_PARTS) / 10 * 8;
-    let fits =
-        |max_length: usize| lengths.iter().map(|&n| n.min(max_length) + HEADING).sum::<usize>() <= space;
+    let fits = |max_length: usize| {
+        lengths.iter().map(|&n| n.min(max_length) + HEADING_BYTES).sum::<usize>() <= space
+    };
     let (mut low, mut high) = (256, lengths.iter().copied().max().unwrap_or(0).max(256));
     if fits(high) {
         return usize::MAX;
@@ -49,31 +50,32 @@ pub(crate) fn max_text_length(lengths: &[usize], max_bytes: usize) -> usize {
 /// Splits a transcript; one part if everything fits.
 pub(crate) fn split_into_parts(blocks: Vec<PromptBlock>, max_bytes: usize) -> Vec<Vec<PromptBlock>> {
     let overlap = max_bytes / OVERLAP;
-    let mut todo: VecDeque<PromptBlock> =
+    let mut pending: VecDeque<PromptBlock> =
         blocks.into_iter().flat_map(|block| split_block(block, max_bytes * 6 / 10)).collect();
     let mut parts = Vec::new();
     let mut part: Vec<PromptBlock> = Vec::new();
-    let mut used = 0;
+    let mut used_bytes = 0;
     let mut spans = HashSet::new();
     // Blocks of this part that are not repeated from the previous one.
-    let mut new = 0;
-    while let Some(block) = todo.pop_front() {
+    let mut new_blocks = 0;
+    while let Some(block) = pending.pop_front() {
         let is_included = block.span.is_none_or(|(at, _)| spans.contains(&at));
-        let full = used + size(&block) > max_bytes || !is_included && spans.len() >= MAX_SPANS;
-        if full && new > 0 {
+        let is_full =
+            used_bytes + block_bytes(&block) > max_bytes || !is_included && spans.len() >= MAX_SPANS;
+        if is_full && new_blocks > 0 {
             let tail = overlap_blocks(&part, overlap);
             parts.push(std::mem::take(&mut part));
-            used = tail.iter().map(size).sum();
+            used_bytes = tail.iter().map(block_bytes).sum();
             spans = tail.iter().filter_map(|b| b.span).map(|(at, _)| at).collect();
             part = tail;
-            new = 0;
+            new_blocks = 0;
         }
-        used += size(&block);
+        used_bytes += block_bytes(&block);
         spans.extend(block.span.map(|(at, _)| at));
         part.push(block);
-        new += 1;
+        new_blocks += 1;
     }
-    if new > 0 || parts.is_empty() {
+    if new_blocks > 0 || parts.is_empty() {
         parts.push(part);
     }
     parts
@@ -84,13 +86,13 @@ fn overlap_blocks(part: &[PromptBlock], limit: usize) -> Vec<PromptBlock> {
     let mut out = VecDeque::new();
     let mut remaining = limit;
     for block in part.iter().rev() {
-        if size(block) <= remaining && out.len() < MAX_SPANS / OVERLAP {
-            remaining -= size(block);
+        if block_bytes(block) <= remaining && out.len() < MAX_SPANS / OVERLAP {
+            remaining -= block_bytes(block);
             out.push_front(block.clone());
             continue;
         }
-        let max_bytes = remaining.saturating_sub(block.label.len() + HEADING);
-        if out.is_empty() && max_bytes > PIECE_OVERLAP {
+        let max_bytes = remaining.saturating_sub(block.label.len() + HEADING_BYTES);
+        if out.is_empty() && max_bytes > PIECE_OVERLAP_BYTES {
             let text = clip_end(&block.text, max_bytes).to_owned();
             out.push_front(PromptBlock {
                 label: format!("{}, its end again", block.label),
@@ -105,7 +107,7 @@ fn overlap_blocks(part: &[PromptBlock], limit: usize) -> Vec<PromptBlock> {
 
 /// Splits a block whose text is too long for one part.
 fn split_block(block: PromptBlock, max_bytes: usize) -> Vec<PromptBlock> {
-    let max_bytes = max_bytes.max(2 * PIECE_OVERLAP + 200);
+    let max_bytes = max_bytes.max(2 * PIECE_OVERLAP_BYTES + 200);
     if block.text.len() <= max_bytes {
         return vec![block];
     }
@@ -118,7 +120,7 @@ fn split_block(block: PromptBlock, max_bytes: usize) -> Vec<PromptBlock> {
         if piece.len() == rest.len() {
             break;
         }
-        let mut next = piece.len() - PIECE_OVERLAP;
+        let mut next = piece.len() - PIECE_OVERLAP_BYTES;
         while !rest.is_char_boundary(next) {
             next -= 1;
         }
@@ -182,7 +184,7 @@ mod tests {
             let blocks: Vec<PromptBlock> = lengths.iter().enumerate().map(|(i, &n)| block(i, words(i, n))).collect();
             let parts = split_into_parts(blocks.clone(), max_bytes);
             for part in &parts {
-                prop_assert!(part.iter().map(size).sum::<usize>() <= max_bytes);
+                prop_assert!(part.iter().map(block_bytes).sum::<usize>() <= max_bytes);
             }
             for wanted in &blocks {
                 for word in wanted.text.split_inclusive(' ') {

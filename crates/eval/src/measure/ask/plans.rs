@@ -4,7 +4,7 @@
 //! its model call, and each later plan with its trigger (results and errors since the previous plan) and
 //! the reason that was written with it; nothing else, since a plan is not judged by its execution (000,
 //! section 3). For plan adherence, segments from plan to replan, so that steps are compared with the plan
-//! in force. Where no plan is marked, what each agent thought or said first: the judge decides whether that
+//! in force. If no plan is marked, the first reasoning or text of each agent: the judge decides whether it
 //! states a plan (000, appendix B).
 
 use verdict_otlp::trace::{Idx, Kind};
@@ -12,20 +12,20 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::content::{
     ContentPiece, PieceKind, TraceContent, WITHHELD, input_pieces, output_pieces, render_tools,
 };
-use super::parts::{size, split_into_parts};
+use super::parts::{block_bytes, split_into_parts};
 use super::prompt_page::PromptBlock;
 use super::transcript::{RunScope, in_scope};
 use crate::recognise::{Agent, AgentTrace, Part, RecordedPlan};
 
-/// Maximum results and errors shown before a replan, the latest.
+/// Maximum number of results and errors shown before a replan, the latest ones.
 const MAX_TRIGGERS: usize = 6;
-/// Maximum spans searched for them.
+/// Maximum number of spans that are searched for results and errors before a replan.
 const MAX_SEARCHED: usize = 300;
-/// Maximum model calls of an agent in which first words are searched.
-const MAX_FIRST: usize = 3;
+/// Maximum number of model calls of an agent that are searched for its first words.
+const MAX_FIRST_CALLS: usize = 3;
 /// Maximum number of agents whose first words are shown.
-const MAX_SPEAKERS: usize = 8;
-/// Maximum spans below a plan span that are searched for the model call that wrote the plan.
+const MAX_UNPLANNED_AGENTS: usize = 8;
+/// Maximum number of spans beneath a plan span that are searched for the model call that wrote the plan.
 const MAX_WRITERS: usize = 50;
 
 /// Agents of a scope that have plans.
@@ -49,19 +49,19 @@ pub(crate) struct FirstWords<'a> {
     text: &'a str,
 }
 
-/// The first words of the agents of a scope in which no plan is marked. What is said after the work is no plan of it:
-/// the words belong to a model call that calls a tool or is followed by another one.
+/// The first words of the agents of a scope in which no plan is marked. A text after the work is not a plan
+/// of the work: first words are only taken from a model call that requests a tool or precedes another model call.
 pub(crate) fn first_words(trace: &AgentTrace, scope: RunScope) -> Vec<FirstWords<'_>> {
     let agents = agents_of(trace, scope);
     if agents.iter().any(|agent| !agent.plans.is_empty()) {
         return Vec::new();
     }
-    agents.iter().filter_map(|agent| first_words_of(trace, agent)).take(MAX_SPEAKERS).collect()
+    agents.iter().filter_map(|agent| first_words_of(trace, agent)).take(MAX_UNPLANNED_AGENTS).collect()
 }
 
 fn first_words_of<'a>(trace: &'a AgentTrace, agent: &'a Agent) -> Option<FirstWords<'a>> {
     let last = agent.llms.last().copied();
-    agent.llms.iter().take(MAX_FIRST).find_map(|&at| {
+    agent.llms.iter().take(MAX_FIRST_CALLS).find_map(|&at| {
         let view = trace.views.get(at)?;
         if Some(at) == last && view.requests().next().is_none() {
             return None;
@@ -81,7 +81,7 @@ fn first_words_of<'a>(trace: &'a AgentTrace, agent: &'a Agent) -> Option<FirstWo
 }
 
 impl FirstWords<'_> {
-    /// The words, which bind their agent if they state a plan.
+    /// A block of the first words. It is binding, since the words may state a plan.
     pub(crate) fn block(&self, content: TraceContent<'_>, max_bytes: usize) -> PromptBlock {
         let piece = ContentPiece::new(self.kind, self.text);
         let purpose = "its first words, not marked as a plan";
@@ -97,19 +97,19 @@ pub(crate) fn with_triggers(
 ) -> Vec<PromptBlock> {
     let mut out = Vec::new();
     for agent in planners(content.trace, scope) {
-        out.extend(conditions(content, agent, max_bytes));
+        out.extend(task_and_tools(content, agent, max_bytes));
         for (n, (at, plan)) in agent.plans.iter().enumerate() {
-            let before = n.checked_sub(1).and_then(|b| agent.plans.get(b)).map(|(at, _)| *at);
-            match before {
+            let previous = n.checked_sub(1).and_then(|b| agent.plans.get(b)).map(|(at, _)| *at);
+            match previous {
                 None => out.extend(planning_input(content, *at, max_bytes)),
-                Some(before) => out.extend(triggers(content, agent, before, *at, max_bytes)),
+                Some(previous) => out.extend(triggers(content, agent, previous, *at, max_bytes)),
             }
             out.extend(reasons(content, *at, plan, max_bytes));
             out.push(plan_block(content, *at, plan, n, max_bytes));
         }
     }
     for words in first_words(content.trace, scope) {
-        out.extend(conditions(content, words.agent, max_bytes));
+        out.extend(task_and_tools(content, words.agent, max_bytes));
         out.extend(planning_input(content, words.at, max_bytes));
         out.push(words.block(content, max_bytes));
     }
@@ -117,30 +117,30 @@ pub(crate) fn with_triggers(
 }
 
 /// The task of an agent, and its tools.
-fn conditions(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -> Vec<PromptBlock> {
+fn task_and_tools(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -> Vec<PromptBlock> {
     let mut out = Vec::new();
-    let who = content.asker.agent_name(agent).unwrap_or_else(|| "the agent".to_owned());
+    let agent_name = content.asker.agent_name(agent).unwrap_or_else(|| "the agent".to_owned());
     if let Some(task) = &agent.task {
         let text = content.text(agent.task_at.unwrap_or(agent.at), task, max_bytes);
-        out.push(PromptBlock::without_span(format!("what {who} was asked"), text, true));
+        out.push(PromptBlock::without_span(format!("what {agent_name} was asked"), text, true));
     }
     if !agent.tools.is_empty() {
         let text = match content.withholds_agent(agent) {
             true => WITHHELD.to_owned(),
             false => content.text(agent.at, &render_tools(&agent.tools), max_bytes),
         };
-        out.push(PromptBlock::without_span(format!("tools that {who} has"), text, true));
+        out.push(PromptBlock::without_span(format!("tools that {agent_name} has"), text, true));
     }
     out
 }
 
-/// The reasoning and text of the model around a plan: its reason, and the facts that it starts from.
+/// The reasoning and text that the model wrote together with a plan: the reason of the plan and its premises.
 fn reasons(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, max_bytes: usize) -> Vec<PromptBlock> {
-    let wrote = |i: &Idx| {
+    let contains_plan = |i: &Idx| {
         let view = content.trace.views.get(*i).filter(|view| *i == at || view.kind == Kind::Llm);
         view.is_some_and(|view| output_pieces(view).iter().any(|piece| piece.text.contains(&*plan.text)))
     };
-    let Some(writer) = content.trace.tree.subtree(at).take(MAX_WRITERS).find(wrote) else {
+    let Some(writer) = content.trace.tree.subtree(at).take(MAX_WRITERS).find(contains_plan) else {
         return Vec::new();
     };
     let Some(view) = content.trace.views.get(writer) else { return Vec::new() };
@@ -179,7 +179,7 @@ fn plan_block(
     let which = if n == 0 { "PLAN, the first".to_owned() } else { format!("REPLAN {n}") };
     let piece = ContentPiece::new(PieceKind::Output, &*plan.text);
     let mut block = content.block(at, &piece, format!("{} | {which}", content.title(at)), max_bytes);
-    // The text is a part of what the span produced.
+    // The text of the plan is a part of the span's output.
     if content.withholds_output(at) {
         block.text = WITHHELD.to_owned();
     }
@@ -242,17 +242,17 @@ pub(crate) fn segments(transcript: Vec<PromptBlock>, max_bytes: usize) -> Vec<Ve
         }
     }
     let mut parts: Vec<Vec<PromptBlock>> = Vec::new();
-    let mut used = usize::MAX;
+    let mut used_bytes = usize::MAX;
     for segment in segments {
-        let takes: usize = segment.iter().map(size).sum();
-        match parts.last_mut().filter(|_| used.saturating_add(takes) <= max_bytes) {
+        let segment_bytes: usize = segment.iter().map(block_bytes).sum();
+        match parts.last_mut().filter(|_| used_bytes.saturating_add(segment_bytes) <= max_bytes) {
             Some(part) => {
-                used += takes;
+                used_bytes += segment_bytes;
                 part.extend(segment);
             }
             None => {
                 parts.extend(split_into_parts(segment, max_bytes));
-                used = parts.last().map_or(0, |part| part.iter().map(size).sum());
+                used_bytes = parts.last().map_or(0, |part| part.iter().map(block_bytes).sum());
             }
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use verdict_otlp::trace::{Idx, SpanId};
 
-use super::stable_hash::{mixed, stable_hash};
+use super::stable_hash::{mix, stable_hash};
 use crate::measure::{Prompt, Shows};
 
 /// Cleaned content of a span: redacted and sanitized.
@@ -23,9 +23,9 @@ pub(crate) struct PromptBlock {
     /// The heading; names in it have been cleaned.
     pub label: String,
     pub text: String,
-    /// The block is a task, instructions or a plan: findings about omissions may quote it for any span.
+    /// Whether the block is a task, instructions or a plan: findings about omissions may quote it for any span.
     pub binds: bool,
-    /// The block is a plan or replan.
+    /// Whether the block is a plan or replan.
     pub plan: bool,
     /// The spans whose content label and text contain.
     pub shows: Shows,
@@ -59,18 +59,18 @@ pub(crate) struct PromptPage {
     pub question: String,
 }
 
-/// Hexadecimal digits of a mark. Eight are few tokens; that they do not occur in the content is
-/// checked.
-const MARK: usize = 8;
+/// Number of hexadecimal digits of a mark. Eight digits take few tokens; a mark that occurs in the content is not
+/// used.
+const MARK_DIGITS: usize = 8;
 
 impl PromptPage {
-    /// The page as a prompt, which may show any span of the trace.
+    /// The page as a prompt that may show content of any span of the trace.
     pub(crate) fn prompt(&self, system: impl Into<Arc<str>>) -> Prompt {
         Prompt::new(system, self.render())
     }
 
-    /// The page with at most `max_bytes` bytes of content: what is too much is cut from the longest texts.
-    pub(crate) fn within(mut self, max_bytes: usize) -> PromptPage {
+    /// The page with at most `max_bytes` bytes of content: the excess is cut from the longest texts.
+    pub(crate) fn cut_to(mut self, max_bytes: usize) -> PromptPage {
         let length = |block: &PromptBlock| block.text.len();
         let mut excess = self.blocks.iter().map(length).sum::<usize>().saturating_sub(max_bytes);
         while excess > 0 {
@@ -89,13 +89,14 @@ impl PromptPage {
         self
     }
 
-    /// The page as a prompt, which shows what its blocks show; only for a page whose intro and
-    /// question contain nothing of the trace.
+    /// The page as a prompt that shows only the spans of its blocks; for a page whose intro and question contain
+    /// no content of the trace.
     pub(crate) fn prompt_of_blocks(&self, system: impl Into<Arc<str>>) -> Prompt {
         let shows = self.blocks.iter().fold(Shows::nothing(), |shows, block| shows.union(&block.shows));
         self.prompt(system).showing(shows)
     }
 
+    /// The user text of the prompt.
     pub(crate) fn render(&self) -> String {
         let mark = self.mark();
         let length: usize = self.blocks.iter().map(|b| b.text.len() + b.label.len() + 48).sum();
@@ -125,12 +126,12 @@ impl PromptPage {
         let texts = || self.blocks.iter().flat_map(|b| [b.label.as_str(), b.text.as_str()]);
         let mut seed = stable_hash(texts().map(str::as_bytes));
         loop {
-            let mark = format!("{seed:016x}")[..MARK].to_owned();
+            let mark = format!("{seed:016x}")[..MARK_DIGITS].to_owned();
             // Terminates: content of n bytes contains at most n marks, and seeds do not repeat.
             if !texts().any(|text| contains_mark(text, &mark)) {
                 return mark;
             }
-            seed = mixed(seed.wrapping_add(1));
+            seed = mix(seed.wrapping_add(1));
         }
     }
 
@@ -153,6 +154,7 @@ pub(crate) fn tokens(text: &str) -> usize {
     text.len().div_ceil(BYTES_PER_TOKEN)
 }
 
+/// Bytes per token of the estimate of [`tokens`].
 pub(crate) const BYTES_PER_TOKEN: usize = 3;
 
 #[cfg(test)]
@@ -160,11 +162,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_cut_from_the_longest_texts() {
+    fn excess_is_cut_from_the_longest_texts() {
         let block = |text: String| PromptBlock::without_span("label", text, false);
         let texts = |max_bytes: usize, lengths: &[usize]| {
             let blocks = lengths.iter().map(|n| block("é".repeat(*n))).collect();
-            let page = PromptPage { blocks, ..PromptPage::default() }.within(max_bytes);
+            let page = PromptPage { blocks, ..PromptPage::default() }.cut_to(max_bytes);
             page.blocks.iter().map(|block| block.text.len()).collect::<Vec<_>>()
         };
         assert_eq!(texts(100, &[10, 20]), [20, 40]);

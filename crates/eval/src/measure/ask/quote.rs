@@ -38,7 +38,7 @@ fn without_whitespace(text: &str) -> impl Iterator<Item = char> + '_ {
     text.chars().filter(|c| !c.is_whitespace())
 }
 
-/// Without ellipses at its ends, which judges add.
+/// The quotation without ellipses at its ends, which judges add.
 fn without_ellipses(quote: &str) -> &str {
     quote.trim().trim_start_matches("...").trim_end_matches("...").trim_matches('…').trim()
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use verdict_otlp::trace::Idx;
 
 use super::content::{PieceKind, TraceContent, excerpt, title};
-use super::opinion::{JudgeFinding, JudgeOpinion, MAX_RATIONALE, ShownContent, read_opinion};
-use super::parts::{HEADING, size, split_into_parts};
+use super::opinion::{JudgeFinding, JudgeOpinion, MAX_RATIONALE_BYTES, ShownContent, read_opinion};
+use super::parts::{HEADING_BYTES, block_bytes, split_into_parts};
 use super::prompt_page::{PromptBlock, PromptPage};
 use super::step::{measurements_at, page_question, read_replies, rule_findings};
 use super::transcript::{RunScope, spans_in_scope, transcribe};
@@ -25,12 +25,12 @@ use crate::recognise::{Agent, AgentTrace, Content};
 
 /// The key of the question that grades all parts together; sorts after those of the parts.
 const SCORE: &str = "score";
-/// Maximum number of findings that are graded together, the worst.
-const MAX_GRADED: usize = 60;
+/// Maximum number of findings that are graded together, the worst ones.
+const MAX_GRADED_FINDINGS: usize = 60;
 /// Maximum number of agents whose plans are compared with their calls for the judge.
 const MAX_PLANNERS: usize = 4;
 /// Maximum number of failing spans listed before the transcript.
-const MAX_FAILING: usize = 30;
+const MAX_FAILING_SPANS: usize = 30;
 
 pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
     let Ok(scope) = applicability(context) else { return MetricProgress::Done(Vec::new()) };
@@ -48,7 +48,8 @@ pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress 
             keyed
                 .map(|(i, page)| {
                     let prompt = page.prompt(system.clone());
-                    let question = page_question(context.row, &context.settings.asker, &key(i), prompt, page);
+                    let question =
+                        page_question(context.row, &context.settings.asker, &part_key(i), prompt, page);
                     match inquiry.is_plan_unmarked {
                         true => Question { form: form::asking_for_plan(&question.form), ..question },
                         false => question,
@@ -58,7 +59,7 @@ pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress 
         );
     }
     if inquiry.is_plan_unmarked
-        && let Some(measurement) = without_plan(context, answers)
+        && let Some(measurement) = unmeasured_without_plan(context, answers)
     {
         return MetricProgress::Done(vec![measurement]);
     }
@@ -68,7 +69,7 @@ pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress 
     }
 }
 
-fn key(part: usize) -> String {
+fn part_key(part: usize) -> String {
     format!("part-{:04}", part + 1)
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn run_scope(about: About, trace: &AgentTrace, per: &[Per], at: Idx) 
     agent.filter(|_| judges_per(Per::Agents)).map(RunScope::Own)
 }
 
-/// The agent of a run; for a trace its outermost.
+/// The agent of a run; for a trace the outermost agent.
 fn agent_of(trace: &AgentTrace, scope: RunScope) -> Option<&Agent> {
     match scope {
         RunScope::Own(i) | RunScope::Beneath(i) => trace.agents.get(i),
@@ -122,8 +123,8 @@ fn needs_plan(row: &MetricSpec) -> bool {
     matches!(row.about, About::Plans | About::Segments)
 }
 
-/// Whether a judge says that the record states no plan.
-fn says_no_plan(opinion: &Opinion) -> bool {
+/// Whether a judge answered that the record states no plan.
+fn states_no_plan(opinion: &Opinion) -> bool {
     opinion.value.get(form::PLAN).and_then(|value| value.as_str()) == Some(form::NO_PLAN)
 }
 
@@ -136,7 +137,7 @@ struct RunInquiry<'a, 'v> {
     head_blocks: Vec<PromptBlock>,
     parts: Vec<Vec<PromptBlock>>,
     max_bytes: usize,
-    /// The metric is about plans, and none is marked in the record.
+    /// Whether the metric is about plans, and no plan is marked in the record.
     is_plan_unmarked: bool,
 }
 
@@ -150,7 +151,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let (head_blocks, parts) = (Vec::new(), Vec::new());
         let mut inquiry = RunInquiry { context, scope, head_blocks, parts, max_bytes, is_plan_unmarked };
         inquiry.head_blocks = inquiry.head_blocks();
-        let head_bytes: usize = inquiry.head_blocks.iter().map(size).sum();
+        let head_bytes: usize = inquiry.head_blocks.iter().map(block_bytes).sum();
         let bytes_left = max_bytes.saturating_sub(head_bytes).max(max_bytes / 3);
         // An eighth is reserved for the plan in force, if a part begins after it.
         let part_bytes = bytes_left - bytes_left / 8;
@@ -160,7 +161,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             }
             about => {
                 let transcript = transcribe(context.content(), scope, part_bytes);
-                // Texts count with the prompts.
+                // Each block is one step of work.
                 context.memo.budget.spend(transcript.len());
                 if transcript.iter().all(|block| block.label.ends_with(PieceKind::Error.as_str())) {
                     return Err(Unmeasured::NoContent);
@@ -191,7 +192,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             let text = excerpt(&observed.0, self.max_bytes / 8);
             out.push(PromptBlock::without_span(topology::CONTROL_FLOW_TITLE, text, false));
         }
-        let began = trace.tree.spans.get(agent.at).and_then(|span| utc::written(span.start));
+        let began = trace.tree.spans.get(agent.at).and_then(|span| utc::format_utc(span.start));
         out.extend(began.map(|time| PromptBlock::without_span("the run began", time, false)));
         if let Some(task) = &agent.task {
             let at = agent.task_at.unwrap_or(agent.at);
@@ -211,13 +212,13 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         if !content.withholds_any() {
             out.extend(rule_findings(self.context, self.max_bytes / 12));
             out.extend(self.failing_spans_block());
-            out.extend(self.steps_done());
+            out.extend(self.planned_steps_block());
         }
         out
     }
 
-    /// For adherence: which call carried out which planned step, by names and arguments.
-    fn steps_done(&self) -> Option<PromptBlock> {
+    /// For plan adherence: the planned steps with the calls that seem to have carried them out, by names and arguments.
+    fn planned_steps_block(&self) -> Option<PromptBlock> {
         if self.context.row.about != About::Segments {
             return None;
         }
@@ -251,7 +252,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let spans = spans_in_scope(trace, self.context.memo, self.scope);
         let others = spans.into_iter().filter(|at| *at != own_span);
         let lines = others.filter_map(|at| measurements_at(rule_measurements, at).iter().find_map(line));
-        let lines: Vec<String> = lines.take(MAX_FAILING).collect();
+        let lines: Vec<String> = lines.take(MAX_FAILING_SPANS).collect();
         let label = "spans in which built-in rules found a failure";
         let text = lines.join("\n");
         (!lines.is_empty())
@@ -264,7 +265,8 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         for part in &mut self.parts {
             let first_is_plan = part.first().is_some_and(|block| block.plan);
             if let Some(plan) = in_force.clone().filter(|_| !first_is_plan) {
-                let text = excerpt(&plan.text, max_bytes.saturating_sub(plan.label.len() + 2 * HEADING));
+                let text =
+                    excerpt(&plan.text, max_bytes.saturating_sub(plan.label.len() + 2 * HEADING_BYTES));
                 let reminder = PromptBlock {
                     span: None,
                     label: format!("in force since before this part: {}", plan.label),
@@ -384,11 +386,11 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     fn grade(&self, findings: &[JudgeFinding], parts: &[Vec<ParsedOpinion>], system: Arc<str>) -> Question {
         let asker = &self.context.settings.asker;
         let mut blocks = self.head_blocks.clone();
-        let mut bytes_left = self.max_bytes.saturating_sub(blocks.iter().map(size).sum());
+        let mut bytes_left = self.max_bytes.saturating_sub(blocks.iter().map(block_bytes).sum());
         let rationales: Vec<&JudgeOpinion> =
             parts.iter().filter_map(|part| part.iter().find_map(|reply| reply.opinion.as_ref())).collect();
-        let shown = rationales.len().min(bytes_left / 3 / (2 * HEADING));
-        let share = (bytes_left / 3 / shown.max(1)).saturating_sub(HEADING).min(600);
+        let shown = rationales.len().min(bytes_left / 3 / (2 * HEADING_BYTES));
+        let share = (bytes_left / 3 / shown.max(1)).saturating_sub(HEADING_BYTES).min(600);
         for (i, opinion) in rationales.iter().enumerate().take(shown) {
             let text = asker.cleaned_excerpt(&opinion.rationale, share);
             blocks.push(PromptBlock::without_span(
@@ -397,17 +399,18 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 false,
             ));
         }
-        bytes_left = bytes_left.saturating_sub(blocks.iter().skip(self.head_blocks.len()).map(size).sum());
-        for (i, finding) in findings.iter().take(MAX_GRADED).enumerate() {
+        bytes_left =
+            bytes_left.saturating_sub(blocks.iter().skip(self.head_blocks.len()).map(block_bytes).sum());
+        for (i, finding) in findings.iter().take(MAX_GRADED_FINDINGS).enumerate() {
             let category = finding.category.map_or("no category", |c| c.as_str());
             let text = asker.clean(&format!("{}\nquote: {}", finding.problem, finding.quote));
             let label =
                 format!("finding {}: span {}, {}, {category}", i + 1, finding.id, finding.severity.as_str());
             let block = PromptBlock::without_span(label, text, false);
-            if size(&block) > bytes_left {
+            if block_bytes(&block) > bytes_left {
                 break;
             }
-            bytes_left -= size(&block);
+            bytes_left -= block_bytes(&block);
             blocks.push(block);
         }
         let page = PromptPage {
@@ -436,10 +439,10 @@ fn replies_by_part(
     answers: &[Answer],
 ) -> Result<Vec<Vec<ParsedOpinion>>, Unmeasured> {
     let part = |(i, page): (usize, &PromptPage)| {
-        let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Unmeasured::JudgeError)?;
+        let answer = answers.iter().find(|answer| answer.key == part_key(i)).ok_or(Unmeasured::JudgeError)?;
         let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
         let graded: Vec<Opinion> =
-            opinions.iter().filter(|opinion| !says_no_plan(opinion)).cloned().collect();
+            opinions.iter().filter(|opinion| !states_no_plan(opinion)).cloned().collect();
         Ok(read_replies(row, page, &graded))
     };
     let parts: Result<Vec<Vec<ParsedOpinion>>, Unmeasured> = pages.iter().enumerate().map(part).collect();
@@ -448,13 +451,13 @@ fn replies_by_part(
     Ok(parts)
 }
 
-/// The measurement if more than half of the opinions say that the record states no plan.
-fn without_plan(context: &Context<'_>, answers: &[Answer]) -> Option<Measurement> {
+/// The measurement if more than half of the opinions answer that the record states no plan.
+fn unmeasured_without_plan(context: &Context<'_>, answers: &[Answer]) -> Option<Measurement> {
     let opinions = || answers.iter().filter_map(|answer| answer.opinions.as_ref().ok()).flatten();
-    let without: Vec<&Opinion> = opinions().filter(|opinion| says_no_plan(opinion)).collect();
+    let without: Vec<&Opinion> = opinions().filter(|opinion| states_no_plan(opinion)).collect();
     let first = without.first().filter(|_| without.len() * 2 > opinions().count())?;
     let rationale = first.value.get(form::RATIONALE).and_then(|value| value.as_str()).unwrap_or_default();
-    let rationale = clip(rationale.trim(), MAX_RATIONALE);
+    let rationale = clip(rationale.trim(), MAX_RATIONALE_BYTES);
     Some(Measurement {
         judge: first.judge.to_string().into(),
         rationale: (!rationale.is_empty()).then(|| rationale.into()),
@@ -474,7 +477,7 @@ fn merge_findings<'s>(opinions: impl Iterator<Item = &'s JudgeOpinion>) -> Vec<J
     out
 }
 
-/// Without findings, the run is graded by its worst part.
+/// The opinions on the worst part, by which a run without findings is graded. Opinions are paired by their order.
 fn worst_part(parts: Vec<Vec<ParsedOpinion>>) -> Vec<ParsedOpinion> {
     let mut parts = parts.into_iter();
     let mut out = parts.next().unwrap_or_default();

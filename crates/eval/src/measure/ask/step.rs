@@ -9,7 +9,7 @@ use super::asker::Asker;
 use super::content::{ContentPiece, PieceKind, input_pieces, output_pieces, render_tools, step_title};
 use super::form;
 use super::opinion::{ShownContent, read_opinion};
-use super::parts::{HEADING, size};
+use super::parts::{HEADING_BYTES, block_bytes};
 use super::prompt_page::{PromptBlock, PromptPage};
 use super::surroundings::{Surroundings, definition_block, own_definition};
 use super::verdict::{ParsedOpinion, combine_replies};
@@ -19,7 +19,7 @@ use crate::measure::{
 };
 use crate::recognise::{Content, SpanView};
 
-/// Maximum number of findings of the rules shown.
+/// Maximum number of findings shown of one measurement by rules.
 const MAX_EVIDENCE: usize = 12;
 
 pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
@@ -95,36 +95,37 @@ fn applies_to_kind(about: About, kind: Kind) -> bool {
 fn is_readable(context: &Context<'_>, view: &SpanView) -> bool {
     let output = view.output_content == Content::Present;
     let input = view.input_content == Content::Present;
-    let enough = match context.row.requires {
+    let is_recorded = match context.row.requires {
         Requires::OutputOrError => output || !view.errors.is_empty(),
         Requires::Output => output,
         Requires::InputAndOutput => input && output,
         Requires::Nothing | Requires::Answer => true,
     };
-    enough && !context.content().withholds(context.at)
+    is_recorded && !context.content().withholds(context.at)
 }
 
 /// The prompt page: the context of the span first, then the span itself, its output last.
 fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage {
     let asker = &context.settings.asker;
-    // A metric that needs the span alone is asked about before the spans around it have arrived.
+    // A metric that needs the span alone is asked about before the surrounding spans have arrived.
     let surroundings = (context.row.need >= Need::Agent).then(|| Surroundings::new(context, view));
     let mut blocks = Vec::new();
     if let Some(surroundings) = &surroundings {
         blocks.extend(surroundings.task(max_bytes / 12));
-        blocks.extend(surroundings.container(max_bytes / 12));
-        blocks.extend(surroundings.earlier(max_bytes / 6));
+        blocks.extend(surroundings.parent_request(max_bytes / 12));
+        blocks.extend(surroundings.earlier_steps(max_bytes / 6));
         blocks.extend(surroundings.request(max_bytes / 8));
     }
-    blocks.extend(tools(context, view, surroundings.as_ref(), max_bytes / 8));
+    blocks.extend(tools_block(context, view, surroundings.as_ref(), max_bytes / 8));
     // Rules may quote withheld content.
     let evidence = rule_findings(context, max_bytes / 12).filter(|_| !context.content().withholds_any());
-    let output_blocks = output(context, view, max_bytes / 4);
+    let output_blocks = output_blocks(context, view, max_bytes / 4);
     let later = surroundings
         .filter(|_| context.row.shows_later)
-        .map(|surroundings| surroundings.later(max_bytes / 12))
+        .map(|surroundings| surroundings.later_steps(max_bytes / 12))
         .unwrap_or_default();
-    let used: usize = blocks.iter().chain(&output_blocks).chain(&later).chain(&evidence).map(size).sum();
+    let used: usize =
+        blocks.iter().chain(&output_blocks).chain(&later).chain(&evidence).map(block_bytes).sum();
     let heading = step_title(asker, context.trace, context.at);
     let heading =
         PromptBlock::without_span(format!("the span to be judged: {heading}"), "its content follows", false);
@@ -149,36 +150,37 @@ fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage 
 }
 
 /// The tools that a model was offered, or the definition of the called tool.
-fn tools(
+fn tools_block(
     context: &Context<'_>,
     view: &SpanView,
     surroundings: Option<&Surroundings<'_, '_>>,
-    max: usize,
+    max_bytes: usize,
 ) -> Option<PromptBlock> {
     if view.kind != Kind::Llm {
         let span_definition =
-            || own_definition(view).map(|tool| definition_block(context, context.at, tool, max));
-        return surroundings.map_or_else(span_definition, |surroundings| surroundings.definition(max));
+            || own_definition(view).map(|tool| definition_block(context, context.at, tool, max_bytes));
+        return surroundings.map_or_else(span_definition, |surroundings| surroundings.definition(max_bytes));
     }
-    let text = || context.content().text(context.at, &render_tools(&view.tools), max);
+    let text = || context.content().text(context.at, &render_tools(&view.tools), max_bytes);
     let shows = || Shows::span(context.trace, context.at);
     (!view.tools.is_empty())
         .then(|| PromptBlock::without_span("tools offered", text(), true).showing(shows()))
 }
 
 /// A piece of the judged span, at most `max` bytes of it.
-fn own_block(context: &Context<'_>, piece: &ContentPiece<'_>, max: usize) -> PromptBlock {
+fn own_block(context: &Context<'_>, piece: &ContentPiece<'_>, max_bytes: usize) -> PromptBlock {
     let label = piece.kind.as_str().to_owned();
-    context.content().block(context.at, piece, label, max)
+    context.content().block(context.at, piece, label, max_bytes)
 }
 
-/// The output, each piece shortened to its share; if there are very many, the first.
-fn output(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<PromptBlock> {
+/// The output, each piece shortened to its share of the bytes; of very many pieces only the first are shown.
+fn output_blocks(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<PromptBlock> {
     /// Minimum bytes shown of a piece.
     const MIN_BYTES: usize = 60;
     let pieces = output_pieces(view);
-    let max_pieces = (max_bytes / (MIN_BYTES + HEADING)).max(1);
-    let share = (max_bytes / pieces.len().min(max_pieces).max(1)).saturating_sub(HEADING).max(MIN_BYTES);
+    let max_pieces = (max_bytes / (MIN_BYTES + HEADING_BYTES)).max(1);
+    let share =
+        (max_bytes / pieces.len().min(max_pieces).max(1)).saturating_sub(HEADING_BYTES).max(MIN_BYTES);
     let shown = pieces.iter().take(max_pieces);
     let mut out: Vec<PromptBlock> = shown.map(|piece| own_block(context, piece, share)).collect();
     if pieces.len() > max_pieces {
@@ -197,8 +199,8 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
     let mut remaining = max_bytes;
     let mut allocate = |i: usize, limit: usize| {
         let length = pieces.get(i).map_or(0, |piece| piece.text.len());
-        let share = length.min(limit).min(remaining.saturating_sub(HEADING));
-        remaining = remaining.saturating_sub(share + HEADING);
+        let share = length.min(limit).min(remaining.saturating_sub(HEADING_BYTES));
+        remaining = remaining.saturating_sub(share + HEADING_BYTES);
         if let Some(slot) = shares.get_mut(i) {
             *slot = share;
         }
@@ -207,9 +209,9 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
         (0..pieces.len()).filter(|&i| pieces[i].kind == PieceKind::System).collect();
     system_pieces.iter().for_each(|&i| allocate(i, max_bytes / 3 / system_pieces.len()));
     first_user.into_iter().for_each(|i| allocate(i, max_bytes / 4));
-    let is_rest = |i: &usize| pieces[*i].kind != PieceKind::System && Some(*i) != first_user;
-    let rest = (0..pieces.len()).rev().filter(is_rest);
-    rest.for_each(|i| allocate(i, max_bytes / 2));
+    let is_other = |i: &usize| pieces[*i].kind != PieceKind::System && Some(*i) != first_user;
+    let others = (0..pieces.len()).rev().filter(is_other);
+    others.for_each(|i| allocate(i, max_bytes / 2));
     let mut out = Vec::new();
     let mut skipped = 0;
     for (piece, share) in pieces.iter().zip(shares) {
@@ -228,7 +230,7 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
 }
 
 /// The findings of the rules on this span.
-pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<PromptBlock> {
+pub(super) fn rule_findings(context: &Context<'_>, max_bytes: usize) -> Option<PromptBlock> {
     let mut text = String::new();
     for m in measurements_at(context.rule_measurements, context.at) {
         let Ok(measured) = &m.outcome else { continue };
@@ -249,7 +251,7 @@ pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<PromptB
             text.push('\n');
         }
     }
-    let shown = context.content().text(context.at, &text, max);
+    let shown = context.content().text(context.at, &text, max_bytes);
     let label = "what built-in rules found in it; unless certain they may be wrong";
     (!text.is_empty()).then(|| PromptBlock::without_span(label, shown, false))
 }

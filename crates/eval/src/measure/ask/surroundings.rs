@@ -1,7 +1,7 @@
 //! The context of a step that its judge sees.
 //!
 //! In: a model or tool call. Out: blocks: the task of its agent, the span that contains it, the steps of the agent
-//! before it, the model call that asked for it, the definition of its tool, and what followed. Steps are found by
+//! before it, the model call that requested it, the definition of its tool, and the later steps. Steps are found by
 //! agent and call, not by parent, because frameworks nest the steps of one agent under different spans. A text that
 //! the judged call itself received is not repeated.
 
@@ -15,32 +15,33 @@ use super::content::{
     ContentPiece, PieceKind, arguments_of, input_pieces, output_pieces_of, render_tools, step_title,
 };
 use super::links::{self, MAX_PIECES, StepLinks};
-use super::parts::{HEADING, size};
+use super::parts::{HEADING_BYTES, block_bytes};
 use super::prompt_page::PromptBlock;
 use super::stable_hash::text_hash;
 use crate::measure::agent_index::first_text;
 use crate::measure::{Context, Shows};
 use crate::recognise::{Agent, Role, SpanView, ToolDefinition};
 
-/// Maximum earlier steps shown, the latest.
+/// Maximum number of earlier steps shown, the latest ones.
 const MAX_EARLIER: usize = 8;
-/// Maximum later steps shown, the first.
+/// Maximum number of later steps shown, the first ones.
 const MAX_LATER: usize = 4;
-/// Maximum spans that are searched for them.
+/// Maximum number of spans that are searched for earlier or later steps.
 const MAX_SEARCHED: usize = 100;
-/// Maximum model calls, besides the one that requested the call, that are searched for the definition of a tool.
+/// Maximum number of model calls, besides the one that requested the call, that are searched for the definition of a
+/// tool.
 const MAX_OFFERS: usize = 8;
 /// Minimum bytes shown of a piece; a piece for which there is less space is left out.
 const MIN_BYTES: usize = 60;
 /// Bytes shown of the request of a call whose arguments are shown in full with the call.
-const REMINDER: usize = 160;
+const REMINDER_BYTES: usize = 160;
 
 pub(super) struct Surroundings<'c, 'a> {
     context: &'c Context<'a>,
     view: &'a SpanView,
     links: Arc<StepLinks>,
     agent: Option<(usize, &'a Agent)>,
-    /// Hashes of the texts of the step's own input.
+    /// Hashes of the texts in the input of the judged step.
     own_input: HashSet<u64>,
 }
 
@@ -58,7 +59,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
     }
 
     /// The task of the agent, unless the step's own input states it.
-    pub(super) fn task(&self, max: usize) -> Option<PromptBlock> {
+    pub(super) fn task(&self, max_bytes: usize) -> Option<PromptBlock> {
         let content = self.context.content();
         let (_, agent) = self.agent?;
         let task = agent.task.as_ref().filter(|task| !self.own_input.contains(&text_hash(task)))?;
@@ -74,7 +75,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
     }
 
     /// The request to the parent span, if it is neither the task nor in the input of the judged span.
-    pub(super) fn container(&self, max: usize) -> Option<PromptBlock> {
+    pub(super) fn parent_request(&self, max_bytes: usize) -> Option<PromptBlock> {
         let (trace, asker) = (self.context.trace, &self.context.settings.asker);
         let parent = trace.tree.parent(self.context.at)?;
         let view = trace.views.get(parent)?;
@@ -89,13 +90,13 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let follows = view.input.iter().any(|m| matches!(m.role, Role::Assistant | Role::Tool));
         let is_repeated = arguments.is_none() && follows;
         let piece = ContentPiece { is_repeated, ..ContentPiece::new(PieceKind::User, &**text) };
-        let block = self.context.content().block(parent, &piece, label, max);
+        let block = self.context.content().block(parent, &piece, label, max_bytes);
         Some(PromptBlock { span: None, ..block })
     }
 
     /// The latest steps of the agent that ended before this one started, so that the question does not depend on
     /// the order in which parallel steps end.
-    pub(super) fn earlier(&self, max: usize) -> Vec<PromptBlock> {
+    pub(super) fn earlier_steps(&self, max_bytes: usize) -> Vec<PromptBlock> {
         let (at, tree) = (self.context.at, &self.context.trace.tree);
         let Some(span) = tree.spans.get(at) else { return Vec::new() };
         let requester = self.requester();
@@ -105,43 +106,44 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let before = before.iter().rev().take(MAX_SEARCHED).copied();
         let shown = before.filter(|other| ended(other) && Some(*other) != requester && self.is_shown(*other));
         let latest: Vec<Idx> = shown.take(MAX_EARLIER).collect();
-        let mut left = max;
+        let mut bytes_left = max_bytes;
         let mut groups = Vec::new();
         for (n, &step) in latest.iter().enumerate() {
             let Some(view) = self.context.trace.views.get(step) else { continue };
-            // Of very many pieces most may be in the step's own input.
+            // Pieces that are part of the step's own input are skipped; there may be very many of them.
             let allowed = |_: &ContentPiece<'_>| self.context.memo.budget.spend(1);
             let new = |piece: &ContentPiece<'_>| !self.own_input.contains(&text_hash(&piece.text));
             let output_pieces = output_pieces_of(view, view.output.iter().flat_map(|message| &message.parts));
-            let pieces = asked_of(view)
+            let pieces = request_pieces(view)
                 .chain(output_pieces)
                 .take_while(allowed)
                 .filter(new)
                 .take(MAX_PIECES)
                 .collect();
-            let blocks = self.blocks("earlier", step, pieces, left / (latest.len() - n));
-            left -= blocks.iter().map(size).sum::<usize>().min(left);
+            let blocks = self.blocks("earlier", step, pieces, bytes_left / (latest.len() - n));
+            bytes_left -= blocks.iter().map(block_bytes).sum::<usize>().min(bytes_left);
             groups.push(blocks);
         }
         groups.into_iter().rev().flatten().collect()
     }
 
-    /// The text with which the model requested this tool call, and the request.
-    pub(super) fn request(&self, max: usize) -> Vec<PromptBlock> {
+    /// The model call that requested this tool call: the first texts of its output, and the request.
+    pub(super) fn request(&self, max_bytes: usize) -> Vec<PromptBlock> {
         let Some(llm) = self.requester() else { return Vec::new() };
         let trace = self.context.trace;
         let Some(view) = trace.views.get(llm) else { return Vec::new() };
-        let place = self.links.executed(trace, self.context.at).and_then(|call| call.place);
-        // A message may have thousands of calls, and each of them is asked about: the others are not visited.
-        let shown = place.and_then(|place| self.links.request(trace, llm, place)).unwrap_or_else(|| {
-            view.output.iter().flat_map(|message| &message.parts).take(MAX_PIECES).collect()
-        });
+        let position = self.links.executed(trace, self.context.at).and_then(|call| call.place);
+        // A message may have thousands of calls, and a question is asked about each: only the own request is visited.
+        let shown =
+            position.and_then(|position| self.links.request(trace, llm, position)).unwrap_or_else(|| {
+                view.output.iter().flat_map(|message| &message.parts).take(MAX_PIECES).collect()
+            });
         let pieces = output_pieces_of(view, shown.into_iter()).map(|piece| self.abridged(piece));
         let pieces = pieces.take(MAX_PIECES).collect();
-        self.blocks("the model call that asked for it", llm, pieces, max)
+        self.blocks("the model call that asked for it", llm, pieces, max_bytes)
     }
 
-    /// The request of this very call is only a reminder: its arguments are shown with the call.
+    /// Shortens the request of the judged call, whose arguments are shown in full with the call.
     fn abridged<'p>(&self, piece: ContentPiece<'p>) -> ContentPiece<'p> {
         let arguments = self.view.call.as_ref().and_then(|call| call.arguments.as_deref());
         let is_same = arguments.is_some_and(|arguments| piece.text.contains(arguments));
@@ -149,18 +151,18 @@ impl<'c, 'a> Surroundings<'c, 'a> {
             return piece;
         }
         let asker = &self.context.settings.asker;
-        ContentPiece { text: Cow::Owned(asker.cleaned_excerpt(&piece.text, REMINDER)), ..piece }
+        ContentPiece { text: Cow::Owned(asker.cleaned_excerpt(&piece.text, REMINDER_BYTES)), ..piece }
     }
 
-    /// The definition of the judged tool, from the span that records it best: the call's own span, the model call
-    /// that asked for it, the agent, another model call of the agent.
-    pub(super) fn definition(&self, max: usize) -> Option<PromptBlock> {
+    /// The most complete definition of the judged tool. Of equally complete ones, the first in this order: on the
+    /// call's own span, on the model call that requested it, on the agent, on another model call of the agent.
+    pub(super) fn definition(&self, max_bytes: usize) -> Option<PromptBlock> {
         let called = &self.view.call.as_ref()?.name;
         let trace = self.context.trace;
         let agent = self.agent.map(|(_, agent)| agent);
         let offers = agent.into_iter().flat_map(|agent| agent.llms.iter().copied().take(MAX_OFFERS));
         let nearby_spans = self.requester().into_iter().chain(agent.map(|agent| agent.at)).chain(offers);
-        // Each of many calls of one message looks for its tool among those that were offered.
+        // A message may have many calls, and the tool of each is looked up among the offered tools.
         let offered = |at: Idx| {
             let view = trace.views.get(at).filter(|view| self.context.memo.budget.spend(view.tools.len()))?;
             Some((at, view.tools.iter().find(|tool| tool.name == *called)?))
@@ -168,14 +170,14 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let own_tool = own_definition(self.view).map(|tool| (self.context.at, tool));
         let definitions: Vec<(Idx, &ToolDefinition)> =
             own_tool.into_iter().chain(nearby_spans.filter_map(offered)).collect();
-        let says = |tool: &ToolDefinition| (tool.parameters.is_some(), tool.description.is_some());
-        let best = definitions.iter().map(|(_, tool)| says(tool)).max()?;
-        let (at, tool) = definitions.into_iter().find(|(_, tool)| says(tool) == best)?;
-        Some(definition_block(self.context, at, tool, max))
+        let recorded_parts = |tool: &ToolDefinition| (tool.parameters.is_some(), tool.description.is_some());
+        let best = definitions.iter().map(|(_, tool)| recorded_parts(tool)).max()?;
+        let (at, tool) = definitions.into_iter().find(|(_, tool)| recorded_parts(tool) == best)?;
+        Some(definition_block(self.context, at, tool, max_bytes))
     }
 
-    /// The first steps of the agent after this one, up to its next model call; or that there is none.
-    pub(super) fn later(&self, max: usize) -> Vec<PromptBlock> {
+    /// The first steps of the agent after this one, up to its next model call; or a note that no step follows.
+    pub(super) fn later_steps(&self, max_bytes: usize) -> Vec<PromptBlock> {
         let (at, trace) = (self.context.at, self.context.trace);
         let (Some(span), Some((_, agent))) = (trace.tree.spans.get(at), self.agent) else {
             return Vec::new();
@@ -186,12 +188,12 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         };
         let steps = self.steps();
         let after = steps.get(steps.partition_point(|&i| i <= at)..).unwrap_or_default();
-        let mut found: Vec<Idx> = Vec::new();
+        let mut steps_found: Vec<Idx> = Vec::new();
         for &other in after.iter().take(MAX_SEARCHED).filter(|other| follows(other) && self.is_shown(**other))
         {
-            found.push(other);
+            steps_found.push(other);
             let is_model = trace.views.get(other).is_some_and(|view| view.kind == Kind::Llm);
-            if is_model || found.len() == MAX_LATER {
+            if is_model || steps_found.len() == MAX_LATER {
                 break;
             }
         }
@@ -199,8 +201,8 @@ impl<'c, 'a> Surroundings<'c, 'a> {
             let text = "(nothing: it is the last step of its agent)";
             return vec![PromptBlock::without_span("what followed", text, false).showing(Shows::nothing())];
         }
-        let share = max / found.len().max(1);
-        let blocks = found.iter().flat_map(|&step| {
+        let share = max_bytes / steps_found.len().max(1);
+        let blocks = steps_found.iter().flat_map(|&step| {
             let view = trace.views.get(step);
             let parts = view.into_iter().flat_map(|view| &view.output).flat_map(|message| &message.parts);
             let pieces = view.into_iter().flat_map(|view| output_pieces_of(view, parts.clone()));
@@ -220,46 +222,46 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         }
     }
 
-    /// Whether a span may be shown as a step: frames and the spans around this one are not.
+    /// Whether a span may be shown as a step: it is a step and not an ancestor of the judged span.
     fn is_shown(&self, other: Idx) -> bool {
         let trace = self.context.trace;
         links::is_step(trace, other)
             && trace.tree.ancestors(self.context.at).take(MAX_SEARCHED).all(|i| i != other)
     }
 
-    /// The model call that asked for this tool call.
+    /// The model call that requested this tool call.
     fn requester(&self) -> Option<Idx> {
         let llm = self.links.executed(self.context.trace, self.context.at)?.llm?;
         (llm != self.context.at).then_some(llm)
     }
 
-    /// Pieces of another step, in at most `max` bytes; a piece for which there is no space is left out.
+    /// Pieces of another step, in at most `max_bytes` bytes; a piece for which there is no space is left out.
     fn blocks(
         &self,
         heading: &str,
         step: Idx,
         pieces: Vec<ContentPiece<'_>>,
-        max: usize,
+        max_bytes: usize,
     ) -> Vec<PromptBlock> {
         let content = self.context.content();
         let title = step_title(content.asker, content.trace, step);
-        let mut left = max;
+        let mut bytes_left = max_bytes;
         let mut out = Vec::new();
         for (n, piece) in pieces.iter().enumerate().filter(|(_, piece)| !piece.text.trim().is_empty()) {
             let label = format!("{heading}: {title} | {}", piece.kind.as_str());
-            let share = (left / (pieces.len() - n)).saturating_sub(label.len() + HEADING);
+            let share = (bytes_left / (pieces.len() - n)).saturating_sub(label.len() + HEADING_BYTES);
             if share < MIN_BYTES {
                 continue;
             }
             let block = content.block(step, piece, label, share);
-            left = left.saturating_sub(size(&block));
+            bytes_left = bytes_left.saturating_sub(block_bytes(&block));
             out.push(block);
         }
         out
     }
 }
 
-/// The definition on a tool's own span: of the called name, else the only one that it can be.
+/// The definition on a tool's own span: the one of the called name, else the only one on the span.
 pub(super) fn own_definition(view: &SpanView) -> Option<&ToolDefinition> {
     let called = view.call.as_ref().map(|call| &call.name);
     let named = view.tools.iter().find(|tool| Some(&tool.name) == called);
@@ -271,16 +273,16 @@ pub(super) fn definition_block(
     context: &Context<'_>,
     at: Idx,
     tool: &ToolDefinition,
-    max: usize,
+    max_bytes: usize,
 ) -> PromptBlock {
-    let text = context.content().text(at, &render_tools(std::slice::from_ref(tool)), max);
+    let text = context.content().text(at, &render_tools(std::slice::from_ref(tool)), max_bytes);
     PromptBlock::without_span("the definition of the judged tool", text, true)
         .showing(Shows::span(context.trace, at))
 }
 
 /// The request to a step: the arguments of a call, the request to an agent. The input of a model call is not shown: it
 /// repeats the steps before it.
-fn asked_of(view: &SpanView) -> impl Iterator<Item = ContentPiece<'_>> {
+fn request_pieces(view: &SpanView) -> impl Iterator<Item = ContentPiece<'_>> {
     let pieces = if view.kind == Kind::Agent { input_pieces(view) } else { arguments_of(view).collect() };
     pieces.into_iter().filter(|piece| matches!(piece.kind, PieceKind::Arguments | PieceKind::User))
 }

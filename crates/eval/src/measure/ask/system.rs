@@ -25,9 +25,9 @@ pub(crate) struct SystemParts<'a> {
     /// Replaces the built-in rubric and its examples.
     pub rubric: Option<&'a str>,
     pub instructions: &'a [&'a Instruction],
-    /// Without it the prompt does not contain the taxonomy.
+    /// Whether the prompt contains the taxonomy.
     pub categories: bool,
-    /// The graded examples of the built-in rubric, where it has any.
+    /// Whether the prompt contains the graded examples of the built-in rubric.
     pub examples: bool,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn render_instructions(instructions: &[&Instruction]) -> String {
     out
 }
 
-/// A rubric whose section on findings has no sentence that names a category.
+/// The rubric without those sentences of its section on findings that name a category.
 fn without_categories(rubric: &str) -> String {
     let heading = "## Findings\n";
     let Some((before, findings)) = rubric.split_once(heading) else { return rubric.to_owned() };

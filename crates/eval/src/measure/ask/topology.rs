@@ -1,8 +1,8 @@
 //! The structure and the control flow of an agent system, as observed.
 //!
-//! In: a trace. Out: a description of a few lines: which agents there are and who calls them, how many model calls
-//! and plans a run takes, and the turns in order. With the architecture in the prompt, judges locate errors far more
-//! often (000, table 5); the authors wrote theirs by hand (appendix B.1).
+//! In: a trace. Out: a description of a few lines: the agents and their callers, the number of model calls
+//! and plans of a run, and the turns in order. With the architecture in the prompt, judges locate errors far more
+//! often (000, table 5); the paper's descriptions were written by hand (appendix B.1).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
@@ -12,14 +12,15 @@ use verdict_otlp::trace::Idx;
 use super::asker::Asker;
 use crate::recognise::{Agent, AgentTrace};
 
-/// Maximum number of agents described; the rest is counted.
+/// Maximum number of agents described; further agents are counted.
 const MAX_AGENTS: usize = 30;
-/// Maximum tools listed of one agent.
+/// Maximum number of tools listed of one agent.
 const MAX_TOOLS: usize = 25;
-/// Maximum turns listed, two thirds of them the first; the rest is counted.
+/// Maximum number of turns listed, the first two thirds from the beginning, the others from the end; the turns between
+/// are counted.
 const MAX_TURNS: usize = 24;
-/// Maximum spans between an agent and the call that started it.
-const MAX_BETWEEN: usize = 50;
+/// Maximum number of spans between an agent and the call that started it.
+const MAX_SPANS_BETWEEN: usize = 50;
 
 /// Agents with the same name and caller, which are described by one line.
 #[derive(Default)]
@@ -70,8 +71,8 @@ pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
     if turns.len() > 1 {
         let title = |agent: usize| {
             let role = role_by_agent.get(agent).and_then(|&role| Some((role, roles.get(role)?)));
-            let Some((at, role)) = role else { return String::new() };
-            let run = role_by_agent.iter().take(agent + 1).filter(|&&role_index| role_index == at).count();
+            let Some((index, role)) = role else { return String::new() };
+            let run = role_by_agent.iter().take(agent + 1).filter(|&&role_index| role_index == index).count();
             if role.runs > 1 { format!("{} (run {run})", role.title) } else { role.title.clone() }
         };
         let _ = writeln!(out, "Turns in order: {}", render_turns(&turns, title));
@@ -82,21 +83,21 @@ pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
 /// The steps of one agent until it made another plan or another agent took over.
 struct Turn {
     agent: usize,
-    /// The turn begins with a plan: the first, or a later one.
-    plan: Option<Planned>,
+    /// The plan with which the turn begins, if it begins with one.
+    plan: Option<PlanOrder>,
     models: usize,
     tools: usize,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Planned {
+enum PlanOrder {
     First,
-    Again,
+    Later,
 }
 
 /// The event at a span, in the order of the trace.
 enum TurnEvent {
-    Plan(Planned),
+    Plan(PlanOrder),
     Model,
     Tool,
 }
@@ -105,15 +106,19 @@ enum TurnEvent {
 fn turns(trace: &AgentTrace) -> Vec<Turn> {
     let mut starts: BTreeSet<Idx> = BTreeSet::new();
     for agent in trace.agents.iter().filter(|agent| agent.parent.is_some()) {
-        starts.extend(trace.tree.ancestors(agent.at).skip(1).take(MAX_BETWEEN));
+        starts.extend(trace.tree.ancestors(agent.at).skip(1).take(MAX_SPANS_BETWEEN));
     }
     let mut events: Vec<(Idx, usize, TurnEvent)> = Vec::new();
     for (i, agent) in trace.agents.iter().enumerate() {
         for (at, plan) in &agent.plans {
-            events.push((*at, i, TurnEvent::Plan(if plan.replan { Planned::Again } else { Planned::First })));
+            events.push((
+                *at,
+                i,
+                TurnEvent::Plan(if plan.replan { PlanOrder::Later } else { PlanOrder::First }),
+            ));
         }
         events.extend(agent.llms.iter().map(|&at| (at, i, TurnEvent::Model)));
-        // A call that starts an agent shows as that agent's turn.
+        // A call that starts an agent is not listed: the agent's turn follows.
         let tools = agent.calls.iter().filter_map(|&call| trace.calls.get(call)?.tool);
         events.extend(tools.filter(|tool| !starts.contains(tool)).map(|at| (at, i, TurnEvent::Tool)));
     }
@@ -145,7 +150,7 @@ fn render_turns(turns: &[Turn], title: impl Fn(usize) -> String) -> String {
         n => Some(format!("{n} {noun}s")),
     };
     let render = |turn: &Turn| {
-        let plan = turn.plan.map(|plan| if plan == Planned::First { "plan" } else { "replan" }.to_owned());
+        let plan = turn.plan.map(|plan| if plan == PlanOrder::First { "plan" } else { "replan" }.to_owned());
         let done: Vec<String> = [plan, count(turn.models, "model call"), count(turn.tools, "tool call")]
             .into_iter()
             .flatten()
@@ -153,12 +158,12 @@ fn render_turns(turns: &[Turn], title: impl Fn(usize) -> String) -> String {
         format!("{}: {}", title(turn.agent), done.join(", "))
     };
     let left_out = turns.len().saturating_sub(MAX_TURNS);
-    let (first, rest) = turns.split_at(turns.len().min(MAX_TURNS * 2 / 3));
+    let (first, last) = turns.split_at(turns.len().min(MAX_TURNS * 2 / 3));
     let mut shown: Vec<String> = first.iter().map(render).collect();
     if left_out > 0 {
         shown.push(format!("({left_out} more turns)"));
     }
-    shown.extend(rest.iter().skip(left_out).map(render));
+    shown.extend(last.iter().skip(left_out).map(render));
     shown.join(" > ")
 }
 

@@ -1,7 +1,7 @@
 //! The transcript of a run: every text at its first occurrence.
 //!
 //! In: the spans of an agent, of an agent with all beneath it, or of a trace. Out: blocks in the
-//! order of the run, each agent's instructions once, of each prompt only what is new, plans marked,
+//! order of the run, each agent's instructions once, of each prompt only the new texts, plans marked,
 //! tools listed where they are first offered (000, section 4.1.2). Every model call repeats the
 //! whole conversation before it, so that a plain listing would grow with the square of the steps.
 
@@ -31,8 +31,8 @@ pub(crate) enum RunScope {
     Trace,
 }
 
-/// Bytes shown of a repeated text.
-const REMINDER: usize = 160;
+/// Maximum bytes shown of a repeated text.
+const REMINDER_BYTES: usize = 160;
 
 /// Depth-first order: enter a span, its children, leave it.
 #[derive(Clone, Copy)]
@@ -72,16 +72,16 @@ fn collect_blocks(content: TraceContent<'_>, scope: RunScope) -> Vec<PromptBlock
         match visit {
             Visit::Enter(at) => {
                 stack.push(Visit::Leave(at));
-                // Spans of another agent belong to its own transcript.
+                // Spans of another agent are part of that agent's transcript.
                 let is_agent = trace.views.get(at).is_some_and(|r| r.kind == Kind::Agent && !r.wrapper);
-                let other = is_agent
+                let is_other_agent = is_agent
                     && match scope {
                         RunScope::Own(i) => trace.agents.get(i).is_some_and(|a| a.at != at),
-                        // Agents that are nested too deeply are not shown, nor what is beneath them.
+                        // Agents that are nested too deeply are not shown, nor are the spans beneath them.
                         RunScope::Beneath(_) => !in_scope(trace, scope, at),
                         RunScope::Trace => false,
                     };
-                if !other {
+                if !is_other_agent {
                     stack.extend(trace.tree.children(at).iter().rev().map(|&child| Visit::Enter(child)));
                 }
                 if shown(at) {
@@ -98,9 +98,10 @@ fn collect_blocks(content: TraceContent<'_>, scope: RunScope) -> Vec<PromptBlock
 /// The top spans of a scope. An agent without a span of its own may have several.
 fn scope_roots(trace: &AgentTrace, scope: RunScope) -> Vec<Idx> {
     let (RunScope::Own(i) | RunScope::Beneath(i)) = scope else { return trace.tree.top().to_vec() };
-    let at = trace.agents.get(i).map(|agent| agent.at);
-    let agent_span = at.filter(|&at| trace.views.get(at).is_some_and(|r| r.kind == Kind::Agent));
-    agent_span.map_or_else(|| trace.tree.top().to_vec(), |at| vec![at])
+    let agent_at = trace.agents.get(i).map(|agent| agent.at);
+    let agent_span =
+        agent_at.filter(|&agent_at| trace.views.get(agent_at).is_some_and(|r| r.kind == Kind::Agent));
+    agent_span.map_or_else(|| trace.tree.top().to_vec(), |agent_at| vec![agent_at])
 }
 
 /// Whether a span belongs to the scope.
@@ -109,7 +110,7 @@ pub(crate) fn in_scope(trace: &AgentTrace, scope: RunScope, at: Idx) -> bool {
     match scope {
         RunScope::Trace => true,
         RunScope::Own(agent) => {
-            // Of a called agent only its own span: task and answer.
+            // Of a called agent only its own span belongs to the scope, with task and answer.
             let called =
                 |i: usize| trace.agents.get(i).is_some_and(|a| a.at == at && a.parent == Some(agent));
             owner == Some(agent) || owner.is_some_and(called)
@@ -157,7 +158,7 @@ const MAX_DEPTH: usize = 64;
 
 struct TranscriptBuilder<'a> {
     content: TraceContent<'a>,
-    /// Hashes of the texts that each agent has been shown.
+    /// Hashes of the texts of each agent that the transcript contains already.
     seen_by_agent: HashSet<(Option<usize>, u64)>,
     /// The first span of each text, by its hash.
     first: HashMap<u64, Idx>,
@@ -172,13 +173,13 @@ impl<'a> TranscriptBuilder<'a> {
         self.render_tools(at, view);
         for piece in input_pieces(view).into_iter().filter(|piece| !piece.text.trim().is_empty()) {
             let new_to_agent = self.note_seen(at, &piece);
-            // Another agent may receive the same text; a wrapping span only repeats it.
+            // The same text may be sent to another agent; a span that is not a call only repeats it.
             let new = new_to_agent && (is_leaf(view) || !self.first.contains_key(&text_hash(&piece.text)));
             if new || piece.kind.is_new() && is_leaf(view) {
                 self.push_piece(at, &piece);
             }
         }
-        // A span without children has no second visit.
+        // `leave_span` pushes the output only of spans with children.
         if self.content.trace.tree.children(at).is_empty() {
             self.push_output(at, view);
         }
@@ -206,7 +207,7 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Records that the agent of the span has been shown the piece; false if it has been before.
+    /// Notes that the transcript contains the piece for the agent of the span; false if it contained it before.
     fn note_seen(&mut self, at: Idx, piece: &ContentPiece<'_>) -> bool {
         self.seen_by_agent.insert((self.owner(at), text_hash(&piece.text)))
     }
@@ -221,10 +222,10 @@ impl<'a> TranscriptBuilder<'a> {
         }
         let before = self.first.get(&hash).copied().filter(|&first| first != at);
         let mut text = Cow::Borrowed(&*piece.text);
-        if let Some(first) = before.filter(|_| piece.text.len() > 2 * REMINDER) {
+        if let Some(first) = before.filter(|_| piece.text.len() > 2 * REMINDER_BYTES) {
             let id = self.content.trace.tree.spans.get(first).map(|span| span.id).unwrap_or_default();
             label.push_str(&format!(", the very same text as in span {id}"));
-            text = Cow::Owned(self.content.asker.cleaned_excerpt(&piece.text, REMINDER));
+            text = Cow::Owned(self.content.asker.cleaned_excerpt(&piece.text, REMINDER_BYTES));
         }
         if self.content.withholds_piece(at, piece) {
             text = Cow::Borrowed(WITHHELD);
@@ -234,7 +235,7 @@ impl<'a> TranscriptBuilder<'a> {
         self.push(at, label, text.into_owned(), binds, plan);
     }
 
-    /// Lists tools that the agent has not been offered before.
+    /// Lists tools that were not offered to the agent before.
     fn render_tools(&mut self, at: Idx, view: &SpanView) {
         let owner = self.owner(at);
         let new: Vec<_> = view
@@ -252,8 +253,8 @@ impl<'a> TranscriptBuilder<'a> {
         }
         let agent =
             owner.and_then(|i| self.content.trace.agents.get(i)).and_then(|agent| agent.name.as_ref());
-        let to = agent.map_or_else(String::new, |n| format!(" to {}", self.content.asker.name(n)));
-        self.push(at, format!("tools offered{to}"), render_tools(&new), true, false);
+        let recipient = agent.map_or_else(String::new, |n| format!(" to {}", self.content.asker.name(n)));
+        self.push(at, format!("tools offered{recipient}"), render_tools(&new), true, false);
     }
 
     fn push(&mut self, at: Idx, label: String, text: String, binds: bool, plan: bool) {

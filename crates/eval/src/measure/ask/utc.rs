@@ -1,36 +1,36 @@
 //! The time at which a run began, as a judge reads it: requests and answers contain words such as "today" and "next
 //! Friday".
 
-/// Times before 2001 are of a clock that was not set.
-const CLOCK_SET: u64 = 978_307_200;
-const DAY: u64 = 86_400;
+/// 2001-01-01 in seconds since 1970. An earlier time is of a clock that was not set.
+const MIN_SECONDS: u64 = 978_307_200;
+const SECONDS_PER_DAY: u64 = 86_400;
 const WEEKDAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
 /// A time in nanoseconds since 1970: `Friday, 2026-04-17 09:05 UTC`; `None` if the clock was not set.
-pub(super) fn written(nanos: u64) -> Option<String> {
-    let seconds = Some(nanos / 1_000_000_000).filter(|seconds| *seconds >= CLOCK_SET)?;
-    let (days, minutes) = (seconds / DAY, seconds % DAY / 60);
+pub(super) fn format_utc(nanos: u64) -> Option<String> {
+    let seconds = Some(nanos / 1_000_000_000).filter(|seconds| *seconds >= MIN_SECONDS)?;
+    let (days, minutes) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY / 60);
     let (year, month, day) = date_of(days);
     let weekday = WEEKDAYS.get(usize::try_from(days % 7).ok()?)?;
     Some(format!("{weekday}, {year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60))
 }
 
-/// Year, month and day of a day since 1970, in the Gregorian calendar.
+/// Year, month and day in the Gregorian calendar of a day, which is counted from 1970-01-01.
 fn date_of(days: u64) -> (u64, u64, u64) {
-    const LENGTHS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    const MONTH_LENGTHS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let is_leap =
         |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let (mut year, mut left) = (1970, days);
-    while left >= 365 + u64::from(is_leap(year)) {
-        left -= 365 + u64::from(is_leap(year));
+    let (mut year, mut days_left) = (1970, days);
+    while days_left >= 365 + u64::from(is_leap(year)) {
+        days_left -= 365 + u64::from(is_leap(year));
         year += 1;
     }
-    for (month, length) in (1..).zip(LENGTHS) {
+    for (month, length) in (1..).zip(MONTH_LENGTHS) {
         let length = length + u64::from(month == 2 && is_leap(year));
-        if left < length {
-            return (year, month, left + 1);
+        if days_left < length {
+            return (year, month, days_left + 1);
         }
-        left -= length;
+        days_left -= length;
     }
     (year, 12, 31)
 }
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn times_are_of_the_calendar() {
-        let format_seconds = |seconds: u64| written(seconds * 1_000_000_000);
+        let format_seconds = |seconds: u64| format_utc(seconds * 1_000_000_000);
         for (seconds, time) in [
             (1_776_416_700, "Friday, 2026-04-17 09:05 UTC"),
             (1_709_164_799, "Wednesday, 2024-02-28 23:59 UTC"),
@@ -52,6 +52,6 @@ mod tests {
             assert_eq!(format_seconds(seconds).as_deref(), Some(time));
         }
         assert_eq!((format_seconds(0), format_seconds(3_600)), (None, None));
-        assert!(written(u64::MAX).is_some());
+        assert!(format_utc(u64::MAX).is_some());
     }
 }

@@ -15,9 +15,11 @@ use crate::measure::median::median;
 use crate::measure::table::Scale;
 use crate::measure::{Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 
+/// The reply of one judge.
 pub(crate) struct ParsedOpinion {
-    /// As in `verdict.<metric>.judge`.
+    /// The judge, in the form of `verdict.<metric>.judge`.
     pub judge: Arc<str>,
+    /// `None` if the answer has no grade on the metric's scale.
     pub opinion: Option<JudgeOpinion>,
 }
 
@@ -30,8 +32,10 @@ pub(crate) fn combine_replies(context: &Context<'_>, reply: Vec<ParsedOpinion>) 
     valid.retain(|opinion| passes(context, opinion.grade) || !opinion.findings.is_empty());
     let mut notes = Vec::new();
     if valid.len() < all {
-        let gone = all - valid.len();
-        notes.push(format!("{gone} of {all} opinions set aside: they failed it without evidence that holds"));
+        let set_aside = all - valid.len();
+        notes.push(format!(
+            "{set_aside} of {all} opinions set aside: they failed it without evidence that holds"
+        ));
     }
     if dropped > 0 {
         notes.push(format!("{dropped} findings dropped: their quotations are not in the record"));
@@ -41,7 +45,7 @@ pub(crate) fn combine_replies(context: &Context<'_>, reply: Vec<ParsedOpinion>) 
         false => context.unmeasured(Unmeasured::JudgeError),
     };
     out.judge = judge.into();
-    out.rationale = annotated(out.rationale, &notes);
+    out.rationale = with_notes(out.rationale, &notes);
     out
 }
 
@@ -52,22 +56,22 @@ fn combine(context: &Context<'_>, valid: &[JudgeOpinion], notes: &mut Vec<String
     };
     let passed = passes(context, grade);
     let agrees = |opinion: &&JudgeOpinion| passes(context, opinion.grade) == passed;
-    let mut found: Vec<&JudgeFinding> = Vec::new();
+    let mut merged: Vec<&JudgeFinding> = Vec::new();
     for opinion in valid.iter().filter(agrees) {
         // Judges may file the same words under different categories: the first one's category is kept.
-        let before = found.clone();
-        found.extend(
+        let before = merged.clone();
+        merged.extend(
             opinion.findings.iter().filter(|f| !before.iter().any(|earlier| f.is_about_same(earlier))),
         );
     }
-    // The sort is stable: of equals, those of the judge that was configured first.
-    found.sort_by_key(|f| std::cmp::Reverse(f.severity));
+    // The sort is stable: of equal severity, findings of the judge that was configured first come first.
+    merged.sort_by_key(|f| std::cmp::Reverse(f.severity));
     let over_limit: usize = valid.iter().filter(agrees).map(|opinion| opinion.over_limit).sum();
-    let over_limit = over_limit + found.len().saturating_sub(MAX_FINDINGS);
+    let over_limit = over_limit + merged.len().saturating_sub(MAX_FINDINGS);
     if over_limit > 0 {
         notes.push(format!("{over_limit} more findings are not listed"));
     }
-    found.truncate(MAX_FINDINGS);
+    merged.truncate(MAX_FINDINGS);
     let value = match (grade, context.row.scale) {
         (Grade::Label(i), Scale::Labels(labels)) => Value::Label(labels.get(i).copied().unwrap_or("valid")),
         (Grade::Score(score), _) => Value::Score(score),
@@ -80,7 +84,7 @@ fn combine(context: &Context<'_>, valid: &[JudgeOpinion], notes: &mut Vec<String
     let nearest = valid.iter().filter(agrees).min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let rationale =
         nearest.map(|opinion| opinion.rationale.clone().into_boxed_str()).filter(|r| !r.is_empty());
-    let findings = found.into_iter().map(|f| finding(context, f)).collect();
+    let findings = merged.into_iter().map(|f| finding(context, f)).collect();
     let outcome = Ok(Measured { value, passed, findings });
     Measurement { rationale, ..Measurement::new(context.at, context.row.name, "", outcome) }
 }
@@ -103,7 +107,7 @@ fn median_score(valid: &[JudgeOpinion], notes: &mut Vec<String>) -> f64 {
     median
 }
 
-/// At most two decimals.
+/// The score with at most two decimals.
 fn two_decimals(score: f64) -> String {
     let text = format!("{score:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -118,16 +122,17 @@ fn majority(
     let votes = |i: usize| valid.iter().filter(|opinion| opinion.grade == Grade::Label(i)).count();
     // Labels are ordered from good to bad, but the operator configures which of them fail.
     let badness = |i: usize| (!passes(context, Grade::Label(i)), i);
-    let won = (0..labels.len()).max_by_key(|&i| (votes(i), badness(i))).unwrap_or(0);
+    let winner = (0..labels.len()).max_by_key(|&i| (votes(i), badness(i))).unwrap_or(0);
     let voted = labels.iter().enumerate().map(|(i, label)| (votes(i), label)).filter(|(n, _)| *n > 0);
     let all: Vec<String> = voted.map(|(n, label)| format!("{n} {label}")).collect();
     if all.len() > 1 {
         notes.push(format!("opinions differ: {}", all.join(", ")));
     }
-    Grade::Label(won)
+    Grade::Label(winner)
 }
 
-/// The score on 1-5 of a finding by its severity, as in `defects`.
+/// The finding of a judge as a finding of the measurement; its score from 1 to 5 follows from its severity, as in
+/// `defects`.
 fn finding(context: &Context<'_>, found: &JudgeFinding) -> Finding {
     let score = match found.severity {
         Severity::High => 1.0,
@@ -138,10 +143,12 @@ fn finding(context: &Context<'_>, found: &JudgeFinding) -> Finding {
     // If the finding is about another agent, its name comes first.
     let trace = context.trace;
     let owner = |at| trace.owner.get(at).copied().flatten();
-    let other = owner(found.at).filter(|&i| Some(i) != owner(context.at)).and_then(|i| trace.agents.get(i));
-    let who =
-        other.and_then(|agent| agent.name.as_ref()).map(|n| format!("{}: ", context.settings.asker.name(n)));
-    let rationale = who.unwrap_or_default() + &found.problem;
+    let other_agent =
+        owner(found.at).filter(|&i| Some(i) != owner(context.at)).and_then(|i| trace.agents.get(i));
+    let agent_prefix = other_agent
+        .and_then(|agent| agent.name.as_ref())
+        .map(|n| format!("{}: ", context.settings.asker.name(n)));
+    let rationale = agent_prefix.unwrap_or_default() + &found.problem;
     Finding {
         seen_in: other_span,
         cited: other_span.into_iter().collect(),
@@ -165,7 +172,7 @@ fn judge_names(reply: &[ParsedOpinion]) -> String {
 }
 
 /// The rationale of the judge with the notes appended.
-fn annotated(rationale: Option<Box<str>>, notes: &[String]) -> Option<Box<str>> {
+fn with_notes(rationale: Option<Box<str>>, notes: &[String]) -> Option<Box<str>> {
     let notes = Some(notes.join("; ")).filter(|notes| !notes.is_empty());
     match (rationale, notes) {
         (Some(rationale), Some(notes)) => Some(format!("{rationale} ({notes})").into()),

@@ -1,8 +1,8 @@
 //! The baseline of paper 001, section 4.2: one question about a whole trace, with the taxonomy.
 //!
 //! In: a trace. Out: a question with its whole transcript as text; from the answer, the errors that it reports at
-//! spans of the trace. Nothing is split: whether the question fits a judge's context window is for the caller to
-//! find out. Quotations are not compared with the record, as those of the published baselines are not.
+//! spans of the trace. Nothing is split: the caller checks whether the question fits into a judge's context window.
+//! As in the published baselines, quotations are not compared with the record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::measure::question::object_schema;
 use crate::measure::{AnswerForm, Category, Memo, Question, Severity};
 use crate::recognise::AgentTrace;
 
-/// Errors that are read of one answer; the benchmark's traces have up to some thirty.
+/// Maximum number of errors that are read of one answer; the benchmark's traces have up to about thirty.
 const MAX_ERRORS: usize = 200;
 /// Maximum bytes of a description and of a quotation.
-const MAX_TEXT: usize = 600;
+const MAX_TEXT_BYTES: usize = 600;
 
 const TASK: &str = "\
 You read the recorded trace of a whole run of an AI agent, or of several together, and report every error in \
@@ -61,12 +61,12 @@ pub struct ReportedError {
     pub category: Option<Category>,
     pub severity: Severity,
     pub problem: String,
-    /// As quoted; not verified.
+    /// The quotation, not verified.
     pub quote: String,
 }
 
 /// The question about the whole trace. With `control_flow` the record begins with the agents of the run, their callers,
-/// tools and turns, as the paper's second baseline.
+/// tools and turns, as in the paper's second baseline.
 pub fn question(asker: &Asker, trace: &AgentTrace, control_flow: bool) -> Question {
     let described = if control_flow { topology::describe(asker, trace) } else { String::new() };
     let head =
@@ -82,7 +82,8 @@ pub fn question(asker: &Asker, trace: &AgentTrace, control_flow: bool) -> Questi
     Question::new("trace", page.prompt(system), form(&ids))
 }
 
-/// Servers limit the values of an enumeration: beyond it [`read`] alone verifies the ids.
+/// The form of the answer. Servers limit the number of values of an enumeration: for more spans, only [`read`] verifies
+/// the ids.
 fn form(ids: &[SpanId]) -> Arc<AnswerForm> {
     let mut id = json!({ "type": "string" });
     if ids.len() <= MAX_SPANS {
@@ -99,7 +100,8 @@ fn form(ids: &[SpanId]) -> Arc<AnswerForm> {
     AnswerForm::object("trace_errors", fields)
 }
 
-/// The errors of an answer at spans of the trace, and the number of those at none.
+/// The errors of an answer at spans of the trace, and the number of errors that were dropped because they name no span
+/// of the trace.
 pub fn read(trace: &AgentTrace, answer: &Value) -> (Vec<ReportedError>, usize) {
     let spans = trace.tree.spans.iter().enumerate().map(|(at, span)| (span.id.to_string(), at));
     let by_id: HashMap<String, Idx> = spans.collect();
@@ -112,13 +114,13 @@ pub fn read(trace: &AgentTrace, answer: &Value) -> (Vec<ReportedError>, usize) {
 
 fn read_error(by_id: &HashMap<String, Idx>, error: &Value) -> Option<ReportedError> {
     let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default().trim();
-    let named = text("category");
+    let category_name = text("category");
     Some(ReportedError {
         at: *by_id.get(&text("span_id").to_ascii_lowercase())?,
-        category: Category::ALL.into_iter().find(|category| category.as_str() == named),
+        category: Category::ALL.into_iter().find(|category| category.as_str() == category_name),
         severity: Severity::named(text("severity")).unwrap_or(Severity::Medium),
-        problem: clip(text("problem"), MAX_TEXT).to_owned(),
-        quote: clip(text("quote"), MAX_TEXT).to_owned(),
+        problem: clip(text("problem"), MAX_TEXT_BYTES).to_owned(),
+        quote: clip(text("quote"), MAX_TEXT_BYTES).to_owned(),
     })
 }
 
@@ -147,9 +149,9 @@ mod tests {
         let [without, with] = [false, true].map(|flow| question(&Asker::default(), &trace, flow).prompt);
         assert_eq!(without.system, with.system);
         assert!(!without.user.contains(CONTROL_FLOW_TITLE), "{}", without.user);
-        let place = |text: &str| with.user.find(text).unwrap();
+        let offset = |text: &str| with.user.find(text).unwrap();
         assert!(
-            place(CONTROL_FLOW_TITLE) < place("find it") && with.user.contains("search"),
+            offset(CONTROL_FLOW_TITLE) < offset("find it") && with.user.contains("search"),
             "{}",
             with.user
         );

@@ -48,7 +48,7 @@ pub struct Lookup {
     pub text: String,
     /// Default `answer`. Where to search.
     #[serde(rename = "in")]
-    pub place: SearchIn,
+    pub search_in: SearchIn,
     /// No key of the configuration; compiled at its first use.
     #[serde(skip)]
     #[schemars(skip)]
@@ -91,6 +91,7 @@ pub enum TextForm {
     Json(Value),
 }
 
+/// The result of a check.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CheckResult {
     pub passed: bool,
@@ -104,7 +105,7 @@ pub(crate) struct CheckResult {
 }
 
 impl Check {
-    /// The problem of the check's configuration, if any.
+    /// The problem of the check's configuration, if it has one.
     pub(crate) fn problem(&self) -> Option<String> {
         match self {
             Check::Contains(Lookup { text, .. }) if text.is_empty() => Some("text is missing".to_owned()),
@@ -120,7 +121,7 @@ impl Check {
         }
     }
 
-    /// The answer; `None` without evidence.
+    /// The result of the check; `None` if the record contains nothing to check.
     pub(crate) fn evaluate(
         &self,
         trace: &AgentTrace,
@@ -138,15 +139,15 @@ impl Check {
                 let quote = clip(text, QUOTE_BYTES).to_owned();
                 Some(CheckResult { passed, rationale: reason, quote, at, by_answer: true })
             }
-            Check::Contains(wanted) | Check::Equals(wanted) | Check::Matches(wanted) => {
-                self.evaluate_lookup(wanted, memo, agent, log)
+            Check::Contains(lookup) | Check::Equals(lookup) | Check::Matches(lookup) => {
+                self.evaluate_lookup(lookup, memo, agent, log)
             }
         }
     }
 
     fn evaluate_lookup(
         &self,
-        wanted: &Lookup,
+        lookup: &Lookup,
         memo: &Memo,
         agent: &Agent,
         log: &[LogText],
@@ -155,7 +156,7 @@ impl Check {
             let chunks = log.iter().filter(|chunk| chunk.source == source);
             chunks.map(|chunk| (chunk.text.as_str(), chunk.at)).collect()
         };
-        let texts: Vec<(&str, Idx)> = match wanted.place {
+        let texts: Vec<(&str, Idx)> = match lookup.search_in {
             SearchIn::Answer => vec![final_answer(agent)?],
             SearchIn::Outputs => texts_from(LogSource::Output),
             SearchIn::Results => texts_from(LogSource::Result),
@@ -163,18 +164,18 @@ impl Check {
         let last = *texts.last()?;
         let bytes: usize = texts.iter().map(|(text, _)| text.len()).sum();
         memo.budget.spend(texts.len() + bytes / BYTES_PER_STEP).then_some(())?;
-        let found = texts.iter().find_map(|&(text, at)| Some((self.find_match(wanted, text)?, at)));
-        let passed = found.is_some();
+        let first_match = texts.iter().find_map(|&(text, at)| Some((self.find_match(lookup, text)?, at)));
+        let passed = first_match.is_some();
         let nothing = if passed { "" } else { "nothing in " };
-        let (place, text) = (wanted.place.description(), clip(&wanted.text, QUOTE_BYTES));
-        let reason = format!("{nothing}{place} {} \"{text}\"", self.verb());
-        let (quote, at) = found.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
+        let (searched_text, text) = (lookup.search_in.description(), clip(&lookup.text, QUOTE_BYTES));
+        let reason = format!("{nothing}{searched_text} {} \"{text}\"", self.verb());
+        let (quote, at) = first_match.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
         Some(CheckResult {
             passed,
             rationale: reason,
             quote,
             at,
-            by_answer: wanted.place == SearchIn::Answer,
+            by_answer: lookup.search_in == SearchIn::Answer,
         })
     }
 
@@ -186,19 +187,19 @@ impl Check {
         }
     }
 
-    fn find_match(&self, wanted: &Lookup, text: &str) -> Option<String> {
+    fn find_match(&self, lookup: &Lookup, text: &str) -> Option<String> {
         match self {
-            Check::Equals(_) => equal(&wanted.text, text).then(|| clip(text, QUOTE_BYTES).to_owned()),
+            Check::Equals(_) => is_equal(&lookup.text, text).then(|| clip(text, QUOTE_BYTES).to_owned()),
             Check::Matches(_) => {
-                let found = wanted.compiled.get(&wanted.text)?.find(text)?;
-                Some(around(text, found.start(), found.end().min(found.start() + QUOTE_BYTES), 0).to_owned())
+                let range = lookup.compiled.get(&lookup.text)?.find(text)?;
+                Some(around(text, range.start(), range.end().min(range.start() + QUOTE_BYTES), 0).to_owned())
             }
             _ => {
-                let (lower, wanted) = (text.to_lowercase(), wanted.text.to_lowercase());
-                let from = lower.find(&wanted)?;
+                let (lower, searched) = (text.to_lowercase(), lookup.text.to_lowercase());
+                let start = lower.find(&searched)?;
                 // If lower case changes the length, the quote is taken from the lower-case text.
                 let text = if lower.len() == text.len() { text } else { lower.as_str() };
-                Some(clip(text.get(from..)?, wanted.len().min(QUOTE_BYTES)).to_owned())
+                Some(clip(text.get(start..)?, searched.len().min(QUOTE_BYTES)).to_owned())
             }
         }
     }
@@ -215,37 +216,38 @@ impl SearchIn {
 }
 
 impl Called {
-    /// `None` if the record cannot show that the call was not made: no calls are recorded, or not the arguments of
-    /// one that may be it.
+    /// The result of the check; `None` if the record cannot show that the call was not made: no calls are recorded, or
+    /// a call that may be the expected one is recorded without its arguments.
     fn evaluate(&self, trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<CheckResult> {
-        let within = calls_within(trace, memo, agent.at);
-        let calls = || within.iter().filter_map(|&i| trace.calls.get(i));
-        let named: Vec<&Call> = calls().filter(|call| matches(&self.tool, &call.name)).collect();
+        let run_calls = calls_within(trace, memo, agent.at);
+        let calls = || run_calls.iter().filter_map(|&i| trace.calls.get(i));
+        let calls_of_tool: Vec<&Call> = calls().filter(|call| matches(&self.tool, &call.name)).collect();
         let has_arguments = |call: &&&Call| {
-            let given = call.parsed.as_deref();
+            let parsed = call.parsed.as_deref();
             self.arguments.iter().all(|(key, value)| {
-                given.and_then(|given| given.get(key)).is_some_and(|given| same_value(given, value))
+                parsed.and_then(|parsed| parsed.get(key)).is_some_and(|actual| same_value(actual, value))
             })
         };
-        let fitting =
-            named.iter().find(|call| has_arguments(call) && call_error(trace, memo, call).is_none());
-        if fitting.is_none() {
+        let matching =
+            calls_of_tool.iter().find(|call| has_arguments(call) && call_error(trace, memo, call).is_none());
+        if matching.is_none() {
             let may_fit = |call: &&Call| !self.arguments.is_empty() && !is_readable(call);
-            if named.iter().any(may_fit) || named.is_empty() && !shows_calls(trace, agent.at, calls().next())
+            if calls_of_tool.iter().any(may_fit)
+                || calls_of_tool.is_empty() && !shows_calls(trace, agent.at, calls().next())
             {
                 return None;
             }
         }
-        let call = fitting.or(named.last());
-        let outcome = match (fitting, call) {
+        let call = matching.or(calls_of_tool.last());
+        let outcome = match (matching, call) {
             (Some(_), _) => "was called as expected",
             (None, None) => "was never called",
-            _ if named.iter().any(|call| has_arguments(&call)) => "was called and failed",
+            _ if calls_of_tool.iter().any(|call| has_arguments(&call)) => "was called and failed",
             _ => "was called only with other arguments",
         };
         let arguments = call.and_then(|call| call.arguments.as_deref()).unwrap_or_default();
         Some(CheckResult {
-            passed: fitting.is_some(),
+            passed: matching.is_some(),
             rationale: format!("{} {outcome}", self.tool),
             quote: clip(arguments, QUOTE_BYTES).to_owned(),
             at: call.map_or(agent.at, |call| call.at),
@@ -259,7 +261,8 @@ fn is_readable(call: &Call) -> bool {
     call.arguments_content == Content::Present && !call.too_large
 }
 
-/// Whether a call of the run would be recorded: another one is, or all outputs of its models are.
+/// Whether a call of the run would have been recorded: because another call is recorded, or all outputs of its models
+/// are.
 fn shows_calls(trace: &AgentTrace, top: Idx, other: Option<&Call>) -> bool {
     let views = || trace.tree.subtree(top).filter_map(|at| trace.views.get(at));
     let mut models = views().filter(|view| view.kind == Kind::Llm && !view.wrapper).peekable();
@@ -275,11 +278,11 @@ impl TextForm {
         }
     }
 
-    /// `None` if the schema cannot be checked completely.
+    /// Whether the text has this form; `None` if the schema cannot be checked completely.
     fn fits(&self, text: &str) -> Option<bool> {
         let text = text.trim().trim_end_matches('.');
         Some(match self {
-            TextForm::Number => one_number(text),
+            TextForm::Number => is_one_number(text),
             TextForm::Date => DATE.is_match(text),
             TextForm::Json(schema) => {
                 let Ok(value) = serde_json::from_str(text) else { return Some(false) };
@@ -296,7 +299,8 @@ pub(crate) fn final_answer(agent: &Agent) -> Option<(&str, Idx)> {
     Some((text, agent.answer_at.unwrap_or(agent.at)))
 }
 
-fn equal(a: &str, b: &str) -> bool {
+/// Whether two texts are equal, except for surrounding white space, a final full stop and case; numbers by value.
+fn is_equal(a: &str, b: &str) -> bool {
     let (a, b) = (a.trim().trim_end_matches('.'), b.trim().trim_end_matches('.'));
     match (number(a), number(b)) {
         (Some(a), Some(b)) => a == b,
@@ -312,12 +316,12 @@ fn number(text: &str) -> Option<f64> {
 }
 
 /// Whether the text is one number with at most three words around it, as a currency or a unit.
-fn one_number(text: &str) -> bool {
+fn is_one_number(text: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_digit();
     let (Some(first), Some(last)) = (text.find(is_digit), text.rfind(is_digit)) else { return false };
     let middle = text.get(first..=last).unwrap_or_default();
-    let around = [text.get(..first).unwrap_or_default(), text.get(last + 1..).unwrap_or_default()];
-    let words: usize = around.iter().map(|side| side.split_whitespace().count()).sum();
+    let sides = [text.get(..first).unwrap_or_default(), text.get(last + 1..).unwrap_or_default()];
+    let words: usize = sides.iter().map(|side| side.split_whitespace().count()).sum();
     number(middle).is_some() && words <= 3
 }
 
@@ -416,7 +420,7 @@ mod tests {
         };
         let lookup = |text: &str| Lookup {
             text: text.to_owned(),
-            place: SearchIn::Results,
+            search_in: SearchIn::Results,
             compiled: CompiledPattern::default(),
         };
         assert!(evaluate(Check::Equals(lookup(&result))));

@@ -1,9 +1,9 @@
 //! Answers one question: retrieval, perception, proofs, answer (003, section 3.3).
 //!
 //! In: a question, the log, and the answers so far. Out: the next question, or the result. The
-//! paper asks a model separately for each stage of the class and for the sufficiency of proofs;
-//! here one call returns class, passages and sufficiency, since all three need the same pieces. The
-//! two levels of the class remain in the decision path.
+//! paper asks a model separately for each stage of the class and for the sufficiency of proofs. In
+//! this implementation one call returns class, passages and sufficiency, since all three need the
+//! same pieces. The two levels of the class remain in the decision path.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use verdict_otlp::trace::Idx;
 
-use super::forms::{answer_form, majority, perceive_form, source_form, word};
+use super::forms::{answer_form, answer_word, majority, perceive_form, source_form};
 use super::inquiry::{ANSWER, Inquiry, SEARCH, SOURCE};
 use super::log::{Chunk, LogSource, LogText};
 use super::result::{Citation, ItemResult, Proof};
@@ -34,15 +34,15 @@ need; gives what it prints. It has no files and no network, so it must contain t
 checks.";
 
 const PERCEIVE: &str = include_str!("prompts/perceive.md");
-/// Most tool calls for one question.
-const TOOL_CALLS: usize = 2;
-/// Most passages of sources of one answer, and the longest one in bytes.
-const MOST_CITATIONS: usize = 10;
-const MOST_CITED: usize = 1024;
-/// Most pieces sent to a rerank endpoint, the best by BM25.
-const RERANKED: usize = 40;
-/// Longest task and final answer shown, in bytes.
-const MOST_TEXT: usize = 8 * 1024;
+/// Maximum number of tool calls for one question.
+const MAX_TOOL_CALLS: usize = 2;
+/// Maximum number of passages of sources in one answer, and maximum bytes of one passage.
+const MAX_CITATIONS: usize = 10;
+const MAX_CITED_BYTES: usize = 1024;
+/// Maximum number of pieces sent to a rerank endpoint, the best ones by BM25.
+const MAX_RERANKED: usize = 40;
+/// Maximum bytes shown of a task, a final answer or another text.
+const MAX_TEXT_BYTES: usize = 8 * 1024;
 
 /// Common data of all questions of a checklist.
 pub(crate) struct ChecklistRun<'a> {
@@ -53,7 +53,7 @@ pub(crate) struct ChecklistRun<'a> {
     pub task: String,
     /// The log from which proofs are taken, without withheld content.
     pub log: Vec<Chunk>,
-    /// The log as whole texts, for rules; with what is withheld from judges.
+    /// The log as whole texts, for rules, including content that is withheld from judges.
     pub record: Vec<LogText>,
     pub index: Bm25Index,
     /// A summary of each piece of the log; none unless configured.
@@ -101,7 +101,7 @@ impl<'a> ChecklistRun<'a> {
         self.result(i, item).map_or_else(|next| next, NextStep::Done)
     }
 
-    /// The result of an item; an error is the step that precedes it.
+    /// The result of an item, or as an error the step before it.
     fn result(&self, i: usize, item: &Item) -> Result<ItemResult, NextStep> {
         if let Some(check) = &item.check {
             return Ok(self.run_check(item, check));
@@ -122,7 +122,7 @@ impl<'a> ChecklistRun<'a> {
         let threshold = self.settings.threshold;
         let first = self.pieces(&scores, |scores| retrieve::select(scores, keep, threshold));
         let mut perception = self.perception(&key("1-perceive"), item, &first)?;
-        // For a question of fact the record need not suffice: sources are asked.
+        // The record need not suffice for a question of fact, which sources answer.
         let by_sources = perception.class == Class::Factual && self.has_sources();
         if !perception.sufficient && !by_sources {
             let wider = self.pieces(&scores, |scores| retrieve::widen(scores, keep));
@@ -145,8 +145,8 @@ impl<'a> ChecklistRun<'a> {
         self.settings.search.is_some() || !self.assets().is_empty()
     }
 
-    /// The pieces that `select` takes by their scores: calls by themselves, because what a tool was asked repeats the
-    /// words of the task, and would displace what it returned. The count of calls is always among them, as evidence
+    /// The pieces that `select` takes by their scores. Calls are selected separately, because the arguments of a tool
+    /// repeat words of the task, and would displace its results. The count of calls is always among them, as evidence
     /// that something was not done.
     fn pieces(&self, scores: &[f64], select: impl Fn(&[f64]) -> Vec<usize>) -> Vec<usize> {
         let is_call = |i: &usize| self.log.get(*i).is_some_and(|chunk| chunk.source == LogSource::Call);
@@ -185,7 +185,7 @@ impl<'a> ChecklistRun<'a> {
             scores = self.index.scores(&self.task);
         }
         let Some(judge) = &self.settings.rerank else { return Ok(scores) };
-        let pool = retrieve::select(&scores, RERANKED, 0.0);
+        let pool = retrieve::select(&scores, MAX_RERANKED, 0.0);
         if pool.is_empty() {
             return Ok(scores);
         }
@@ -200,13 +200,15 @@ impl<'a> ChecklistRun<'a> {
             return Err(NextStep::Ask(Question { judges, ..Question::new(key, prompt, form) }));
         };
         // Without an answer of the endpoint the order of BM25 is kept.
-        let given =
+        let returned =
             answer.opinions.as_ref().ok().and_then(|all| all.first()?.value.get("scores")?.as_array());
-        let Some(given) = given.filter(|given| given.len() == pool.len()) else { return Ok(scores) };
+        let Some(returned) = returned.filter(|returned| returned.len() == pool.len()) else {
+            return Ok(scores);
+        };
         let mut out = vec![0.0; scores.len()];
         // Cross-encoders return logits; the sigmoid makes them positive, so that shares of the best
         // are defined.
-        for (&i, score) in pool.iter().zip(given) {
+        for (&i, score) in pool.iter().zip(returned) {
             out[i] = 1.0 / (1.0 + (-score.as_f64().unwrap_or(f64::MIN)).exp());
         }
         Ok(out)
@@ -231,14 +233,14 @@ impl<'a> ChecklistRun<'a> {
         Ok(Perception { class, proofs, by_answer: is_yes("final_answer"), sufficient: is_yes("sufficient") })
     }
 
-    /// A passage, if its piece contains it.
+    /// A passage of an answer as a proof, if the piece that it names contains it.
     fn proof(&self, passage: &Value, pieces: &[usize]) -> Option<Proof> {
         let text = passage.get("quote")?.as_str()?;
         let piece = passage.get("piece")?.as_str()?.strip_prefix('p')?.parse::<usize>().ok()?;
         let chunk = self.log.get(piece).filter(|_| pieces.contains(&piece))?;
         let shown = self.content.asker.clean(&chunk.text);
         let contained = QuotableText::from_texts([shown.as_str()]).contains_quote(text);
-        contained.then(|| Proof { at: chunk.at, text: clip(text, MOST_TEXT).to_owned() })
+        contained.then(|| Proof { at: chunk.at, text: clip(text, MAX_TEXT_BYTES).to_owned() })
     }
 
     fn perception_question(&self, key: &str, item: &Item, pieces: &[usize]) -> Question {
@@ -263,7 +265,7 @@ impl<'a> ChecklistRun<'a> {
     }
 
     fn prompt(&self, page: PromptPage, question: &str, rubric: &str) -> Prompt {
-        own_prompt(self.content.asker, page, (question, rubric), (self.content.trace, self.agent.at))
+        checklist_prompt(self.content.asker, page, (question, rubric), (self.content.trace, self.agent.at))
     }
 
     /// Content of the span `at`.
@@ -275,7 +277,7 @@ impl<'a> ChecklistRun<'a> {
     /// Task, question and final answer.
     fn task_blocks(&self, item: &Item) -> Vec<PromptBlock> {
         let answer = check::final_answer(self.agent).map_or("", |(text, _)| text);
-        let answer = self.content.answer(self.agent, answer, MOST_TEXT);
+        let answer = self.content.answer(self.agent, answer, MAX_TEXT_BYTES);
         vec![
             PromptBlock::without_span("the task", self.task.clone(), true),
             PromptBlock::without_span("the question", self.content.asker.clean(&item.question), true),
@@ -283,8 +285,8 @@ impl<'a> ChecklistRun<'a> {
         ]
     }
 
-    /// The answer to a question of fact: by the assets, and if these do not decide it by the judge that searches. What
-    /// the record shows does not decide, nor does what a judge remembers: an answer counts if it cites a source.
+    /// The answer to a question of fact: by the assets, and if these do not decide it by the judge that searches.
+    /// Neither the record nor the memory of a judge decides: an answer counts only if it cites a source.
     fn factual_answer(
         &self,
         key: &impl Fn(&str) -> String,
@@ -292,7 +294,7 @@ impl<'a> ChecklistRun<'a> {
         perception: &Perception,
     ) -> Result<ItemResult, NextStep> {
         let assets = self.assets();
-        let mut tried = None;
+        let mut from_assets = None;
         if !assets.is_empty() {
             let judges = self.settings.by_class.get(&Class::Factual).cloned().unwrap_or_default();
             let inquiry =
@@ -301,7 +303,7 @@ impl<'a> ChecklistRun<'a> {
             if result.answer.is_ok() || self.settings.search.is_none() {
                 return Ok(result);
             }
-            tried = Some(result);
+            from_assets = Some(result);
         }
         let Some(judge) = &self.settings.search else {
             let path = decision_path(perception);
@@ -312,10 +314,10 @@ impl<'a> ChecklistRun<'a> {
         let (form, judges) = (source_form(false), vec![judge.clone()]);
         let inquiry = Inquiry { system: SEARCH, form, judges, assets: &[], runner: None };
         let mut result = self.inquire(&key("4-search"), item, perception, &inquiry)?;
-        if let Some(tried) = tried {
+        if let Some(from_assets) = from_assets {
             // The path names both sources, in the order in which they were asked.
             let used = result.path.split_off(decision_path(perception).len().min(result.path.len()));
-            result.path = tried.path.into_iter().chain(used).collect();
+            result.path = from_assets.path.into_iter().chain(used).collect();
         }
         Ok(result)
     }
@@ -352,10 +354,10 @@ impl<'a> ChecklistRun<'a> {
             _ => {}
         }
         let mut tool_outputs: Vec<(String, String)> = Vec::new();
-        for turn in 0..=TOOL_CALLS {
+        for turn in 0..=MAX_TOOL_CALLS {
             let key = format!("{key}-{turn}");
             let Some(answer) = self.answers.get(key.as_str()) else {
-                let last = turn == TOOL_CALLS;
+                let last = turn == MAX_TOOL_CALLS;
                 let prompt = self.answer_prompt(item, perception, inquiry, &tool_outputs, last);
                 let (judges, form) = (inquiry.judges.clone(), Arc::clone(&inquiry.form));
                 return Err(NextStep::Ask(Question { judges, ..Question::new(key, prompt, form) }));
@@ -367,7 +369,7 @@ impl<'a> ChecklistRun<'a> {
             let first = opinions.first().map(|opinion| &opinion.value).unwrap_or(&Value::Null);
             let text = |key: &str| first.get(key).and_then(Value::as_str).unwrap_or_default();
             let (tool, input) = (text("tool"), text("input"));
-            if tool != "none" && !tool.is_empty() && turn < TOOL_CALLS {
+            if tool != "none" && !tool.is_empty() && turn < MAX_TOOL_CALLS {
                 let output = match inquiry.runner.filter(|_| tool == tools::RUN_CODE) {
                     Some(runner) => self.output_of(format!("{key}-run"), runner, input)?,
                     None => tools::call_tool(tool, input, self.content.trace, &self.log),
@@ -379,12 +381,12 @@ impl<'a> ChecklistRun<'a> {
             let needs_source = inquiry.system == SOURCE || inquiry.system == SEARCH;
             let cited = |opinion: &Opinion| self.cited(&opinion.value, inquiry);
             let (answer, split) = majority(opinions, |opinion| !needs_source || !cited(opinion).is_empty());
-            let reason = split.as_deref().unwrap_or_else(|| clip(text("reason"), MOST_TEXT));
+            let reason = split.as_deref().unwrap_or_else(|| clip(text("reason"), MAX_TEXT_BYTES));
             let sources = match answer {
                 // The sources of the opinions with the majority's answer.
                 Ok(is_yes) => opinions
                     .iter()
-                    .filter(|o| word(o) == Some(if is_yes { "yes" } else { "no" }))
+                    .filter(|o| answer_word(o) == Some(if is_yes { "yes" } else { "no" }))
                     .flat_map(cited)
                     .collect(),
                 Err(_) => Box::default(),
@@ -398,12 +400,12 @@ impl<'a> ChecklistRun<'a> {
         Err(unmeasured(item, Unmeasured::JudgeError, "the judge exceeded its tool calls"))
     }
 
-    /// The output of a program that the judge has written; as an error, the question that runs it.
+    /// The output of a program that the judge has written, or as an error the question that runs it.
     fn output_of(&self, key: String, runner: &str, code: &str) -> Result<String, NextStep> {
         let Some(answer) = self.answers.get(key.as_str()) else {
             let id = |at: Idx| self.content.trace.tree.spans.get(at).map(|span| span.id.to_string());
             let ids = (id(self.agent.at).unwrap_or_default(), self.content.trace.tree.id.to_string());
-            let question = run_code(key, clip(code, tools::MOST_CODE), ids.0, ids.1);
+            let question = run_code(key, clip(code, tools::MAX_CODE_BYTES), ids.0, ids.1);
             return Err(NextStep::Ask(Question { judges: vec![runner.to_owned()], ..question }));
         };
         let opinions =
@@ -413,25 +415,26 @@ impl<'a> ChecklistRun<'a> {
         Ok(tools::shown(printed))
     }
 
-    /// The passages that an answer cites: of an asset verbatim, of a search with the place where it was found.
+    /// The valid passages that an answer cites: those of an asset occur in it verbatim; those of a search name their
+    /// source.
     fn cited(&self, answer: &Value, inquiry: &Inquiry<'_>) -> Vec<Citation> {
         let passages = answer.get("cited").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let citation = |one: &Value| {
             let text = |key: &str| {
                 let text =
                     one.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
-                text.map(|text| clip(text, MOST_CITED).to_owned())
+                text.map(|text| clip(text, MAX_CITED_BYTES).to_owned())
             };
             let (source, quote) = (text("source")?, text("quote")?);
-            let named = source.trim_start_matches("source:").trim();
-            let holds = |asset: &&Asset| {
-                asset.name.trim() == named
+            let asset_name = source.trim_start_matches("source:").trim();
+            let contains_quote = |asset: &&Asset| {
+                asset.name.trim() == asset_name
                     && QuotableText::from_texts([asset.text.as_str()]).contains_quote(&quote)
             };
-            let is_valid = inquiry.system == SEARCH || inquiry.assets.iter().any(holds);
+            let is_valid = inquiry.system == SEARCH || inquiry.assets.iter().any(contains_quote);
             is_valid.then_some(Citation { source, quote })
         };
-        passages.iter().take(MOST_CITATIONS).filter_map(citation).collect()
+        passages.iter().take(MAX_CITATIONS).filter_map(citation).collect()
     }
 
     fn answer_prompt(
@@ -467,8 +470,8 @@ impl<'a> ChecklistRun<'a> {
     }
 }
 
-/// A page as a prompt of `verdict.ask.max_prompt_tokens` at most, with the operator's rubric and instructions.
-pub(super) fn own_prompt(
+/// A page as a prompt of at most `verdict.ask.max_prompt_tokens`, with the operator's rubric and instructions.
+pub(super) fn checklist_prompt(
     asker: &Asker,
     page: PromptPage,
     (question, rubric): (&str, &str),
@@ -476,7 +479,7 @@ pub(super) fn own_prompt(
 ) -> Prompt {
     let system = asker.question_system_prompt((CHECKLIST, question), rubric, Some(subject));
     let max_bytes = asker.max_bytes(&system);
-    page.within(max_bytes).prompt(system)
+    page.cut_to(max_bytes).prompt(system)
 }
 
 /// The source of the proofs and the class of the question.

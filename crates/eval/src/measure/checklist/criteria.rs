@@ -14,8 +14,8 @@ use crate::measure::{Answer, AnswerForm, Prompt, Question, Unmeasured};
 
 const CRITERIA: &str = include_str!("prompts/criteria.md");
 const FILTER: &str = include_str!("prompts/filter.md");
-/// Longest question, in bytes: one requirement fits in a sentence.
-const MOST_QUESTION: usize = 400;
+/// Maximum bytes of a question: a sentence that states one requirement is shorter.
+const MAX_QUESTION_BYTES: usize = 400;
 
 type Answers<'a> = HashMap<&'a str, &'a Answer>;
 
@@ -25,7 +25,7 @@ pub(crate) enum CriteriaStep {
     Unmeasured(Unmeasured),
 }
 
-/// The first opinion of an answer.
+/// The value of the first opinion of an answer.
 fn first_value(answer: &Answer) -> Result<&Value, Unmeasured> {
     answer
         .opinions
@@ -36,9 +36,10 @@ fn first_value(answer: &Answer) -> Result<&Value, Unmeasured> {
         .ok_or(Unmeasured::NotApplicable)
 }
 
-/// Renders a page under the name of its rubric and the rubric.
+/// Renders a page, with the name of its rubric and the text of the rubric.
 type Render<'a> = &'a dyn Fn(PromptPage, (&str, &str)) -> Prompt;
 
+/// The questions of the checklist, or as an error the step before they are known.
 pub(crate) fn questions(
     task: &str,
     max_questions: usize,
@@ -84,13 +85,14 @@ pub(crate) fn questions(
 
 /// The questions without duplicates.
 fn read_questions(value: &Value) -> Vec<String> {
-    let listed = value.get("questions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let mut seen = BTreeSet::new();
-    let texts = listed.iter().filter_map(Value::as_str).map(|q| clip(q.trim(), MOST_QUESTION).to_owned());
-    texts.filter(|q| !q.is_empty() && seen.insert(q.to_lowercase())).collect()
+    let values = value.get("questions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut earlier = BTreeSet::new();
+    let texts =
+        values.iter().filter_map(Value::as_str).map(|q| clip(q.trim(), MAX_QUESTION_BYTES).to_owned());
+    texts.filter(|q| !q.is_empty() && earlier.insert(q.to_lowercase())).collect()
 }
 
-/// Asks for a list, given by its name and the type of its items.
+/// The question for a list in the field `list`, whose items have the type `item_type`.
 fn ask(
     key: &str,
     (question_name, rubric): (&str, &str),

@@ -52,22 +52,24 @@ pub(super) fn source_form(with_tools: bool) -> Arc<AnswerForm> {
     AnswerForm::object(if with_tools { "sourced" } else { "searched" }, fields)
 }
 
-/// The word with which an opinion answers.
-pub(super) fn word(opinion: &Opinion) -> Option<&str> {
+/// The answer of an opinion: `yes`, `no` or `unclear`.
+pub(super) fn answer_word(opinion: &Opinion) -> Option<&str> {
     opinion.value.get("answer").and_then(Value::as_str)
 }
 
-/// The answer of more than half of the judges; a yes or no that does not count is unclear. Without a majority the
-/// judges failed to answer, and the second value gives their votes.
+/// The answer of more than half of the opinions, and an explanation if it needs one. A yes or no for which `counts` is
+/// false is unclear. Without a majority the answer is a judge error, and the explanation lists the votes.
 pub(super) fn majority(
     opinions: &[Opinion],
     counts: impl Fn(&Opinion) -> bool,
 ) -> (Result<bool, Unmeasured>, Option<String>) {
-    let votes = |wanted: &str| opinions.iter().filter(|o| word(o) == Some(wanted) && counts(o)).count();
+    let votes =
+        |wanted: &str| opinions.iter().filter(|o| answer_word(o) == Some(wanted) && counts(o)).count();
     let (yes_count, no_count, all) = (votes("yes"), votes("no"), opinions.len());
-    let decided = opinions.iter().filter(|o| matches!(word(o), Some("yes" | "no"))).count();
-    let unclear =
-        opinions.iter().filter(|o| word(o) == Some("unclear")).count() + decided - yes_count - no_count;
+    let decided = opinions.iter().filter(|o| matches!(answer_word(o), Some("yes" | "no"))).count();
+    let unclear = opinions.iter().filter(|o| answer_word(o) == Some("unclear")).count() + decided
+        - yes_count
+        - no_count;
     let uncited = decided - yes_count - no_count;
     match (yes_count * 2 > all, no_count * 2 > all, unclear * 2 > all) {
         (true, _, _) => (Ok(true), None),

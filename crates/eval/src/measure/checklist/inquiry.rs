@@ -10,20 +10,21 @@ pub(super) const ANSWER: &str = include_str!("prompts/answer.md");
 pub(super) const SOURCE: &str = include_str!("prompts/source.md");
 pub(super) const SEARCH: &str = include_str!("prompts/search.md");
 
-/// How an answer is asked for.
+/// The parameters of a question to judges for an answer.
 pub(super) struct Inquiry<'a> {
+    /// The built-in rubric: [`ANSWER`], [`SOURCE`] or [`SEARCH`].
     pub system: &'static str,
     pub form: Arc<AnswerForm>,
-    /// The judges of the metric if empty.
+    /// The judges that are asked; if empty, those of the metric.
     pub judges: Vec<String>,
-    /// The texts known beforehand that are shown.
+    /// The assets that are shown.
     pub assets: &'a [&'a Asset],
     /// The judge that runs programs, if the tool may be used.
     pub runner: Option<&'a str>,
 }
 
 impl Inquiry<'_> {
-    /// The name of its text in `verdict.rubrics`.
+    /// The name of the rubric in `verdict.rubrics`.
     pub(super) fn name(&self) -> &'static str {
         match self.system {
             SOURCE => CHECKLIST_SOURCE,

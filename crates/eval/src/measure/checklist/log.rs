@@ -21,11 +21,11 @@ use crate::recognise::{Agent, AgentTrace, Call, Text};
 
 /// Approximate bytes of a token.
 const TOKEN_BYTES: usize = 4;
-/// Most chunks of one run: 12 MB of text.
+/// Maximum number of chunks of one run: 12 MB of text.
 const MAX_CHUNKS: usize = 10_000;
-/// Most of them that give the numbers of calls.
+/// Maximum number of chunks that list the numbers of calls.
 const MAX_COUNTS: usize = 100;
-/// Plans that are looked for in a text in the time of one pass of another rule over it.
+/// Number of plans for which searching a text takes about as long as one pass of another rule over the text.
 const PLANS_PER_PASS: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,14 +52,14 @@ pub(crate) struct LogText {
 pub(crate) type Chunk = LogText;
 
 /// The texts of an agent's run and of the agents it called, in order; the last one counts the calls. It ends early if
-/// the work budget is exceeded. With an `asker` it is that which judges may read, without withheld content.
+/// the work budget is exceeded. With an `asker`, withheld content is left out, so that judges may read the texts.
 pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Option<&Asker>) -> Vec<LogText> {
     let content = asker.map(|asker| TraceContent { asker, trace, memo });
     let mut out = Vec::new();
     let planned = PlanContent::cached(trace, memo);
     // Each text is searched for each plan.
-    let is_left = |text: usize| {
-        let searched = text.saturating_mul(1 + planned.texts() / PLANS_PER_PASS);
+    let within_budget = |text: usize| {
+        let searched = text.saturating_mul(1 + planned.text_count() / PLANS_PER_PASS);
         memo.budget.spend(1 + searched / BYTES_PER_STEP)
     };
     let calls = calls_within(trace, memo, agent.at);
@@ -76,7 +76,7 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Optio
     let withholds = |at| content.is_some_and(|content| content.withholds_output(at));
     let called = |call: &Call| {
         let arguments = call.arguments.as_ref().map_or(0, |arguments| arguments.len());
-        is_left(arguments).then(|| {
+        within_budget(arguments).then(|| {
             let is_withheld = content.is_some_and(|content| withholds_call(content, call));
             let is_quoted = content.is_none() || call.tool.is_some_and(|tool| !withholds(tool));
             let called = call_text(trace, memo, &planned, call, is_quoted);
@@ -85,7 +85,7 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Optio
     };
     for at in trace.tree.subtree(agent.at) {
         let Some(view) = trace.views.get(at) else { continue };
-        if out.len() >= MAX_CHUNKS || !is_left(0) {
+        if out.len() >= MAX_CHUNKS || !within_budget(0) {
             break;
         }
         if view.wrapper || planned.is_todo_span(at) {
@@ -93,14 +93,14 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Optio
         }
         let calls = calls_at.remove(&at).unwrap_or_default();
         if view.kind == Kind::Llm {
-            let is_left = is_left(view.output_text().len());
-            let output = if is_left { planned.strip_output(view) } else { String::new() };
+            let within_budget = within_budget(view.output_text().len());
+            let output = if within_budget { planned.strip_output(view) } else { String::new() };
             out.push(text(at, LogSource::Output, None, withholds(at), output));
             out.extend(calls.into_iter().filter_map(called));
             continue;
         }
         out.extend(calls.into_iter().filter_map(called));
-        if let Some(result) = view.result.as_ref().filter(|result| is_left(result.len())) {
+        if let Some(result) = view.result.as_ref().filter(|result| within_budget(result.len())) {
             let tool = view.call.as_ref().map(|call| call.name.clone());
             out.push(text(at, LogSource::Result, tool, withholds(at), planned.strip_result(result)));
         }
@@ -111,7 +111,7 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Optio
             continue;
         }
         let result = call.result.as_ref().filter(|_| out.len() < MAX_CHUNKS);
-        if let Some(result) = result.filter(|result| is_left(result.len())) {
+        if let Some(result) = result.filter(|result| within_budget(result.len())) {
             let (tool, result) = (Some(call.name.clone()), planned.strip_result(result));
             out.push(text(call.at, LogSource::Result, tool, content.is_some(), result));
         }
@@ -122,7 +122,7 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Optio
 }
 
 /// The outcome of a call and its arguments, each member of an object on a line of its own, so that code is shown as it
-/// was run; an error as quoted, if it may be.
+/// was run. An error is quoted only if `is_quoted`.
 fn call_text(trace: &AgentTrace, memo: &Memo, planned: &PlanContent, call: &Call, is_quoted: bool) -> String {
     let outcome = match call_error(trace, memo, call) {
         Some(_) if !is_quoted => format!("it failed: {WITHHELD}"),
@@ -213,11 +213,11 @@ fn call_counts(trace: &AgentTrace, calls: &[usize]) -> String {
     let mut row_indices: HashMap<&Text, usize> = HashMap::default();
     for call in calls.iter().filter_map(|&i| trace.calls.get(i)) {
         work::count(1);
-        let place = *row_indices.entry(&call.name).or_insert_with(|| {
+        let row = *row_indices.entry(&call.name).or_insert_with(|| {
             counts.push((&call.name, 0, 0));
             counts.len() - 1
         });
-        if let Some((_, call_count, failed)) = counts.get_mut(place) {
+        if let Some((_, call_count, failed)) = counts.get_mut(row) {
             *call_count += 1;
             *failed += usize::from(call.failed);
         }

@@ -55,16 +55,17 @@ pub(crate) mod tools;
 use compose::{ChecklistRun, NextStep};
 use result::ItemResult;
 use retrieve::Bm25Index;
-use settings::{Item, Of};
+use settings::{Item, JudgedAgents};
 
-/// Most questions of one checklist.
-const MOST_QUESTIONS: usize = 50;
-/// Longest task shown, in bytes.
-const MOST_TASK: usize = 16 * 1024;
+/// Maximum number of questions of one checklist.
+const MAX_QUESTIONS: usize = 50;
+/// Maximum bytes shown of a task.
+const MAX_TASK_BYTES: usize = 16 * 1024;
 
 pub(crate) struct Checklist {
-    /// Whether it asks judges. If not, it answers what rules can: whole checklists of checks, a failed check of any
-    /// checklist, and, where no judge is configured, what that leaves of the others.
+    /// Whether the metric asks judges. If not, only rules answer: checklists whose items all have a check, a failed
+    /// check of any checklist and, if no judge is configured, all other checklists, which then are undecided unless a
+    /// check fails.
     pub asks: bool,
 }
 
@@ -88,7 +89,7 @@ impl Metric for Checklist {
         if !self.asks && has_judges && !is_partly_checked {
             return MetricProgress::Done(Vec::new());
         }
-        let at = written_at(context.trace, agent, settings.judged_agents);
+        let at = verdict_span(context.trace, agent, settings.judged_agents);
         let Some(task) = shown_task(context, i) else {
             return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, Unmeasured::NoContent)]);
         };
@@ -114,8 +115,8 @@ impl Metric for Checklist {
         let (trace, memo, asker) = (context.trace, context.memo, &context.settings.asker);
         let record = log::texts(trace, memo, agent, None);
         let withholds = context.content().withholds_any();
-        let shown = withholds.then(|| log::texts(trace, memo, agent, Some(asker)));
-        let log = log::chunks(shown.as_ref().unwrap_or(&record), settings.chunk_tokens);
+        let shown_texts = withholds.then(|| log::texts(trace, memo, agent, Some(asker)));
+        let log = log::chunks(shown_texts.as_ref().unwrap_or(&record), settings.chunk_tokens);
         let asks = self.asks;
         let (index, summaries) = (Bm25Index::default(), Vec::new());
         let mut run = ChecklistRun {
@@ -140,7 +141,7 @@ impl Metric for Checklist {
             run.index_log();
         }
         match compose_all(&run, at, &questions, answers) {
-            // Judges answer the rest: of the rules alone, only a no is certain.
+            // Judges answer the other items, so that without them only a no is certain.
             MetricProgress::Done(all) if !self.asks && !by_rules && has_judges => {
                 MetricProgress::Done(all.into_iter().filter(|m| m.outcome.is_ok()).collect())
             }
@@ -148,7 +149,7 @@ impl Metric for Checklist {
         }
     }
 
-    /// The questions of the checklist depend on the task alone.
+    /// Asks for the questions of the checklist, which depend on the task alone.
     fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         let settings = &context.settings.checklist;
         let Some((i, agent)) = agent_of(context).filter(|_| settings.generate) else {
@@ -171,13 +172,13 @@ fn render<'a>(
     context: &'a Context<'_>,
     agent: &'a Agent,
 ) -> impl Fn(PromptPage, (&str, &str)) -> Prompt + 'a {
-    |page, rubric| compose::own_prompt(&context.settings.asker, page, rubric, (context.trace, agent.at))
+    |page, rubric| compose::checklist_prompt(&context.settings.asker, page, rubric, (context.trace, agent.at))
 }
 
-/// The agent whose span it is, if its task is judged.
+/// The agent whose span is that of `context`, with its index; `None` if there is none or its task is not judged.
 fn agent_of<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
     let (i, agent) = agent_index::indexed_at(context)?;
-    (context.settings.checklist.judged_agents == Of::Agents || i == 0).then_some((i, agent))
+    (context.settings.checklist.judged_agents == JudgedAgents::Agents || i == 0).then_some((i, agent))
 }
 
 /// The task of agent `i` as judges may read it; `None` if there is none, or it is withheld.
@@ -187,12 +188,13 @@ fn shown_task(context: &Context<'_>, i: usize) -> Option<String> {
     let piece = ContentPiece::new(PieceKind::User, &**task);
     let content = context.content();
     let withheld = content.withholds(context.at) || content.withholds_piece(asked_at, &piece);
-    (!withheld).then(|| asker.cleaned_excerpt(task, MOST_TASK))
+    (!withheld).then(|| asker.cleaned_excerpt(task, MAX_TASK_BYTES))
 }
 
+/// The next questions about all items, or the measurement if all are answered.
 fn compose_all(run: &ChecklistRun<'_>, at: Idx, questions: &[Item], answers: &[Answer]) -> MetricProgress {
     let (mut asks, mut done) = (Vec::new(), Vec::new());
-    for (i, item) in questions.iter().take(MOST_QUESTIONS).enumerate() {
+    for (i, item) in questions.iter().take(MAX_QUESTIONS).enumerate() {
         match run.next_step(i, item) {
             NextStep::Ask(question) => asks.push(question),
             NextStep::Done(answered) => done.push(answered),
@@ -235,10 +237,10 @@ fn finding(trace: &AgentTrace, at: Idx, item: &ItemResult) -> Finding {
     ids.fold(Defect::PartUnanswered.finding(rationale, quote), Finding::citing)
 }
 
-/// The span of the verdict: for the outermost agent the root.
-fn written_at(trace: &AgentTrace, agent: &Agent, judged_agents: Of) -> Idx {
+/// The span on which the verdict is written: for the outermost agent the root.
+fn verdict_span(trace: &AgentTrace, agent: &Agent, judged_agents: JudgedAgents) -> Idx {
     match judged_agents {
-        Of::Root => trace.tree.root().unwrap_or(agent.at),
-        Of::Agents => agent.at,
+        JudgedAgents::Root => trace.tree.root().unwrap_or(agent.at),
+        JudgedAgents::Agents => agent.at,
     }
 }

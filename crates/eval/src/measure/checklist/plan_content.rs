@@ -13,7 +13,7 @@ use verdict_otlp::trace::Idx;
 use crate::measure::Memo;
 use crate::recognise::{AgentTrace, Call, RecordedPlan, SpanView, Text, json_keys};
 
-/// Most plans of a trace that are removed.
+/// Maximum number of plans of a trace that are removed.
 const MAX_PLANS: usize = 100;
 
 pub(crate) struct PlanContent {
@@ -51,12 +51,12 @@ impl PlanContent {
         PlanContent { texts, steps, calls, spans }
     }
 
-    /// The texts that are looked for in each output and result.
-    pub(crate) fn texts(&self) -> usize {
+    /// The number of texts that are searched in each output and result.
+    pub(crate) fn text_count(&self) -> usize {
         self.texts.len()
     }
 
-    /// Whether the span is of a call that wrote a plan.
+    /// Whether the span is that of a call that wrote a plan.
     pub(crate) fn is_todo_span(&self, at: Idx) -> bool {
         self.spans.contains(&at)
     }
@@ -96,15 +96,15 @@ fn todo_calls(trace: &AgentTrace) -> HashSet<usize> {
         Some(value) => value.to_string(),
         None => text.trim().to_owned(),
     };
-    let written = trace.views.iter().enumerate();
-    let written = written.flat_map(|(at, view)| view.plans.iter().map(move |plan| (at, &plan.text)));
-    let written: HashSet<(Idx, String)> = written.map(|(at, text)| (at, plain(text))).collect();
-    if written.is_empty() {
+    let plan_texts = trace.views.iter().enumerate();
+    let plan_texts = plan_texts.flat_map(|(at, view)| view.plans.iter().map(move |plan| (at, &plan.text)));
+    let plan_texts: HashSet<(Idx, String)> = plan_texts.map(|(at, text)| (at, plain(text))).collect();
+    if plan_texts.is_empty() {
         return HashSet::new();
     }
     let is_todo = |call: &Call| {
         let (Some(at), Some(arguments)) = (call.llm, call.arguments.as_deref()) else { return false };
-        written.contains(&(at, plain(arguments)))
+        plan_texts.contains(&(at, plain(arguments)))
     };
     trace.calls.iter().enumerate().filter(|(_, call)| is_todo(call)).map(|(i, _)| i).collect()
 }
@@ -115,14 +115,14 @@ fn remove_plans<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> 
         if !text.contains(&**plan) {
             continue;
         }
-        let mut rest = String::with_capacity(text.len());
+        let mut remaining = String::with_capacity(text.len());
         let mut parts = text.split(&**plan).peekable();
         while let Some(part) = parts.next() {
             let line = part.trim_end().rfind('\n').map_or(0, |at| at + 1);
             let has_heading = parts.peek().is_some() && part.trim_end().ends_with(':');
-            rest.push_str(if has_heading { part.get(..line).unwrap_or_default() } else { part });
+            remaining.push_str(if has_heading { part.get(..line).unwrap_or_default() } else { part });
         }
-        text = rest;
+        text = remaining;
     }
     text
 }

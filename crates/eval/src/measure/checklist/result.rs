@@ -10,10 +10,10 @@ use crate::measure::Unmeasured;
 use crate::measure::defects::clip;
 use crate::recognise::AgentTrace;
 
-/// Longest proof written, in bytes.
-const MOST_PROOF: usize = 1024;
+/// Maximum bytes of a proof as written.
+const MAX_PROOF_BYTES: usize = 1024;
 /// Approximate length of the whole JSON, in bytes.
-const MOST_ITEMS: usize = 16 * 1024;
+const MAX_ITEMS_BYTES: usize = 16 * 1024;
 
 /// A passage of the record.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Proof {
     pub text: String,
 }
 
-/// A passage of a source other than the record: an asset, or what a search found.
+/// A passage of a source other than the record: an asset, or a result of a search.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Citation {
     pub source: String,
@@ -37,7 +37,7 @@ pub(crate) struct ItemResult {
     pub proofs: Vec<Proof>,
     /// Passages of sources on which the answer to a question of fact rests.
     pub sources: Box<[Citation]>,
-    /// Yes or no, or why it is unmeasured.
+    /// Yes or no, or the reason for which it is unmeasured.
     pub answer: Result<bool, Unmeasured>,
     pub reason: String,
     /// The decision path: source of the proofs, class of the question, tools used.
@@ -80,23 +80,23 @@ pub(crate) fn verdict(items: &[ItemResult]) -> Result<bool, Unmeasured> {
 
 /// The JSON. If it is too long, proofs of the last questions are left out.
 pub(crate) fn items(trace: &AgentTrace, all: &[ItemResult], final_answer: Option<&str>) -> String {
-    let mut remaining = MOST_ITEMS;
+    let mut remaining = MAX_ITEMS_BYTES;
     let eval: Vec<Value> = all
         .iter()
         .map(|item| {
             let texts = item.proofs.iter().map(|proof| {
                 let id = trace.tree.spans.get(proof.at).map(|s| s.id.to_string()).unwrap_or_default();
-                format!("span {id}: {}", clip(&proof.text, MOST_PROOF))
+                format!("span {id}: {}", clip(&proof.text, MAX_PROOF_BYTES))
             });
             let cited = item.sources.iter().map(|cited| format!("source {}: {}", cited.source, cited.quote));
             let texts = texts.chain(cited);
             let proofs = clip(&texts.collect::<Vec<_>>().join("\n"), remaining / 2).to_owned();
             let object = json!({
                 "question": item.question,
-                "proofs": { "proofs": proofs, "final_answer": clip(final_answer.unwrap_or_default(), MOST_PROOF.min(remaining / 4)) },
+                "proofs": { "proofs": proofs, "final_answer": clip(final_answer.unwrap_or_default(), MAX_PROOF_BYTES.min(remaining / 4)) },
                 "c3_response": {
                     "answer": label(item.answer),
-                    "reason": clip(&item.reason, MOST_PROOF.min(remaining / 4)),
+                    "reason": clip(&item.reason, MAX_PROOF_BYTES.min(remaining / 4)),
                     "decision_path": item.path,
                 },
             });
@@ -144,6 +144,6 @@ mod tests {
         let mut long = item(Ok(true));
         long.proofs = vec![Proof { at: 0, text: "x".repeat(5000) }; 40];
         let all = vec![long; 50];
-        assert!(items(&trace, &all, Some(&"y".repeat(9000))).len() < 2 * MOST_ITEMS);
+        assert!(items(&trace, &all, Some(&"y".repeat(9000))).len() < 2 * MAX_ITEMS_BYTES);
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Bm25Index {
     /// The word counts of each chunk, and their sum.
     chunks: Vec<(HashMap<String, usize>, usize)>,
     /// The mean length of a chunk.
-    mean: f64,
+    mean_length: f64,
     /// The number of chunks that contain a word.
     chunks_with: HashMap<String, usize>,
 }
@@ -45,22 +45,22 @@ impl Bm25Index {
             *chunks_with.entry(word.clone()).or_default() += 1;
         }
         let total: usize = chunks.iter().map(|(_, length)| length).sum();
-        Bm25Index { mean: total as f64 / chunks.len().max(1) as f64, chunks, chunks_with }
+        Bm25Index { mean_length: total as f64 / chunks.len().max(1) as f64, chunks, chunks_with }
     }
 
     /// The score of every chunk for a question; 0 without a common word.
     pub(crate) fn scores(&self, question: &str) -> Vec<f64> {
-        let wanted: BTreeSet<String> = words(question).collect();
+        let question_words: BTreeSet<String> = words(question).collect();
         let n = self.chunks.len() as f64;
         let score = |(counts, length): &(HashMap<String, usize>, usize)| -> f64 {
-            let norm = K1 * (1.0 - B + B * *length as f64 / self.mean.max(1.0));
+            let norm = K1 * (1.0 - B + B * *length as f64 / self.mean_length.max(1.0));
             let word_score = |word: &String| {
                 let Some(&count) = counts.get(word) else { return 0.0 };
                 let chunk_count = self.chunks_with.get(word).copied().unwrap_or(0) as f64;
                 let rarity = ((n - chunk_count + 0.5) / (chunk_count + 0.5) + 1.0).ln();
                 rarity * count as f64 * (K1 + 1.0) / (count as f64 + norm)
             };
-            wanted.iter().map(word_score).sum()
+            question_words.iter().map(word_score).sum()
         };
         self.chunks.iter().map(score).collect()
     }

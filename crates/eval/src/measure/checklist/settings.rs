@@ -30,7 +30,7 @@ settings! {
         generate: bool,
         /// Default `root`. The agents whose tasks are judged.
         #[serde(rename = "of")]
-        judged_agents: Of,
+        judged_agents: JudgedAgents,
         /// Default none. Checklists of your own; the first whose `match` matches applies.
         fixed: Vec<Fixed>,
         /// Default none. Judges for a class of question, instead of `judges`.
@@ -110,7 +110,8 @@ settings! {
 /// The agents whose tasks are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Of {
+#[schemars(rename = "Of")]
+pub enum JudgedAgents {
     /// The outermost agent.
     #[default]
     Root,

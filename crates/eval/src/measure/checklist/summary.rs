@@ -1,4 +1,4 @@
-//! Summaries of pieces of the log, by which they are found (003, section 3.2): an option.
+//! Summaries of pieces of the log, by which the pieces are found (003, section 3.2); optional.
 //!
 //! In: the chunks of a run and the answers so far. Out: a summary of each chunk, or the questions for them. Summaries
 //! only decide which pieces are shown; proofs are quoted from the pieces themselves.
@@ -13,12 +13,12 @@ use crate::measure::defects::clip;
 use crate::measure::{Answer, AnswerForm, Prompt, Question};
 
 pub(crate) const SUMMARY: &str = include_str!("prompts/summary.md");
-/// Chunks of one question.
+/// Number of chunks that one question asks to summarise.
 const BATCH: usize = 10;
-/// Most chunks that are summarised; further ones are found by their own words.
-const MOST_CHUNKS: usize = 200;
-/// Longest summary, in bytes.
-const MOST_SUMMARY: usize = 600;
+/// Maximum number of chunks that are summarised; further chunks are found by their own words.
+const MAX_CHUNKS: usize = 200;
+/// Maximum bytes of a summary.
+const MAX_SUMMARY_BYTES: usize = 600;
 
 /// The summaries by chunk; empty for chunks without one. `Err` has the questions that are not answered yet. `block`
 /// renders a chunk under a label.
@@ -30,11 +30,11 @@ pub(crate) fn summaries(
 ) -> Result<Vec<String>, Vec<Question>> {
     let mut out = vec![String::new(); log.len()];
     let mut questions = Vec::new();
-    let wanted: Vec<usize> = (0..log.len())
+    let summarised: Vec<usize> = (0..log.len())
         .filter(|&i| log.get(i).is_some_and(|chunk| chunk.source != LogSource::Calls))
-        .take(MOST_CHUNKS)
+        .take(MAX_CHUNKS)
         .collect();
-    for (n, batch) in wanted.chunks(BATCH).enumerate() {
+    for (n, batch) in summarised.chunks(BATCH).enumerate() {
         let key = format!("0-summaries-{n:02}");
         let Some(answer) = answers.get(key.as_str()) else {
             let pieces = batch.iter().enumerate();
@@ -48,12 +48,13 @@ pub(crate) fn summaries(
             continue;
         };
         // Without an answer of the right length the pieces are found by their own words.
-        let given =
+        let returned =
             answer.opinions.as_ref().ok().and_then(|all| all.first()?.value.get("summaries")?.as_array());
-        let Some(given) = given.filter(|given| given.len() == batch.len()) else { continue };
-        for (&at, summary) in batch.iter().zip(given) {
-            if let Some(place) = out.get_mut(at) {
-                *place = clip(summary.as_str().map(str::trim).unwrap_or_default(), MOST_SUMMARY).to_owned();
+        let Some(returned) = returned.filter(|returned| returned.len() == batch.len()) else { continue };
+        for (&at, summary) in batch.iter().zip(returned) {
+            if let Some(slot) = out.get_mut(at) {
+                *slot =
+                    clip(summary.as_str().map(str::trim).unwrap_or_default(), MAX_SUMMARY_BYTES).to_owned();
             }
         }
     }

@@ -13,13 +13,13 @@ use crate::recognise::{AgentTrace, json_keys};
 
 /// The tool that a remote evaluator carries out: it runs a program.
 pub(crate) const RUN_CODE: &str = "run_code";
-/// Longest program, in bytes.
-pub(crate) const MOST_CODE: usize = 16 * 1024;
-/// Longest output, in bytes.
-const MOST: usize = 4096;
-/// Longest arithmetic expression, in bytes.
-const MOST_ARITHMETIC: usize = 512;
-/// Deepest nesting of operands, parentheses and signs.
+/// Maximum bytes of a program.
+pub(crate) const MAX_CODE_BYTES: usize = 16 * 1024;
+/// Maximum bytes of an output.
+const MAX_OUTPUT_BYTES: usize = 4096;
+/// Maximum bytes of an arithmetic expression.
+const MAX_ARITHMETIC_BYTES: usize = 512;
+/// Maximum nesting of operands, parentheses and signs.
 const MAX_DEPTH: usize = 64;
 
 pub(crate) fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chunk]) -> String {
@@ -35,17 +35,22 @@ pub(crate) fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chun
 /// The output of a tool as a judge reads it.
 pub(crate) fn shown(output: Result<String, String>) -> String {
     match output {
-        Ok(text) => clip(&text, MOST).to_owned(),
-        Err(error) => format!("error: {}", clip(&error, MOST)),
+        Ok(text) => clip(&text, MAX_OUTPUT_BYTES).to_owned(),
+        Err(error) => format!("error: {}", clip(&error, MAX_OUTPUT_BYTES)),
     }
 }
 
 /// The log text of a span.
 fn read_span(id: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
-    joined(id, trace, log.iter())
+    text_of_span(id, trace, log.iter())
 }
 
-fn joined<'a>(id: &str, trace: &AgentTrace, log: impl Iterator<Item = &'a Chunk>) -> Result<String, String> {
+/// The texts of a span, joined by line breaks.
+fn text_of_span<'a>(
+    id: &str,
+    trace: &AgentTrace,
+    log: impl Iterator<Item = &'a Chunk>,
+) -> Result<String, String> {
     let is_in_span =
         |chunk: &&Chunk| trace.tree.spans.get(chunk.at).is_some_and(|span| span.id.to_string() == id);
     let texts: Vec<&str> = log.filter(is_in_span).map(|chunk| chunk.text.as_str()).collect();
@@ -60,7 +65,7 @@ fn query_json(input: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, 
     let (id, pointer) =
         input.trim().split_once(' ').ok_or("expected a span id, a blank and a JSON pointer")?;
     // The arguments of a call are not its result.
-    let text = joined(id, trace, log.iter().filter(|chunk| chunk.source != LogSource::Call))?;
+    let text = text_of_span(id, trace, log.iter().filter(|chunk| chunk.source != LogSource::Call))?;
     let value = json_keys::parse(&text).ok_or("the span's result is not JSON, or too large")?;
     value
         .pointer(pointer.trim())
@@ -70,11 +75,11 @@ fn query_json(input: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, 
 
 /// Arithmetic: `+ - * / ^ %`, parentheses, decimal numbers with or without `,` between thousands.
 fn calculate(input: &str) -> Result<f64, String> {
-    if input.len() > MOST_ARITHMETIC {
-        return Err(format!("longer than {MOST_ARITHMETIC} bytes"));
+    if input.len() > MAX_ARITHMETIC_BYTES {
+        return Err(format!("longer than {MAX_ARITHMETIC_BYTES} bytes"));
     }
     let text: Vec<u8> = input.bytes().filter(|b| !b.is_ascii_whitespace() && *b != b',').collect();
-    let mut calculator = Calculator { text: &text, at: 0, depth: 0 };
+    let mut calculator = Calculator { text: &text, offset: 0, depth: 0 };
     let value = calculator.expression(1)?;
     match calculator.peek() {
         Some(other) => Err(format!("'{}' is not arithmetic", char::from(other))),
@@ -88,17 +93,17 @@ const POWER: u8 = 3;
 
 struct Calculator<'a> {
     text: &'a [u8],
-    at: usize,
+    offset: usize,
     depth: usize,
 }
 
 impl Calculator<'_> {
     fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
+        self.text.get(self.offset).copied()
     }
 
-    /// An expression whose operators outside parentheses have a precedence of at least `least`.
-    fn expression(&mut self, least: u8) -> Result<f64, String> {
+    /// An expression whose operators outside parentheses have a precedence of at least `min_precedence`.
+    fn expression(&mut self, min_precedence: u8) -> Result<f64, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err("nested too deeply".to_owned());
@@ -112,10 +117,10 @@ impl Calculator<'_> {
                 b'^' => (POWER, POWER),
                 _ => break,
             };
-            if precedence < least {
+            if precedence < min_precedence {
                 break;
             }
-            self.at += 1;
+            self.offset += 1;
             let right = self.expression(right)?;
             value = match operator {
                 b'+' => value + right,
@@ -132,21 +137,21 @@ impl Calculator<'_> {
 
     /// A number, a sign with its operand, or an expression in parentheses.
     fn operand(&mut self) -> Result<f64, String> {
-        let from = self.at;
-        self.at += 1;
-        match self.text.get(from) {
+        let start = self.offset;
+        self.offset += 1;
+        match self.text.get(start) {
             Some(b'-') => self.expression(POWER).map(|value| -value),
             Some(b'+') => self.expression(POWER),
             Some(b'(') => {
                 let value = self.expression(1)?;
-                self.at += 1;
-                let closed = self.text.get(self.at - 1) == Some(&b')');
+                self.offset += 1;
+                let closed = self.text.get(self.offset - 1) == Some(&b')');
                 closed.then_some(value).ok_or_else(|| "a parenthesis is not closed".to_owned())
             }
             _ => {
-                let rest = self.text.get(from..).unwrap_or_default();
+                let rest = self.text.get(start..).unwrap_or_default();
                 let digits = rest.split(|b| !(b.is_ascii_digit() || *b == b'.')).next().unwrap_or_default();
-                self.at = from + digits.len();
+                self.offset = start + digits.len();
                 let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
                 number.ok_or_else(|| "a number is missing".to_owned())
             }

@@ -1,7 +1,7 @@
-//! Answers of evaluators compared with what they were sent.
+//! Answers of evaluators, compared with the outline that was sent.
 //!
 //! In: answers that fit their form, and the outline. Out: one measurement, with the findings whose spans are in the
-//! outline and whose quotations occur there. What fails without such a finding is set aside, as with judges.
+//! outline and whose quotations occur in it. A failing answer without such a finding is set aside, as with judges.
 
 use serde_json::Value;
 
@@ -15,8 +15,8 @@ use crate::measure::{Context, Measurement, Opinion, Unmeasured};
 
 pub(super) fn measured(context: &Context<'_>, outline: &Outline, opinions: &[Opinion]) -> Measurement {
     let shown = shown(outline);
-    let given = opinions.iter().filter(|opinion| !abstains(&opinion.value));
-    let replies: Vec<ParsedOpinion> = given
+    let applicable = opinions.iter().filter(|opinion| !abstains(&opinion.value));
+    let replies: Vec<ParsedOpinion> = applicable
         .map(|opinion| ParsedOpinion {
             judge: opinion.judge.clone(),
             opinion: read(context.row, &shown, &opinion.value),
@@ -40,8 +40,8 @@ fn read(row: &MetricSpec, shown: &ShownContent, value: &Value) -> Option<JudgeOp
     let grade = match row.scale {
         Scale::Labels(labels) => label_of(labels, value)?,
         scale => {
-            let (least, best) = scale.range()?;
-            Grade::Score(value.get(SCORE)?.as_f64().filter(|score| (least..=best).contains(score))?)
+            let (lowest, best) = scale.range()?;
+            Grade::Score(value.get(SCORE)?.as_f64().filter(|score| (lowest..=best).contains(score))?)
         }
     };
     Some(shown.opinion(grade, value))
@@ -61,7 +61,7 @@ fn shown(outline: &Outline) -> ShownContent {
 fn values(span: &SpanOutline) -> Vec<String> {
     let texts = span.content.iter().map(|text| text.text.clone());
     let SpanOutline { name, service, model, duration_ms, tokens, .. } = span;
-    let named = [name, service, model].into_iter().flatten().cloned();
+    let names = [name, service, model].into_iter().flatten().cloned();
     let numbers = duration_ms.map(|ms| ms.to_string()).into_iter().chain(tokens.map(|n| n.to_string()));
-    texts.chain(named).chain(numbers).collect()
+    texts.chain(names).chain(numbers).collect()
 }

@@ -17,14 +17,14 @@ use crate::measure::table::{About, MetricSpec, Need, Requires, Scale};
 /// The evaluators by the name of their metric, which is its attribute key.
 pub type Evaluators = BTreeMap<String, EvaluatorConfig>;
 
-/// Smallest `max_bytes`: metadata and the ends of a few texts.
+/// Smallest `max_bytes`, which suffices for metadata and the ends of a few texts.
 const MIN_BYTES: u64 = 4 << 10;
 /// Largest `max_bytes`: 64 questions about one trace are in memory together.
 const MAX_BYTES: u64 = 4 << 20;
 /// Largest number of labels of a metric.
 const MAX_LABELS: usize = 32;
-/// Largest length of a label: it is the value of an attribute.
-const MAX_LABEL: usize = 64;
+/// Maximum bytes of a label, which is the value of an attribute.
+const MAX_LABEL_BYTES: usize = 64;
 
 settings! {
     /// A metric that evaluators answer: programs behind HTTP endpoints, which `judges` configures with the dialect
@@ -58,7 +58,7 @@ settings! {
 }
 
 impl RequestedScale {
-    /// The scale that requests name.
+    /// The scale in requests to the evaluator.
     pub fn from_config(config: &EvaluatorConfig) -> RequestedScale {
         let [min, max] = config.range();
         match config.labels.is_empty() {
@@ -90,8 +90,8 @@ impl EvaluatorConfig {
     }
 
     fn row(&self, name: &str) -> &'static MetricSpec {
-        let [least, best] = self.range().map(f64::from);
-        let threshold = self.threshold.unwrap_or(least + 0.75 * (best - least));
+        let [lowest, best] = self.range().map(f64::from);
+        let threshold = self.threshold.unwrap_or(lowest + 0.75 * (best - lowest));
         let threshold = self.labels.is_empty().then_some(threshold);
         let EvaluatorConfig { subject, scores, labels, fail_labels, process, .. } = self;
         let key = format!("{name} {subject:?} {scores:?} {labels:?} {fail_labels:?} {process} {threshold:?}");
@@ -99,7 +99,7 @@ impl EvaluatorConfig {
             let [min, max] = self.range();
             let scale = match labels.is_empty() {
                 true => Scale::Scores(min, max),
-                false => Scale::Labels(leaked_all(labels)),
+                false => Scale::Labels(leak_all(labels)),
             };
             let (about, need) = match subject {
                 Subject::Model => (About::Model, Need::Agent),
@@ -112,40 +112,49 @@ impl EvaluatorConfig {
                 about,
                 need,
                 requires: Requires::OutputOrError,
-                fail_labels: leaked_all(fail_labels),
+                fail_labels: leak_all(fail_labels),
                 process: *process,
-                ..MetricSpec::custom(leaked(name), scale, threshold)
+                ..MetricSpec::custom(leak(name), scale, threshold)
             }
         })
     }
 
     fn problems(&self, name: &str) -> Vec<Problem> {
         let mut out = Vec::new();
-        let mut found = |key: &str, message: String| out.push(Problem::new(key, message));
+        let mut add_problem = |key: &str, message: String| out.push(Problem::new(key, message));
         if self.judges.is_empty() {
-            found("judges", "names no judge of dialect evaluator, so that nothing would answer".to_owned());
+            add_problem(
+                "judges",
+                "names no judge of dialect evaluator, so that nothing would answer".to_owned(),
+            );
         }
         if self.judges.iter().any(|judge| judge == RULES_NAME) {
-            found("judges", "the built-in rules do not know this metric".to_owned());
+            add_problem("judges", "the built-in rules do not know this metric".to_owned());
         }
         if !(MIN_BYTES..=MAX_BYTES).contains(&self.max_bytes.0) {
-            found("max_bytes", "must lie between 4KiB and 4MiB".to_owned());
+            add_problem("max_bytes", "must lie between 4KiB and 4MiB".to_owned());
         }
         if self.labels.is_empty() {
-            let [least, best] = self.range();
-            if least >= best {
-                found("scores", format!("the lowest score, {least}, must be below the highest, {best}"));
+            let [lowest, best] = self.range();
+            if lowest >= best {
+                add_problem(
+                    "scores",
+                    format!("the lowest score, {lowest}, must be below the highest, {best}"),
+                );
             }
             if !self.fail_labels.is_empty() {
-                found("fail_labels", "a metric with scores has no labels; a threshold decides".to_owned());
+                add_problem(
+                    "fail_labels",
+                    "a metric with scores has no labels; a threshold decides".to_owned(),
+                );
             }
         } else {
             if self.scores.is_some() || self.threshold.is_some() {
-                found("labels", "a metric has either scores with a threshold or labels".to_owned());
+                add_problem("labels", "a metric has either scores with a threshold or labels".to_owned());
             }
-            self.label_problems(&mut found);
+            self.label_problems(&mut add_problem);
         }
-        // Its other problems are consequences of these.
+        // Problems of the row would be consequences of the problems found so far.
         let row = out.is_empty().then(|| self.row(name));
         out.extend(
             row.and_then(|row| row.problem(&self.settings(row))).map(|reason| Problem::new("", reason)),
@@ -153,21 +162,22 @@ impl EvaluatorConfig {
         out
     }
 
-    fn label_problems(&self, found: &mut impl FnMut(&str, String)) {
+    fn label_problems(&self, add_problem: &mut impl FnMut(&str, String)) {
         let is_label_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let is_legal =
-            |label: &str| !label.is_empty() && label.len() <= MAX_LABEL && label.chars().all(is_label_char);
+        let is_legal = |label: &str| {
+            !label.is_empty() && label.len() <= MAX_LABEL_BYTES && label.chars().all(is_label_char)
+        };
         if self.labels.len() > MAX_LABELS || !self.labels.iter().all(|label| is_legal(label)) {
-            found("labels", "expected up to 32 labels of up to 64 letters, digits, - and _".to_owned());
+            add_problem("labels", "expected up to 32 labels of up to 64 letters, digits, - and _".to_owned());
         }
         let twice = self.labels.iter().enumerate().find(|(i, label)| self.labels[..*i].contains(label));
         if let Some((_, label)) = twice {
-            found("labels", format!("'{label}' is listed twice"));
+            add_problem("labels", format!("'{label}' is listed twice"));
         }
         if let Some(other) = self.fail_labels.iter().find(|label| !self.labels.contains(label)) {
-            found("fail_labels", format!("'{other}' is not one of the labels"));
+            add_problem("fail_labels", format!("'{other}' is not one of the labels"));
         } else if self.fail_labels.is_empty() || self.labels.iter().all(|l| self.fail_labels.contains(l)) {
-            found("fail_labels", "some labels must fail, and some must not".to_owned());
+            add_problem("fail_labels", "some labels must fail, and some must not".to_owned());
         }
     }
 }
@@ -181,20 +191,20 @@ pub(crate) fn problems(evaluators: &Evaluators) -> Vec<Problem> {
 }
 
 /// The rows of this process. Rows live as long as the process, as those of built-in metrics do: a reload of the same
-/// configuration takes the same row, so that only different rows take memory, some hundred bytes each.
+/// configuration uses the same row, so that only different rows take memory, about a hundred bytes each.
 static ROWS: LazyLock<Mutex<HashMap<String, &'static MetricSpec>>> = LazyLock::new(Mutex::default);
 
 fn interned(key: String, row: impl FnOnce() -> MetricSpec) -> &'static MetricSpec {
-    // A row is inserted whole.
+    // A poisoned lock is ignored: a panic cannot leave a row that is inserted in part.
     let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
     rows.entry(key).or_insert_with(|| Box::leak(Box::new(row())))
 }
 
-fn leaked(text: &str) -> &'static str {
+fn leak(text: &str) -> &'static str {
     Box::leak(Box::from(text))
 }
 
-fn leaked_all(texts: &[String]) -> &'static [&'static str] {
-    let texts: Vec<&'static str> = texts.iter().map(|text| leaked(text)).collect();
+fn leak_all(texts: &[String]) -> &'static [&'static str] {
+    let texts: Vec<&'static str> = texts.iter().map(|text| leak(text)).collect();
     Box::leak(texts.into_boxed_slice())
 }

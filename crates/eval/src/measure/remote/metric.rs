@@ -43,7 +43,8 @@ impl Metric for RemoteMetric {
 }
 
 impl RemoteMetric {
-    /// The part of the trace that is measured on the span of `context`; none if the metric does not apply to it.
+    /// The part of the trace that is measured on the span of `context`; `None` if the metric does not apply to the
+    /// span.
     fn part(&self, context: &Context<'_>) -> Result<Option<SubjectPart>, Unmeasured> {
         let Context { trace, at, .. } = *context;
         let run_part = |scope| Ok(Some(SubjectPart::Run(scope)));
@@ -58,7 +59,7 @@ impl RemoteMetric {
                 let agent = owner.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
                 agent.map_or(Ok(None), |i| run_part(RunScope::Beneath(i)))
             }
-            // Of a trace in which nothing was recognised, nothing could be shown.
+            // A trace without a recognised span has no content to show.
             Subject::Trace => match trace.views.iter().any(|view| view.kind != Kind::Unknown) {
                 true if trace.tree.root() == Some(at) => run_part(RunScope::Trace),
                 _ => Ok(None),

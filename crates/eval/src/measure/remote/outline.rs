@@ -24,13 +24,13 @@ use crate::measure::evaluated_spans::EvaluatedSpans;
 use crate::measure::{Context, Prompt, Shows, Unmeasured};
 use crate::recognise::{Agent, SpanView};
 
-/// Bytes of a span without its texts.
+/// Estimated bytes of a span without its texts.
 const SPAN_BYTES: usize = 420;
-/// Bytes of a text in addition to its own.
+/// Estimated bytes of a text's key and type, in addition to the text.
 const TEXT_BYTES: usize = 40;
-/// Fewest bytes that a text is cut to.
-const LEAST_TEXT: usize = 80;
-/// Texts of a span that are kept even if there are very many.
+/// Smallest number of bytes to which a text is cut.
+const MIN_TEXT_BYTES: usize = 80;
+/// Number of texts of each span that are kept even if the run has very many texts.
 const MIN_TEXTS: usize = 2;
 /// Largest number of agents in a request.
 const MAX_AGENTS: usize = 64;
@@ -63,7 +63,7 @@ struct RawSpan<'a> {
 
 impl Outline {
     /// # Errors
-    /// Nothing was recorded of the part, or it cannot be made small enough.
+    /// No content of the part was recorded, or the request cannot be made small enough.
     pub(super) fn new(
         max_bytes: usize,
         context: &Context<'_>,
@@ -82,8 +82,8 @@ impl Outline {
         Err(Unmeasured::Limit)
     }
 
-    /// The question's text. A request about a run may show content of any span; one about a step shows that span, and
-    /// what it repeats of others.
+    /// The question's text. A request about a run may show content of any span; a request about a step shows the span
+    /// of the step, and the spans whose content it repeats.
     pub(super) fn prompt(&self, context: &Context<'_>, part: SubjectPart) -> Prompt {
         let prompt = Prompt::new("", self.text.as_str());
         match part {
@@ -105,7 +105,7 @@ struct OutlineBuilder<'a> {
 }
 
 impl<'a> OutlineBuilder<'a> {
-    /// The spans of the part that say anything: without wrapper spans and without spans of kind `unknown`.
+    /// The spans of the part, without wrapper spans and without spans of kind `unknown`.
     fn spans(&self) -> Vec<Idx> {
         let Context { trace, memo, .. } = self.context;
         let scope = match self.part {
@@ -125,7 +125,7 @@ impl<'a> OutlineBuilder<'a> {
         // Metadata take at most half of the request.
         let max_spans = (target_bytes / 2 / SPAN_BYTES).max(1);
         let shown = first_and_last(all.to_vec(), max_spans);
-        let raw = self.raw(&shown, target_bytes / 2 / (LEAST_TEXT + TEXT_BYTES));
+        let raw = self.raw(&shown, target_bytes / 2 / (MIN_TEXT_BYTES + TEXT_BYTES));
         let agents = self.agents();
         let lengths: Vec<usize> = raw
             .iter()
@@ -136,8 +136,8 @@ impl<'a> OutlineBuilder<'a> {
             return Err(Unmeasured::NoContent);
         }
         let text_bytes = target_bytes.saturating_sub(SPAN_BYTES * (shown.len() + agents.len() + 2));
-        let longest = longest_text(lengths, text_bytes);
-        // Work that grows with the texts.
+        let max_text_bytes = text_limit(lengths, text_bytes);
+        // The work of building the request is proportional to its size.
         self.context.memo.budget.spend(target_bytes / 64 + all.len());
         let trace = self.context.trace;
         let (subject, at) = match self.part {
@@ -154,8 +154,8 @@ impl<'a> OutlineBuilder<'a> {
             subject: EvaluatedSubject { r#type: subject, span_id: self.id(at) },
             trace_id: trace.tree.id.to_string(),
             incomplete: trace.incomplete,
-            agents: agents.into_iter().map(|agent| self.agent(agent, longest)).collect(),
-            spans: raw.into_iter().map(|span| self.span(span, &present, longest)).collect(),
+            agents: agents.into_iter().map(|agent| self.agent(agent, max_text_bytes)).collect(),
+            spans: raw.into_iter().map(|span| self.span(span, &present, max_text_bytes)).collect(),
             omitted_spans: (all.len() - shown.len()) as u64,
             code: None,
             correction: None,
@@ -168,14 +168,14 @@ impl<'a> OutlineBuilder<'a> {
     /// The spans with their texts, each text at its first occurrence; of more than `max_texts` texts those in the
     /// middle of each span are left out.
     fn raw(&self, shown: &[Idx], max_texts: usize) -> Vec<RawSpan<'a>> {
-        let mut seen: HashSet<u64> = HashSet::new();
+        let mut shown_hashes: HashSet<u64> = HashSet::new();
         let mut raw = Vec::new();
         for &at in shown {
             let Some(view) = self.context.trace.views.get(at) else { continue };
             let mut texts = texts(view);
             let all = texts.len();
             // Content that a span produced is shown even if another span produced the same.
-            texts.retain(|text| seen.insert(text_hash(&text.piece.text)) || text.r#type.is_new());
+            texts.retain(|text| shown_hashes.insert(text_hash(&text.piece.text)) || text.r#type.is_new());
             let repeated = (all - texts.len()) as u64;
             raw.push(RawSpan { at, view, texts, repeated, omitted: 0 });
         }
@@ -198,11 +198,11 @@ impl<'a> OutlineBuilder<'a> {
         trace.agents.iter().filter(|agent| in_scope(trace, scope, agent.at)).take(MAX_AGENTS).collect()
     }
 
-    fn agent(&self, agent: &Agent, longest: usize) -> AgentOutline {
+    fn agent(&self, agent: &Agent, max_text_bytes: usize) -> AgentOutline {
         let content @ TraceContent { trace, asker, .. } = self.context.content();
         let parent = agent.parent.and_then(|i| trace.agents.get(i));
-        let task = |text: &str| content.text(agent.task_at.unwrap_or(agent.at), text, longest);
-        let answer = |text: &str| content.answer(agent, text, longest);
+        let task = |text: &str| content.text(agent.task_at.unwrap_or(agent.at), text, max_text_bytes);
+        let answer = |text: &str| content.answer(agent, text, max_text_bytes);
         AgentOutline {
             span_id: self.id(agent.at),
             name: asker.agent_name(agent),
@@ -212,14 +212,14 @@ impl<'a> OutlineBuilder<'a> {
         }
     }
 
-    fn span(&self, raw: RawSpan<'_>, present: &HashSet<Idx>, longest: usize) -> SpanOutline {
+    fn span(&self, raw: RawSpan<'_>, present: &HashSet<Idx>, max_text_bytes: usize) -> SpanOutline {
         let content @ TraceContent { trace, asker, .. } = self.context.content();
         let RawSpan { at, view, texts, repeated, omitted } = raw;
         let name = |text: &str| Some(asker.name(text)).filter(|name| !name.is_empty());
         let called = view.call.as_ref().map(|call| &*call.name);
         let agent = trace.owner.get(at).copied().flatten().and_then(|i| trace.agents.get(i));
         let texts = texts.into_iter().map(|text| {
-            let shown = content.piece(at, &text.piece, longest);
+            let shown = content.piece(at, &text.piece, max_text_bytes);
             ContentOutline { r#type: text.r#type, text: shown }
         });
         SpanOutline {
@@ -274,13 +274,13 @@ impl ContentType {
         }
     }
 
-    /// Whether the span produced it, or it is the input of this call alone.
+    /// Whether the content was produced by the span, or is the input of this call alone.
     fn is_new(self) -> bool {
         use ContentType::{Assistant, System, ToolMessage, Tools, User};
         !matches!(self, Tools | System | User | Assistant | ToolMessage)
     }
 
-    /// Whether it instructs the agent, so that a finding about an omission may quote it.
+    /// Whether the content instructs the agent, so that a finding about an omission may quote it.
     pub(super) fn binds(self) -> bool {
         matches!(self, ContentType::Tools | ContentType::System | ContentType::User)
     }
@@ -306,13 +306,13 @@ fn first_and_last<T>(mut all: Vec<T>, max_items: usize) -> Vec<T> {
 }
 
 /// The length to which texts of these lengths are cut, so that together they take about `max_bytes` bytes.
-fn longest_text(mut lengths: Vec<usize>, max_bytes: usize) -> usize {
+fn text_limit(mut lengths: Vec<usize>, max_bytes: usize) -> usize {
     lengths.sort_unstable();
     let mut remaining_bytes = max_bytes;
     for (i, &length) in lengths.iter().enumerate() {
         let share = (remaining_bytes / (lengths.len() - i)).saturating_sub(TEXT_BYTES);
         if length > share {
-            return share.max(LEAST_TEXT);
+            return share.max(MIN_TEXT_BYTES);
         }
         remaining_bytes = remaining_bytes.saturating_sub(length + TEXT_BYTES);
     }
@@ -325,11 +325,11 @@ mod tests {
 
     #[test]
     fn the_longest_texts_are_cut_first() {
-        assert_eq!(longest_text(vec![10, 20, 30], 1_000), usize::MAX);
-        let longest = longest_text(vec![100, 5_000, 9_000, 100], 5_000);
-        assert!((2_000..2_500).contains(&longest), "{longest}");
-        assert_eq!(longest_text(vec![500; 100], 100), LEAST_TEXT);
-        assert_eq!(longest_text(Vec::new(), 0), usize::MAX);
+        assert_eq!(text_limit(vec![10, 20, 30], 1_000), usize::MAX);
+        let max_text_bytes = text_limit(vec![100, 5_000, 9_000, 100], 5_000);
+        assert!((2_000..2_500).contains(&max_text_bytes), "{max_text_bytes}");
+        assert_eq!(text_limit(vec![500; 100], 100), MIN_TEXT_BYTES);
+        assert_eq!(text_limit(Vec::new(), 0), usize::MAX);
     }
 
     #[test]

@@ -150,7 +150,7 @@ fn labels_decide_by_the_configuration() {
 }
 
 #[test]
-fn what_is_cited_must_have_been_sent_and_a_failure_needs_evidence() {
+fn cited_content_must_have_been_sent_and_a_failure_needs_evidence() {
     let config = config("subject: trace\n");
     let measured_with = |findings: Vec<Json>| {
         let answer =
@@ -227,13 +227,13 @@ fn secrets_are_removed_and_withheld_services_are_not_sent() {
     let (_, asked) =
         evaluated(&trace, &config("subject: tool\n"), settings(|_| ()), |_| Err(Unmeasured::Budget));
     let services = |at: usize| asked.iter().find(|ask| ask.at == at).unwrap().services.clone();
-    // Its arguments are those of the model's request.
+    // The arguments on its span repeat those of the model's request.
     assert_eq!(services(tool).iter().map(|s| &**s).collect::<Vec<_>>(), ["inner", "open"]);
     assert_eq!(services(tool + 1).iter().map(|s| &**s).collect::<Vec<_>>(), ["open"]);
 }
 
 #[test]
-fn what_a_step_repeats_of_another_service_counts_as_its_content_or_is_withheld() {
+fn repeated_content_of_another_service_counts_as_its_content_or_is_withheld() {
     let mut trace = Script::new("What does Ann earn?")
         .calls("I ask.", &[("pay", "{}")])
         .returns("9000 a month")

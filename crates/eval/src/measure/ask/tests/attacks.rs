@@ -174,7 +174,7 @@ fn attacks_cannot_close_the_fence_or_imitate_headings() {
     }
 }
 
-/// A run of two agents with `word` in every text that a trace can hold.
+/// A run of two agents with `word` in every text that a trace can contain.
 fn marked(word: &str) -> AgentTrace {
     let text = format!("{word} said. ").repeat(40);
     let arguments = json!({ word: text }).to_string();
@@ -224,7 +224,7 @@ fn outside(prompt: &Prompt) -> String {
 }
 
 #[test]
-fn no_text_of_a_trace_stands_outside_the_fence_of_a_prompt() {
+fn no_text_of_a_trace_is_outside_the_fence_of_a_prompt() {
     const WORD: &str = "Qzwxmark";
     let trace = marked(WORD);
     let yaml = "judges: [rules, j]\nchecklist: { generate: true }\nplan: { enabled: true }";

@@ -1,4 +1,4 @@
-//! The work of preparing questions, on traces with much of one thing.
+//! The work of preparing questions, on traces with very many parts, calls or spans.
 
 use verdict_otlp::work;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::measure::sample::{SampleTrace, llm, text, text_message as message, tool};
 use crate::recognise::{Content, Message, Part, Role, ToolRequest};
 
-/// How many times as much a larger trace has.
+/// The ratio of the sizes of the larger and the smaller trace.
 const TIMES: u64 = 10;
 const SMALL_SIZE: usize = 60;
 const METRICS: [&str; 5] =

@@ -103,7 +103,7 @@ fn findings_of_rules_are_withheld_where_content_is() {
 }
 
 #[test]
-fn question_is_of_bounded_size_and_says_what_it_leaves_out() {
+fn question_is_of_bounded_size_and_states_that_findings_are_left_out() {
     let long = |i: usize| Finding {
         severity: Severity::Medium,
         ..Finding::new(format!("{i} {}", "why ".repeat(500)), "quote", 2.0)

@@ -1,4 +1,4 @@
-//! Spans that repeat what a span of another service produced.
+//! Spans that repeat output of a span of another service.
 
 use super::*;
 use crate::measure::Memo;
@@ -66,7 +66,7 @@ fn services(ask: &Ask) -> Vec<&str> {
 }
 
 #[test]
-fn what_a_prompt_repeats_counts_as_content_of_the_service_that_produced_it() {
+fn repeated_content_counts_as_content_of_the_service_that_produced_it() {
     for (case, trace) in repeating() {
         let last = trace.agents[0].answer_at.unwrap();
         for ask in questions(&trace, &settings(&METRICS)) {
@@ -87,7 +87,7 @@ fn what_a_prompt_repeats_counts_as_content_of_the_service_that_produced_it() {
 }
 
 #[test]
-fn what_a_prompt_repeats_of_withheld_content_is_not_shown() {
+fn repeated_withheld_content_is_not_shown() {
     let settings = asked_with(settings(&METRICS), |ask| ask.withhold = vec!["payroll".into()]);
     for (case, mut trace) in repeating() {
         if case == "same text" {
@@ -112,7 +112,7 @@ fn spans_without_a_service_are_withheld_if_any_service_of_the_trace_is() {
     assert!(questions(&trace, &settings).iter().any(|ask| ask.question.prompt.user.contains("Shop: row 8")));
 }
 
-/// A tool around an agent of another service returns what that produced, perhaps in other words.
+/// A tool around an agent of another service returns the agent's output, perhaps in other words.
 #[test]
 fn result_of_a_tool_around_spans_of_another_service_counts_as_content_of_every_service() {
     let mut trace = Script::new("Shop: what does Ann earn?")

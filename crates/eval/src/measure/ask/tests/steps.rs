@@ -90,7 +90,7 @@ fn one_quotation_may_prove_problems_of_two_categories() {
         measured.findings.iter().map(|f| f.category.unwrap().as_str()).collect::<Vec<_>>()
     };
     assert_eq!(found(vec![reply_with(2, &both)]), ["Goal Deviation", "Language-only"]);
-    // Two judges who file the same words differently report one problem.
+    // Two judges that assign different categories to the same quotation report one problem.
     assert_eq!(found(vec![reply_with(2, &both[..1]), reply_with(2, &both[1..2])]), ["Goal Deviation"]);
 }
 

@@ -113,7 +113,7 @@ fn steps_before_a_step_are_those_of_its_agent_and_not_repeated() {
 }
 
 #[test]
-fn what_followed_is_shown_only_where_the_metric_weighs_it() {
+fn later_steps_are_shown_only_if_the_metric_considers_them() {
     let trace = bridge();
     let first = page_of(&trace, "avoidance", 1);
     let followed = block(&first, "what followed: tool search | result").unwrap();
@@ -181,7 +181,7 @@ fn every_shown_span_counts_among_the_services_of_a_question() {
     };
     // Task of the agent, request of the model, the call.
     assert_eq!(services(TOOL, 2), ["brain", "front", "tools"]);
-    // Its own input states the task; what followed is of the tool and of the next model call.
+    // Its own input states the task; the later steps are the tool call and the next model call.
     assert_eq!(services("avoidance", 1), ["brain", "tools", "writer"]);
     assert_eq!(services("instruction_following", 1), ["brain"]);
     trace.views[0].tools = vec![ToolDefinition {

@@ -21,7 +21,7 @@ fn run_is_asked_about_once_and_its_score_compared_with_the_threshold() {
     }
 }
 
-/// A manager with a helper, who plans, fails, and plans again.
+/// A manager with a helper that fails; the manager plans twice.
 fn team() -> AgentTrace {
     Script::new("How long is the bridge, and who built it?")
         .system("You are the manager.")
@@ -68,7 +68,7 @@ fn agents_are_judged_separately_and_the_trace_on_its_root() {
 
 #[test]
 fn trace_is_judged_on_a_root_that_only_wraps_an_agent() {
-    // Of the team, the manager's span records nothing and is a second span of the helper's run.
+    // The manager's span is made a second span of the helper's run, which records nothing.
     let mut trace = team();
     let root = trace.tree.root().unwrap();
     trace.views[root].wrapper = true;
@@ -175,13 +175,13 @@ fn where_no_plan_is_marked_the_judge_decides_whether_the_first_words_are_one() {
         );
         let stated = outcome(vec![answer("stated", 1)]);
         assert_eq!(score(&stated), Some(1.0));
-        // The majority decides; the grade is of those who found a plan.
+        // The majority decides; the grade is that of the opinions that found a plan.
         let majority = outcome(vec![answer("stated", 1), answer("none", 3), answer("stated", 1)]);
         assert_eq!(score(&majority), Some(1.0));
         let minority = outcome(vec![answer("none", 3), answer("none", 3), answer("stated", 1)]);
         assert_eq!(minority.outcome, Err(Unmeasured::NotApplicable));
     }
-    // Thoughts come before what is said.
+    // Reasoning is preferred to text.
     let mut thinking = bridge();
     thinking.views[1].output[0]
         .parts

@@ -48,7 +48,7 @@ fn gaia_abbreviated_city_fails() {
                 "Was the city found in which Kuznetsov's specimens from Vietnam are?" ] }),
             "filter" => json!({ "thought": "t", "drop": [] }),
             "q000.1-perceive" => found(question, "reasoning", &[("Catalogue of", quote)], true),
-            // Nothing of the record is about abbreviations: the wider window has what was said last.
+            // Nothing of the record is about abbreviations: the wider selection contains the last output.
             "q001.1-perceive" => json!({ "thought": "t", "class": "reasoning", "passages": [],
                                          "final_answer": "no", "sufficient": "no" }),
             "q001.2-wider" => {
