@@ -15,7 +15,7 @@ use super::client::{ExportClient, ExportFuture};
 use super::config::{ConsoleConfig, TraceResult};
 use super::pack::ExportRequest;
 use super::response::{ExportResponse, ExportResult};
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 
 mod draw;
 mod paint;
@@ -97,7 +97,7 @@ impl ExportClient for ConsoleClient {
             let error = match printed.await {
                 Ok(Ok(())) => return ExportResult::ACCEPTED.into(),
                 Ok(Err(error)) => error.to_string(),
-                Err(error) => ended(&error).to_owned(),
+                Err(error) => join_error_reason(&error).to_owned(),
             };
             ExportResponse { status: "io_error", result: ExportResult::Rejected(error) }
         })

@@ -14,7 +14,7 @@ use super::parcel::{Parcel, ParcelSource};
 use super::queue::{Job, Queue, QueueError};
 use super::response::ExportResult;
 use super::webhook::RecentAlerts;
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 use crate::outcome::{Acknowledge, AlertOutcome, DropReason, Ledger, Outcome, Receipt};
 use crate::telemetry::{ExporterState, RequestObserver};
 
@@ -251,7 +251,7 @@ impl Exporter {
             Ok(Ok(())) => DeadLetterOutcome::Written,
             Ok(Err(error)) if error.is_transient() => DeadLetterOutcome::Failed(error.to_string()),
             Ok(Err(error)) => DeadLetterOutcome::Full(error.to_string()),
-            Err(error) => DeadLetterOutcome::Failed(ended(&error).to_owned()),
+            Err(error) => DeadLetterOutcome::Failed(join_error_reason(&error).to_owned()),
         }
     }
 

@@ -19,7 +19,7 @@ use super::client::{ExportClient, ExportFuture};
 use super::config::{FileConfig, Rotation};
 use super::pack::ExportRequest;
 use super::response::{ExportResponse, ExportResult};
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 
 /// The output of a [`LineWriter`]: a file, or a failing one in tests.
 trait LineOutput {
@@ -191,7 +191,7 @@ impl ExportClient for FileClient {
         let (file, request) = (Arc::clone(&self.0), request.clone());
         let written = spawn_blocking(move || append(&file, &request));
         Box::pin(async {
-            written.await.unwrap_or_else(|e| ExportResult::Rejected(ended(&e).to_owned()).into())
+            written.await.unwrap_or_else(|e| ExportResult::Rejected(join_error_reason(&e).to_owned()).into())
         })
     }
 

@@ -385,7 +385,7 @@ fn prepare(
         ExporterConfig::Kafka(c) => Arc::new(kafka::KafkaClient::new(id, c)?),
         #[cfg(not(feature = "kafka"))]
         ExporterConfig::Kafka(_) => {
-            return Err(StartError::Kafka(crate::kafka::MISSING.to_owned()));
+            return Err(StartError::Kafka(crate::kafka::FEATURE_MISSING.to_owned()));
         }
         ExporterConfig::Webhook(c) => {
             let recent = alerts.insert(Arc::new(RecentAlerts::new(*c.repeat, c.max_per_minute)));

@@ -17,7 +17,7 @@ use http_body::{Frame, SizeHint};
 use verdict_otlp::Signal;
 
 use super::config::{Compression, Packing};
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 
 /// Smaller pieces are copied into a shared buffer; larger ones are sent without a copy.
 const COPY_BELOW: usize = 8 << 10;
@@ -73,7 +73,7 @@ impl Packing {
         } else {
             let chunks = plain.chunks.clone();
             let task = tokio::task::spawn_blocking(move || self.compress(&chunks));
-            task.await.unwrap_or_else(|e| Err(io::Error::other(ended(&e))))
+            task.await.unwrap_or_else(|e| Err(io::Error::other(join_error_reason(&e))))
         };
         match packed {
             Ok(bytes) => ExportRequest::new(signal, vec![bytes.into()], self.compression),

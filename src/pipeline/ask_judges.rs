@@ -15,7 +15,7 @@ use verdict_eval::{Assessment, Evaluator, JudgeResults};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 
 /// Questions of one trace in flight. More than any judge's default concurrency, so that one trace alone can
 /// use all of it; few enough that their prompts take a few megabytes.
@@ -156,7 +156,7 @@ where
             // The metric stays unmeasured.
             Some(Err(error)) => {
                 tracing::error!(
-                    error = ended(&error),
+                    error = join_error_reason(&error),
                     "a question to a judge panicked; its metric is unmeasured. This is a bug"
                 )
             }

@@ -38,7 +38,7 @@ pub enum Error {
     #[error("metric '{metric}': '{judge}' is not defined under judges")]
     UnknownJudge { metric: &'static str, judge: String },
     /// The binary has no Kafka.
-    #[error("receivers.kafka: {}", crate::kafka::MISSING)]
+    #[error("receivers.kafka: {}", crate::kafka::FEATURE_MISSING)]
     NoKafka,
     /// Spans would be received and not exported.
     #[error("service.exporters: none of the exporters takes traces")]

@@ -148,7 +148,7 @@ impl HarmfulCalls {
 
     fn is_due(&self, assembler: &Assembler, trace: TraceId) -> bool {
         let before = self.checked.get(&trace).map_or(0, |checked| checked.spans);
-        before <= SMALL || assembler.spans_of(trace) > before + before / GROWTH
+        before <= SMALL || assembler.span_count_of(trace) > before + before / GROWTH
     }
 
     fn report_limits(

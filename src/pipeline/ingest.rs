@@ -166,7 +166,7 @@ impl Pipeline {
         let all_groups = split.groups.len();
         let mut groups = self.without_exported(received, split.groups).await?;
         // The body is more than what is forwarded.
-        let has_passed = self.shared.store.has_passed(received);
+        let has_passed = self.shared.store.was_forwarded(received);
         let left_out = accepted.rejected + (all_groups - groups.len()) as u64;
         let spans = count(&groups);
         let meter = &self.shared.meter;
@@ -223,7 +223,7 @@ impl Pipeline {
             return Err(Refused::Undeliverable(Signal::Logs));
         }
         let body = if malformed > 0 { logs::without_malformed(&body) } else { body };
-        let forward = if accepts && !self.shared.store.has_passed(received) { valid } else { 0 };
+        let forward = if accepts && !self.shared.store.was_forwarded(received) { valid } else { 0 };
         self.accept(IngestRequest::new(Signal::Logs, received, body, found.gen_ai, forward)).await?;
         // Without an exporter for logs, GenAI records are used for evaluation only, and others are rejected.
         let rejected = if accepts || received.is_some() { malformed } else { found.records - used };

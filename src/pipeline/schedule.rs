@@ -27,7 +27,7 @@ use super::evaluate::{EvaluationInput, INLINE_STEPS, StoredTrace, evaluate};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 use crate::reservation::Reservation;
 
 /// Traces of one shard that are evaluated on blocking threads at once. Others wait, charged to the memory budget, and
@@ -223,7 +223,7 @@ async fn judge_and_deliver(
         };
         // While memory is scarce, waiting would keep the trace in memory.
         let waits = reason != CloseReason::Pressure && !shared.budget.is_full(0);
-        let revoked = shared.store.revoked(&trace.records);
+        let revoked = shared.store.revocation_token(&trace.records);
         let until = async {
             if waits {
                 let wait = shared.wait_for_judges(config.max_wait);
@@ -306,7 +306,7 @@ pub(super) fn question_bytes(ask: &Ask) -> usize {
 /// a new process delivers them.
 fn report(shared: &Shared, error: &JoinError) {
     tracing::error!(
-        error = ended(error),
+        error = join_error_reason(error),
         "the evaluation or delivery of a trace panicked, and the process ends; without a journal its spans are lost. This is a bug"
     );
     shared.shard_failed.fetch_or(error.is_panic(), Ordering::Relaxed);

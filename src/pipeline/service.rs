@@ -166,7 +166,7 @@ impl Service {
         storage: Option<OpenStorage>,
         history: Option<Arc<History>>,
     ) {
-        self.readiness.watch(ReadinessInputs {
+        self.readiness.set_health(ReadinessInputs {
             pipeline: Arc::clone(&self.pipeline),
             reading: listeners.receivers.in_flight(&self.telemetry),
             tasks: [&self.receiver_tasks, &self.background, &self.spending_tasks]
@@ -188,7 +188,7 @@ impl Service {
             (history, Arc::new(state) as Arc<dyn PageSource>)
         });
         listeners.serve(config, &self.pipeline, &self.telemetry, page, &mut self.receiver_tasks);
-        self.readiness.serving();
+        self.readiness.set_serving();
     }
 
     /// Self-metrics of this process.
@@ -262,7 +262,7 @@ impl Service {
     pub async fn stop(mut self, within: Duration) -> u64 {
         let before = unsent(&self.exporters);
         let deadline = Instant::now() + within;
-        self.readiness.stopping();
+        self.readiness.set_stopping();
         self.pipeline.shared.markers.close();
         let time_left = || deadline.saturating_duration_since(Instant::now());
         if !self.receiver_tasks.end(time_left().mul_f64(RECEIVING_SHARE)).await {

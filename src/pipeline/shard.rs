@@ -237,7 +237,7 @@ impl Shard {
             ShardMessage::State(trace, reply) => drop(reply.send(self.state_of(trace))),
             ShardMessage::Snapshot(_, _, reply) if reply.is_closed() => {}
             ShardMessage::Snapshot(trace, permit, reply) => {
-                let sizes = self.assembler.sizes_of(trace);
+                let sizes = self.assembler.counts_of(trace);
                 let snapshot = self.assembler.snapshot(trace).zip(sizes);
                 drop(reply.send(snapshot.map(|(trace, sizes)| Snapshot { trace, sizes, permit })));
             }
@@ -255,7 +255,7 @@ impl Shard {
     }
 
     fn state_of(&self, trace: TraceId) -> TraceState {
-        match self.assembler.sizes_of(trace) {
+        match self.assembler.counts_of(trace) {
             Some(sizes) => TraceState::Open(sizes),
             None if self.assembler.remembered(trace).is_some() => TraceState::Closed,
             None => TraceState::Absent,
@@ -322,7 +322,7 @@ impl Shard {
     /// the records have lapsed.
     fn drop_revoked(&mut self) {
         let store = &self.shared.store;
-        let revoked = |seqs: &[Seq]| store.revoked(seqs).is_some_and(|token| token.is_cancelled());
+        let revoked = |seqs: &[Seq]| store.revocation_token(seqs).is_some_and(|token| token.is_cancelled());
         for (trace, _) in self.records.extract_if(|_, seqs| revoked(seqs)) {
             self.assembler.discard(trace);
             self.harmful_calls.take(trace, &self.shared.meter);
@@ -366,7 +366,7 @@ impl Shard {
                 tokio::task::yield_now().await;
             }
             let records = self.records.remove(&closed.trace).unwrap_or_default();
-            self.shared.store.close(closed.trace, &records);
+            self.shared.store.note_closed(closed.trace, &records);
             let alarms = self.harmful_calls.take(closed.trace, &self.shared.meter);
             self.evaluate(StoredTrace { closed, records, alarms }).await;
         }

@@ -12,7 +12,7 @@ use verdict_telemetry::LogThrottle;
 
 use super::tasks::Tasks;
 use crate::config::Config;
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 use crate::pipeline::components::CurrentComponents;
 
 /// How often what judges have spent is written, if it has changed: a crash forgets the spending since then.
@@ -48,7 +48,7 @@ async fn save(current: Arc<Mutex<CurrentComponents>>, file: PathBuf, stop: Cance
         if let Some(judges) = judges {
             let path = file.clone();
             let saved = tokio::task::spawn_blocking(move || judges.save_spending(&path)).await;
-            if let Err(error) = saved.map_err(|e| std::io::Error::other(ended(&e))).flatten()
+            if let Err(error) = saved.map_err(|e| std::io::Error::other(join_error_reason(&e))).flatten()
                 && let Some(suppressed) = throttle.allow("spending")
             {
                 tracing::warn!(%error, suppressed, "cannot write what judges have spent; after a restart their budgets start at zero");

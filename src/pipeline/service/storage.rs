@@ -12,7 +12,7 @@ use verdict_otlp::trace::TraceId;
 
 use crate::config::Config;
 use crate::export::Exporters;
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 use crate::pipeline::error::Error;
 use crate::telemetry::Telemetry;
 
@@ -45,7 +45,7 @@ pub(super) async fn open(
         Ok((journal, markers, recovered))
     };
     let opened = tokio::task::spawn_blocking(read).await;
-    let unread = |error| journal::OpenError::new(&folder, std::io::Error::other(ended(&error)));
+    let unread = |error| journal::OpenError::new(&folder, std::io::Error::other(join_error_reason(&error)));
     let (journal, markers, recovered) = opened.map_err(unread).flatten()?;
     // The lock of the journal keeps other processes out of the directory by now.
     let dead_letters = open_dead_letters(config, &folder, telemetry, exporters)?;

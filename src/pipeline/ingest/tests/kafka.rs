@@ -32,7 +32,7 @@ async fn receive(
     let signal = if stream == PartitionStream::Spans { Signal::Traces } else { Signal::Logs };
     let offer = Offer { signal, body: body.clone() };
     pipeline.offer_stored(offer, assignment.record(stream, offset)).await.unwrap();
-    assignment.read(stream, offset);
+    assignment.note_read(stream, offset);
 }
 
 /// Counts the bodies of requests by signal, and their spans.
@@ -80,7 +80,7 @@ async fn what_was_forwarded_is_not_forwarded_again_by_the_next_owner() {
         let body = nested(&nested(&[nested(&event, 0x12), vec![0x12, 0]].concat(), 0x12), 0x0a);
         receive(&pipeline, &before, PartitionStream::Logs, 9, &body.clone().into()).await;
         let forwarded = if verdict.contains("shadow") { 2 } else { 1 };
-        while client.get() != [forwarded, 2] || before.commit(4096).unwrap().passed_up_to() != [6, 10] {
+        while client.get() != [forwarded, 2] || before.commit(4096).unwrap().forwarded_up_to() != [6, 10] {
             tokio::task::yield_now().await;
         }
         let commit = before.commit(4096).unwrap();

@@ -46,7 +46,7 @@ async fn receive(
 ) {
     let seq = assignment.record(PartitionStream::Spans, offset);
     assert!(log.retain(seq, &[RetainReason::Trace(TRACE)]));
-    assignment.read(PartitionStream::Spans, offset);
+    assignment.note_read(PartitionStream::Spans, offset);
     let reservation = ByteLimit::new(u64::MAX).reserve(1);
     inbox.send(ShardMessage::Spans(groups(body), reservation, Some(seq))).await.unwrap();
 }
