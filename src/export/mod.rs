@@ -261,7 +261,7 @@ impl Exporters {
                 Err((parcel, receipt)) => {
                     let exporter = Arc::clone(exporter);
                     let wait = async move {
-                        if let Some(job) = exporter.wait(parcel, receipt).await {
+                        if let Some(job) = exporter.admit_when_free(parcel, receipt).await {
                             exporter.enqueue(job);
                         }
                     };
@@ -286,12 +286,12 @@ impl Exporters {
 
     /// As [`Exporters::accepts`], except exporters whose destination does not accept the signal at present.
     pub fn delivers(&self, signal: Signal) -> bool {
-        self.all.iter().any(|e| e.accepts(signal) && !e.unsupported(signal))
+        self.all.iter().any(|e| e.accepts(signal) && !e.is_unsupported(signal))
     }
 
     /// `Some(retry delay)` while the queue of a required exporter is full.
     pub fn pressure(&self) -> Option<Duration> {
-        self.all.iter().any(|e| e.required && e.queue.nearly_full()).then_some(PRESSURE_RETRY)
+        self.all.iter().any(|e| e.required && e.queue.is_nearly_full()).then_some(PRESSURE_RETRY)
     }
 
     /// Bytes queued for or being sent to required exporters.
@@ -419,18 +419,18 @@ fn prepare(
         // Standard output that is closed must not fill the dead letters.
         exporter.set_dead_letters(None);
     }
-    let (timeout, requests, consumers) = match config.limits() {
+    let (timeout, grouping, consumers) = match config.limits() {
         // The client has a timeout of its own. Pieces are not joined, since most are a message each.
         _ if matches!(config, ExporterConfig::Kafka(_)) => {
             (Duration::MAX, RequestGrouping::PerBatch, queue.num_consumers.max(1))
         }
         Some((timeout, max)) => {
             let max = usize::try_from(max.0).unwrap_or(usize::MAX);
-            let requests = match config {
+            let grouping = match config {
                 ExporterConfig::Scores(_) => RequestGrouping::PiecesUpTo(max),
                 _ => RequestGrouping::UpTo(max),
             };
-            (*timeout, requests, queue.num_consumers.max(1))
+            (*timeout, grouping, queue.num_consumers.max(1))
         }
         // One consumer keeps the order of lines. Files sync each request to the disk.
         None => (Duration::MAX, RequestGrouping::PerBatch, 1),
@@ -439,5 +439,5 @@ fn prepare(
     // A request of `scores` or `webhook` is several requests of HTTP, each with the timeout.
     let timeout = if exporter.reads_verdicts { Duration::MAX } else { timeout };
     let transport = ReloadableClient::new(client, timeout);
-    Ok((Consumer { exporter, transport, packing, requests, retry }, consumers))
+    Ok((Consumer { exporter, transport, packing, grouping, retry }, consumers))
 }

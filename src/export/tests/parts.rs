@@ -44,9 +44,9 @@ async fn send(retries: bool) -> ((u64, u64), Vec<Vec<String>>) {
     let exporter = Exporter::new("kafka", true, &Signal::ALL, 1 << 20);
     let client = Arc::new(InParts { retries, ..InParts::default() });
     let transport = ReloadableClient::new(Arc::clone(&client) as _, Duration::MAX);
-    let (packing, requests, retry) =
+    let (packing, grouping, retry) =
         (Packing::UNCOMPRESSED, RequestGrouping::PerBatch, RetryOnFailure::default());
-    let consumer = Consumer { exporter: Arc::new(exporter), transport, packing, requests, retry };
+    let consumer = Consumer { exporter: Arc::new(exporter), transport, packing, grouping, retry };
     let exporters = Exporters::run(vec![(consumer, 1)], &context());
     for name in ["a", "bad", "c"] {
         exporters.send_record(parcel(&[name]), None).await;

@@ -60,8 +60,8 @@ impl UnreachableDestination {
         let asked = Arc::default();
         let client = ScriptedClient { began: Instant::now(), script, takes, asked: Arc::clone(&asked) };
         let transport = ReloadableClient::new(Arc::new(client), Duration::MAX);
-        let (packing, requests) = (Packing::UNCOMPRESSED, RequestGrouping::UpTo(4 << 20));
-        let consumer = Consumer { exporter: Arc::new(exporter), transport, packing, requests, retry };
+        let (packing, grouping) = (Packing::UNCOMPRESSED, RequestGrouping::UpTo(4 << 20));
+        let consumer = Consumer { exporter: Arc::new(exporter), transport, packing, grouping, retry };
         UnreachableDestination { exporters: Exporters::run(vec![(consumer, 4)], &context()), asked }
     }
 

@@ -410,7 +410,7 @@ const FINDINGS: &[Finding] = &[
                     "snapshots_are_made_only_with_a_permit",
                     "a_trace_read_after_the_timeout_of_its_question_answers_the_next_one",
                     "awaited_calls_of_a_run_take_a_bounded_number_of_bytes",
-                    "sessions_that_cannot_be_asked_about_are_not_kept",
+                    "sessions_with_a_name_above_the_limit_are_not_kept",
                 ],
             ),
             ("src/receive/paths.rs", &["values_are_counted_and_charged_before_they_are_parsed"]),
