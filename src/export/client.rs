@@ -84,7 +84,7 @@ impl ReloadableClient {
         let response = tokio::time::timeout(self.timeout, connection.client.export(request)).await;
         response.unwrap_or_else(|_| {
             connection.client.timed_out();
-            ExportResponse::none("timeout", format!("no response within {:?}", self.timeout))
+            ExportResponse::without_response("timeout", format!("no response within {:?}", self.timeout))
         })
     }
 }

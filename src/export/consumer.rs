@@ -283,7 +283,7 @@ impl Consumer {
                     if delivered_messages > delivered_before {
                         backoff = Backoff::new(&self.retry);
                     }
-                    let Some(wait) = backoff.next(after) else {
+                    let Some(wait) = backoff.next_delay(after) else {
                         return Err(failed(cannot_split, DropReason::RetriesEnded, reason));
                     };
                     if let Some(suppressed) = self.exporter.throttle.allow("retry") {

@@ -172,7 +172,7 @@ fn append_request(file: &Mutex<RotatedFile>, request: &ExportRequest) -> ExportR
     }
     match file.lock().unwrap_or_else(PoisonError::into_inner).append(&lines) {
         Ok(()) => ExportResult::ACCEPTED.into(),
-        Err(error) => ExportResponse::none("io_error", error.to_string()),
+        Err(error) => ExportResponse::without_response("io_error", error.to_string()),
     }
 }
 

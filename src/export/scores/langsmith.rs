@@ -57,7 +57,8 @@ impl Project {
         let query = [("name", &*self.configured), ("limit", "1"), ("include_stats", "false")];
         let url = Url::parse_with_params("http://langsmith", query);
         let path = format!("api/v1/sessions?{}", url.as_ref().ok().and_then(Url::query).unwrap_or_default());
-        let found = api.call(Method::GET, &path, None).await.map_err(|refusal| refusal.retried().response)?;
+        let found =
+            api.call(Method::GET, &path, None).await.map_err(|refusal| refusal.into_retryable().response)?;
         let id = found[0]["id"].as_str().and_then(|id| Uuid::try_parse(id).ok());
         let absent = || format!("there is no project '{}' yet", self.configured);
         let id = id.ok_or_else(|| ExportResult::Retry { after: None, reason: absent() })?;
@@ -111,10 +112,10 @@ pub(super) async fn send(api: &Api, project: &Project, rootless: &Rootless, scor
                 Ok(()) => scores.mark_delivered([*at]),
                 // The run may come yet; other runs do not wait for it.
                 Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {
-                    missing.get_or_insert(refusal.retried().response);
+                    missing.get_or_insert(refusal.into_retryable().response);
                 }
                 Err(refusal) if refusal.status == Some(StatusCode::NOT_IMPLEMENTED) && session.is_none() => {
-                    failed = Some(refusal.ended("`project` is required here"));
+                    failed = Some(refusal.into_permanent("`project` is required here"));
                 }
                 Err(refusal) => match refusal.content_refusal() {
                     Ok(reason) => scores.refused(*at, reason),

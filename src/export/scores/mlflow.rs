@@ -43,7 +43,7 @@ pub(super) async fn send(api: &Api, locks: &Locks, scores: &Scores<'_>) -> Sent 
             Ok(info) => info,
             // MLflow may never receive this trace; the other traces do not wait for it.
             Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {
-                missing.get_or_insert(refusal.retried().response);
+                missing.get_or_insert(refusal.into_retryable().response);
                 continue;
             }
             Err(refusal) => return Err(refusal.response),
