@@ -134,7 +134,7 @@ impl Exporters {
         context: &ExportContext,
     ) -> Result<Exporters, (String, StartError)> {
         let followed: Vec<Option<String>> =
-            ids.iter().map(|id| configs.followed(id, ids).ok().flatten()).collect();
+            ids.iter().map(|id| configs.followed_exporter(id, ids).ok().flatten()).collect();
         let prepare = |(id, after): (&String, &Option<String>)| {
             let config = configs.0.get(id).ok_or_else(|| StartError::Unknown(id.clone()));
             let is_followed = followed.iter().flatten().any(|followed| followed == id);

@@ -468,19 +468,22 @@ fn settings_are_checked_and_keys_are_hidden() {
     );
     let ids = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(
-        all.followed("scores", &ids("otlp_http/a console scores")),
+        all.followed_exporter("scores", &ids("otlp_http/a console scores")),
         Ok(Some("otlp_http/a".to_owned()))
     );
-    assert_eq!(all.followed("scores", &ids("console scores")), Ok(None));
+    assert_eq!(all.followed_exporter("scores", &ids("console scores")), Ok(None));
     assert!(
-        all.followed("scores", &ids("otlp_http/a otlp_http/b scores"))
+        all.followed_exporter("scores", &ids("otlp_http/a otlp_http/b scores"))
             .unwrap_err()
             .message
             .contains("several")
     );
-    assert_eq!(all.followed("scores/b", &ids("otlp_http/a otlp_http/b")), Ok(Some("otlp_http/b".to_owned())));
+    assert_eq!(
+        all.followed_exporter("scores/b", &ids("otlp_http/a otlp_http/b")),
+        Ok(Some("otlp_http/b".to_owned()))
+    );
     assert!(
-        all.followed("scores/b", &ids("otlp_http/a scores/b"))
+        all.followed_exporter("scores/b", &ids("otlp_http/a scores/b"))
             .unwrap_err()
             .message
             .contains("no exporter in use")

@@ -12,7 +12,7 @@ use verdict_eval::metrics::HARMFUL_CALL;
 use verdict_otlp::trace::{SpanId, TraceId};
 
 use crate::export::config::Include;
-use crate::export::scores::{Score, ScoreOutcome, ScoreSubject, all_scores, id_of_text, text};
+use crate::export::scores::{Score, ScoreOutcome, ScoreSubject, all_scores, text, text_uuid};
 use crate::export::webhook_config::{AlertSeverity, Occasion};
 
 /// Maximum number of failing measurements in an alert. Those of the root cause come first.
@@ -77,7 +77,7 @@ pub(super) struct Alert {
 pub(super) fn alerts(request: &ExportLogsServiceRequest, prefix: &str) -> Vec<Alert> {
     let scores = all_scores(request, Include::Failed, prefix);
     let mut all = Vec::new();
-    for verdict in scores.iter().filter(|score| score.target == ScoreSubject::Trace) {
+    for verdict in scores.iter().filter(|score| score.subject == ScoreSubject::Trace) {
         all.push(verdict_alert(verdict, &scores));
         if verdict.metadata.contains_key("judge_budget") {
             all.push(budget_alert(verdict));
@@ -108,7 +108,7 @@ fn base_alert(score: &Score, occasion: Occasion) -> Alert {
         occasion,
         key: String::new(),
         revoked_key: None,
-        unix_nanos: score.evaluated,
+        unix_nanos: score.evaluated_at_nanos,
         trace_id: score.trace.to_string(),
         span_id: metadata_text(score, "root_cause").unwrap_or_else(|| score.span.to_string()),
         revision: score.metadata.get("revision").and_then(|revision| revision.as_u64()),
@@ -130,7 +130,7 @@ impl Alert {
     /// subject, the service and the agent.
     fn with_identity(mut self, subject: &str, key: Option<String>) -> Alert {
         let revision = self.revision.unwrap_or(0);
-        self.id = id_of_text(&format!("alert {subject} {} {revision}", self.trace_id));
+        self.id = text_uuid(&format!("alert {subject} {} {revision}", self.trace_id));
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         self.key =
             key.unwrap_or_else(|| format!("{subject}\n{}\n{}", text(&self.service), text(&self.agent)));
@@ -155,7 +155,7 @@ fn verdict_alert(verdict: &Score, scores: &[Score]) -> Alert {
     let metrics = metrics.into_iter().flatten().filter_map(|metric| metric.as_str().map(str::to_owned));
     alert.failed_metrics = metrics.collect();
     let failing = scores.iter().filter(|score| {
-        score.target == ScoreSubject::Span
+        score.subject == ScoreSubject::Span
             && score.outcome == ScoreOutcome::Fail
             && score.trace == verdict.trace
     });
