@@ -333,7 +333,7 @@ const FINDINGS: &[Finding] = &[
                     "alarms_on_open_traces_do_not_depend_on_the_clock_of_the_tools_service",
                 ],
             ),
-            ("src/export/console/tests.rs", &["times_and_order_are_those_of_the_evaluation"]),
+            ("src/export/console/tests.rs", &["times_and_order_are_corrected_for_clock_skew"]),
         ],
     ),
     (
