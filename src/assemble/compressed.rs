@@ -2,8 +2,8 @@
 //!
 //! An agent's model calls repeat the conversation so far, so that most bytes of an open run occur in it several times.
 //! A trace without spans for [`IDLE_TIME`] that does not close soon is kept as zstd blocks. The bytes of
-//! its spans are restored when they are read: when the trace closes, is previewed, or receives a span whose id is known. The memory
-//! budget is charged as if nothing were compressed, since all open traces may close at once.
+//! its spans are restored when they are read: when the trace closes, is previewed, or receives a span whose id is
+//! known. The memory budget is charged as if nothing were compressed, since all open traces may close at once.
 //!
 //! In: the spans of one trace, in order of arrival. Out: the same spans without their bytes, and blocks.
 

@@ -69,7 +69,8 @@ impl IdleTraces {
         Some(self.to_compress.as_ref()?.front()?.0)
     }
 
-    /// The next trace that has had no spans for [`compressed::IDLE_TIME`]. Each is returned once until it is busy again.
+    /// The next trace that has had no spans for [`compressed::IDLE_TIME`]. Each is returned once until it is busy
+    /// again.
     pub(super) fn next_to_compress(
         &mut self,
         open_traces: &ById<TraceId, BufferedTrace>,

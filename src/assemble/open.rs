@@ -47,7 +47,8 @@ pub(super) enum Activity {
     Idle(usize),
 }
 
-/// Counts the bytes of a trace's envelopes, each once, since a small span can have a large resource. Scopes of one request share their resource.
+/// Counts the bytes of a trace's envelopes, each once, since a small span can have a large resource. Scopes of one
+/// request share their resource.
 #[derive(Debug, Default)]
 struct EnvelopeBytes {
     /// Address of the latest envelope: consecutive spans usually share theirs.

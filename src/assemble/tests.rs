@@ -303,8 +303,8 @@ fn early_closing_counts_span_overhead() {
 fn equal_bytes_under_another_resource_are_another_span() {
     let mut bench = Bench::new(Close::default());
     let other = Arc::new(Envelope { resource: b"other".to_vec().into(), ..Envelope::default() });
-    let of_other_resource = Span { envelope: other, ..span(1, 0) };
-    let sent = [span(1, 0), of_other_resource.clone(), span(1, 0), of_other_resource];
+    let span_with_other_resource = Span { envelope: other, ..span(1, 0) };
+    let sent = [span(1, 0), span_with_other_resource.clone(), span(1, 0), span_with_other_resource];
     assert_eq!(bench.add(0, sent), SpanTally { accepted: 2, duplicates: 2, late: 0 });
 }
 
@@ -401,8 +401,8 @@ fn previews_take_a_few_of_many_traces_and_none_twice() {
     assert_eq!((closed.len(), assembler.traces_to_preview(start + secs(9), 9).len()), (9, 0));
 }
 
-/// A trace without its root whose two spans contain the same conversation, its bytes, and the time in seconds from which
-/// it is compressed.
+/// A trace without its root whose two spans contain the same conversation, its bytes, and the time in seconds from
+/// which it is compressed.
 fn idle_trace(close: Close) -> (Bench, Vec<Bytes>, u64) {
     let mut bench = Bench { assembler: Assembler::new(close).with_compression(), start: Instant::now() };
     let name = b"\x2a\x04chat";

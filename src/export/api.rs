@@ -1,7 +1,7 @@
 //! Requests to HTTP APIs other than OTLP: JSON, without redirects.
 //!
-//! In: a request. Out: the body of the response, or the reason of a failure. Every failure of a server is retried, since
-//! back ends and receivers of alerts recognise a repeated request.
+//! In: a request. Out: the body of the response, or the reason of a failure. Every failure of a server is retried,
+//! since back ends and receivers of alerts recognise a repeated request.
 
 use std::time::SystemTime;
 
@@ -44,8 +44,8 @@ impl Refusal {
         }
     }
 
-    /// The reason, if the destination refused this content permanently and may accept other content. Otherwise the error
-    /// is the response.
+    /// The reason, if the destination refused this content permanently and may accept other content. Otherwise the
+    /// error is the response.
     pub(super) fn content_refusal(self) -> Result<String, ExportResponse> {
         match self.response.result {
             ExportResult::Rejected(reason) | ExportResult::Invalid(reason) => Ok(reason),

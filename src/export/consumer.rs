@@ -301,7 +301,8 @@ impl Consumer {
         }
     }
 
-    /// Turns a refusal of the credentials into a retry if they were replaced meanwhile, or else once for each connection.
+    /// Turns a refusal of the credentials into a retry if they were replaced meanwhile, or else once for each
+    /// connection.
     fn retry_with_new_credentials(
         &self,
         connection: &Arc<ExportConnection>,

@@ -19,8 +19,8 @@ use crate::outcome::{Acknowledge, AlertOutcome, DropReason, Ledger, Outcome, Rec
 use crate::telemetry::{ExporterState, RequestObserver};
 
 /// Interval of requests of a signal that the destination does not accept. They are necessary, since a proxy without a
-/// route, for example during a rollout, responds as a destination without the signal. The interval is half of the minute
-/// for which SDKs retry requests that are refused meanwhile.
+/// route, for example during a rollout, responds as a destination without the signal. The interval is half of the
+/// minute for which SDKs retry requests that are refused meanwhile.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Maximum bytes of dead letters of a signal of which the destination has accepted no request: it is unknown whether a
@@ -219,8 +219,8 @@ impl Exporter {
         self.support()[signal as usize].next_probe.is_some_and(|due| Instant::now() < due)
     }
 
-    /// Whether a request of a signal may be sent. If the signal is unsupported and a request is due, the next one is due
-    /// after [`PROBE_INTERVAL`].
+    /// Whether a request of a signal may be sent. If the signal is unsupported and a request is due, the next one is
+    /// due after [`PROBE_INTERVAL`].
     pub(super) fn may_send(&self, signal: Signal) -> bool {
         let now = Instant::now();
         match &mut self.support()[signal as usize].next_probe {
@@ -341,8 +341,8 @@ impl Exporter {
             .with_ack(ack.map(|ack| ack as Arc<dyn Acknowledge>))
     }
 
-    /// Reserves space for a parcel without waiting. `Ok(None)` if the parcel was dropped; the error is the parcel, if the
-    /// queue of a required exporter is full.
+    /// Reserves space for a parcel without waiting. `Ok(None)` if the parcel was dropped; the error is the parcel, if
+    /// the queue of a required exporter is full.
     pub(super) fn admit(&self, parcel: Parcel, receipt: Receipt) -> Result<Option<Job>, (Parcel, Receipt)> {
         match self.queue.try_reserve(parcel.size()) {
             Ok(space) => return Ok(Some(Job { parcel, receipt, space })),

@@ -36,8 +36,8 @@ impl SpanDeliveries {
         self.0.iter().find(|(id, _)| **id == *exporter).map(|(_, delivery)| delivery.clone())
     }
 
-    /// The delivery that an exporter must wait for; `None` if the spans are not delivered now, because they were sent on
-    /// arrival or before a restart.
+    /// The delivery that an exporter must wait for; `None` if the spans are not delivered now, because they were sent
+    /// on arrival or before a restart.
     pub(super) fn followed_by(&self, exporter: &Exporter) -> Option<ParcelDelivery> {
         self.delivery_by(exporter.hold.as_ref()?.after.as_deref()?)
     }
@@ -84,8 +84,8 @@ impl Holders {
 }
 
 impl Exporter {
-    /// Queues a job after the delivery of the spans and the delay. Events of undelivered spans are not sent: they become
-    /// dead letters, or are dropped, as their spans.
+    /// Queues a job after the delivery of the spans and the delay. Events of undelivered spans are not sent: they
+    /// become dead letters, or are dropped, as their spans.
     async fn enqueue_after(
         &self,
         job: Job,

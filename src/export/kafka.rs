@@ -1,6 +1,6 @@
-//! Writes OTLP to Kafka as the Collector's exporter with `partition_traces_by_id`: one message per trace, whose key is the
-//! trace id as 32 hexadecimal characters, and the partitioner of Sarama, FNV-1a. Logs have the same keys, so that they
-//! are in the partition with the same number as their spans. Metrics, and logs without a trace, have no key.
+//! Writes OTLP to Kafka as the Collector's exporter with `partition_traces_by_id`: one message per trace, whose key is
+//! the trace id as 32 hexadecimal characters, and the partitioner of Sarama, FNV-1a. Logs have the same keys, so that
+//! they are in the partition with the same number as their spans. Metrics, and logs without a trace, have no key.
 //!
 //! In: an [`ExportRequest`]. Out: an [`ExportResponse`] when the brokers have acknowledged every message.
 
@@ -140,8 +140,8 @@ impl KafkaClient {
         failures.into_iter().min_by_key(is_permanent).unwrap_or(ExportResult::ACCEPTED)
     }
 
-    /// Replaces a producer that has failed permanently, as an idempotent producer does if it cannot preserve the order of
-    /// messages. Has no effect if another request has replaced it already.
+    /// Replaces a producer that has failed permanently, as an idempotent producer does if it cannot preserve the order
+    /// of messages. Has no effect if another request has replaced it already.
     fn replace_producer(&self, failed: &Arc<FutureProducer<ClientLog>>) {
         if !Arc::ptr_eq(&self.producer.load(), failed) {
             return;

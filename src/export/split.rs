@@ -26,8 +26,8 @@ const MAX_NESTING_BYTES: usize = 6;
 #[cfg(feature = "kafka")]
 const MAX_TOTAL_BY_TRACE: usize = 128 << 20;
 
-/// Splits `request` into pieces of at most `max_bytes`. An invalid request, or one without items, is returned unchanged,
-/// so that the destination accepts or refuses it.
+/// Splits `request` into pieces of at most `max_bytes`. An invalid request, or one without items, is returned
+/// unchanged, so that the destination accepts or refuses it.
 pub(super) fn split(signal: Signal, request: &Bytes, max_bytes: usize) -> Vec<Piece> {
     let Some(parsed) = ParsedRequest::read(signal, request).filter(|parsed| !parsed.items.is_empty()) else {
         return vec![Piece { bytes: request.clone(), items: count(signal, request) }];
@@ -35,8 +35,8 @@ pub(super) fn split(signal: Signal, request: &Bytes, max_bytes: usize) -> Vec<Pi
     parsed.pieces(&parsed.items, max_bytes)
 }
 
-/// Splits `request` into pieces of one trace each, of at most `max_bytes`. Data points, and items without a trace id, are
-/// in pieces without a trace. A small request of one trace is not copied.
+/// Splits `request` into pieces of one trace each, of at most `max_bytes`. Data points, and items without a trace id,
+/// are in pieces without a trace. A small request of one trace is not copied.
 #[cfg(feature = "kafka")]
 pub(super) fn split_by_trace(
     signal: Signal,

@@ -1,6 +1,7 @@
 //! Delivers evaluated traces and forwarded requests to the exporters.
 //!
-//! In: encoded traces, whose verdicts are stored first, and stored requests. Out: parcels in the exporters' queues. A record is released when every required exporter has acknowledged it.
+//! In: encoded traces, whose verdicts are stored first, and stored requests. Out: parcels in the exporters' queues. A
+//! record is released when every required exporter has acknowledged it.
 
 use std::future::Future;
 

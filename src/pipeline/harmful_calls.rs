@@ -5,8 +5,8 @@
 //! the spans that have arrived: the span of a longer call that began earlier may arrive later and change the state of
 //! the run. If a later check, or the evaluation of the closed trace, does not confirm a call, its
 //! alarm is retracted. A trace that has grown little since its last check is not checked again, so that all
-//! checks of a growing trace together cost a constant multiple of evaluating it once. Traces that have waited longest are
-//! checked first. A loop or
+//! checks of a growing trace together cost a constant multiple of evaluating it once. Traces that have waited longest
+//! are checked first. A loop or
 //! limit is reported once per trace and cause, at the latest when the trace closes.
 
 use std::collections::{HashMap, HashSet};
@@ -174,8 +174,8 @@ impl HarmfulCalls {
         }
     }
 
-    /// Reports new harmful calls, and retracts alarms that the latest check `current` does not confirm. Returns the events
-    /// of both.
+    /// Reports new harmful calls, and retracts alarms that the latest check `current` does not confirm. Returns the
+    /// events of both.
     fn report_calls(
         &mut self,
         trace: TraceId,
@@ -239,8 +239,8 @@ pub(super) fn log_retractions<'a>(trace: TraceId, alarms: impl Iterator<Item = &
     }
 }
 
-/// Checks an open trace. Its content is untrusted: a check that panics reports no alarm, and the evaluation of the closed
-/// trace logs the panic.
+/// Checks an open trace. Its content is untrusted: a check that panics reports no alarm, and the evaluation of the
+/// closed trace logs the panic.
 fn check_snapshot(config: &RuntimeConfig, snapshot: ClosedTrace) -> OpenCalls {
     let check = std::panic::AssertUnwindSafe(|| config.evaluator.harmful(snapshot));
     std::panic::catch_unwind(check).unwrap_or_default()

@@ -227,8 +227,8 @@ impl Pipeline {
         let (used, malformed) = (records.gen_ai.len() as u64, records.malformed);
         let valid = records.records - malformed;
         let accepts = self.shared.exporters.accepts(Signal::Logs);
-        // GenAI records are used for evaluation even if they cannot be delivered. A request that its receiver has stored
-        // is not refused, since it would not be sent again.
+        // GenAI records are used for evaluation even if they cannot be delivered. A request that its receiver has
+        // stored is not refused, since it would not be sent again.
         if accepts && used == 0 && received.is_none() && !self.shared.exporters.delivers(Signal::Logs) {
             return Err(Refused::Undeliverable(Signal::Logs));
         }
@@ -321,8 +321,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The items of a request. If its receiver has stored the request, items that were exported before are left out, and
-    /// the shards receive the prior verdicts of the traces whose items are late.
+    /// The items of a request. If its receiver has stored the request, items that were exported before are left out,
+    /// and the shards receive the prior verdicts of the traces whose items are late.
     async fn without_exported<T: ShardItem>(
         &self,
         received: ReceivedRecord,
@@ -417,8 +417,8 @@ impl Intake for Pipeline {
     }
 }
 
-/// How long a request waits for room in the inboxes: not at all if its receiver has stored it, since the receiver offers
-/// it again.
+/// How long a request waits for room in the inboxes: not at all if its receiver has stored it, since the receiver
+/// offers it again.
 fn inbox_timeout(received: ReceivedRecord) -> Duration {
     if received.is_some() { Duration::ZERO } else { INBOX_TIMEOUT }
 }

@@ -124,9 +124,9 @@ impl Store for KafkaStore {
 
     fn release(&self, releases: Releases) {
         self.log.release(&releases);
-        let of_other_store: Releases = releases.into_iter().filter(|(seq, _)| !is_kafka(*seq)).collect();
-        if !of_other_store.is_empty() {
-            self.other.release(of_other_store);
+        let other_releases: Releases = releases.into_iter().filter(|(seq, _)| !is_kafka(*seq)).collect();
+        if !other_releases.is_empty() {
+            self.other.release(other_releases);
         }
     }
 

@@ -133,8 +133,8 @@ impl RecordingEvaluation {
         RecordingEvaluation::with_extensions(config, &Extensions::default(), unix_nanos)
     }
 
-    /// An evaluation with the verdict section of `config`, and the metrics and judges of `extensions`. `unix_nanos` is the
-    /// observed time of events.
+    /// An evaluation with the verdict section of `config`, and the metrics and judges of `extensions`. `unix_nanos` is
+    /// the observed time of events.
     ///
     /// # Errors
     /// The conventions in `verdict.recognise` contradict each other, or a task file, an added metric or a
@@ -215,8 +215,8 @@ impl RecordingEvaluation {
         self.assembler.traces()
     }
 
-    /// Evaluates every trace. `each` is called in order of arrival and then id. Without judges one trace is evaluated at
-    /// a time, otherwise a few at the same time. If metrics name judges, this must run on a
+    /// Evaluates every trace. `each` is called in order of arrival and then id. Without judges one trace is evaluated
+    /// at a time, otherwise a few at the same time. If metrics name judges, this must run on a
     /// Tokio runtime.
     pub async fn finish(&mut self, mut each: impl FnMut(EvaluatedRecording)) {
         let closed = self.assembler.close_all(CloseReason::EndOfInput);

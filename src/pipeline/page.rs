@@ -1,7 +1,7 @@
 //! The data of the live page other than evaluated traces: open traces, and the state of the process.
 //!
-//! In: snapshots of the shards, on request, and the values of self-metrics. Out: lists of open traces, recognised traces,
-//! and figures of the process.
+//! In: snapshots of the shards, on request, and the values of self-metrics. Out: lists of open traces, recognised
+//! traces, and figures of the process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,8 +2,8 @@
 //! allowed calls until their spans arrive.
 //!
 //! In: a question of the paths API. Out: a decision. The shard that owns the trace first sends the sizes of the
-//! trace; it sends a snapshot only if the trace has grown since the last question, and a permit is free. The questions of
-//! one run are answered one after another, so that the allowed calls of each are known to the next.
+//! trace; it sends a snapshot only if the trace has grown since the last question, and a permit is free. The questions
+//! of one run are answered one after another, so that the allowed calls of each are known to the next.
 
 use std::hash::BuildHasher as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};

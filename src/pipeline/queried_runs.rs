@@ -95,7 +95,8 @@ impl QueriedRuns {
             u32::try_from(size_of::<KnownPositions>() + entry.positions.bytes()).unwrap_or(u32::MAX)
         };
         QueriedRuns {
-            // The default policy of the cache may reject a new entry, so that the allowed calls of the run would be lost.
+            // The default policy of the cache may reject a new entry, so that the allowed calls of the run would be
+            // lost.
             runs: lru_cache(MAX_RUNS),
             sessions: lru_cache(MAX_SESSIONS),
             positions: Cache::builder()
@@ -109,8 +110,8 @@ impl QueriedRuns {
         }
     }
 
-    /// Records the session of an open trace that has grown. Names above [`MAX_NAME`] are ignored, since questions cannot
-    /// contain them.
+    /// Records the session of an open trace that has grown. Names above [`MAX_NAME`] are ignored, since questions
+    /// cannot contain them.
     pub(super) fn note_session(&self, session: &str, trace: TraceId) {
         if session.len() <= MAX_NAME {
             self.sessions.insert(session.to_owned(), trace);

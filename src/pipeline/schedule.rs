@@ -142,8 +142,8 @@ impl Schedule {
         self.late.entry(trace).or_default();
     }
 
-    /// The next trace that is no longer in flight, with its verdict. The verdict is `None` if the trace was not delivered,
-    /// because the process stops or because of a bug. `None` without a trace in flight or being delivered.
+    /// The next trace that is no longer in flight, with its verdict. The verdict is `None` if the trace was not
+    /// delivered, because the process stops or because of a bug. `None` without a trace in flight or being delivered.
     pub(super) async fn next_finished(&mut self) -> Option<(TraceId, Option<PriorVerdict>)> {
         loop {
             let joined = tokio::select! {

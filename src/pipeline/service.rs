@@ -127,7 +127,8 @@ impl Service {
         let readiness = Arc::new(Readiness::new(phase));
         let mut background = Tasks::default();
         let (admin_addr, stop) = (Some(admin.addr), background.stop.clone());
-        // The admin endpoint comes first, since recovery may take minutes and a process that answers no probe is killed.
+        // The admin endpoint comes first, since recovery may take minutes and a process that answers no probe is
+        // killed.
         background.spawn(admin::serve(admin, Arc::clone(&telemetry), Arc::clone(&readiness), stop));
         let storage = storage::open(config, &telemetry, &exporters).await?;
         // The spending is restored before the journal is recovered, since judges are asked about recovered traces.

@@ -1,7 +1,7 @@
 //! One shard: the task that owns a part of the open traces.
 //!
-//! In: messages with spans and log records, and the time. Out: closed traces, which the schedule evaluates on the shard's
-//! task, on a blocking thread, or after judges have answered.
+//! In: messages with spans and log records, and the time. Out: closed traces, which the schedule evaluates on the
+//! shard's task, on a blocking thread, or after judges have answered.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;

@@ -17,8 +17,8 @@ use super::store::{NoStore, Store};
 use crate::export::Exporters;
 use crate::page::history::HistoryFeed;
 
-/// Maximum number of blocking threads that work on traces at once: a quarter of Tokio's default number, since exporters,
-/// connections and the journal need threads, too, and traces wait for the exporters.
+/// Maximum number of blocking threads that work on traces at once: a quarter of Tokio's default number, since
+/// exporters, connections and the journal need threads, too, and traces wait for the exporters.
 const MAX_BLOCKING_THREADS: usize = 128;
 
 /// The state that all stages use.
@@ -44,7 +44,8 @@ pub(super) struct Shared {
     pub stop_waiting: Notify,
     /// Whether the process stops and the store keeps unfinished traces ([`Store::keeps_unfinished_traces`]).
     pub leave_unfinished: AtomicBool,
-    /// Whether the task of a shard, or one that it spawned, has panicked: its traces are closed, and the process must end.
+    /// Whether the task of a shard, or one that it spawned, has panicked: its traces are closed, and the process must
+    /// end.
     pub shard_failed: AtomicBool,
     /// In tests, a trace whose encoding panics.
     #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! In: open traces that have grown. Out: answers in the judges' caches, under the prompts that the closed
 //! trace will use, and their usage. Only questions that do not depend on later spans are asked: those whose prompt
-//! contains a call alone or an agent's task alone, and those about calls whose agent has ended. The others are asked when
-//! the trace has closed.
+//! contains a call alone or an agent's task alone, and those about calls whose agent has ended. The others are asked
+//! when the trace has closed.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -97,7 +97,7 @@ pub(super) enum ExportedBefore {
 /// | shard | due traces close after each trace of a request, and release their records | a record of [`Store::admit`] |
 /// | ingest | exported and forwarded spans are left out | [`Store::exported_before`], [`Store::was_forwarded`] |
 /// | ingest | a stored request waits for no queue, and no signal is refused | [`ReceivedRecord`] |
-/// | shard, schedule, delivery | traces of another process are dropped | [`Store::revocation_token`], [`Store::has_lapsed`] |
+/// | shard, schedule, delivery | another process's traces end | [`Store::revocation_token`], [`Store::has_lapsed`] |
 /// | shard | whether spans of a closed trace are late | [`Store::is_late`] |
 /// | service, at shutdown | open traces of requests that receivers have stored are dropped | [`Store::end_received`] |
 ///

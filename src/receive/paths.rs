@@ -1,8 +1,9 @@
 //! `POST /v1/paths/next`: whether a call that an agent is about to make is allowed, for gateways that ask
 //! before a tool runs.
 //!
-//! In: HTTP requests with a [`PathQuestion`] as JSON. Out: a [`PathReply`] as JSON, or an error. The listener has its own port, and the accept loop, TLS, authentication and limits of the
-//! receivers. It answers only authenticated callers, except on loopback, since the answers describe the calls of a run.
+//! In: HTTP requests with a [`PathQuestion`] as JSON. Out: a [`PathReply`] as JSON, or an error. The listener has its
+//! own port, and the accept loop, TLS, authentication and limits of the receivers. It answers only authenticated
+//! callers, except on loopback, since the answers describe the calls of a run.
 
 use std::future::Future;
 use std::net::SocketAddr;

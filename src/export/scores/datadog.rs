@@ -2,7 +2,8 @@
 //!
 //! The API has neither ids of evaluations nor a method that reads them, so that none can be updated: a repeated
 //! evaluation has the same span, label and time as the first. The tag `source:otel` makes Datadog keep an evaluation
-//! until the span that was sent over OTLP is stored, some 3 minutes later. Unmeasured verdicts have no number and are not sent.
+//! until the span that was sent over OTLP is stored, some 3 minutes later. Unmeasured verdicts have no number and are
+//! not sent.
 
 use ::http::Method;
 use serde_json::{Value, json};

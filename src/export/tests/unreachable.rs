@@ -92,8 +92,8 @@ impl UnreachableDestination {
         sent
     }
 
-    /// Waits until every span has an outcome. Returns the numbers of exported and dropped spans, the number of requests,
-    /// and the time of the last request.
+    /// Waits until every span has an outcome. Returns the numbers of exported and dropped spans, the number of
+    /// requests, and the time of the last request.
     async fn finish(self) -> ((u64, u64), usize, Duration) {
         self.exporters.drain(Instant::now() + minutes(600)).await;
         let requests = self.requests.lock().unwrap().clone();
@@ -238,8 +238,8 @@ async fn signal_that_was_once_unsupported_is_sent_again() {
         assert!(unreachable.exporters.delivers(Signal::Logs));
         unreachable.exporters.drain(Instant::now() + minutes(600)).await;
         let exporter = only(&unreachable.exporters);
-        // One record is accepted. The signal then counts as unsupported for 30 s, in which 9 records are sent at the start
-        // and 11 at the end.
+        // One record is accepted. The signal then counts as unsupported for 30 s, in which 9 records are sent at the
+        // start and 11 at the end.
         let count = |outcome| exporter.ledger().count(outcome);
         let (dropped, dead_lettered) = if has_dead_letters { (0, 20) } else { (20, 0) };
         assert_eq!((count(Outcome::Exported), count(Outcome::Lost)), (10 + 30, 0));

@@ -1,5 +1,5 @@
-//! Messages for Slack webhooks: a generated headline as mrkdwn, and content of traces as plain text, which Slack does not
-//! parse.
+//! Messages for Slack webhooks: a generated headline as mrkdwn, and content of traces as plain text, which Slack does
+//! not parse.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,8 @@ const MAX_TEXT_CHARS: usize = 1500;
 const MAX_NAME_CHARS: usize = 80;
 
 /// Escapes text for mrkdwn: `&`, `<` and `>` as Slack requires, and a zero-width space after formatting characters, so
-/// that they form no pair. Within a word `_` is no formatting character and is not escaped, so that names can be copied.
+/// that they form no pair. Within a word `_` is no formatting character and is not escaped, so that names can be
+/// copied.
 pub(super) fn escaped(text: &str, max_chars: usize) -> String {
     let mut out = String::new();
     let mut chars = text.chars().take(max_chars).peekable();

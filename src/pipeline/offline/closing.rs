@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use verdict_otlp::trace::{ById, TraceId};
 
-/// The maximum by which one request advances the clock: the delay with which SDKs send by default. Therefore a span with
-/// a wrong clock, or a pause between recordings, closes no trace whose spans are in the next requests.
+/// The maximum by which one request advances the clock: the delay with which SDKs send by default. Therefore a span
+/// with a wrong clock, or a pause between recordings, closes no trace whose spans are in the next requests.
 const MAX_STEP: Duration = Duration::from_secs(5);
 /// A request that ends this many nanoseconds or more before the latest time has another clock, ...
 const FAR_BEHIND_NANOS: u64 = 3_600_000_000_000;
@@ -58,8 +58,8 @@ impl TraceEnds {
         self.last.insert(trace, position);
     }
 
-    /// Must be called when a trace occurs in a request. A trace without a recorded position, since the file has changed,
-    /// stays open until the end.
+    /// Must be called when a trace occurs in a request. A trace without a recorded position, since the file has
+    /// changed, stays open until the end.
     pub(super) fn note_opened(&mut self, trace: TraceId) {
         if let Some(last) = self.last.remove(&trace) {
             self.open.insert((last, trace));

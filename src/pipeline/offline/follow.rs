@@ -1,8 +1,9 @@
 //! Evaluates the traces of a recording while it is read.
 //!
-//! In: parsed requests. Out: evaluated traces in the order in which they closed, late spans as revisions. The open traces
-//! and a bounded number of closed ones are in memory: while the maximum number of batches is evaluated, no further
-//! request is read. Each batch is evaluated in a task of its own, so that reading and evaluating use several cores.
+//! In: parsed requests. Out: evaluated traces in the order in which they closed, late spans as revisions. The open
+//! traces and a bounded number of closed ones are in memory: while the maximum number of batches is evaluated, no
+//! further request is read. Each batch is evaluated in a task of its own, so that reading and evaluating use several
+//! cores.
 
 use std::collections::VecDeque;
 use std::panic::resume_unwind;

@@ -61,8 +61,8 @@ impl Listeners {
         })
     }
 
-    /// With a Kafka receiver, replaces the store by one that retains records of Kafka in the receiver, and uses the given
-    /// one for all other requests.
+    /// With a Kafka receiver, replaces the store by one that retains records of Kafka in the receiver, and uses the
+    /// given one for all other requests.
     pub(super) fn wrap_store(&self, store: &mut Box<dyn Store>) {
         #[cfg(feature = "kafka")]
         if let Some(kafka) = &self.kafka {

@@ -25,8 +25,8 @@ pub(super) struct OpenStorage {
     pub dead_letters: Arc<DeadLetters>,
 }
 
-/// Opens the directory; `None` if none is configured. The journal is read on a blocking thread, since that may take long and the process
-/// must react to signals at the same time.
+/// Opens the directory; `None` if none is configured. The journal is read on a blocking thread, since that may take
+/// long and the process must react to signals at the same time.
 pub(super) async fn open(
     config: &Config,
     telemetry: &Arc<Telemetry>,

@@ -1,9 +1,9 @@
 //! Keeps the spans and logs of a partition together while a backlog is read.
 //!
 //! In: the times of the messages of both streams, and the ends of their topics, which are read when the partition is
-//! assigned and updated by the client's statistics, since a member can fall behind at any time. Out: the stream that has
-//! to wait. A trace closes by the time that has passed since its spans were read: if spans were read far ahead of logs,
-//! their logs would be read after the verdict.
+//! assigned and updated by the client's statistics, since a member can fall behind at any time. Out: the stream that
+//! has to wait. A trace closes by the time that has passed since its spans were read: if spans were read far ahead of
+//! logs, their logs would be read after the verdict.
 
 use std::time::{Duration, Instant};
 
@@ -100,9 +100,9 @@ impl Backlog {
         self.streams.iter_mut().for_each(|stream| stream.last_activity = now);
     }
 
-    /// The stream that must wait for the other one, which has not reached its end; `None` if neither must. Spans wait if
-    /// reading the logs that they are ahead of would take more than half of `quiet`, logs if they are ahead by more than
-    /// [`MAX_LOGS_DISTANCE`].
+    /// The stream that must wait for the other one, which has not reached its end; `None` if neither must. Spans wait
+    /// if reading the logs that they are ahead of would take more than half of `quiet`, logs if they are ahead by more
+    /// than [`MAX_LOGS_DISTANCE`].
     pub(super) fn stream_ahead(&self, quiet: Duration, now: Instant) -> Option<PartitionStream> {
         let [spans, logs] = self.streams;
         let is_ahead = |progress: StreamProgress, other: StreamProgress, limit: Duration| {
@@ -151,7 +151,8 @@ mod tests {
         assert_eq!(backlog.stream_ahead(QUIET, now), Some(PartitionStream::Spans));
         backlog.note_read(PartitionStream::Logs, 10, Some(900_000), now);
         assert_eq!(backlog.stream_ahead(QUIET, now), Some(PartitionStream::Logs));
-        // The spans before the end may be deleted, so that logs do not wait longer; a pause does not count as such a wait.
+        // The spans before the end may be deleted, so that logs do not wait longer; a pause does not count as such a
+        // wait.
         let later = now + MAX_WAIT;
         assert_eq!(backlog.stream_ahead(QUIET, later), None);
         backlog.note_pause(later);

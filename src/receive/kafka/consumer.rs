@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::KafkaReceiver;
 use super::log::{Assignment, KafkaLog};
-use super::partitions::{ConsumerGroup, OwnedPartition, Partitions, WaitingMessage};
+use super::owned::{OwnedPartition, Partitions, WaitingMessage};
+use super::partitions::ConsumerGroup;
 use crate::kafka::client::client_config;
 use crate::receive::{Accepted, Intake, Offer, Refused};
 use crate::telemetry::{MessageOutcome, Telemetry};

@@ -4,9 +4,9 @@
 //! version, `2`, then base64 of a CRC-32 and of varints:
 //!
 //! - whether spans were exported on arrival (1) or with the verdict of their trace (0);
-//! - for each stream with an offset: the distance from it to `next` and to `forwarded`, the number of ranges of retained
-//!   records, and for each range the distance from the end of the previous one, times two, plus one if the range is
-//!   longer than one record, in which case its length less two follows;
+//! - for each stream with an offset: the distance from it to `next` and to `forwarded`, the number of ranges of
+//!   retained records, and for each range the distance from the end of the previous one, times two, plus one if the
+//!   range is longer than one record, in which case its length less two follows;
 //! - the number of traces in `exported`, and for each the hash of its id (8 bytes, little endian), the verdict, and for
 //!   each stream the distance from the offset to the record after the last exported one, 0 if that record is below it;
 //! - the traces in `late` up to the end of the text: hash and verdict.
@@ -108,8 +108,8 @@ impl Handover {
     }
 
     /// Adds as many of the exported traces `newest` as fit into `budget` together with `text`. The flag of a trace is
-    /// whether it has records from `next` on: with them it is added to `exported`, otherwise to `late`. Returns how many
-    /// of the former do not fit.
+    /// whether it has records from `next` on: with them it is added to `exported`, otherwise to `late`. Returns how
+    /// many of the former do not fit.
     pub(super) fn add_traces(
         &mut self,
         text: &str,

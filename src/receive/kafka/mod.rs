@@ -1,17 +1,18 @@
 //! Receives OTLP from Kafka, as several processes that share the partitions of the topics.
 //!
-//! In: messages of a topic of spans, and of a topic of logs if one is configured: OTLP protobuf, keyed by trace id. Out:
-//! [`Offer`](super::Offer)s to the pipeline, each with its record, and committed offsets.
+//! In: messages of a topic of spans, and of a topic of logs if one is configured: OTLP protobuf, keyed by trace id.
+//! Out: [`Offer`](super::Offer)s to the pipeline, each with its record, and committed offsets.
 //!
-//! Kafka takes the place of the journal: a message is not written to disk again. An offset is committed when every trace
-//! of the records below it was exported and acknowledged. The next owner of a partition therefore reads its open traces
-//! again, and assembles and evaluates them from their first span on.
+//! Kafka takes the place of the journal: a message is not written to disk again. An offset is committed when every
+//! trace of the records below it was exported and acknowledged. The next owner of a partition therefore reads its open
+//! traces again, and assembles and evaluates them from their first span on.
 //!
 //! | file | content |
 //! |---|---|
 //! | `config` | `receivers.kafka` |
 //! | `consumer` | the thread that polls, offers messages and commits |
-//! | `partitions` | the partitions that this process owns: assignment, revocation, pauses |
+//! | `partitions` | assignment, revocation and pauses of the partitions that this process owns |
+//! | `owned` | the state of one of these partitions, and the messages that wait to be offered |
 //! | `log` | the records for the pipeline: retained, released, lapsed |
 //! | `watermark` | the offset that may be committed, and the records and traces that are not evaluated again |
 //! | `trace` | the state of one trace in a watermark |
@@ -34,6 +35,8 @@ mod consumer;
 mod handover;
 #[cfg(feature = "kafka")]
 pub(crate) mod log;
+#[cfg(feature = "kafka")]
+mod owned;
 #[cfg(feature = "kafka")]
 mod partitions;
 #[cfg(feature = "kafka")]

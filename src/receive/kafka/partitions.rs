@@ -29,13 +29,12 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Reb
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::runtime::Handle;
-use verdict_otlp::Signal;
 
 use super::backlog::Backlog;
 use super::config::{InitialOffset, KafkaReceiver};
-use super::log::{Assignment, KafkaLog};
+use super::log::KafkaLog;
+use super::owned::{OwnedPartition, Partitions};
 use super::stream::{Offsets, PartitionStream, STREAMS};
-use super::watermark::Commit;
 use crate::kafka::client::ClientLog;
 use crate::receive::Intake;
 use crate::telemetry::{CommitResult, Telemetry};
@@ -60,49 +59,6 @@ const ENDS_TIMEOUT: Duration = Duration::from_secs(1);
 const REFUSED_BEFORE_PAUSE: Duration = Duration::from_millis(100);
 /// The limit on the metadata of an offset is not halved below this.
 const MIN_METADATA_BYTES: usize = 64;
-
-/// A message that the pipeline has not accepted yet.
-pub(super) struct WaitingMessage {
-    pub stream: PartitionStream,
-    pub offset: i64,
-    pub body: bytes::Bytes,
-}
-
-/// The partition with one number of both topics, owned by this process.
-pub(super) struct OwnedPartition {
-    pub assignment: Arc<Assignment>,
-    /// Messages that the pipeline has not accepted, in order of their offsets.
-    pub waiting: VecDeque<WaitingMessage>,
-    /// Since when the first of them is refused.
-    pub refused_since: Option<Instant>,
-    /// By stream: whether it is paused.
-    pub paused: [bool; STREAMS],
-    /// `Some` if both streams are read and their ends are known.
-    pub backlog: Option<Backlog>,
-    /// By stream: whether this process owns its partition.
-    owned_streams: [bool; STREAMS],
-    /// The last commit, unless it failed.
-    last_commit: Option<Commit>,
-}
-
-impl OwnedPartition {
-    /// Bytes of the waiting messages and of the state of the assignment.
-    pub(super) fn bytes(&self) -> usize {
-        self.waiting.iter().map(|waiting| waiting.body.len()).sum::<usize>() + self.assignment.bytes()
-    }
-}
-
-impl WaitingMessage {
-    pub(super) fn signal(&self) -> Signal {
-        match self.stream {
-            PartitionStream::Spans => Signal::Traces,
-            PartitionStream::Logs => Signal::Logs,
-        }
-    }
-}
-
-/// Owned partitions by number.
-pub(super) type Partitions = BTreeMap<i32, OwnedPartition>;
 
 /// The context of the consumer, which librdkafka calls at rebalances.
 pub(super) struct ConsumerGroup {
@@ -322,7 +278,8 @@ impl ConsumerGroup {
         drain();
         let (numbers, unfinished): (Vec<&i32>, _) = (leaving.keys().collect(), exporting(&leaving));
         tracing::info!(?numbers, lost, dropped, exporting = unfinished, "Kafka partitions revoked");
-        // This waits for a commit in progress and voids those that were requested before: the next owner would read them.
+        // This waits for a commit in progress and voids those that were requested before: the next owner would read
+        // them.
         *self.revocations() += 1;
         let replayed = if lost { unfinished } else { self.commit_last(consumer, &mut leaving, deadline) };
         leaving.values().for_each(|owned| self.log.end(owned.assignment.id));
@@ -368,8 +325,8 @@ impl ConsumerGroup {
         self.revocations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The offsets that have changed since the last commit, and the number of exported traces that a new owner evaluates
-    /// again.
+    /// The offsets that have changed since the last commit, and the number of exported traces that a new owner
+    /// evaluates again.
     pub(super) fn changed_offsets(&self, partitions: &mut Partitions) -> (TopicPartitionList, u64) {
         let budget = self.max_metadata_bytes.load(Ordering::Relaxed);
         let mut reevaluated_traces = 0;

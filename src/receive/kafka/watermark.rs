@@ -14,7 +14,8 @@
 //!
 //! Therefore the next owner reads every record of each trace that it evaluates, and if `next` is the position after the
 //! last record, it evaluates no exported trace again. The handover has a bounded size, since it is stored with the
-//! offsets. If it is too large, `next` is an earlier position; if it is too large for each position, nothing is committed.
+//! offsets. If it is too large, `next` is an earlier position; if it is too large for each position, nothing is
+//! committed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -113,16 +114,8 @@ impl Watermark {
         let forgotten =
             std::array::from_fn(|s| next[s].filter(|_| next[s] > offsets[s]).map(|next| next - 1));
         let position = offsets;
-        let mut state = Watermark {
-            forwards,
-            position,
-            next,
-            earlier_position,
-            unread,
-            forwarded,
-            forgotten,
-            ..Watermark::default()
-        };
+        let mut state = Watermark { forwards, position, next, earlier_position, ..Watermark::default() };
+        (state.unread, state.forwarded, state.forgotten) = (unread, forwarded, forgotten);
         let late = late.into_iter().rev().map(|entry| (entry, false));
         // Oldest first, as they were exported.
         for (entry, is_read_again) in late.chain(exported.into_iter().rev().map(|entry| (entry, true))) {
@@ -154,8 +147,8 @@ impl Watermark {
         Some(offset) < self.forwarded[stream as usize]
     }
 
-    /// Must be called first for each record. Returns `false` if its offset is below that of an earlier record: the topic
-    /// was created again, or its log was truncated. The state of records that were read is then discarded.
+    /// Must be called first for each record. Returns `false` if its offset is below that of an earlier record: the
+    /// topic was created again, or its log was truncated. The state of records that were read is then discarded.
     pub(crate) fn begin_record(&mut self, stream: PartitionStream, offset: i64) -> bool {
         let s = stream as usize;
         if Some(offset) >= self.position[s] {
@@ -226,8 +219,8 @@ impl Watermark {
         *self.retain_counts[s].entry(offset).or_default() += 1;
     }
 
-    /// Releases a record for a trace, or without a trace for its forwarded part. `false` if it was not retained for that
-    /// reason. `exported`: the trace was exported with this record.
+    /// Releases a record for a trace, or without a trace for its forwarded part. `false` if it was not retained for
+    /// that reason. `exported`: the trace was exported with this record.
     pub(crate) fn release(
         &mut self,
         stream: PartitionStream,
@@ -365,8 +358,8 @@ impl Watermark {
         })
     }
 
-    /// The state to commit for a given `next`; `None` if it does not fit. `is_cut`: `next` was lowered, so that exported
-    /// records from `next` on are read again.
+    /// The state to commit for a given `next`; `None` if it does not fit. `is_cut`: `next` was lowered, so that
+    /// exported records from `next` on are read again.
     fn commit_up_to(
         &self,
         mut handover: Handover,

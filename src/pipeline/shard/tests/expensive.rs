@@ -82,8 +82,8 @@ async fn expensive_trace_leaves_the_task_of_the_shard_to_others() {
     assert_eq!(telemetry.traces.unjudged.get(), 0);
     let evaluations = EVALUATIONS.lock().unwrap();
     let inline = |id: u8| -> Vec<bool> {
-        let of_trace = evaluations.iter().filter(|(trace, _)| *trace == id);
-        of_trace.map(|(_, thread_id)| *thread_id == thread::current().id()).collect()
+        let trace_evaluations = evaluations.iter().filter(|(trace, _)| *trace == id);
+        trace_evaluations.map(|(_, thread_id)| *thread_id == thread::current().id()).collect()
     };
     assert_eq!([inline(1), inline(2), inline(3)], [vec![true], vec![true, false], vec![true]]);
 }
