@@ -3,7 +3,7 @@
 //! In: [`Readiness`] and [`Telemetry`]. Out: small HTTP responses. `/livez` is 200, or 500 with the parts that
 //! have failed; `/readyz` is 200 while spans are accepted, else 503 with every reason; `/metrics` is OpenMetrics
 //! or Prometheus text, as the client accepts. Uses the accept loop of the receivers, over HTTP/1.1 only, with short
-//! limits: the process is killed if others keep a probe from an answer.
+//! limits, since the process is killed if other connections keep a probe from its response.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,11 +20,11 @@ use crate::receive::listen::{Listener, ListenerLimits, ListenerMetrics};
 use crate::telemetry::{Telemetry, TextFormat};
 
 /// Limit on connections: there are few probes and scrapes.
-const CONNECTIONS: u32 = 64;
+const MAX_CONNECTIONS: u32 = 64;
 /// Probes and scrapers send their request at once. An idle connection is closed after the same time.
-const HEADER_TIME: Duration = Duration::from_secs(5);
-/// So that a client that does not read its response does not hold a connection for long.
-const CONNECTION_AGE: Duration = Duration::from_secs(30);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Limit on the age of a connection: a client that does not read its response does not hold it for long.
+const MAX_CONNECTION_AGE: Duration = Duration::from_secs(30);
 
 settings! {
     /// `admin:`
@@ -50,7 +50,7 @@ pub trait Health: Send + Sync + Debug {
 /// Whether requests are accepted. Initially they are not.
 #[derive(Debug)]
 pub struct Readiness {
-    /// Why the process does not serve.
+    /// The phase in which the process does not serve; `None` while it serves.
     phase: Mutex<Option<&'static str>>,
     health: OnceLock<Box<dyn Health>>,
 }
@@ -61,9 +61,8 @@ impl Readiness {
         Readiness { phase: Mutex::new(Some(phase)), health: OnceLock::new() }
     }
 
-    /// Reads this from now on.
-    pub fn watch(&self, health: impl Health + 'static) {
-        // There is one service.
+    /// Sets the state that later probes read, once: there is one service.
+    pub fn set_health(&self, health: impl Health + 'static) {
         let _ = self.health.set(Box::new(health));
     }
 
@@ -72,25 +71,25 @@ impl Readiness {
         self.health.get().map(|health| health.failures()).unwrap_or_default()
     }
 
-    /// Reports that all listeners serve.
-    pub fn serving(&self) {
-        *self.phase() = None;
+    /// All listeners serve from now on.
+    pub fn set_serving(&self) {
+        *self.lock_phase() = None;
     }
 
-    /// Reports that shutdown has begun.
-    pub fn stopping(&self) {
-        *self.phase() = Some("shutting down");
+    /// Shutdown has begun.
+    pub fn set_stopping(&self) {
+        *self.lock_phase() = Some("shutting down");
     }
 
     /// Every reason why requests are not accepted; none while they are.
     pub fn obstacles(&self) -> Vec<&'static str> {
         let mut all = self.failures();
-        all.extend(*self.phase());
+        all.extend(*self.lock_phase());
         all.extend(self.health.get().map(|health| health.overloads()).unwrap_or_default());
         all
     }
 
-    fn phase(&self) -> MutexGuard<'_, Option<&'static str>> {
+    fn lock_phase(&self) -> MutexGuard<'_, Option<&'static str>> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,12 +102,12 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) {
     let limits = ListenerLimits {
-        connections: CONNECTIONS,
-        streams: CONNECTIONS,
-        header_bytes: 16 << 10,
-        header_time: Some(HEADER_TIME),
+        max_connections: MAX_CONNECTIONS,
+        max_streams: MAX_CONNECTIONS,
+        max_header_bytes: 16 << 10,
+        header_timeout: Some(HEADER_TIMEOUT),
         ping: None,
-        age: Some((CONNECTION_AGE, HEADER_TIME)),
+        max_age: Some((MAX_CONNECTION_AGE, HEADER_TIMEOUT)),
         version: Some(Version::HTTP_11),
     };
     tracing::info!(endpoint = %listener.addr, "serving /livez, /readyz and /metrics");
@@ -133,8 +132,12 @@ fn router(telemetry: Arc<Telemetry>, readiness: Arc<Readiness>) -> Router {
 }
 
 /// One line for each problem, or 200 if there is none.
-fn respond(good: &str, bad: StatusCode, problems: &[&str]) -> (StatusCode, String) {
-    if problems.is_empty() { (StatusCode::OK, good.to_owned()) } else { (bad, problems.join("\n")) }
+fn respond(ok_text: &str, error_status: StatusCode, problems: &[&str]) -> (StatusCode, String) {
+    if problems.is_empty() {
+        (StatusCode::OK, ok_text.to_owned())
+    } else {
+        (error_status, problems.join("\n"))
+    }
 }
 
 #[cfg(test)]
@@ -159,15 +162,15 @@ mod tests {
         }
     }
 
-    async fn ask(addr: SocketAddr, path: &str) -> (u16, String) {
+    async fn get_path(addr: SocketAddr, path: &str) -> (u16, String) {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let mut socket = tokio::net::TcpStream::connect(addr).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         socket.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).await.unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let mut response = String::new();
+        socket.read_to_string(&mut response).await.unwrap();
+        let status = response.split(' ').nth(1).unwrap().parse().unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
         (status, format!("{head}\n{body}"))
     }
 
@@ -176,38 +179,39 @@ mod tests {
         let listener = Listener::bind("admin", &Endpoint::loopback(0)).await.unwrap();
         let addr = listener.addr;
         let full = Arc::new(AtomicBool::new(false));
-        let (asked, broken) = (full.clone(), Arc::new(AtomicBool::new(false)));
-        let failing = broken.clone();
+        let broken = Arc::new(AtomicBool::new(false));
         let readiness = Arc::new(Readiness::new("starting"));
-        readiness.watch(Flags { full: asked, broken: failing });
+        readiness.set_health(Flags { full: full.clone(), broken: broken.clone() });
         let stop = CancellationToken::new();
-        let served = tokio::spawn(serve(listener, Telemetry::new(), readiness.clone(), stop.clone()));
+        let server = tokio::spawn(serve(listener, Telemetry::new(), readiness.clone(), stop.clone()));
 
-        let (status, body) = ask(addr, "/readyz").await;
+        let (status, body) = get_path(addr, "/readyz").await;
         assert!(status == 503 && body.ends_with("starting"), "{body}");
-        assert_eq!(ask(addr, "/livez").await.0, 200);
-        readiness.serving();
-        assert_eq!(ask(addr, "/readyz").await.0, 200);
+        assert_eq!(get_path(addr, "/livez").await.0, 200);
+        readiness.set_serving();
+        assert_eq!(get_path(addr, "/readyz").await.0, 200);
         full.store(true, Ordering::Relaxed);
-        let (status, body) = ask(addr, "/readyz").await;
+        let (status, body) = get_path(addr, "/readyz").await;
         assert!(status == 503 && body.ends_with("overloaded"), "{body}");
-        readiness.stopping();
-        let (status, body) = ask(addr, "/readyz").await;
+        readiness.set_stopping();
+        let (status, body) = get_path(addr, "/readyz").await;
         assert!(status == 503 && body.ends_with("shutting down\noverloaded"), "{body}");
-        assert_eq!(ask(addr, "/livez").await.0, 200);
-        let (status, page) = ask(addr, "/metrics").await;
+        assert_eq!(get_path(addr, "/livez").await.0, 200);
+        let (status, page) = get_path(addr, "/metrics").await;
         assert!(status == 200 && page.contains("text/plain; version=0.0.4"), "{page}");
         assert!(page.contains("otel_verdict_build_info{version=\""), "{page}");
-        assert_eq!(ask(addr, "/elsewhere").await.0, 404);
+        assert_eq!(get_path(addr, "/elsewhere").await.0, 404);
         broken.store(true, Ordering::Relaxed);
         let all = "a shard has failed\nshutting down\noverloaded";
-        for (path, wanted, named) in [("/livez", 500, "a shard has failed"), ("/readyz", 503, all)] {
-            let (status, body) = ask(addr, path).await;
-            assert!(status == wanted && body.ends_with(named), "{path}: {status} {body}");
+        for (path, expected_status, expected_text) in
+            [("/livez", 500, "a shard has failed"), ("/readyz", 503, all)]
+        {
+            let (status, body) = get_path(addr, path).await;
+            assert!(status == expected_status && body.ends_with(expected_text), "{path}: {status} {body}");
         }
 
         stop.cancel();
-        served.await.unwrap();
+        server.await.unwrap();
     }
 
     #[tokio::test]
@@ -217,19 +221,19 @@ mod tests {
         let addr = listener.addr;
         let stop = CancellationToken::new();
         let readiness = Arc::new(Readiness::new("starting"));
-        let served = tokio::spawn(serve(listener, Telemetry::new(), readiness, stop.clone()));
+        let server = tokio::spawn(serve(listener, Telemetry::new(), readiness, stop.clone()));
         for opening in
             [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..], b"", b"GET /livez HTTP/1.1\r\n"]
         {
             let mut idle = Vec::new();
-            for _ in 0..CONNECTIONS {
+            for _ in 0..MAX_CONNECTIONS {
                 let mut socket = tokio::net::TcpStream::connect(addr).await.unwrap();
                 socket.write_all(opening).await.unwrap();
                 idle.push(socket);
             }
-            assert_eq!(ask(addr, "/livez").await.0, 200, "{opening:?}");
+            assert_eq!(get_path(addr, "/livez").await.0, 200, "{opening:?}");
         }
         stop.cancel();
-        served.await.unwrap();
+        server.await.unwrap();
     }
 }

@@ -37,19 +37,19 @@ pub enum Error {
     /// Neither a level nor a list of `target=level`.
     #[error("log level {level:?}: {reason}")]
     Level { level: String, reason: String },
-    /// There is a subscriber already.
+    /// The process has a subscriber already.
     #[error("logging is initialised already")]
-    Again,
+    AlreadyInitialised,
     /// [`init`] was not called, so that there is no level to change.
     #[error("logging is not initialised")]
-    Missing,
+    NotInitialised,
 }
 
 /// A layer of the process-wide subscriber.
 pub(crate) type BoxedLayer = Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>;
 
 /// Libraries log little of use below `warn`, and their `debug` lines would contain headers with tokens.
-const LIBRARIES: &str = "h2=warn,hyper=warn,hyper_util=warn,tower=warn,rustls=warn,reqwest=warn,tonic=warn,opentelemetry=warn,otel_verdict::self=off";
+const LIBRARY_DIRECTIVES: &str = "h2=warn,hyper=warn,hyper_util=warn,tower=warn,rustls=warn,reqwest=warn,tonic=warn,opentelemetry=warn,otel_verdict::self=off";
 
 /// Parses a level (`info`) or directives (`info,otel_verdict::export=debug`).
 ///
@@ -57,14 +57,16 @@ const LIBRARIES: &str = "h2=warn,hyper=warn,hyper_util=warn,tower=warn,rustls=wa
 /// The text is neither.
 pub fn filter(level: &str) -> Result<EnvFilter, Error> {
     let invalid = |level: &str, reason: String| Error::Level { level: level.to_owned(), reason };
-    let libraries = EnvFilter::builder().parse(LIBRARIES).map_err(|e| invalid(LIBRARIES, e.to_string()))?;
+    let libraries = EnvFilter::builder()
+        .parse(LIBRARY_DIRECTIVES)
+        .map_err(|e| invalid(LIBRARY_DIRECTIVES, e.to_string()))?;
     level.split(',').map(str::trim).filter(|part| !part.is_empty()).try_fold(libraries, |filter, part| {
         let directive = part.parse().map_err(|e| invalid(level, format!("{part:?}: {e}")))?;
         Ok(filter.add_directive(directive))
     })
 }
 
-/// Initialises logging for the whole process, of panics too, in place of the panic hook. Can be called once.
+/// Initialises logging for the whole process, and replaces the panic hook by one that logs. Can be called once.
 ///
 /// # Errors
 /// `level` is invalid, or logging is initialised already.
@@ -72,14 +74,14 @@ pub fn init(level: &str, format: Format) -> Result<(), Error> {
     init_with(level, format, None)
 }
 
-/// Initialises logging for the whole process, and where its spans go. Can be called once.
+/// As [`init`], with an additional layer that receives the spans of this process.
 ///
 /// # Errors
 /// `level` is invalid, or logging is initialised already.
 pub(crate) fn init_with(level: &str, format: Format, spans: Option<BoxedLayer>) -> Result<(), Error> {
     let (filter, handle) = Layer::new(filter(level)?);
     let terminal = std::io::stderr().is_terminal();
-    let lines = fmt::layer()
+    let line_layer = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(terminal && std::env::var_os("NO_COLOR").is_none());
     let json = match format {
@@ -87,27 +89,28 @@ pub(crate) fn init_with(level: &str, format: Format, spans: Option<BoxedLayer>) 
         Format::Text => false,
         Format::Json => true,
     };
-    let lines = if json {
-        lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+    let line_layer = if json {
+        line_layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
     } else {
-        lines.boxed()
+        line_layer.boxed()
     };
-    // A filter of the lines alone: spans do not depend on the level.
-    let lines = lines.with_filter(filter).boxed();
-    let layers: Vec<BoxedLayer> = spans.into_iter().chain([lines]).collect();
-    Registry::default().with(layers).try_init().map_err(|_| Error::Again)?;
+    // The filter is that of the lines alone: spans do not depend on the level.
+    let line_layer = line_layer.with_filter(filter).boxed();
+    let layers: Vec<BoxedLayer> = spans.into_iter().chain([line_layer]).collect();
+    Registry::default().with(layers).try_init().map_err(|_| Error::AlreadyInitialised)?;
     std::panic::set_hook(Box::new(log_panic));
-    FILTER.set(handle).map_err(|_| Error::Again)
+    FILTER.set(handle).map_err(|_| Error::AlreadyInitialised)
 }
 
-/// Without the message of the panic, which can quote content: that of a slice shows the text.
+/// Logs the location of a panic. Its message is left out: that of an invalid slice of a text quotes the text.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let location = panic.location().map(tracing::field::display);
     tracing::error!(location, "a panic, which is a bug");
 }
 
-/// How a task ended without a result. The message of its panic can quote content; [`log_panic`] has logged where.
-pub(crate) fn ended(error: &JoinError) -> &'static str {
+/// The reason why a task ended without a result. The message of a panic can quote content and is left out;
+/// [`log_panic`] has logged its location.
+pub(crate) fn join_error_reason(error: &JoinError) -> &'static str {
     if error.is_panic() { "its task panicked" } else { "its task was cancelled" }
 }
 
@@ -120,7 +123,7 @@ static FILTER: OnceLock<Handle<EnvFilter, Registry>> = OnceLock::new();
 /// `level` is invalid, or logging was not initialised by [`init`].
 pub fn set_level(level: &str) -> Result<(), Error> {
     let filter = filter(level)?;
-    FILTER.get().and_then(|handle| handle.reload(filter).ok()).ok_or(Error::Missing)
+    FILTER.get().and_then(|handle| handle.reload(filter).ok()).ok_or(Error::NotInitialised)
 }
 
 /// The log output of the code under test.
@@ -189,9 +192,9 @@ mod tests {
 
     #[test]
     fn library_logs_stay_at_warn_unless_configured() {
-        let quiet = filter("debug").unwrap().to_string();
-        assert!(quiet.contains("h2=warn") && quiet.contains("debug"), "{quiet}");
-        let loud = filter("debug,h2=debug").unwrap().to_string();
-        assert!(loud.contains("h2=debug") && !loud.contains("h2=warn"), "{loud}");
+        let default = filter("debug").unwrap().to_string();
+        assert!(default.contains("h2=warn") && default.contains("debug"), "{default}");
+        let configured = filter("debug,h2=debug").unwrap().to_string();
+        assert!(configured.contains("h2=debug") && !configured.contains("h2=warn"), "{configured}");
     }
 }

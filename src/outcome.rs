@@ -53,9 +53,9 @@ verdict_otlp::labelled_enum! {
     pub enum AlertOutcome {
         /// The destination has accepted it.
         Sent = "sent",
-        /// One with the same key was sent less than `repeat` ago.
+        /// An alert with the same key was sent less than `repeat` ago.
         Repeated = "repeated",
-        /// More than `max_per_minute`.
+        /// Not sent, because it exceeds `max_per_minute`.
         Limited = "limited",
     }
 }
@@ -84,43 +84,43 @@ pub trait Acknowledge: Send + Sync + std::fmt::Debug {
 
 /// The delivery of a parcel by one exporter, observed through its receipts.
 #[derive(Clone, Debug, Default)]
-pub struct ParcelDelivery(Arc<Observed>);
+pub struct ParcelDelivery(Arc<DeliveryState>);
 
 #[derive(Debug, Default)]
-struct Observed {
-    /// Index in [`Outcome::ALL`] of the last one there of all outcomes: a parcel that was partly dropped and
-    /// partly written as a dead letter counts as a dead letter.
-    last: AtomicU8,
-    done: CancellationToken,
+struct DeliveryState {
+    /// The highest index in [`Outcome::ALL`] among the outcomes: a parcel that was partly dropped and partly
+    /// written as a dead letter counts as a dead letter.
+    highest_outcome: AtomicU8,
+    is_complete: CancellationToken,
 }
 
 /// Held by the receipts of an observed parcel; the delivery is complete when the last one is dropped.
 #[derive(Debug)]
-pub struct Observer(Arc<Observed>);
+pub struct Observer(Arc<DeliveryState>);
 
 impl ParcelDelivery {
-    /// For [`Receipt::observed_by`] of the parcel's receipt.
+    /// An observer for the parcel's receipt ([`Receipt::observed_by`]).
     pub fn observer(&self) -> Observer {
         Observer(Arc::clone(&self.0))
     }
 
-    /// Waits until every item has an outcome; returns the one that is last in [`Outcome::ALL`].
+    /// Waits until every item has an outcome; returns the outcome with the highest index in [`Outcome::ALL`].
     pub async fn outcome(&self) -> Outcome {
-        self.0.done.cancelled().await;
-        let last = usize::from(self.0.last.load(Ordering::Acquire));
-        Outcome::ALL.get(last).copied().unwrap_or(Outcome::Lost)
+        self.0.is_complete.cancelled().await;
+        let highest = usize::from(self.0.highest_outcome.load(Ordering::Acquire));
+        Outcome::ALL.get(highest).copied().unwrap_or(Outcome::Lost)
     }
 }
 
 impl Observer {
-    fn note(&self, outcome: Outcome) {
-        self.0.last.fetch_max(outcome as u8, Ordering::AcqRel);
+    fn record(&self, outcome: Outcome) {
+        self.0.highest_outcome.fetch_max(outcome as u8, Ordering::AcqRel);
     }
 }
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        self.0.done.cancel();
+        self.0.is_complete.cancel();
     }
 }
 
@@ -183,7 +183,7 @@ impl Receipt {
             if self.items > 0
                 && let Some(observer) = &self.observer
             {
-                observer.note(outcome);
+                observer.record(outcome);
             }
         }
         if outcome == Outcome::Stored
@@ -201,7 +201,7 @@ impl Drop for Receipt {
         {
             ledger.add(Outcome::Lost, self.items);
             if let Some(observer) = &self.observer {
-                observer.note(Outcome::Lost);
+                observer.record(Outcome::Lost);
             }
             // The journal still has the items.
             if let Some(ack) = &self.ack {
@@ -245,15 +245,15 @@ mod tests {
         let mut whole = Receipt::new(10, ledger).observed_by(delivery.observer());
         let part = whole.split(3);
         part.resolve(Outcome::DeadLettered);
-        let waits = delivery.outcome();
-        tokio::pin!(waits);
-        assert!(futures_util::FutureExt::now_or_never(&mut waits).is_none());
+        let outcome = delivery.outcome();
+        tokio::pin!(outcome);
+        assert!(futures_util::FutureExt::now_or_never(&mut outcome).is_none());
         whole.resolve(Outcome::Exported);
-        assert_eq!(waits.await, Outcome::DeadLettered);
+        assert_eq!(outcome.await, Outcome::DeadLettered);
         // A receipt without items has no outcome to report.
         let delivery = ParcelDelivery::default();
-        let none = Receipt::new(0, Arc::default()).observed_by(delivery.observer());
-        none.resolve(Outcome::Dropped);
+        let empty = Receipt::new(0, Arc::default()).observed_by(delivery.observer());
+        empty.resolve(Outcome::Dropped);
         assert_eq!(delivery.outcome().await, Outcome::Exported);
     }
 

@@ -1,4 +1,4 @@
-//! Characters of a text of a trace that change how the text around it is shown.
+//! Recognises the characters in texts of traces that change how the text around them is displayed.
 
 /// Whether `c` is a control character, or a mark that changes the direction of other text.
 pub(crate) fn is_hidden(c: char) -> bool {

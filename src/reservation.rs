@@ -12,7 +12,7 @@ pub(crate) struct ByteLimit {
     pub(crate) total: Gauge,
     pub(crate) limit: u64,
     /// When a holder within its own limit was last refused.
-    exhausted: Arc<Mutex<Option<Instant>>>,
+    last_exhausted: Arc<Mutex<Option<Instant>>>,
 }
 
 impl ByteLimit {
@@ -25,11 +25,11 @@ impl ByteLimit {
         ByteLimit { total: total.clone(), ..self }
     }
 
-    /// Whether a holder within its own limit was refused in this time. Those above their limit are refused
-    /// earlier, and say nothing about the others.
+    /// Whether a holder within its own limit was refused in this time. A holder above its limit is refused
+    /// earlier, while there is room for others.
     pub(crate) fn was_exhausted(&self, within: Duration) -> bool {
-        let at = *self.exhausted.lock().unwrap_or_else(PoisonError::into_inner);
-        at.is_some_and(|at| at.elapsed() < within)
+        let last_exhausted = *self.last_exhausted.lock().unwrap_or_else(PoisonError::into_inner);
+        last_exhausted.is_some_and(|instant| instant.elapsed() < within)
     }
 
     /// Bytes reserved now.
@@ -46,11 +46,11 @@ impl ByteLimit {
 
     /// A reservation of 0 bytes of a holder with a limit of its own.
     pub(crate) fn reserve_for(&self, holder: &ByteLimit) -> FairReservation {
-        let exhausted = Arc::clone(&self.exhausted);
+        let last_exhausted = Arc::clone(&self.last_exhausted);
         FairReservation {
             shared_reservation: self.reserve(0),
             holder_reservation: holder.reserve(0),
-            exhausted,
+            last_exhausted,
         }
     }
 }
@@ -68,9 +68,9 @@ impl Reservation {
     /// unless this is the only reservation.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX / 2);
-        let more = bytes - self.bytes;
+        let added = bytes - self.bytes;
         self.bytes = bytes;
-        let total = self.total.inc_by(more) + more;
+        let total = self.total.inc_by(added) + added;
         total == bytes || u64::try_from(total).is_ok_and(|total| total <= self.limit)
     }
 
@@ -79,6 +79,7 @@ impl Reservation {
         usize::try_from(self.bytes).unwrap_or(0)
     }
 
+    /// Whether no other reservation counts in the total.
     fn is_only(&self) -> bool {
         self.total.get() == self.bytes
     }
@@ -101,22 +102,22 @@ pub(crate) struct FairReservation {
     /// The same bytes, reserved in the limit of the holder.
     holder_reservation: Reservation,
     /// When the shared limit was last exhausted.
-    exhausted: Arc<Mutex<Option<Instant>>>,
+    last_exhausted: Arc<Mutex<Option<Instant>>>,
 }
 
 impl FairReservation {
-    /// Reserves `bytes` instead of what was reserved before. `false` if these are more and the total then
+    /// Reserves `bytes` instead of what was reserved before. `false` if this is an increase and the total then
     /// exceeds the limit, or three quarters of it while the holder exceeds its own limit. The only
     /// reservation may have any size.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
-        let before = self.shared_reservation.bytes;
+        let bytes_before = self.shared_reservation.bytes;
         let (within_shared_limit, within_holder_limit) =
             (self.shared_reservation.resize(bytes), self.holder_reservation.resize(bytes));
         let Reservation { total, limit, bytes } = &self.shared_reservation;
         let has_room = within_shared_limit && (within_holder_limit || !is_scarce(total, *limit));
-        let admitted = *bytes <= before || self.shared_reservation.is_only() || has_room;
+        let admitted = *bytes <= bytes_before || self.shared_reservation.is_only() || has_room;
         if !admitted && self.holder_reservation.is_within_limit() {
-            *self.exhausted.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *self.last_exhausted.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
         admitted
     }
@@ -126,7 +127,7 @@ fn bytes_in(total: &Gauge) -> u64 {
     u64::try_from(total.get()).unwrap_or(0)
 }
 
-/// Whether the rest is only for holders within their own limits.
+/// Whether the remaining bytes are only for holders within their own limits.
 fn is_scarce(total: &Gauge, limit: u64) -> bool {
     bytes_in(total) > limit / 4 * 3
 }

@@ -1,12 +1,12 @@
 //! Messages of google.rpc in responses, for the receiver and the exporters: why a request failed, and
-//! when to retry it. `proto/rpc.proto` describes them and says why they are declared here.
+//! when to retry it. `proto/rpc.proto` describes them and the reason why they are declared here.
 
 use std::time;
 
 use bytes::Bytes;
 use prost::Message;
 
-/// Type of the details that hold a [`RetryInfo`].
+/// The `type_url` of details that contain a [`RetryInfo`].
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 /// `google.rpc.Status`: the body of an error response.
@@ -22,7 +22,7 @@ pub(crate) struct RpcStatus {
 }
 
 impl RpcStatus {
-    /// A status whose details hold the retry delay, if there is one.
+    /// A status whose details contain the retry delay, if there is one.
     pub(crate) fn new(code: i32, message: String, retry: Option<time::Duration>) -> RpcStatus {
         let details = retry.map(|retry| {
             let delay = ProtoDuration {
@@ -85,9 +85,12 @@ mod tests {
         // The fields that are set, in the order of their numbers.
         let fields = |message: &str, encoded: Vec<u8>| {
             let descriptor = pool.get_message_by_name(message).unwrap();
-            let read = DynamicMessage::decode(descriptor, &*encoded).unwrap();
-            assert_eq!(read.unknown_fields().count(), 0, "{message}");
-            read.fields().map(|(field, value)| (field.name().to_owned(), value.clone())).collect::<Vec<_>>()
+            let decoded = DynamicMessage::decode(descriptor, &*encoded).unwrap();
+            assert_eq!(decoded.unknown_fields().count(), 0, "{message}");
+            decoded
+                .fields()
+                .map(|(field, value)| (field.name().to_owned(), value.clone()))
+                .collect::<Vec<_>>()
         };
         let message =
             |name: &str| Value::Message(DynamicMessage::new(pool.get_message_by_name(name).unwrap()));

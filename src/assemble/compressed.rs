@@ -1,9 +1,9 @@
 //! Spans of idle traces, compressed.
 //!
 //! An agent's model calls repeat the conversation so far, so that most bytes of an open run occur in it several times.
-//! A trace without spans for [`IDLE`] that does not close soon is kept as zstd blocks. Its spans get the same bytes
-//! back when they are read: when the trace closes, is previewed, or receives a span whose id is known. The memory
-//! budget is charged as if nothing were compressed, since all open traces may close at once.
+//! A trace without spans for [`IDLE_TIME`] that does not close soon is kept as zstd blocks. The bytes of
+//! its spans are restored when they are read: when the trace closes, is previewed, or receives a span whose id is
+//! known. The memory budget is charged as if nothing were compressed, since all open traces may close at once.
 //!
 //! In: the spans of one trace, in order of arrival. Out: the same spans without their bytes, and blocks.
 
@@ -13,34 +13,34 @@ use bytes::Bytes;
 use verdict_otlp::trace::Span;
 
 /// Time without spans: twice the time for which SDKs batch.
-pub(super) const IDLE: Duration = Duration::from_secs(10);
+pub(super) const IDLE_TIME: Duration = Duration::from_secs(10);
 /// A trace that closes within this time if nothing arrives is not compressed.
 pub(super) const CLOSES_SOON: Duration = Duration::from_secs(10);
-/// Most bytes of a block, which take some milliseconds. A larger span is not compressed.
+/// Maximum bytes of a block: compressing them takes some milliseconds. A larger span is not compressed.
 const MAX_BLOCK: usize = 1 << 20;
-/// Fewer bytes are not compressed.
+/// Minimum bytes of a block. Fewer bytes are not compressed.
 const MIN_BLOCK: usize = 4 << 10;
 /// The last block is compressed again once the new spans have this fraction of its bytes (1/4): a long run is
 /// compressed a few times in all, and not with each of its spans.
 const GROWTH: usize = 4;
 /// The fastest level whose window contains the conversation of an earlier call.
 const LEVEL: i32 = 1;
-/// Bytes of a length in a block.
-const LENGTH: usize = size_of::<u32>();
+/// Size of the length of a span in a block.
+const LENGTH_SIZE: usize = size_of::<u32>();
 
 /// The bytes of consecutive spans.
 #[derive(Debug)]
 struct CompressedBlock {
     spans: usize,
-    /// The lengths of the messages, and then the messages; `None` for a span that is not compressed.
+    /// The lengths of the spans, and then their bytes; `None` for a span that is not compressed.
     compressed: Option<Box<[u8]>>,
-    /// Size of what is compressed.
+    /// Size before compression.
     size: usize,
 }
 
 /// The bytes of the first spans of a trace.
 #[derive(Debug, Default)]
-pub(super) struct Compressed {
+pub(super) struct CompressedSpans {
     blocks: Vec<CompressedBlock>,
     /// Spans of all blocks.
     spans: usize,
@@ -51,61 +51,64 @@ pub(super) struct Compressed {
 #[error("a block is damaged")]
 struct Damaged;
 
-impl Compressed {
+impl CompressedSpans {
     /// Whether this span is in a block.
-    pub(super) fn has(&self, span: usize) -> bool {
+    pub(super) fn contains(&self, span: usize) -> bool {
         span < self.spans
     }
 
     /// Compresses spans of about `target_bytes` bytes that are in no block yet, and returns how many bytes were
-    /// compressed: fewer if no more are left.
+    /// compressed: fewer if no more spans are left.
     pub(super) fn compress(&mut self, spans: &mut [Span], target_bytes: usize) -> usize {
-        let mut done = 0;
-        while done < target_bytes
+        let mut compressed_bytes = 0;
+        while compressed_bytes < target_bytes
             && let Some(size) = self.add_block(spans)
         {
-            done += size;
+            compressed_bytes += size;
         }
-        done
+        compressed_bytes
     }
 
     /// Adds a block of the next spans, or adds them to the last block, and returns the bytes that were compressed;
     /// `None` if too few are left.
     fn add_block(&mut self, spans: &mut [Span]) -> Option<usize> {
-        let waiting = spans.get_mut(self.spans..)?;
+        let uncompressed = spans.get_mut(self.spans..)?;
         let (mut size, mut count) = (0, 0);
-        for span in &*waiting {
-            let length = span.bytes.len() + LENGTH;
+        for span in &*uncompressed {
+            let length = span.bytes.len() + LENGTH_SIZE;
             if size + length > MAX_BLOCK {
                 break;
             }
             size += length;
             count += 1;
         }
-        if count == 0 && !waiting.is_empty() {
+        if count == 0 && !uncompressed.is_empty() {
             self.blocks.push(CompressedBlock { spans: 1, compressed: None, size: 0 });
             self.spans += 1;
             return Some(0);
         }
         let last =
             self.blocks.last().filter(|last| last.compressed.is_some() && last.size + size <= MAX_BLOCK);
-        let (before, mut raw) = match last {
+        let (spans_before, mut raw) = match last {
             Some(last) if size < last.size / GROWTH => return None,
             Some(last) => (last.spans, last.read().ok()?),
             None if size < MIN_BLOCK => return None,
             None => (0, Vec::with_capacity(size)),
         };
-        let added = waiting.get_mut(..count)?;
-        let place = before * LENGTH;
-        raw.splice(place..place, added.iter().flat_map(|span| (span.bytes.len() as u32).to_le_bytes()));
+        let added = uncompressed.get_mut(..count)?;
+        let lengths_end = spans_before * LENGTH_SIZE;
+        raw.splice(
+            lengths_end..lengths_end,
+            added.iter().flat_map(|span| (span.bytes.len() as u32).to_le_bytes()),
+        );
         added.iter().for_each(|span| raw.extend_from_slice(&span.bytes));
-        // Without memory for it the spans remain as they are.
+        // If compression fails for lack of memory, the spans remain as they are.
         let compressed = zstd::bulk::compress(&raw, LEVEL).ok()?.into_boxed_slice();
-        if before > 0 {
+        if spans_before > 0 {
             self.blocks.pop();
         }
         self.blocks.push(CompressedBlock {
-            spans: before + count,
+            spans: spans_before + count,
             compressed: Some(compressed),
             size: raw.len(),
         });
@@ -114,14 +117,14 @@ impl Compressed {
         Some(raw.len())
     }
 
-    /// Gives all spans their bytes back.
+    /// Restores the bytes of all spans and removes the blocks, which remain if one of them is damaged.
     pub(super) fn expand(&mut self, spans: &mut [Span]) {
         if self.fill(spans).is_ok() {
-            *self = Compressed::default();
+            *self = CompressedSpans::default();
         }
     }
 
-    /// The spans with their bytes.
+    /// The spans with their bytes. Spans of a damaged block are left out.
     pub(super) fn restore(&self, mut spans: Vec<Span>) -> Vec<Span> {
         if let Err(error) = self.fill(&mut spans) {
             spans.retain(|span| !span.bytes.is_empty());
@@ -131,23 +134,23 @@ impl Compressed {
     }
 
     fn fill(&self, spans: &mut [Span]) -> Result<(), Damaged> {
-        let mut rest = spans;
+        let mut remaining = spans;
         for block in &self.blocks {
-            let (block_spans, after) = rest.split_at_mut_checked(block.spans).ok_or(Damaged)?;
-            rest = after;
+            let (block_spans, after) = remaining.split_at_mut_checked(block.spans).ok_or(Damaged)?;
+            remaining = after;
             if block.compressed.is_none() {
                 continue;
             }
             let raw = Bytes::from(block.read()?);
-            let mut at = block.spans * LENGTH;
-            for (span, length) in block_spans.iter_mut().zip(raw.chunks_exact(LENGTH)) {
-                let length: [u8; LENGTH] = length.try_into().map_err(|_| Damaged)?;
-                let end = at.saturating_add(u32::from_le_bytes(length) as usize);
+            let mut start = block.spans * LENGTH_SIZE;
+            for (span, length) in block_spans.iter_mut().zip(raw.chunks_exact(LENGTH_SIZE)) {
+                let length: [u8; LENGTH_SIZE] = length.try_into().map_err(|_| Damaged)?;
+                let end = start.saturating_add(u32::from_le_bytes(length) as usize);
                 if end > raw.len() {
                     return Err(Damaged);
                 }
-                span.bytes = raw.slice(at..end);
-                at = end;
+                span.bytes = raw.slice(start..end);
+                start = end;
             }
         }
         Ok(())
@@ -186,30 +189,30 @@ mod tests {
     #[test]
     fn a_growing_conversation_takes_little_and_is_compressed_few_times() {
         let mut spans: Vec<Span> = Vec::new();
-        let (mut compressed, mut work) = (Compressed::default(), 0);
+        let (mut compressed, mut compressed_bytes_in_all) = (CompressedSpans::default(), 0);
         let mut conversation = Vec::new();
         for call in 0..60 {
             conversation.extend(noise(call, 1_000));
             spans.push(span(conversation.clone()));
-            work += compressed.compress(&mut spans, usize::MAX);
+            compressed_bytes_in_all += compressed.compress(&mut spans, usize::MAX);
         }
         let all: usize = (1..=60).map(|calls| calls * 1_000).sum();
         let compressed_bytes: usize =
             compressed.blocks.iter().filter_map(|block| Some(block.compressed.as_ref()?.len())).sum();
-        let waiting: usize = spans.iter().map(|span| span.bytes.len()).sum();
+        let uncompressed: usize = spans.iter().map(|span| span.bytes.len()).sum();
         assert!(
-            compressed_bytes * 8 < all && waiting * GROWTH < all,
-            "{compressed_bytes} and {waiting} of {all}"
+            compressed_bytes * 8 < all && uncompressed * GROWTH < all,
+            "{compressed_bytes} and {uncompressed} of {all}"
         );
-        assert!(work < (GROWTH + 2) * all, "{work}");
+        assert!(compressed_bytes_in_all < (GROWTH + 2) * all, "{compressed_bytes_in_all}");
     }
 
     #[test]
     fn small_traces_and_huge_spans_remain_as_they_are() {
         let mut spans = vec![span(vec![1; 100])];
-        let mut compressed = Compressed::default();
+        let mut compressed = CompressedSpans::default();
         assert_eq!(compressed.compress(&mut spans, usize::MAX), 0);
-        assert!(!compressed.has(0) && spans[0].bytes.len() == 100);
+        assert!(!compressed.contains(0) && spans[0].bytes.len() == 100);
         let mut spans = vec![span(vec![1; 10_000]), span(vec![2; MAX_BLOCK]), span(vec![3; 10_000])];
         let before = contents(&spans);
         compressed.compress(&mut spans, usize::MAX);
@@ -218,23 +221,23 @@ mod tests {
     }
 
     #[test]
-    fn work_at_once_is_bounded() {
+    fn bytes_compressed_by_one_call_are_bounded() {
         let mut spans: Vec<Span> = (0..64).map(|n| span(noise(n, 100_000))).collect();
-        let mut compressed = Compressed::default();
+        let mut compressed = CompressedSpans::default();
         let done = compressed.compress(&mut spans, MAX_BLOCK);
         assert!(done < 2 * MAX_BLOCK, "{done}");
-        assert!(compressed.has(0) && !compressed.has(40));
+        assert!(compressed.contains(0) && !compressed.contains(40));
     }
 
     #[test]
     fn a_damaged_block_loses_its_spans_and_no_other_one() {
         let mut spans = vec![span(vec![1; 10_000])];
-        let mut compressed = Compressed::default();
+        let mut compressed = CompressedSpans::default();
         compressed.compress(&mut spans, usize::MAX);
         spans.push(span(vec![2; 10]));
         compressed.blocks[0].compressed = Some(Box::new([1, 2, 3]));
         compressed.expand(&mut spans);
-        assert!(compressed.has(0));
+        assert!(compressed.contains(0));
         assert_eq!(contents(&compressed.restore(spans)), [Bytes::from(vec![2; 10])]);
     }
 
@@ -245,18 +248,18 @@ mod tests {
         #[test]
         fn spans_get_their_bytes_back(steps in prop::collection::vec((0usize..40_000, 0u64..4, any::<bool>()), 1..40)) {
             let (mut spans, mut expected) = (Vec::new(), Vec::new());
-            let mut compressed = Compressed::default();
-            for (length, seed, compresses) in steps {
+            let mut compressed = CompressedSpans::default();
+            for (length, seed, is_compressed) in steps {
                 let bytes = noise(seed, length + 1);
                 expected.push(Bytes::from(bytes.clone()));
                 spans.push(span(bytes));
-                if compresses {
+                if is_compressed {
                     compressed.compress(&mut spans, 1 << 16);
                 }
             }
             prop_assert_eq!(&contents(&compressed.restore(spans.clone())), &expected);
             compressed.expand(&mut spans);
-            prop_assert!(!compressed.has(0));
+            prop_assert!(!compressed.contains(0));
             prop_assert_eq!(contents(&spans), expected);
         }
     }

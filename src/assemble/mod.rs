@@ -23,11 +23,14 @@ mod tests;
 
 pub use config::{Close, Override};
 use idle::IdleTraces;
-use open::{Added, BufferedTrace, listed};
+use open::{Added, BufferedTrace, listed_span};
 pub(crate) use open::{SPAN_OVERHEAD, envelope_bytes};
 
 /// Time without new spans before a preview: SDKs send batches that belong together closely.
 const PREVIEW_QUIET: Duration = Duration::from_millis(200);
+
+/// Open traces that [`Assembler::latest`] considers: a request of the live page must not delay the shard.
+const MAX_EXAMINED: usize = 10_000;
 
 /// How [`Assembler::add`] counted the spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +39,7 @@ pub struct SpanTally {
     pub accepted: usize,
     /// Exact resends within an open trace, dropped.
     pub duplicates: usize,
-    /// Kept spans that arrived after their trace had closed.
+    /// Of the accepted ones: those that arrived after their trace had closed.
     pub late: usize,
 }
 
@@ -54,10 +57,11 @@ pub struct OpenSummary<'a> {
     pub age: Duration,
     /// Since the latest span arrived.
     pub idle: Duration,
-    /// Until it closes if nothing arrives, and why it then does.
+    /// Time until it closes if nothing arrives.
     pub closes_in: Duration,
+    /// The reason for which it then closes.
     pub reason: CloseReason,
-    /// The root has not ended, or a parent is missing.
+    /// Whether the root has not ended, or a parent is missing.
     pub incomplete: bool,
 }
 
@@ -66,17 +70,19 @@ pub struct OpenSummary<'a> {
 pub struct Assembler {
     close: Close,
     open: ById<TraceId, BufferedTrace>,
-    /// Every open trace once, at a time not later than its deadline. When a deadline is extended the
-    /// entry stays, and is updated at its time.
-    filed: BTreeSet<(Instant, TraceId)>,
-    /// Open traces by size, for when memory is scarce.
+    /// Every open trace once, at a time not later than its deadline. When a deadline is extended, the entry
+    /// is updated only when its time comes.
+    deadlines: BTreeSet<(Instant, TraceId)>,
+    /// Traces without new spans, which can be closed early or compressed.
     idle: IdleTraces,
     /// Traces that have grown since their last preview, each at a time not later than that of its latest
     /// spans. `None` without previews.
     grown: Option<BTreeSet<(Instant, TraceId)>>,
+    /// Remembered closed traces.
     closed: ById<TraceId, PriorVerdict>,
-    /// Closed traces, oldest first, in the order in which they are forgotten.
-    oldest: VecDeque<TraceId>,
+    /// The same traces, oldest first: the order in which they are forgotten.
+    closed_by_age: VecDeque<TraceId>,
+    /// Closed traces that [`Assembler::poll`] returns next.
     ready: Vec<ClosedTrace>,
     bytes: usize,
     spans: usize,
@@ -87,9 +93,9 @@ impl Assembler {
         Assembler { close, ..Assembler::default() }
     }
 
-    /// An assembler of which [`Assembler::compress_idle`] is called regularly.
+    /// Enables [`Assembler::compress_idle`], which must then be called at each deadline.
     pub fn with_compression(mut self) -> Assembler {
-        self.idle.note_waiting();
+        self.idle.enable_compression();
         self
     }
 
@@ -99,8 +105,8 @@ impl Assembler {
         self.close = close;
     }
 
-    /// Adds one trace's spans of one request. `size` is that of the allocations that they share,
-    /// charged completely, since a single span keeps its whole allocation. `service` is called once,
+    /// Adds one trace's spans of one request. `size` is the size of the allocations that they share, which is
+    /// charged completely, since a single span keeps its whole allocation in memory. `service` is called once,
     /// when the trace is opened.
     pub fn add(
         &mut self,
@@ -113,8 +119,8 @@ impl Assembler {
         let mut spans = spans.into_iter().peekable();
         let count = spans.size_hint().0;
         let Some(first) = spans.peek() else { return SpanTally::default() };
-        if let Some(&before) = self.closed.get(&trace) {
-            return self.late(trace, spans.collect(), size, before);
+        if let Some(&prior_verdict) = self.closed.get(&trace) {
+            return self.add_late(trace, spans.collect(), size, prior_verdict);
         }
         let mut tally = SpanTally::default();
         let close = &self.close;
@@ -123,7 +129,7 @@ impl Assembler {
             let service = if close.by_service.is_empty() { None } else { service(first) };
             BufferedTrace::new(now, close.times(service.as_deref()), count)
         });
-        let before = open.bytes;
+        let bytes_before = open.bytes;
         for span in spans {
             match open.add(span, now) {
                 Added::New => tally.accepted += 1,
@@ -132,7 +138,7 @@ impl Assembler {
         }
         if tally.accepted > 0 {
             open.bytes += size;
-            self.bytes += open.bytes - before;
+            self.bytes += open.bytes - bytes_before;
             self.spans += tally.accepted;
             if let Some(grown) = self.grown.as_mut().filter(|_| open.grown.is_none() && open.has_grown()) {
                 open.grown = Some(now);
@@ -156,99 +162,102 @@ impl Assembler {
         self.update_deadline(trace);
     }
 
-    /// The traces that closed by time or by a cap. To be called after [`Assembler::add`] too.
+    /// The traces that have closed by time or by a cap. Must be called after [`Assembler::add`] too.
     pub fn poll(&mut self, now: Instant) -> Vec<ClosedTrace> {
         self.idle.update(&mut self.open, now);
-        while let Some(&(at, trace)) = self.filed.first() {
-            if at > now {
+        while let Some(&(time, trace)) = self.deadlines.first() {
+            if time > now {
                 break;
             }
-            self.filed.pop_first();
+            self.deadlines.pop_first();
             let Some(open) = self.open.get_mut(&trace) else { continue };
             let (deadline, reason) = open.deadline();
             if deadline <= now {
                 self.close_trace(trace, reason);
             } else {
-                open.filed = Some(deadline);
-                self.filed.insert((deadline, trace));
+                open.filed_deadline = Some(deadline);
+                self.deadlines.insert((deadline, trace));
             }
         }
         std::mem::take(&mut self.ready)
     }
 
     /// Snapshots of at most `max_traces` open traces that have grown by a quarter since their last preview and
-    /// had no new spans for a moment.
+    /// had no new spans for `PREVIEW_QUIET`.
     pub fn traces_to_preview(&mut self, now: Instant, max_traces: usize) -> Vec<ClosedTrace> {
         let open = &mut self.open;
         let grown = self.grown.get_or_insert_with(|| {
-            let all = open.iter_mut().filter(|(_, open)| open.has_grown());
-            all.map(|(&trace, open)| (*open.grown.insert(open.last), trace)).collect()
+            let grown = open.iter_mut().filter(|(_, open)| open.has_grown());
+            grown.map(|(&trace, open)| (*open.grown.insert(open.last_arrival), trace)).collect()
         });
         let is_quiet = |last: Instant| now.saturating_duration_since(last) >= PREVIEW_QUIET;
         let mut out = Vec::new();
         while out.len() < max_traces
-            && let Some(&(at, trace)) = grown.first().filter(|(at, _)| is_quiet(*at))
+            && let Some(&(time, trace)) = grown.first().filter(|(time, _)| is_quiet(*time))
         {
-            grown.remove(&(at, trace));
+            grown.remove(&(time, trace));
             let Some(open) = open.get_mut(&trace) else { continue };
-            if is_quiet(open.last) {
+            if is_quiet(open.last_arrival) {
                 open.grown = None;
                 open.previewed_spans = open.spans.len();
                 out.push(snapshot_of(trace, open));
             } else {
-                open.grown = Some(open.last);
-                grown.insert((open.last, trace));
+                open.grown = Some(open.last_arrival);
+                grown.insert((open.last_arrival, trace));
             }
         }
         out
     }
 
-    /// No more previews: traces that have grown are not tracked.
+    /// Stops tracking the traces that have grown, until the next [`Assembler::traces_to_preview`].
     pub fn end_previews(&mut self) {
         if self.grown.take().is_some() {
             self.open.values_mut().for_each(|open| open.grown = None);
         }
     }
 
-    /// An open trace as if it closed now. It stays open.
+    /// An open trace as if it closed now, `None` if it is not open. It stays open.
     pub fn snapshot(&self, trace: TraceId) -> Option<ClosedTrace> {
         self.open.get(&trace).map(|open| snapshot_of(trace, open))
     }
 
-    /// At most `max_traces` open traces, those with the latest spans first. Of very many, only a part is looked at.
+    /// At most `max_traces` open traces, those with the latest spans first. Of more than `MAX_EXAMINED` open traces
+    /// only as many are considered.
     pub fn latest(&self, max_traces: usize, now: Instant) -> Vec<OpenSummary<'_>> {
-        /// A request of a page must not delay the traces of the shard.
-        const EXAMINED: usize = 10_000;
-        let mut latest: Vec<(Instant, TraceId, &BufferedTrace)> =
-            self.open.iter().take(EXAMINED).map(|(trace, open)| (open.last, *trace, open)).collect();
+        let mut latest: Vec<(Instant, TraceId, &BufferedTrace)> = self
+            .open
+            .iter()
+            .take(MAX_EXAMINED)
+            .map(|(trace, open)| (open.last_arrival, *trace, open))
+            .collect();
         latest.sort_by_key(|(last, trace, _)| (std::cmp::Reverse(*last), *trace));
         latest.truncate(max_traces);
         let mut out = Vec::with_capacity(latest.len());
         for (last, trace, open) in latest {
-            let (closes, reason) = open.deadline();
+            let (deadline, reason) = open.deadline();
             out.push(OpenSummary {
                 trace,
                 name: open.name(),
-                envelope: listed(&open.spans).map(|span| &*span.envelope),
+                envelope: listed_span(&open.spans).map(|span| &*span.envelope),
                 spans: open.spans.len(),
                 bytes: open.bytes,
-                age: now.saturating_duration_since(open.first),
+                age: now.saturating_duration_since(open.first_arrival),
                 idle: now.saturating_duration_since(last),
-                closes_in: closes.saturating_duration_since(now),
+                closes_in: deadline.saturating_duration_since(now),
                 reason,
-                incomplete: open.incomplete(),
+                incomplete: open.is_incomplete(),
             });
         }
         out
     }
 
-    /// Numbers of spans and log records of an open trace.
-    pub fn sizes_of(&self, trace: TraceId) -> Option<(usize, usize)> {
+    /// The numbers of spans and log records of a trace; `None` if it is not open.
+    pub fn counts_of(&self, trace: TraceId) -> Option<(usize, usize)> {
         self.open.get(&trace).map(|open| (open.spans.len(), open.logs.len()))
     }
 
-    /// Number of spans of an open trace.
-    pub fn spans_of(&self, trace: TraceId) -> usize {
+    /// The number of spans of a trace; 0 if it is not open.
+    pub fn span_count_of(&self, trace: TraceId) -> usize {
         self.open.get(&trace).map_or(0, |open| open.spans.len())
     }
 
@@ -259,22 +268,22 @@ impl Assembler {
 
     /// The earliest time at which a trace may close, or be compressed.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let closes = self.filed.first().map(|&(at, _)| at);
-        closes.into_iter().chain(self.idle.waits_until()).min()
+        let next_close = self.deadlines.first().map(|&(time, _)| time);
+        next_close.into_iter().chain(self.idle.next_compression()).min()
     }
 
     /// Closes all traces: at shutdown, or at the end of offline input.
     pub fn close_all(&mut self, reason: CloseReason) -> Vec<ClosedTrace> {
         let mut traces: Vec<TraceId> = self.open.keys().copied().collect();
-        traces.sort_by_key(|t| self.open.get(t).map(|o| (o.first, *t)));
+        traces.sort_by_key(|t| self.open.get(t).map(|open| (open.first_arrival, *t)));
         for trace in traces {
             self.close_trace(trace, reason);
         }
-        self.filed.clear();
+        self.deadlines.clear();
         std::mem::take(&mut self.ready)
     }
 
-    /// Closes these traces if they are open: they are known to be complete. [`Assembler::poll`] returns them.
+    /// Closes these traces, which are known to be complete, if they are open. [`Assembler::poll`] returns them.
     pub fn close_ended(&mut self, traces: impl IntoIterator<Item = TraceId>) {
         traces.into_iter().for_each(|trace| self.close_trace(trace, CloseReason::EndOfInput));
     }
@@ -292,19 +301,19 @@ impl Assembler {
         std::mem::take(&mut self.ready)
     }
 
-    /// Compresses the spans of traces that have waited for some time and do not close soon, of about `target_bytes`
-    /// bytes. [`Assembler::next_deadline`] is now if more are left.
+    /// Compresses about `target_bytes` bytes of spans of traces that have been idle for some time and do not close
+    /// soon. [`Assembler::next_deadline`] is `now` if more are left.
     pub fn compress_idle(&mut self, target_bytes: usize, now: Instant) {
-        let mut done = 0;
-        while let Some(trace) = self.idle.next_waiting(&self.open, now) {
+        let mut compressed_bytes = 0;
+        while let Some(trace) = self.idle.next_to_compress(&self.open, now) {
             let Some(open) = self.open.get_mut(&trace) else { continue };
             if open.deadline().0.saturating_duration_since(now) <= compressed::CLOSES_SOON {
                 continue;
             }
-            done += open.compress(target_bytes.saturating_sub(done));
-            if done >= target_bytes {
+            compressed_bytes += open.compress(target_bytes.saturating_sub(compressed_bytes));
+            if compressed_bytes >= target_bytes {
                 // The trace may have more spans to compress.
-                return self.idle.return_to_waiting(trace, now);
+                return self.idle.compress_again(trace, now);
             }
         }
     }
@@ -315,16 +324,17 @@ impl Assembler {
             return;
         }
         if self.closed.insert(trace, verdict).is_none() {
-            self.oldest.push_back(trace);
+            self.closed_by_age.push_back(trace);
         }
-        while self.oldest.len() > self.close.remember {
-            if let Some(old) = self.oldest.pop_front() {
+        while self.closed_by_age.len() > self.close.remember {
+            if let Some(old) = self.closed_by_age.pop_front() {
                 self.closed.remove(&old);
             }
         }
     }
 
-    /// Forgets a closed trace: its next spans open it again. Closed once more, it is forgotten in its old turn.
+    /// Forgets a closed trace: its next spans open it again. If it closes once more, it keeps its earlier place in the
+    /// order of forgetting.
     pub fn forget(&mut self, trace: TraceId) {
         self.closed.remove(&trace);
     }
@@ -353,7 +363,14 @@ impl Assembler {
         self.open.len()
     }
 
-    fn late(&mut self, trace: TraceId, spans: Vec<Span>, size: usize, before: PriorVerdict) -> SpanTally {
+    /// Late spans close at once, as a trace of their own with the verdict of the earlier one.
+    fn add_late(
+        &mut self,
+        trace: TraceId,
+        spans: Vec<Span>,
+        size: usize,
+        prior_verdict: PriorVerdict,
+    ) -> SpanTally {
         let accepted = spans.len();
         let bytes = size + envelope_bytes(&spans);
         self.ready.push(ClosedTrace {
@@ -363,12 +380,12 @@ impl Assembler {
             bytes,
             close_reason: CloseReason::Late,
             incomplete: true,
-            prior_verdict: Some(before),
+            prior_verdict: Some(prior_verdict),
         });
         SpanTally { accepted, duplicates: 0, late: accepted }
     }
 
-    /// Closes a trace that has reached a cap; otherwise updates its entry in `filed` if its deadline is
+    /// Closes a trace that has reached a cap; otherwise updates its entry in `deadlines` if its deadline is
     /// now earlier.
     fn update_deadline(&mut self, trace: TraceId) {
         let Some(open) = self.open.get_mut(&trace) else { return };
@@ -380,23 +397,23 @@ impl Assembler {
         }
         self.idle.note_spans(trace, open);
         let (deadline, _) = open.deadline();
-        if open.filed.is_some_and(|filed| filed <= deadline) {
+        if open.filed_deadline.is_some_and(|filed_deadline| filed_deadline <= deadline) {
             return;
         }
-        if let Some(filed) = open.filed.replace(deadline) {
-            self.filed.remove(&(filed, trace));
+        if let Some(filed_deadline) = open.filed_deadline.replace(deadline) {
+            self.deadlines.remove(&(filed_deadline, trace));
         }
-        self.filed.insert((deadline, trace));
+        self.deadlines.insert((deadline, trace));
     }
 
     fn remove(&mut self, trace: TraceId) -> Option<BufferedTrace> {
         let open = self.open.remove(&trace)?;
-        if let Some(filed) = open.filed {
-            self.filed.remove(&(filed, trace));
+        if let Some(filed_deadline) = open.filed_deadline {
+            self.deadlines.remove(&(filed_deadline, trace));
         }
         self.idle.remove(trace, &open);
-        if let Some((grown, at)) = self.grown.as_mut().zip(open.grown) {
-            grown.remove(&(at, trace));
+        if let Some((grown, time)) = self.grown.as_mut().zip(open.grown) {
+            grown.remove(&(time, trace));
         }
         self.bytes -= open.bytes;
         self.spans -= open.spans.len();
@@ -409,7 +426,7 @@ impl Assembler {
             // Log records without spans: nothing to annotate.
             return;
         }
-        let incomplete = open.incomplete();
+        let incomplete = open.is_incomplete();
         self.remember(trace, PriorVerdict::default());
         let bytes = open.bytes;
         let (spans, logs) = open.into_parts();
@@ -434,7 +451,7 @@ fn snapshot_of(trace: TraceId, open: &BufferedTrace) -> ClosedTrace {
         logs,
         bytes: open.bytes,
         close_reason: reason,
-        incomplete: open.incomplete(),
+        incomplete: open.is_incomplete(),
         prior_verdict: None,
     }
 }

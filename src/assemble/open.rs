@@ -9,7 +9,7 @@ use bytes::Bytes;
 use verdict_otlp::Fields;
 use verdict_otlp::trace::{AttachedLog, ById, CloseReason, Envelope, Span, SpanId};
 
-use super::compressed::Compressed;
+use super::compressed::CompressedSpans;
 use super::config::CloseTimes;
 
 /// Bytes that a buffered span costs in addition to its own: its entries in the trace and in the index of
@@ -17,49 +17,53 @@ use super::config::CloseTimes;
 pub(crate) const SPAN_OVERHEAD: usize = 256;
 
 /// Initial capacity: this many times the spans of the first request, ...
-const EXPECTED: usize = 4;
+const INITIAL_FACTOR: usize = 4;
 /// ... up to this many spans.
-const MAX_INITIAL: usize = 64;
+const MAX_INITIAL_CAPACITY: usize = 64;
 /// A full vector grows by a quarter and this many spans.
 const MIN_GROWTH: usize = 4;
 
-/// Longest name in bytes.
+/// Maximum bytes of the name by which a trace is listed.
 const MAX_NAME: usize = 200;
-/// The number of the name in `Span`.
-const SPAN_NAME: u32 = 5;
+/// The field number of `name` in the message `Span`.
+const SPAN_NAME_FIELD: u32 = 5;
 
 /// The state of a span id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum IdState {
     /// Index of the first span with this id.
     Present(u32),
-    /// Named as parent by a child.
+    /// The parent of a span that has arrived; its own span has not.
     Missing { remote: bool },
 }
 
-/// Where a trace is listed in [`IdleTraces`](super::idle::IdleTraces).
+/// The collection of [`IdleTraces`](super::idle::IdleTraces) that contains a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
+    /// None yet.
     New,
     Busy,
     /// Idle, with the size by which it is sorted.
     Idle(usize),
 }
 
-/// Counts the bytes of a trace's envelopes, each once: a large resource of a small span is buffered
-/// too. Scopes of one request share their resource.
+/// Counts the bytes of a trace's envelopes, each once, since a small span can have a large resource. Scopes of one
+/// request share their resource.
 #[derive(Debug, Default)]
 struct EnvelopeBytes {
-    last: usize,
-    /// Addresses of envelopes and of resources. The spans of the trace own them, so none is used twice.
+    /// Address of the latest envelope: consecutive spans usually share theirs.
+    last_address: usize,
+    /// Addresses of envelopes and of resources. The spans of the trace own them, so that no address is reused.
     counted_addresses: foldhash::HashSet<usize>,
 }
 
 impl EnvelopeBytes {
-    /// Bytes of what has not been counted yet of an envelope. The trace must own the envelope from now on.
+    /// Bytes of the parts of an envelope that have not been counted yet. The trace must own the envelope from now on.
     fn count(&mut self, envelope: &Arc<Envelope>) -> usize {
         let address = Arc::as_ptr(envelope).addr();
-        if std::mem::replace(&mut self.last, address) == address || !self.counted_addresses.insert(address) {
+        if std::mem::replace(&mut self.last_address, address) == address
+            || !self.counted_addresses.insert(address)
+        {
             return 0;
         }
         let is_new = self.counted_addresses.insert(envelope.resource.as_ptr().addr());
@@ -75,33 +79,33 @@ pub(crate) fn envelope_bytes(spans: &[Span]) -> usize {
 
 #[derive(Debug)]
 pub(super) struct BufferedTrace {
-    /// Without the bytes of those that are in `compressed`.
+    /// In order of arrival. The bytes of the first ones may be in `compressed`.
     pub spans: Vec<Span>,
-    compressed: Compressed,
-    /// The name by which it is listed while its spans are compressed.
+    compressed: CompressedSpans,
+    /// The name by which the trace is listed while its spans are compressed.
     name: Option<Box<str>>,
     pub logs: Vec<AttachedLog>,
     pub bytes: usize,
-    pub first: Instant,
-    pub last: Instant,
+    pub first_arrival: Instant,
+    /// Arrival of the latest span or log record.
+    pub last_arrival: Instant,
     /// Number of spans at the last preview.
     pub previewed_spans: usize,
-    /// The time of its entry in `Assembler::filed`.
-    pub filed: Option<Instant>,
+    /// The time of its entry in `Assembler::deadlines`.
+    pub filed_deadline: Option<Instant>,
     /// The time of its entry in `Assembler::grown`.
     pub grown: Option<Instant>,
     pub activity: Activity,
     times: CloseTimes,
     ids: ById<SpanId, IdState>,
-    /// Spans beyond the first of their id. A set, so that a sender that repeats one id many times costs
-    /// no more than others.
+    /// Further spans with the id of an earlier one. A set, so that many spans with one id cost no more than others.
     same_id: HashSet<(Bytes, Arc<Envelope>)>,
     envelopes: EnvelopeBytes,
     /// Missing parents.
-    missing: usize,
+    missing_parents: usize,
     /// Missing parents in other processes.
-    missing_remote: usize,
-    ended_root: bool,
+    missing_remote_parents: usize,
+    has_ended_root: bool,
 }
 
 /// The result of [`BufferedTrace::add`].
@@ -113,46 +117,46 @@ pub(super) enum Added {
 }
 
 impl BufferedTrace {
-    /// An empty trace whose first request has `first` spans.
-    pub(super) fn new(now: Instant, times: CloseTimes, first: usize) -> BufferedTrace {
-        let capacity = first.saturating_mul(EXPECTED).min(MAX_INITIAL);
+    /// An empty trace whose first request has `first_spans` spans.
+    pub(super) fn new(now: Instant, times: CloseTimes, first_spans: usize) -> BufferedTrace {
+        let capacity = first_spans.saturating_mul(INITIAL_FACTOR).min(MAX_INITIAL_CAPACITY);
         BufferedTrace {
             spans: Vec::with_capacity(capacity),
-            compressed: Compressed::default(),
+            compressed: CompressedSpans::default(),
             name: None,
             logs: Vec::new(),
             bytes: 0,
-            first: now,
-            last: now,
+            first_arrival: now,
+            last_arrival: now,
             previewed_spans: 0,
-            filed: None,
+            filed_deadline: None,
             grown: None,
             activity: Activity::New,
             times,
             ids: ById::with_capacity_and_hasher(capacity, Default::default()),
             same_id: HashSet::new(),
             envelopes: EnvelopeBytes::default(),
-            missing: 0,
-            missing_remote: 0,
-            ended_root: false,
+            missing_parents: 0,
+            missing_remote_parents: 0,
+            has_ended_root: false,
         }
     }
 
     pub(super) fn add(&mut self, span: Span, now: Instant) -> Added {
-        self.last = now;
+        self.last_arrival = now;
         let present = IdState::Present(self.spans.len() as u32);
         match self.ids.entry(span.id) {
-            Entry::Vacant(new) => {
-                new.insert(present);
+            Entry::Vacant(id_entry) => {
+                id_entry.insert(present);
             }
             Entry::Occupied(mut id_entry) => match *id_entry.get() {
                 IdState::Missing { remote } => {
-                    self.missing -= 1;
-                    self.missing_remote -= usize::from(remote);
+                    self.missing_parents -= 1;
+                    self.missing_remote_parents -= usize::from(remote);
                     id_entry.insert(present);
                 }
                 IdState::Present(first) => {
-                    if self.compressed.has(first as usize) {
+                    if self.compressed.contains(first as usize) {
                         self.compressed.expand(&mut self.spans);
                     }
                     let is_duplicate = |s: &Span| s.bytes == span.bytes && s.envelope == span.envelope;
@@ -166,18 +170,18 @@ impl BufferedTrace {
             },
         }
         if span.parent.is_zero() {
-            self.ended_root |= span.end != 0;
+            self.has_ended_root |= span.end != 0;
         } else {
             let remote = span.remote_parent;
             let parent = self.ids.entry(span.parent).or_insert_with(|| {
-                self.missing += 1;
-                self.missing_remote += usize::from(remote);
+                self.missing_parents += 1;
+                self.missing_remote_parents += usize::from(remote);
                 IdState::Missing { remote }
             });
             // A single local child shows that the parent belongs to a traced process.
             if *parent == (IdState::Missing { remote: true }) && !remote {
                 *parent = IdState::Missing { remote: false };
-                self.missing_remote -= 1;
+                self.missing_remote_parents -= 1;
             }
         }
         self.bytes += self.envelopes.count(&span.envelope);
@@ -190,14 +194,14 @@ impl BufferedTrace {
     }
 
     pub(super) fn attach(&mut self, log: AttachedLog, now: Instant) {
-        self.last = now;
+        self.last_arrival = now;
         self.bytes += log.record.len();
         self.logs.push(log);
     }
 
-    /// Compresses the bytes of about `target_bytes` bytes of spans, and returns how many were compressed.
+    /// Compresses about `target_bytes` bytes of spans, and returns the number of bytes that were compressed.
     pub(super) fn compress(&mut self, target_bytes: usize) -> usize {
-        if let Some(name) = listed(&self.spans).filter(|span| !span.bytes.is_empty()).map(name_of) {
+        if let Some(name) = listed_span(&self.spans).filter(|span| !span.bytes.is_empty()).map(name_of) {
             self.name = Some(name.into());
         }
         self.compressed.compress(&mut self.spans, target_bytes)
@@ -205,7 +209,7 @@ impl BufferedTrace {
 
     /// The name of the span by which the trace is listed.
     pub(super) fn name(&self) -> String {
-        let span = listed(&self.spans).filter(|span| !span.bytes.is_empty());
+        let span = listed_span(&self.spans).filter(|span| !span.bytes.is_empty());
         span.map(name_of).or_else(|| self.name.as_deref().map(str::to_owned)).unwrap_or_default()
     }
 
@@ -225,39 +229,39 @@ impl BufferedTrace {
     }
 
     /// Whether the root has not ended or a parent is missing.
-    pub(super) fn incomplete(&self) -> bool {
-        !self.ended_root || self.missing > 0
+    pub(super) fn is_incomplete(&self) -> bool {
+        !self.has_ended_root || self.missing_parents > 0
     }
 
-    /// When the trace closes if nothing more arrives, and why.
+    /// The time at which the trace closes if nothing more arrives, and the reason.
     pub(super) fn deadline(&self) -> (Instant, CloseReason) {
-        let (wait, reason) = if self.ended_root && self.missing == 0 {
+        let (wait, reason) = if self.has_ended_root && self.missing_parents == 0 {
             (self.times.quiet, CloseReason::Complete)
-        } else if self.missing > 0 && self.missing == self.missing_remote {
+        } else if self.missing_parents > 0 && self.missing_parents == self.missing_remote_parents {
             (self.times.remote_idle, CloseReason::RemoteIdle)
         } else {
             (self.times.idle, CloseReason::Idle)
         };
-        let by_age = after(self.first, self.times.max_age);
-        let by_wait = after(self.last, wait);
+        let by_age = after(self.first_arrival, self.times.max_age);
+        let by_wait = after(self.last_arrival, wait);
         if by_age < by_wait { (by_age, CloseReason::MaxAge) } else { (by_wait, reason) }
     }
 }
 
 /// The span by which a trace is listed: a root, or the first one that arrived.
-pub(super) fn listed(spans: &[Span]) -> Option<&Span> {
+pub(super) fn listed_span(spans: &[Span]) -> Option<&Span> {
     spans.iter().find(|span| span.parent.is_zero()).or_else(|| spans.first())
 }
 
 /// The beginning of a span's name, without control characters.
 fn name_of(span: &Span) -> String {
-    let name = Fields::new(&span.bytes).contents(SPAN_NAME).last();
+    let name = Fields::new(&span.bytes).contents(SPAN_NAME_FIELD).last();
     let name = name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
     let name = name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or_default();
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// `from` plus `wait`; plus a year if the sum exceeds what an [`Instant`] holds.
+/// `from` plus `wait`, or plus a year if an [`Instant`] cannot represent the sum.
 fn after(from: Instant, wait: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     from.checked_add(wait).unwrap_or(from + YEAR)

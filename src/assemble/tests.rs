@@ -10,6 +10,7 @@ use verdict_otlp::work;
 
 use super::*;
 
+/// The trace of a [`Bench`].
 const T: TraceId = TraceId([7; 16]);
 
 pub(super) fn span(id: u8, parent: u8) -> Span {
@@ -33,6 +34,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
+/// An assembler, and a clock in seconds from `start`.
 struct Bench {
     assembler: Assembler,
     start: Instant,
@@ -162,14 +164,14 @@ fn closed_traces_are_forgotten_oldest_first() {
     for n in 1..=3 {
         assembler.remember(TraceId([n; 16]), PriorVerdict::default());
     }
-    assert_eq!((assembler.closed.len(), assembler.oldest.len()), (2, 2));
+    assert_eq!((assembler.closed.len(), assembler.closed_by_age.len()), (2, 2));
     assert!(!assembler.closed.contains_key(&TraceId([1; 16])));
 }
 
 #[test]
 fn by_service_overrides_apply() {
-    let over = Override { quiet: Some(Period::secs(1)), ..Override::default() };
-    let close = Close { by_service: [("shop".to_owned(), over)].into(), ..Close::default() };
+    let service_override = Override { quiet: Some(Period::secs(1)), ..Override::default() };
+    let close = Close { by_service: [("shop".to_owned(), service_override)].into(), ..Close::default() };
     let mut bench = Bench::new(close);
     bench.add(0, [span(1, 0)]);
     assert_eq!(bench.poll(1), [(CloseReason::Complete, 1, false)]);
@@ -212,7 +214,7 @@ fn memory_pressure_closes_the_largest_idle_traces_first() {
 }
 
 #[test]
-fn relieving_costs_what_is_closed_however_many_traces_are_open() {
+fn early_closing_examines_closed_traces_and_not_all_open_ones() {
     const OPEN: usize = 20_000;
     let mut assembler = Assembler::new(Close::default());
     let start = Instant::now();
@@ -236,8 +238,9 @@ fn relieving_costs_what_is_closed_however_many_traces_are_open() {
     let now = start + secs(3);
     assembler.add(id(next), [span(3, 1)], 5_000, |_| None, now);
     assert!(!assembler.close_early(1, now).iter().any(|closed| closed.trace == id(next)));
-    let after: Vec<TraceId> = assembler.close_early(100_000, now + secs(2)).iter().map(|c| c.trace).collect();
-    assert_eq!(after[..1], [id(next)]);
+    let closed: Vec<TraceId> =
+        assembler.close_early(100_000, now + secs(2)).iter().map(|c| c.trace).collect();
+    assert_eq!(closed[..1], [id(next)]);
 }
 
 #[test]
@@ -276,9 +279,9 @@ fn closed_trace_reports_its_charged_bytes() {
     bench.assembler.attach(T, log, start);
     let open = bench.assembler.bytes();
     assert_eq!(open, 500 + 1000 + 10_000);
-    let glimpse = bench.assembler.snapshot(T).map(|glimpse| glimpse.bytes);
+    let snapshot = bench.assembler.snapshot(T).map(|snapshot| snapshot.bytes);
     let closed: Vec<usize> = bench.assembler.poll(start + secs(300)).iter().map(|c| c.bytes).collect();
-    assert_eq!((glimpse, closed), (Some(open), vec![open]));
+    assert_eq!((snapshot, closed), (Some(open), vec![open]));
     // Late spans are charged with their shared allocation and their envelopes.
     bench.assembler.add(T, [under(4)], size, |_| None, start + secs(301));
     let late: Vec<usize> = bench.assembler.poll(start + secs(301)).iter().map(|c| c.bytes).collect();
@@ -286,7 +289,7 @@ fn closed_trace_reports_its_charged_bytes() {
 }
 
 #[test]
-fn relieve_counts_span_overhead() {
+fn early_closing_counts_span_overhead() {
     let mut assembler = Assembler::new(Close::default());
     let now = Instant::now();
     assembler.add(TraceId([1; 16]), (2..52).map(|id| span(id, 1)), 100, |_| None, now);
@@ -300,8 +303,8 @@ fn relieve_counts_span_overhead() {
 fn equal_bytes_under_another_resource_are_another_span() {
     let mut bench = Bench::new(Close::default());
     let other = Arc::new(Envelope { resource: b"other".to_vec().into(), ..Envelope::default() });
-    let elsewhere = Span { envelope: other, ..span(1, 0) };
-    let sent = [span(1, 0), elsewhere.clone(), span(1, 0), elsewhere];
+    let span_with_other_resource = Span { envelope: other, ..span(1, 0) };
+    let sent = [span(1, 0), span_with_other_resource.clone(), span(1, 0), span_with_other_resource];
     assert_eq!(bench.add(0, sent), SpanTally { accepted: 2, duplicates: 2, late: 0 });
 }
 
@@ -317,7 +320,7 @@ fn large_resource_of_many_scopes_is_charged_once_and_not_compared_by_content() {
             Span { envelope: Arc::new(Envelope { resource: resource.clone(), scope }), ..span(1, 0) }
         })
         .collect();
-    // The same again, from a request with a copy of the resource.
+    // The same spans again, from a request with a copy of the resource.
     let copy = EnvelopeFields::from(vec![1; 1 << 20]);
     let copies = spans.iter().map(|span| {
         let scope = span.envelope.scope.clone();
@@ -334,7 +337,7 @@ fn large_resource_of_many_scopes_is_charged_once_and_not_compared_by_content() {
 }
 
 #[test]
-fn parent_is_local_if_any_child_says_so() {
+fn parent_is_local_if_any_child_is_local() {
     for local_first in [true, false] {
         let mut bench = Bench::new(Close::default());
         let remote = Span { remote_parent: true, ..span(3, 9) };
@@ -367,13 +370,13 @@ fn preview_of_a_grown_and_quiet_trace_leaves_it_open() {
     assert_eq!(grown(&mut bench, 1), [8]);
     assert_eq!(grown(&mut bench, 2), [] as [usize; 0], "nothing is new");
     bench.add(3, [span(10, 1), span(11, 1)]);
-    assert_eq!(grown(&mut bench, 4), [] as [usize; 0], "two more of eight are not worth a look");
+    assert_eq!(grown(&mut bench, 4), [] as [usize; 0], "two more of eight are less than a quarter");
     bench.add(5, [span(1, 0)]);
     assert_eq!(grown(&mut bench, 6), [11]);
     assert_eq!(grown(&mut bench, 7), [] as [usize; 0]);
     bench.assembler.end_previews();
     bench.add(8, (12..30).map(|id| span(id, 1)));
-    assert_eq!(grown(&mut bench, 9), [29], "also what has grown while there were no previews");
+    assert_eq!(grown(&mut bench, 9), [29], "a trace that has grown while there were no previews");
     assert_eq!(bench.poll(60), [(CloseReason::Complete, 29, false)]);
 }
 
@@ -384,23 +387,23 @@ fn previews_take_a_few_of_many_traces_and_none_twice() {
     assert_eq!(assembler.traces_to_preview(start, 1).len(), 0);
     let id = |n: u8| TraceId([n; 16]);
     (1..=9).for_each(|n| _ = assembler.add(id(n), [span(2, 1)], 10, |_| None, start));
-    let mut seen = BTreeSet::new();
+    let mut previewed = BTreeSet::new();
     for n in 1..=4 {
         // The first has new spans all the time.
         assembler.add(id(1), [span(2 + n, 1)], 10, |_| None, start + secs(1));
         let previews = assembler.traces_to_preview(start + secs(1), 2);
         assert_eq!(previews.len(), 2);
-        seen.extend(previews.iter().map(|closed| closed.trace));
+        previewed.extend(previews.iter().map(|closed| closed.trace));
     }
-    assert_eq!((seen.len(), seen.contains(&id(1))), (8, false));
+    assert_eq!((previewed.len(), previewed.contains(&id(1))), (8, false));
     assert_eq!(assembler.traces_to_preview(start + secs(2), 9).len(), 1);
     let closed = assembler.close_all(CloseReason::Shutdown);
     assert_eq!((closed.len(), assembler.traces_to_preview(start + secs(9), 9).len()), (9, 0));
 }
 
-/// A trace without its root whose two spans have a conversation and the same again; and the time from which it is
-/// compressed.
-fn waiting_trace(close: Close) -> (Bench, Vec<Bytes>, u64) {
+/// A trace without its root whose two spans contain the same conversation, its bytes, and the time in seconds from
+/// which it is compressed.
+fn idle_trace(close: Close) -> (Bench, Vec<Bytes>, u64) {
     let mut bench = Bench { assembler: Assembler::new(close).with_compression(), start: Instant::now() };
     let name = b"\x2a\x04chat";
     let conversation: Vec<u8> = (0..10_000u32).flat_map(u32::to_le_bytes).collect();
@@ -411,7 +414,7 @@ fn waiting_trace(close: Close) -> (Bench, Vec<Bytes>, u64) {
     let bytes = spans.iter().map(|span| span.bytes.clone()).collect();
     bench.add(0, spans);
     bench.poll(2);
-    (bench, bytes, compressed::IDLE.as_secs() + 1)
+    (bench, bytes, compressed::IDLE_TIME.as_secs() + 1)
 }
 
 impl Bench {
@@ -433,8 +436,8 @@ impl Bench {
 }
 
 #[test]
-fn a_waiting_trace_is_compressed_and_closes_with_the_same_bytes() {
-    let (mut bench, expected, at) = waiting_trace(Close::default());
+fn an_idle_trace_is_compressed_and_closes_with_the_same_bytes() {
+    let (mut bench, expected, at) = idle_trace(Close::default());
     let (charged, span_bytes) =
         (bench.assembler.bytes(), |spans: Vec<Span>| spans.into_iter().map(|s| s.bytes).collect());
     let all: usize = expected.iter().map(Bytes::len).sum();
@@ -454,7 +457,7 @@ fn a_waiting_trace_is_compressed_and_closes_with_the_same_bytes() {
 
 #[test]
 fn a_resend_of_a_compressed_span_is_dropped() {
-    let (mut bench, expected, at) = waiting_trace(Close::default());
+    let (mut bench, expected, at) = idle_trace(Close::default());
     bench.compress(at);
     let resent = Span { bytes: expected[1].clone(), ..span(3, 1) };
     assert_eq!(bench.add(at, [resent]).duplicates, 1);
@@ -467,10 +470,10 @@ fn a_resend_of_a_compressed_span_is_dropped() {
 
 #[test]
 fn a_trace_that_closes_soon_or_is_busy_is_not_compressed() {
-    let (mut bench, expected, at) = waiting_trace(Close { idle: Period::secs(15), ..Close::default() });
+    let (mut bench, expected, at) = idle_trace(Close { idle: Period::secs(15), ..Close::default() });
     let all: usize = expected.iter().map(Bytes::len).sum();
     assert_eq!(bench.compress(at), all);
-    let (mut bench, _, at) = waiting_trace(Close::default());
+    let (mut bench, _, at) = idle_trace(Close::default());
     bench.add(at - 3, [span(4, 1)]);
     bench.poll(at);
     assert_eq!(bench.compress(at), all + 2);
@@ -479,8 +482,8 @@ fn a_trace_that_closes_soon_or_is_busy_is_not_compressed() {
 }
 
 #[test]
-fn compression_goes_on_with_the_next_poll_and_is_due_until_it_is_done() {
-    let (mut bench, expected, at) = waiting_trace(Close::default());
+fn compression_continues_with_the_next_poll_and_is_due_until_it_is_complete() {
+    let (mut bench, expected, at) = idle_trace(Close::default());
     let now = bench.start + secs(at);
     assert!(bench.assembler.next_deadline() < Some(now));
     bench.assembler.compress_idle(1, now);

@@ -17,7 +17,8 @@ use crate::clock::unix_nanos;
 use crate::config::Config;
 use crate::extensions::Extensions;
 use crate::pipeline::offline::{
-    AskedMetric, Closing, EvaluatedRecording, Parsed, Position, RecordingEvaluation, RequestParser, TraceEnds,
+    AskedMetric, Closing, EvaluatedRecording, ParsedRequest, Position, RecordingEvaluation, RequestParser,
+    TraceEnds,
 };
 
 /// Requests that were read and wait to be assembled: enough that the reader does not wait for one that is large.
@@ -152,7 +153,7 @@ fn read_each(
     other: OtherFiles,
     parser: &RequestParser,
     progress: &WorkProgress,
-    each: &mut dyn FnMut(Parsed),
+    each: &mut dyn FnMut(ParsedRequest),
 ) -> Result<(), CommandFailure> {
     let mut skipped: Vec<String> = Vec::new();
     for (file, input) in (0..).zip(inputs) {

@@ -24,7 +24,7 @@ impl Config {
         applicable.verdict.evaluation.prefix.clone_from(&self.verdict.evaluation.prefix);
         for (id, exporter) in &mut applicable.exporters.0 {
             if let Some(new) = new.exporters.0.get(id) {
-                exporter.take_headers(new);
+                exporter.copy_credentials(new);
             }
         }
         applicable.judges.clone_from(&new.judges);
@@ -121,7 +121,7 @@ mod tests {
         let renewed = serde_saphyr::from_str::<crate::export::config::ExporterConfigs>(
             "otlp_http: { headers: { authorization: renewed } }",
         );
-        exporter.take_headers(&renewed.unwrap().0["otlp_http"]);
+        exporter.copy_credentials(&renewed.unwrap().0["otlp_http"]);
         let applicable = old.with_reloadable(&new);
         assert_eq!(old.differences(&applicable), ["exporters"]);
         assert_eq!(applicable.differences(&new), ["exporters.otlp_http.endpoint"]);

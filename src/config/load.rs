@@ -286,7 +286,7 @@ fn scores_have_events_and_spans(config: &Config, sections: &mut Sections) {
             let message = format!("must contain log_events, which exporter '{id}' sends");
             sections.problem(&[key("verdict"), key("emit")], message, None);
         }
-        if let Err(problem) = config.exporters.followed(id, used) {
+        if let Err(problem) = config.exporters.followed_exporter(id, used) {
             sections.problem(&[key("exporters"), key(id), key(&problem.key)], problem.message, None);
         }
     }

@@ -83,7 +83,10 @@ impl Config {
         }
         let exports = self.exporters.0.values().any(|exporter| matches!(exporter, ExporterConfig::Kafka(_)));
         if cfg!(not(feature = "kafka")) && (exports || self.receivers.kafka.is_some()) {
-            out.push(format!("receivers.kafka or an exporter of type kafka: {}", crate::kafka::MISSING));
+            out.push(format!(
+                "receivers.kafka or an exporter of type kafka: {}",
+                crate::kafka::FEATURE_MISSING
+            ));
         }
         out
     }

@@ -1,7 +1,7 @@
 //! Requests to HTTP APIs other than OTLP: JSON, without redirects.
 //!
-//! In: a request. Out: the body of the response, or why there is none. Every request may be repeated, since
-//! receivers recognise a repeat, so that any failure of a server is retried.
+//! In: a request. Out: the body of the response, or the reason of a failure. Every failure of a server is retried,
+//! since back ends and receivers of alerts recognise a repeated request.
 
 use std::time::SystemTime;
 
@@ -17,33 +17,35 @@ use super::response::{ExportResponse, ExportResult, one_line};
 /// A request that was not accepted.
 #[derive(Debug)]
 pub(super) struct Refusal {
+    /// `None` without a response.
     pub status: Option<StatusCode>,
     pub response: ExportResponse,
 }
 
 impl Refusal {
-    /// Without a response.
+    /// A refusal without a response of the destination.
     pub(super) fn without_response(response: ExportResponse) -> Refusal {
         Refusal { status: None, response }
     }
 
-    /// Repeated later, although the status alone would not say so.
-    pub(super) fn retried(mut self) -> Refusal {
+    /// Makes the request retryable, although its status alone is not.
+    pub(super) fn into_retryable(mut self) -> Refusal {
         if let ExportResult::Rejected(reason) | ExportResult::Invalid(reason) = self.response.result {
             self.response.result = ExportResult::Retry { after: None, reason };
         }
         self
     }
 
-    /// Never repeated, although the status alone would not say so.
-    pub(super) fn ended(self, cause: &str) -> ExportResponse {
+    /// Makes the refusal permanent, although its status alone is retryable.
+    pub(super) fn into_permanent(self, cause: &str) -> ExportResponse {
         match self.response.result {
             ExportResult::Retry { reason, .. } => ExportResult::Rejected(format!("{reason}; {cause}")).into(),
             result => ExportResponse { status: self.response.status, result },
         }
     }
 
-    /// The reason, if the destination refused this content for good and may take other content.
+    /// The reason, if the destination refused this content permanently and may accept other content. Otherwise the
+    /// error is the response.
     pub(super) fn content_refusal(self) -> Result<String, ExportResponse> {
         match self.response.result {
             ExportResult::Rejected(reason) | ExportResult::Invalid(reason) => Ok(reason),
@@ -56,7 +58,7 @@ impl Refusal {
 pub(super) async fn send(request: RequestBuilder, max_response: usize) -> Result<BytesMut, Refusal> {
     let mut response = request.send().await.map_err(|error| {
         let status = if error.is_timeout() { "timeout" } else { "connection" };
-        Refusal::without_response(ExportResponse::none(
+        Refusal::without_response(ExportResponse::without_response(
             status,
             one_line(&verdict_client::reasons(&error.without_url())),
         ))
@@ -64,7 +66,7 @@ pub(super) async fn send(request: RequestBuilder, max_response: usize) -> Result
     let status = response.status();
     let after = response.headers().get(RETRY_AFTER).and_then(|v| retry_after(v, SystemTime::now()));
     let mut body = BytesMut::new();
-    let cut = loop {
+    let read_error = loop {
         match response.chunk().await {
             Ok(Some(chunk)) if body.len() + chunk.len() <= max_response => body.extend_from_slice(&chunk),
             Ok(None) => break None,
@@ -72,9 +74,9 @@ pub(super) async fn send(request: RequestBuilder, max_response: usize) -> Result
             Err(error) => break Some(one_line(&verdict_client::reasons(&error.without_url()))),
         }
     };
-    match cut {
+    match read_error {
         Some(reason) if status.is_success() => {
-            return Err(Refusal::without_response(ExportResponse::none("connection", reason)));
+            return Err(Refusal::without_response(ExportResponse::without_response("connection", reason)));
         }
         _ if status.is_success() => return Ok(body),
         _ => {}

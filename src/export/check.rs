@@ -13,17 +13,18 @@ use super::config::{
 use super::{grpc, http};
 use crate::kafka::config::topic_problem;
 
-/// Smallest `max_request_size` in bytes: smaller requests would hold mostly resources and scopes,
-/// which every request repeats.
-const MIN_REQUEST: u64 = 1 << 10;
+/// Minimum of `max_request_size` in bytes: smaller requests would mostly consist of resources and scopes, which every
+/// request repeats.
+const MIN_REQUEST_SIZE: u64 = 1 << 10;
 
-/// Largest `num_consumers`: each is a task and a concurrent request.
+/// Maximum of `num_consumers`: each is a task and a concurrent request.
 const MAX_CONSUMERS: usize = 1_000;
 
-/// Largest `rotation.max_backups`: all of them are renamed at each rotation.
+/// Maximum of `rotation.max_backups`: all of them are renamed at each rotation.
 const MAX_BACKUPS: u32 = 1_000;
 
 impl ExporterConfigs {
+    /// The problems of invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Problems { id: String::new(), all: Vec::new() };
         for (id, config) in &self.0 {
@@ -49,9 +50,9 @@ impl ExporterConfigs {
                     if c.path.as_os_str().is_empty() {
                         problems.add("path", "required");
                     }
-                    let wrong =
+                    let is_invalid =
                         |r: &Rotation| r.max_megabytes == 0 || !(1..=MAX_BACKUPS).contains(&r.max_backups);
-                    if c.rotation.as_ref().is_some_and(wrong) {
+                    if c.rotation.as_ref().is_some_and(is_invalid) {
                         problems.add("rotation", "max_megabytes must be above 0, max_backups 1 to 1000");
                     }
                 }
@@ -61,8 +62,8 @@ impl ExporterConfigs {
                 ExporterConfig::Kafka(c) => {
                     let topics =
                         c.topics().into_iter().filter_map(|(_, key, topic)| topic_problem(key, topic));
-                    let found = c.connection().problems().into_iter().chain(topics);
-                    problems.all.extend(found.map(|problem| problem.in_section(id)));
+                    let connection_problems = c.connection().problems().into_iter().chain(topics);
+                    problems.all.extend(connection_problems.map(|problem| problem.in_section(id)));
                     if !(1 << 10..=1_000_000_000).contains(&c.producer.max_message_bytes.0) {
                         problems.add("producer.max_message_bytes", "must be from 1KiB to 1GB");
                     }
@@ -80,24 +81,26 @@ impl ExporterConfigs {
             }
             let connection = config.connection();
             if let Some((tls, headers, _)) = connection {
-                secured(tls, headers, &mut problems);
+                check_connection(tls, headers, &mut problems);
             }
             if let Some((timeout, max_request)) = config.limits() {
-                limits(timeout, max_request, &mut problems);
+                check_limits(timeout, max_request, &mut problems);
             }
             if let Some((.., packing)) = connection {
-                compression(packing, &mut problems);
+                check_compression(packing, &mut problems);
             }
-            queue(config.queue().1, &mut problems);
+            check_queue(config.queue().1, &mut problems);
             if let Some((_, policy)) = config.sending() {
-                retry(policy, &mut problems);
+                check_retry(policy, &mut problems);
             }
         }
         problems.all
     }
 }
 
+/// Collects problems, each with the id of its exporter.
 struct Problems {
+    /// The id of the exporter that is checked.
     id: String,
     all: Vec<Problem>,
 }
@@ -108,9 +111,9 @@ impl Problems {
     }
 }
 
-fn secured(tls: &Tls, headers: &BTreeMap<String, Secret>, problems: &mut Problems) {
-    let named = |file: &Option<_>| file.as_deref().is_some_and(|f: &Path| !f.as_os_str().is_empty());
-    if named(&tls.cert_file) != named(&tls.key_file) {
+fn check_connection(tls: &Tls, headers: &BTreeMap<String, Secret>, problems: &mut Problems) {
+    let is_set = |file: &Option<_>| file.as_deref().is_some_and(|f: &Path| !f.as_os_str().is_empty());
+    if is_set(&tls.cert_file) != is_set(&tls.key_file) {
         problems.add("tls", "set both cert_file and key_file, or neither");
     }
     for (name, value) in headers {
@@ -120,16 +123,16 @@ fn secured(tls: &Tls, headers: &BTreeMap<String, Secret>, problems: &mut Problem
     }
 }
 
-fn limits(timeout: Period, max_request: Size, problems: &mut Problems) {
+fn check_limits(timeout: Period, max_request: Size, problems: &mut Problems) {
     if timeout.is_zero() {
         problems.add("timeout", "must be above 0");
     }
-    if max_request.0 < MIN_REQUEST || max_request.0 > u64::from(u32::MAX) {
+    if max_request.0 < MIN_REQUEST_SIZE || max_request.0 > u64::from(u32::MAX) {
         problems.add("max_request_size", "must be between 1KiB and 4GiB");
     }
 }
 
-fn compression(packing: Packing, problems: &mut Problems) {
+fn check_compression(packing: Packing, problems: &mut Problems) {
     let levels = match packing.compression {
         Compression::None => return,
         Compression::Gzip => 0..=9,
@@ -141,7 +144,7 @@ fn compression(packing: Packing, problems: &mut Problems) {
     }
 }
 
-fn queue(queue: &SendingQueue, problems: &mut Problems) {
+fn check_queue(queue: &SendingQueue, problems: &mut Problems) {
     if queue.queue_size.0 == 0 {
         problems.add("sending_queue.queue_size", "must be above 0; set enabled: false to disable the queue");
     }
@@ -150,7 +153,7 @@ fn queue(queue: &SendingQueue, problems: &mut Problems) {
     }
 }
 
-fn retry(retry: &RetryOnFailure, problems: &mut Problems) {
+fn check_retry(retry: &RetryOnFailure, problems: &mut Problems) {
     if !(0.0..=1.0).contains(&retry.randomization_factor) {
         problems.add("retry_on_failure.randomization_factor", "must be between 0 and 1");
     }

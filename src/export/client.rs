@@ -1,7 +1,7 @@
 //! The client of an exporter: sends single requests to its destination.
 //!
 //! In: an [`ExportRequest`]. Out: an [`ExportResponse`]. Queue, batches, timeout, retries, dead letters and
-//! accounting are the same for all clients and are above the trait [`ExportClient`].
+//! accounting are the same for all clients; [`ExportClient`] does not include them.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,8 +17,8 @@ use super::response::ExportResponse;
 /// The future of [`ExportClient::export`].
 pub type ExportFuture<'a> = Pin<Box<dyn Future<Output = ExportResponse> + Send + 'a>>;
 
-/// Sends requests to one destination. A client from outside is registered by the id of an exporter of type
-/// `custom`.
+/// Sends requests to one destination. A client of an embedding program is registered by the id of an exporter
+/// of type `custom`.
 pub trait ExportClient: fmt::Debug + Send + Sync {
     /// Sends one request. Called concurrently, up to `sending_queue.num_consumers` times. Dropped after
     /// `timeout`, and at the deadline of a shutdown.
@@ -31,15 +31,15 @@ pub trait ExportClient: fmt::Debug + Send + Sync {
     fn reopen(&self) {}
 }
 
-/// Clients from outside, by the ids of their exporters.
+/// Clients of the embedding program, by the ids of their exporters.
 pub type ExportClients = std::collections::BTreeMap<String, Arc<dyn ExportClient>>;
 
 /// A client with the credentials that it was created with.
 #[derive(Debug)]
 pub(super) struct ExportConnection {
     client: Arc<dyn ExportClient>,
-    /// The destination has refused the credentials, also after [`super::consumer::CREDENTIALS_WAIT`].
-    pub refused: AtomicBool,
+    /// Whether the destination has refused the credentials twice, with [`super::consumer::CREDENTIALS_WAIT`] between.
+    pub has_refused: AtomicBool,
 }
 
 /// The client of an exporter, which a reload replaces, and the timeout of its requests.
@@ -51,7 +51,7 @@ pub(super) struct ReloadableClient {
 
 impl ExportConnection {
     fn new(client: Arc<dyn ExportClient>) -> ExportConnection {
-        ExportConnection { client, refused: AtomicBool::new(false) }
+        ExportConnection { client, has_refused: AtomicBool::new(false) }
     }
 }
 
@@ -63,7 +63,7 @@ impl ReloadableClient {
         })
     }
 
-    /// Requests in flight end with the client that they were begun with.
+    /// Replaces the client. Requests in flight complete with the previous one.
     pub(super) fn replace(&self, client: Arc<dyn ExportClient>) {
         self.connection.store(Arc::new(ExportConnection::new(client)));
     }
@@ -84,7 +84,7 @@ impl ReloadableClient {
         let response = tokio::time::timeout(self.timeout, connection.client.export(request)).await;
         response.unwrap_or_else(|_| {
             connection.client.timed_out();
-            ExportResponse::none("timeout", format!("no response within {:?}", self.timeout))
+            ExportResponse::without_response("timeout", format!("no response within {:?}", self.timeout))
         })
     }
 }

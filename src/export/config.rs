@@ -1,4 +1,4 @@
-//! The `exporters` section: the Collector's shape and key names. An exporter's id is its type, or
+//! The `exporters` section, with the structure and key names of the Collector. An exporter's id is its type, or
 //! `type/name` if there are several; `otlp` and `otlphttp` are accepted for `otlp_grpc` and `otlp_http`.
 
 use std::borrow::Cow;
@@ -49,8 +49,8 @@ impl ExporterConfig {
         self.connection().into_iter().flat_map(|(_, headers, _)| headers.keys())
     }
 
-    /// Takes the headers of another configuration of the same exporter, and its key.
-    pub fn take_headers(&mut self, new: &ExporterConfig) {
+    /// Copies the headers, keys and passwords of another configuration of the same exporter, which a reload can apply.
+    pub fn copy_credentials(&mut self, new: &ExporterConfig) {
         if let (ExporterConfig::Scores(current), ExporterConfig::Scores(new)) = (&mut *self, new) {
             current.headers.clone_from(&new.headers);
             current.api_key.clone_from(&new.api_key);
@@ -79,7 +79,7 @@ impl ExporterConfig {
         files.into_iter().flatten().flatten()
     }
 
-    /// TLS, headers and compression of exporters that send to a server.
+    /// TLS, headers and compression of an exporter that sends to a server.
     pub(super) fn connection(&self) -> Option<(&Tls, &BTreeMap<String, Secret>, Packing)> {
         if let ExporterConfig::Scores(ScoresConfig { tls, headers, .. })
         | ExporterConfig::Webhook(WebhookConfig { tls, headers, .. }) = self
@@ -94,7 +94,7 @@ impl ExporterConfig {
         Some((tls, headers, Packing { compression: *compression, level: compression_params.level }))
     }
 
-    /// Timeout and largest size of a request, of exporters that send to a server.
+    /// The timeout and maximum size of a request of an exporter that sends to a server.
     pub(super) fn limits(&self) -> Option<(Period, Size)> {
         let (ExporterConfig::Grpc(OtlpGrpc { timeout, max_request_size, .. })
         | ExporterConfig::Http(OtlpHttp { timeout, max_request_size, .. })
@@ -107,7 +107,7 @@ impl ExporterConfig {
         Some((*timeout, *max_request_size))
     }
 
-    /// Signals and retries; `None` for `console`, which prints traces, once.
+    /// Signals and retries; `None` for `console`, which prints traces and does not retry.
     pub(super) fn sending(&self) -> Option<(&[Signal], &RetryOnFailure)> {
         if let ExporterConfig::Scores(ScoresConfig { retry_on_failure, .. })
         | ExporterConfig::Webhook(WebhookConfig { retry_on_failure, .. }) = self
@@ -139,7 +139,7 @@ impl ExporterConfig {
     }
 }
 
-/// Declares the settings of an OTLP exporter: its own keys, and those that both protocols have.
+/// Declares the settings of an OTLP exporter: its own keys, and the keys that both protocols have.
 macro_rules! otlp_settings {
     (
         $(#[$meta:meta])* pub struct $name:ident { $($own_fields:tt)* }
@@ -169,7 +169,7 @@ macro_rules! otlp_settings {
                 /// Requests are joined up to this size, and larger ones split, before compression.
                 /// Default 4MiB: gRPC servers refuse more unless configured otherwise, many HTTP servers
                 /// more than 20 MiB.
-                max_request_size: Size = MAX_REQUEST,
+                max_request_size: Size = MAX_REQUEST_SIZE,
                 /// With `true` (default) a full queue makes the whole pipeline refuse requests until there
                 /// is space; with `false` this exporter drops what does not fit, counted and logged.
                 required: bool = true,
@@ -301,7 +301,7 @@ settings! {
         /// Timeout of one request. Default 30s: after that it counts as failed and is retried.
         timeout: Period = Period::secs(30),
         /// Requests are joined up to this size, and larger ones split. Default 4MiB.
-        max_request_size: Size = MAX_REQUEST,
+        max_request_size: Size = MAX_REQUEST_SIZE,
         /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
         /// space; with `false` this exporter drops what does not fit, counted and logged.
         required: bool = true,
@@ -315,8 +315,8 @@ settings! {
     }
 }
 
-/// The default limit of gRPC servers.
-const MAX_REQUEST: Size = Size(verdict_eval::MAX_REQUEST as u64);
+/// The default limit of gRPC servers on a request.
+const MAX_REQUEST_SIZE: Size = Size(verdict_eval::MAX_REQUEST as u64);
 
 /// The back end, which decides on requests, ids and authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -397,8 +397,8 @@ pub(super) struct Packing {
     pub level: u32,
 }
 
-/// The types in ids, aliases included.
-const TYPES: [&str; 10] =
+/// The exporter types in ids, aliases included.
+const EXPORTER_TYPES: [&str; 10] =
     ["otlp_grpc", "otlp", "otlp_http", "otlphttp", "file", "console", "scores", "webhook", "kafka", "custom"];
 
 impl<'de> Deserialize<'de> for ExporterConfigs {
@@ -419,20 +419,20 @@ impl<'de> Deserialize<'de> for ExporterConfigs {
                 let mut all = BTreeMap::new();
                 while let Some(id) = map.next_key::<String>()? {
                     let config = match id.split('/').next().unwrap_or_default() {
-                        "otlp_grpc" | "otlp" => ExporterConfig::Grpc(or_default(&mut map)?),
-                        "otlp_http" | "otlphttp" => ExporterConfig::Http(or_default(&mut map)?),
-                        "file" => ExporterConfig::File(or_default(&mut map)?),
-                        "console" => ExporterConfig::Console(or_default(&mut map)?),
-                        "scores" => ExporterConfig::Scores(or_default(&mut map)?),
-                        "webhook" => ExporterConfig::Webhook(or_default(&mut map)?),
-                        "kafka" => ExporterConfig::Kafka(or_default(&mut map)?),
-                        "custom" => ExporterConfig::Custom(or_default(&mut map)?),
-                        // The Collector's name.
+                        "otlp_grpc" | "otlp" => ExporterConfig::Grpc(value_or_default(&mut map)?),
+                        "otlp_http" | "otlphttp" => ExporterConfig::Http(value_or_default(&mut map)?),
+                        "file" => ExporterConfig::File(value_or_default(&mut map)?),
+                        "console" => ExporterConfig::Console(value_or_default(&mut map)?),
+                        "scores" => ExporterConfig::Scores(value_or_default(&mut map)?),
+                        "webhook" => ExporterConfig::Webhook(value_or_default(&mut map)?),
+                        "kafka" => ExporterConfig::Kafka(value_or_default(&mut map)?),
+                        "custom" => ExporterConfig::Custom(value_or_default(&mut map)?),
+                        // The types of the Collector that are similar to `console`.
                         "debug" | "logging" => {
                             let message = "this type does not exist; 'console' prints traces";
                             return Err(de::Error::custom(format_args!("{id}: {message}")));
                         }
-                        other => return Err(de::Error::unknown_variant(other, &TYPES)),
+                        other => return Err(de::Error::unknown_variant(other, &EXPORTER_TYPES)),
                     };
                     if all.insert(id.clone(), config).is_some() {
                         return Err(de::Error::custom(format_args!("exporter '{id}' is defined twice")));
@@ -445,8 +445,10 @@ impl<'de> Deserialize<'de> for ExporterConfigs {
     }
 }
 
-/// `console:` without a value means its defaults.
-fn or_default<'de, A: MapAccess<'de>, T: Deserialize<'de> + Default>(map: &mut A) -> Result<T, A::Error> {
+/// The value of a key; the defaults for a key without a value, such as `console:`.
+fn value_or_default<'de, A: MapAccess<'de>, T: Deserialize<'de> + Default>(
+    map: &mut A,
+) -> Result<T, A::Error> {
     Ok(map.next_value::<Option<T>>()?.unwrap_or_default())
 }
 

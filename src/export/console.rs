@@ -1,6 +1,6 @@
 //! The `console` exporter: annotated trees on standard output.
 //!
-//! In: annotated OTLP bytes. Out: text, by [`render`], which `eval --output tree` and `demo` use too.
+//! In: annotated OTLP bytes. Out: text. [`render`] also serves `eval --output tree` and `demo`.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use super::client::{ExportClient, ExportFuture};
 use super::config::{ConsoleConfig, TraceResult};
 use super::pack::ExportRequest;
 use super::response::{ExportResponse, ExportResult};
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 
 mod draw;
 mod paint;
@@ -35,7 +35,7 @@ pub fn render(pieces: &[Bytes], recognise: &dyn Fn(Tree) -> RenderedTrace, style
     render_only(&[], pieces, recognise, style)
 }
 
-/// As [`render`], of traces with these results; an empty list has all.
+/// As [`render`], for traces with these results alone; an empty list selects all.
 fn render_only(
     only: &[TraceResult],
     pieces: &[Bytes],
@@ -83,8 +83,8 @@ impl ExportClient for ConsoleClient {
     fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
         let (recognise, style) = (Arc::clone(&self.recognise), Arc::clone(&self.style));
         let (pieces, only) = (request.chunks().to_vec(), self.only.clone());
-        // On a blocking thread, since the reader of standard output may be slow.
-        let printed = spawn_blocking(move || {
+        // Written on a blocking thread, since the reader of standard output may be slow.
+        let written = spawn_blocking(move || {
             let mut out = io::stdout().lock();
             let text = render_only(&only, &pieces, &*recognise, &style);
             if text.is_empty() {
@@ -94,10 +94,10 @@ impl ExportClient for ConsoleClient {
             out.flush()
         });
         Box::pin(async {
-            let error = match printed.await {
+            let error = match written.await {
                 Ok(Ok(())) => return ExportResult::ACCEPTED.into(),
                 Ok(Err(error)) => error.to_string(),
-                Err(error) => ended(&error).to_owned(),
+                Err(error) => join_error_reason(&error).to_owned(),
             };
             ExportResponse { status: "io_error", result: ExportResult::Rejected(error) }
         })

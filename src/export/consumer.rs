@@ -1,8 +1,8 @@
 //! The consumers of an exporter: send queued parcels as requests and resolve every item.
 //!
 //! In: [`Batch`]es. Out: requests to the exporter's client, retried as destination and configuration
-//! require. A request that the destination finds too large is halved; one it finds invalid is sent parcel
-//! by parcel, so that one invalid span does not affect other parcels.
+//! require. A request that the destination refuses as too large is halved; one that it refuses as invalid is sent
+//! parcel by parcel, so that an invalid span does not affect other parcels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,39 +25,38 @@ use super::split::split;
 use crate::outcome::{DropReason, Outcome, Receipt};
 use crate::telemetry::ExporterState;
 
-/// How often a request that is too large is halved: from 4 MiB to 64 KiB. A destination that rejects
-/// even that enforces something else, such as a quota, and must not be flooded.
+/// How often a request that is too large is halved: from 4 MiB to 64 KiB. A destination that refuses even 64 KiB
+/// enforces another limit, such as a quota, and must not receive many small requests.
 const MAX_HALVINGS: u8 = 6;
 
 /// Maximum bytes of a batch of [`RequestGrouping::PerBatch`].
 const MAX_BATCH_BYTES: usize = 1 << 20;
 
-/// Shortest delay after the destination refused the credentials: a rotated token or certificate is read
-/// again within it.
+/// Minimum delay after the destination refused the credentials: rotated tokens and certificates are read again within
+/// it.
 pub(super) const CREDENTIALS_WAIT: Duration = Duration::from_secs(5);
 
 /// The reason of items that are dropped at shutdown.
 pub(super) const NOT_SENT: &str = "not sent before the shutdown deadline";
 
-/// Which parcels form a request.
+/// The grouping of parcels into requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RequestGrouping {
-    /// As many as fit; a larger parcel is split.
+    /// As many parcels as fit into this many bytes; a larger parcel is split.
     UpTo(usize),
-    /// As many as fit; a larger parcel is split. Each piece is sent as a separate chunk whose result the client
-    /// reports.
+    /// The same, with each piece as a separate chunk whose result the client reports.
     PiecesUpTo(usize),
-    /// All that wait, up to [`MAX_BATCH_BYTES`], without splitting or joining their pieces.
+    /// All waiting parcels up to [`MAX_BATCH_BYTES`], without splitting or joining their pieces.
     PerBatch,
 }
 
-/// Shared by the consumers of one exporter.
+/// The state that the consumers of one exporter share.
 #[derive(Debug)]
 pub(super) struct Consumer {
     pub exporter: Arc<Exporter>,
     pub transport: Arc<ReloadableClient>,
     pub packing: Packing,
-    pub requests: RequestGrouping,
+    pub grouping: RequestGrouping,
     pub retry: RetryOnFailure,
 }
 
@@ -76,8 +75,9 @@ struct OutgoingRequest {
     halvings: u8,
 }
 
-/// Why a request was not accepted, after all retries.
+/// A request that was not accepted, after all retries.
 struct FailedRequest {
+    /// Splits the request into parts that may be accepted.
     split: SplitFunction,
     drop_reason: DropReason,
     reason: String,
@@ -85,24 +85,24 @@ struct FailedRequest {
     delivered: BTreeMap<usize, u64>,
 }
 
-/// Parts of a request that may be accepted, the first one last; or the request, if it cannot be split.
+/// Returns parts of a request that may be accepted, the first one last, or the request if it cannot be split.
 type SplitFunction = fn(Signal, OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest>;
 
 impl Consumer {
     /// Sends until the queue is closed and empty, or `stop` is cancelled.
     pub(super) async fn consume(self: Arc<Self>, stop: CancellationToken) {
-        let max = match self.requests {
-            RequestGrouping::UpTo(max) | RequestGrouping::PiecesUpTo(max) => max,
+        let max_bytes = match self.grouping {
+            RequestGrouping::UpTo(max_bytes) | RequestGrouping::PiecesUpTo(max_bytes) => max_bytes,
             RequestGrouping::PerBatch => MAX_BATCH_BYTES,
         };
         loop {
             let batch = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                batch = self.exporter.queue.take(max) => batch,
+                batch = self.exporter.queue.take(max_bytes) => batch,
             };
             let Some(ParcelBatch { signal, jobs, in_flight }) = batch else { return };
-            // Released when the whole batch is resolved.
+            // The space in the queue is released when the whole batch is resolved.
             let mut spaces = Vec::with_capacity(jobs.len());
             let mut parts = Vec::with_capacity(jobs.len());
             for (parcel, job) in jobs.into_iter().enumerate() {
@@ -113,7 +113,7 @@ impl Consumer {
                     let receipt = receipt.split(piece.items);
                     parts.push(BatchPart { piece, receipt, parcel });
                 }
-                // Items that the pieces do not account for are resolved with the last piece.
+                // Items beyond the counts of the pieces are resolved with the last piece.
                 match parts.last_mut() {
                     Some(last) if last.parcel == parcel => last.receipt.join(receipt),
                     _ => receipt.resolve(Outcome::Exported),
@@ -121,12 +121,12 @@ impl Consumer {
             }
             let mut pending = self.group(parts);
             let mut in_flight = Some(in_flight);
-            let finished = tokio::select! {
+            let is_finished = tokio::select! {
                 biased;
                 () = stop.cancelled() => false,
                 () = self.deliver(signal, &mut pending, &mut in_flight) => true,
             };
-            if !finished {
+            if !is_finished {
                 for part in pending.into_iter().flat_map(|request| request.parts) {
                     self.exporter.drop_items(part.receipt, DropReason::Shutdown, NOT_SENT);
                 }
@@ -135,25 +135,27 @@ impl Consumer {
         }
     }
 
-    /// A piece, split if it is larger than a request may be.
+    /// Splits a piece if it is larger than the limit of a request.
     fn split_to_fit(&self, signal: Signal, piece: Piece) -> Vec<Piece> {
-        match self.requests {
-            RequestGrouping::UpTo(max) | RequestGrouping::PiecesUpTo(max) if piece.bytes.len() > max => {
-                split(signal, &piece.bytes, max)
+        match self.grouping {
+            RequestGrouping::UpTo(max_bytes) | RequestGrouping::PiecesUpTo(max_bytes)
+                if piece.bytes.len() > max_bytes =>
+            {
+                split(signal, &piece.bytes, max_bytes)
             }
             _ => vec![piece],
         }
     }
 
-    /// Groups parts in order into requests; the last request comes first, to be popped.
+    /// Groups parts in order into requests. The result is in reverse order, so that the first request is popped first.
     fn group(&self, parts: Vec<BatchPart>) -> Vec<OutgoingRequest> {
         let mut all: Vec<OutgoingRequest> = Vec::new();
         let mut size = 0usize;
         for part in parts {
             let len = part.piece.bytes.len();
-            let fits = match self.requests {
-                RequestGrouping::UpTo(max) | RequestGrouping::PiecesUpTo(max) => {
-                    size.saturating_add(len) <= max
+            let fits = match self.grouping {
+                RequestGrouping::UpTo(max_bytes) | RequestGrouping::PiecesUpTo(max_bytes) => {
+                    size.saturating_add(len) <= max_bytes
                 }
                 RequestGrouping::PerBatch => true,
             };
@@ -172,8 +174,8 @@ impl Consumer {
         all
     }
 
-    /// Resolves every request. A request stays in `pending` until its result is known, so that after a
-    /// cancellation all unresolved requests are there.
+    /// Sends every request in `pending` and resolves its items. A request stays in `pending` until its result is known,
+    /// so that after a cancellation `pending` contains all unresolved requests.
     async fn deliver(
         &self,
         signal: Signal,
@@ -211,7 +213,7 @@ impl Consumer {
         }
     }
 
-    /// Sends one request, with retries; returns the number of rejected items.
+    /// Sends one request, with retries, and returns the number of rejected items.
     async fn send(
         &self,
         signal: Signal,
@@ -229,7 +231,7 @@ impl Consumer {
             });
         }
         let pieces = request.parts.iter().map(|part| &part.piece.bytes);
-        let message = match self.requests {
+        let message = match self.grouping {
             RequestGrouping::PerBatch | RequestGrouping::PiecesUpTo(_) => {
                 ExportRequest::from_pieces(signal, pieces)
             }
@@ -240,8 +242,8 @@ impl Consumer {
             FailedRequest { split, drop_reason, reason, delivered }
         };
         let mut backoff = Backoff::new(&self.retry);
-        let mut first_refusal = true;
-        let mut delivered = 0;
+        let mut is_first_refusal = true;
+        let mut delivered_messages = 0;
         loop {
             let started = Instant::now();
             let connection = self.transport.connection();
@@ -249,7 +251,7 @@ impl Consumer {
             self.exporter.count_request(status, started);
             let exporter = self.exporter.id();
             self.exporter.note_result(signal, &result);
-            self.retry_with_new_credentials(&connection, &mut first_refusal, &mut result);
+            self.retry_with_new_credentials(&connection, &mut is_first_refusal, &mut result);
             let (split, drop_reason, reason): (SplitFunction, _, _) = match result {
                 ExportResult::Accepted { rejected, message } => {
                     if (rejected > 0 || !message.is_empty())
@@ -259,11 +261,11 @@ impl Consumer {
                     }
                     return Ok(rejected);
                 }
-                ExportResult::TooLarge(reason) => match self.requests {
+                ExportResult::TooLarge(reason) => match self.grouping {
                     RequestGrouping::UpTo(_) | RequestGrouping::PiecesUpTo(_) => {
                         (halve, DropReason::Refused, reason)
                     }
-                    // Parcels are messages of their own.
+                    // Each parcel is a message of its own.
                     RequestGrouping::PerBatch => (split_or_halve, DropReason::Refused, reason),
                 },
                 ExportResult::Invalid(reason) => (split_by_parcel, DropReason::Refused, reason),
@@ -274,19 +276,21 @@ impl Consumer {
                 | ExportResult::Unauthorized(reason)
                 | ExportResult::Unsupported(reason) => (cannot_split, DropReason::Refused, reason),
                 ExportResult::Retry { after, reason } => {
-                    // A destination that limits the rate takes some messages with each attempt.
+                    // Progress restarts the backoff: a destination with a rate limit accepts some messages with each
+                    // attempt.
                     let delivered_before =
-                        std::mem::replace(&mut delivered, message.delivered().messages.len());
-                    if delivered > delivered_before {
+                        std::mem::replace(&mut delivered_messages, message.delivered().messages.len());
+                    if delivered_messages > delivered_before {
                         backoff = Backoff::new(&self.retry);
                     }
-                    let Some(wait) = backoff.next(after) else {
+                    let Some(wait) = backoff.next_delay(after) else {
                         return Err(failed(cannot_split, DropReason::RetriesEnded, reason));
                     };
                     if let Some(suppressed) = self.exporter.throttle.allow("retry") {
                         tracing::warn!(exporter, reason, ?wait, suppressed, "request failed; retrying");
                     }
-                    // Other consumers must not batch behind a request that waits.
+                    // A request that waits for its retry must not count as in flight, which would make other consumers
+                    // wait for larger batches.
                     *in_flight = None;
                     tokio::time::sleep(wait).await;
                     self.exporter.count_retry();
@@ -297,42 +301,44 @@ impl Consumer {
         }
     }
 
-    /// Turns a refusal of the credentials into a retry if they were replaced meanwhile, or once for each connection.
+    /// Turns a refusal of the credentials into a retry if they were replaced meanwhile, or else once for each
+    /// connection.
     fn retry_with_new_credentials(
         &self,
         connection: &Arc<ExportConnection>,
-        first_refusal: &mut bool,
+        is_first_refusal: &mut bool,
         result: &mut ExportResult,
     ) {
         let ExportResult::Unauthorized(reason) = result else { return };
-        let refused = &connection.refused;
-        let replaced = !Arc::ptr_eq(connection, &self.transport.connection());
-        if replaced || std::mem::take(first_refusal) && !refused.load(Ordering::Relaxed) {
+        let has_refused = &connection.has_refused;
+        let is_replaced = !Arc::ptr_eq(connection, &self.transport.connection());
+        if is_replaced || std::mem::take(is_first_refusal) && !has_refused.load(Ordering::Relaxed) {
             *result = ExportResult::Retry { after: Some(CREDENTIALS_WAIT), reason: std::mem::take(reason) };
         } else {
-            refused.store(true, Ordering::Relaxed);
+            has_refused.store(true, Ordering::Relaxed);
         }
     }
 
+    /// Resolves the items of an accepted request, of which `rejected` were rejected.
     fn resolve_accepted(&self, request: OutgoingRequest, mut rejected: u64) {
         for part in request.parts {
             rejected -= self.resolve_part(part, rejected);
         }
     }
 
-    /// Returns how many items of the part were rejected, at most `rejected`.
+    /// Resolves the items of a part, of which at most `rejected` were rejected, and returns how many were.
     fn resolve_part(&self, mut part: BatchPart, rejected: u64) -> u64 {
-        let mut lost_items = 0;
+        let mut dropped_items = 0;
         if rejected > 0 {
-            let lost = part.receipt.split(rejected);
-            lost_items = lost.items();
-            self.exporter.drop_items(lost, DropReason::Rejected, "rejected by the destination");
+            let dropped = part.receipt.split(rejected);
+            dropped_items = dropped.items();
+            self.exporter.drop_items(dropped, DropReason::Rejected, "rejected by the destination");
         }
         part.receipt.resolve(Outcome::Exported);
-        lost_items
+        dropped_items
     }
 
-    /// Resolves the parts that were delivered, and returns the request without them, if other parts are left.
+    /// Resolves the delivered parts, and returns the request without them; `None` if all were delivered.
     fn resolve_delivered(
         &self,
         request: OutgoingRequest,
@@ -340,8 +346,8 @@ impl Consumer {
     ) -> Option<OutgoingRequest> {
         let OutgoingRequest { parts: all, halvings } = request;
         let mut parts = Vec::with_capacity(all.len());
-        for (at, part) in all.into_iter().enumerate() {
-            match delivered.get(&at) {
+        for (index, part) in all.into_iter().enumerate() {
+            match delivered.get(&index) {
                 Some(rejected) => _ = self.resolve_part(part, *rejected),
                 None => parts.push(part),
             }

@@ -1,7 +1,7 @@
 //! A client without queue, batching or retries: `replay` sends recorded requests unchanged and reports
 //! the result of each.
 //!
-//! In: an encoded request. Out: the number of rejected items, or why the request failed.
+//! In: an encoded request. Out: the number of rejected items, or the reason of a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,14 +24,14 @@ pub struct DirectClient(Arc<ReloadableClient>);
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct SendError {
-    /// Set if a retry may help: the delay that the destination asks for, if any.
+    /// `Some` if a retry may succeed, with the delay that the destination requests, if any.
     pub retry: Option<Option<Duration>>,
     /// The destination's reason.
     pub reason: String,
 }
 
 impl DirectClient {
-    /// Over gRPC. Connects with the first request.
+    /// A client over gRPC. Connects with the first request.
     ///
     /// # Errors
     /// The endpoint, a header or TLS cannot be used.
@@ -39,7 +39,7 @@ impl DirectClient {
         Ok(DirectClient(ReloadableClient::new(Arc::new(GrpcClient::new(config)?), *config.timeout)))
     }
 
-    /// Over HTTP. Connects with the first request.
+    /// A client over HTTP. Connects with the first request.
     ///
     /// # Errors
     /// The endpoint, a header or TLS cannot be used.
@@ -47,7 +47,7 @@ impl DirectClient {
         Ok(DirectClient(ReloadableClient::new(Arc::new(HttpClient::new(config)?), *config.timeout)))
     }
 
-    /// Sends one encoded request; returns the number of rejected items and the reason.
+    /// Sends one encoded request, and returns the number of rejected items and the destination's message.
     ///
     /// # Errors
     /// The request was not accepted.

@@ -1,4 +1,4 @@
-//! Why an exporter cannot be started.
+//! The errors with which an exporter cannot be started.
 
 use verdict_client::ClientError;
 
@@ -18,7 +18,7 @@ pub enum StartError {
     /// An exporter of type `scores` names no back end.
     #[error("flavor: required")]
     NoFlavor,
-    /// The client of Kafka refuses the settings.
+    /// librdkafka refuses the settings, or the binary was built without Kafka.
     #[error("{0}")]
     Kafka(String),
     /// An exporter of type `custom` has no client.

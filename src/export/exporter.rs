@@ -14,19 +14,19 @@ use super::parcel::{Parcel, ParcelSource};
 use super::queue::{Job, Queue, QueueError};
 use super::response::ExportResult;
 use super::webhook::RecentAlerts;
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 use crate::outcome::{Acknowledge, AlertOutcome, DropReason, Ledger, Outcome, Receipt};
 use crate::telemetry::{ExporterState, RequestObserver};
 
-/// Interval of requests of a signal that the destination does not accept. A proxy without a route, for
-/// example during a rollout, answers as a destination without the signal does. Half of the minute for which
-/// SDKs retry what is refused meanwhile.
+/// Interval of requests of a signal that the destination does not accept. They are necessary, since a proxy without a
+/// route, for example during a rollout, responds as a destination without the signal. The interval is half of the
+/// minute for which SDKs retry requests that are refused meanwhile.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Bytes of dead letters of a signal that the destination has only ever reported as unsupported: whether a route
-/// is missing for a while or the destination does not serve the signal at all is unknown. Some 10,000 log
-/// records; more of them would take the storage from other dead letters.
-const MAX_UNCONFIRMED: usize = 16 << 20;
+/// Maximum bytes of dead letters of a signal of which the destination has accepted no request: it is unknown whether a
+/// route is missing for some time or the destination does not support the signal at all. Some 10,000 log records; more
+/// would take space from other dead letters.
+const MAX_UNCONFIRMED_BYTES: usize = 16 << 20;
 
 impl Acknowledge for ExporterAck {
     fn retain(&self) {
@@ -40,7 +40,7 @@ pub(super) enum DeadLetterOutcome {
     Written,
     /// Dead letters are not configured, or not written for this reason.
     Disabled,
-    /// The cap is reached, or the request is too long.
+    /// The limit of dead letters is reached, or the request is too large.
     Full(String),
     /// The disk failed.
     Failed(String),
@@ -49,32 +49,32 @@ pub(super) enum DeadLetterOutcome {
 /// The condition and the delay after which an exporter sends the events of a trace.
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
-    /// Id of the exporter that delivers the spans; `None`: it is not known which one does.
+    /// Id of the exporter that delivers the spans; `None` if it is unknown.
     pub after: Option<Arc<str>>,
-    /// Time from then on.
+    /// The delay after the delivery.
     pub delay: Duration,
 }
 
-/// The destination's answers to requests of a signal since the start.
+/// The destination's support of a signal, by its responses since the start.
 #[derive(Clone, Copy, Default)]
 struct SignalSupport {
-    /// The destination has accepted a request, or refused one for its content.
-    serves: bool,
-    /// Bytes of dead letters that were written before the first such answer.
-    unconfirmed: usize,
-    /// When the next request is sent, while the last answer was that the signal is not supported.
+    /// Whether the destination has accepted a request, or refused one for its content.
+    is_confirmed: bool,
+    /// Bytes of dead letters that were written before the first such response.
+    unconfirmed_bytes: usize,
+    /// `Some` if the last response was that the signal is not supported: when the next request is sent.
     next_probe: Option<Instant>,
 }
 
 impl SignalSupport {
     /// Whether a request of the signal that was reported as unsupported becomes a dead letter.
     fn admits_dead_letter(&mut self, bytes: usize) -> bool {
-        let unconfirmed = self.unconfirmed.saturating_add(bytes);
-        if !self.serves && unconfirmed > MAX_UNCONFIRMED {
+        let unconfirmed = self.unconfirmed_bytes.saturating_add(bytes);
+        if !self.is_confirmed && unconfirmed > MAX_UNCONFIRMED_BYTES {
             return false;
         }
-        if !self.serves {
-            self.unconfirmed = unconfirmed;
+        if !self.is_confirmed {
+            self.unconfirmed_bytes = unconfirmed;
         }
         true
     }
@@ -83,16 +83,16 @@ impl SignalSupport {
 /// One running exporter.
 pub struct Exporter {
     pub(super) id: Arc<str>,
-    /// A full queue makes the pipeline wait.
+    /// Whether a full queue makes the pipeline refuse requests.
     pub(super) required: bool,
     signals: Vec<Signal>,
-    /// The exporter takes what this process writes about traces, and nothing that is forwarded.
+    /// Whether the exporter accepts only records that this process writes about traces, and no forwarded requests.
     pub(super) reads_verdicts: bool,
-    /// The exporter holds evaluation events back first, and takes no alarms.
+    /// `Some` if the exporter holds evaluation events back, and accepts no alarms.
     pub(super) hold: Option<Hold>,
-    /// The alerts of an exporter of type `webhook`.
+    /// The recent alerts of an exporter of type `webhook`.
     pub(super) alerts: Option<Arc<RecentAlerts>>,
-    /// Exporters hold events back until this one has delivered the spans.
+    /// Whether other exporters hold events back until this one has delivered the spans.
     pub(super) is_followed: bool,
     /// By `signal as usize`.
     support: Mutex<[SignalSupport; 3]>,
@@ -173,12 +173,12 @@ impl Exporter {
 
     /// Whether the exporter is configured for a parcel.
     pub(super) fn accepts_parcel(&self, parcel: &Parcel) -> bool {
-        let reads = match parcel.source {
+        let accepts_source = match parcel.source {
             ParcelSource::Sender => !self.reads_verdicts,
             ParcelSource::Trace => true,
             ParcelSource::Alarm => self.hold.is_none(),
         };
-        self.signals.contains(&parcel.signal) && reads
+        self.signals.contains(&parcel.signal) && accepts_source
     }
 
     pub(super) fn count_request(&self, status: &'static str, started: Instant) {
@@ -191,6 +191,8 @@ impl Exporter {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Resolves a receipt as dropped, counted and logged; as stored if shutdown has begun and the items are in the
+    /// journal.
     pub(super) fn drop_items(&self, receipt: Receipt, drop_reason: DropReason, reason: &str) {
         let items = receipt.items();
         if drop_reason == DropReason::Shutdown && receipt.is_stored() {
@@ -212,23 +214,24 @@ impl Exporter {
         self.support.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the destination has reported a signal as unsupported, and no request of it is due.
-    pub fn unsupported(&self, signal: Signal) -> bool {
-        self.support()[signal as usize].next_probe.is_some_and(|at| Instant::now() < at)
+    /// Whether the destination has reported a signal as unsupported, and the next request is not due yet.
+    pub fn is_unsupported(&self, signal: Signal) -> bool {
+        self.support()[signal as usize].next_probe.is_some_and(|due| Instant::now() < due)
     }
 
-    /// As [`Exporter::unsupported`]; takes the request that is due.
+    /// Whether a request of a signal may be sent. If the signal is unsupported and a request is due, the next one is
+    /// due after [`PROBE_INTERVAL`].
     pub(super) fn may_send(&self, signal: Signal) -> bool {
         let now = Instant::now();
         match &mut self.support()[signal as usize].next_probe {
-            Some(at) if now < *at => return false,
-            Some(at) => *at = now + PROBE_INTERVAL,
+            Some(due) if now < *due => return false,
+            Some(due) => *due = now + PROBE_INTERVAL,
             None => {}
         }
         true
     }
 
-    /// Where dead letters are written from now on, if at all. Only the first call has an effect.
+    /// Sets where dead letters are written, if at all. Only the first call has an effect.
     pub(super) fn set_dead_letters(&self, dead_letters: Option<Arc<DeadLetters>>) {
         let _ = self.dead_letters.set(dead_letters);
     }
@@ -241,17 +244,19 @@ impl Exporter {
         drop_reason: DropReason,
     ) -> DeadLetterOutcome {
         let dead_letters = self.dead_letters.get().cloned().flatten();
-        let wanted = match drop_reason {
+        let is_dead_letter = match drop_reason {
             DropReason::Refused | DropReason::RetriesEnded | DropReason::SpansUndelivered => true,
             DropReason::Unsupported => self.support()[signal as usize].admits_dead_letter(request.len()),
             _ => false,
         };
-        let Some(dead_letters) = dead_letters.filter(|_| wanted) else { return DeadLetterOutcome::Disabled };
+        let Some(dead_letters) = dead_letters.filter(|_| is_dead_letter) else {
+            return DeadLetterOutcome::Disabled;
+        };
         match tokio::task::spawn_blocking(move || dead_letters.append(signal, &request)).await {
             Ok(Ok(())) => DeadLetterOutcome::Written,
             Ok(Err(error)) if error.is_transient() => DeadLetterOutcome::Failed(error.to_string()),
             Ok(Err(error)) => DeadLetterOutcome::Full(error.to_string()),
-            Err(error) => DeadLetterOutcome::Failed(ended(&error).to_owned()),
+            Err(error) => DeadLetterOutcome::Failed(join_error_reason(&error).to_owned()),
         }
     }
 
@@ -274,7 +279,7 @@ impl Exporter {
                     tracing::error!(exporter, items, cause, reason, suppressed, "dead-lettered");
                 }
             }
-            // The journal retains it while a required exporter has not delivered it: the next start sends it.
+            // The journal retains a record until every required exporter has delivered it: the next start sends it.
             DeadLetterOutcome::Failed(error) if self.required && receipt.is_stored() => {
                 receipt.resolve(Outcome::Stored);
                 if let Some(suppressed) = self.throttle.allow("no_dead_letter") {
@@ -289,8 +294,8 @@ impl Exporter {
                     );
                 }
             }
-            // At the cap it is dropped: left in the journal, the requests that one destination refuses
-            // would fill it, until requests for the other destinations were refused as well.
+            // At the limit the items are dropped: if they stayed in the journal, the requests that one destination
+            // refuses would fill it, until requests for the other destinations were refused as well.
             DeadLetterOutcome::Full(error) | DeadLetterOutcome::Failed(error) => {
                 self.drop_items(receipt, drop_reason, &format!("{reason}; and no dead letter: {error}"));
             }
@@ -303,16 +308,17 @@ impl Exporter {
             ExportResult::Unsupported(reason) if signal != Signal::Traces => Some(reason),
             _ => None,
         };
-        let next = reason.map(|_| Instant::now() + PROBE_INTERVAL);
-        let before = {
+        let next_probe = reason.map(|_| Instant::now() + PROBE_INTERVAL);
+        let previous_probe = {
             let support = &mut self.support()[signal as usize];
-            // A proxy answers in its own name with the other results.
-            support.serves |= matches!(result, ExportResult::Accepted { .. } | ExportResult::Invalid(_));
-            std::mem::replace(&mut support.next_probe, next)
+            // The other results may be those of a proxy.
+            support.is_confirmed |=
+                matches!(result, ExportResult::Accepted { .. } | ExportResult::Invalid(_));
+            std::mem::replace(&mut support.next_probe, next_probe)
         };
         let (exporter, name) = (self.id(), signal.as_str());
         match reason {
-            Some(reason) if before.is_none() => {
+            Some(reason) if previous_probe.is_none() => {
                 let supported = self.signals.iter().filter(|&&s| s != signal).map(|s| s.as_str());
                 let supported = supported.collect::<Vec<_>>().join(", ");
                 tracing::warn!(
@@ -322,19 +328,21 @@ impl Exporter {
                      accepts {name}."
                 );
             }
-            None if before.is_some() => tracing::info!(exporter, "{name} are sent to the destination again"),
+            None if previous_probe.is_some() => {
+                tracing::info!(exporter, "{name} are sent to the destination again")
+            }
             _ => {}
         }
     }
 
-    /// A receipt for a parcel. `ack` acknowledges the record of the journal that it is part of.
+    /// A receipt for a parcel. `ack` acknowledges the stored record that contains it.
     pub(super) fn receipt(&self, parcel: &Parcel, ack: Option<Arc<ExporterAck>>) -> Receipt {
         Receipt::new(parcel.items(), Arc::clone(&self.ledger))
             .with_ack(ack.map(|ack| ack as Arc<dyn Acknowledge>))
     }
 
-    /// Reserves space for a parcel at once; `Err` if the queue of a required exporter is full. `Ok(None)`:
-    /// the parcel was dropped.
+    /// Reserves space for a parcel without waiting. `Ok(None)` if the parcel was dropped; the error is the parcel, if
+    /// the queue of a required exporter is full.
     pub(super) fn admit(&self, parcel: Parcel, receipt: Receipt) -> Result<Option<Job>, (Parcel, Receipt)> {
         match self.queue.try_reserve(parcel.size()) {
             Ok(space) => return Ok(Some(Job { parcel, receipt, space })),
@@ -345,9 +353,8 @@ impl Exporter {
         Ok(None)
     }
 
-    /// Reserves space for a parcel as soon as there is some; `None`: shutdown has begun, and the parcel was
-    /// dropped.
-    pub(super) async fn wait(&self, parcel: Parcel, receipt: Receipt) -> Option<Job> {
+    /// Waits for space for a parcel; `None` if shutdown has begun, and the parcel was dropped.
+    pub(super) async fn admit_when_free(&self, parcel: Parcel, receipt: Receipt) -> Option<Job> {
         match self.queue.reserve(parcel.size()).await {
             Ok(space) => Some(Job { parcel, receipt, space }),
             Err(_) => {
@@ -357,6 +364,7 @@ impl Exporter {
         }
     }
 
+    /// Queues a job; drops it if shutdown has begun.
     pub(super) fn enqueue(&self, job: Job) {
         if let Err(job) = self.queue.enqueue(job) {
             self.drop_items(job.receipt, DropReason::Shutdown, "shutting down");

@@ -1,9 +1,9 @@
 //! The `file` exporter: appends OTLP as JSON lines, one per buffer of a request.
 //!
-//! Invariants: a line is complete or absent. After a partial write the file is truncated; if that
-//! fails, the next line starts with a line break. A request is accepted after its lines are on the disk, since
-//! the journal then releases it. Writes to a full disk are retried by the retry policy. A file that was
-//! renamed or removed is created again, by the next write or at SIGHUP.
+//! Invariants: a line is complete or absent. After a partial write the file is truncated; if that fails, the next
+//! line starts with a line break. A request is accepted after an fsync of its lines, since the journal then
+//! releases it. Failed writes, for example to a full disk, are retried by the retry policy. A file that was renamed
+//! or removed is created again by the next write or at SIGHUP.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,9 +19,9 @@ use super::client::{ExportClient, ExportFuture};
 use super::config::{FileConfig, Rotation};
 use super::pack::ExportRequest;
 use super::response::{ExportResponse, ExportResult};
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 
-/// The output of a [`LineWriter`]: a file, or a failing one in tests.
+/// The output of a [`LineWriter`]: a file, or in tests a disk that fails.
 trait LineOutput {
     fn len(&self) -> io::Result<u64>;
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
@@ -52,21 +52,21 @@ impl LineOutput for File {
 #[derive(Debug)]
 struct LineWriter<O = File> {
     output: O,
-    /// The output ends in the middle of a line that could not be truncated.
-    torn: bool,
+    /// Whether the output ends with an incomplete line that could not be truncated.
+    ends_torn: bool,
 }
 
 impl<O: LineOutput> LineWriter<O> {
     /// Appends complete lines and syncs them to the disk, or appends nothing.
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        let before = self.output.len()?;
-        let line_break = if self.torn { self.output.append(b"\n") } else { Ok(()) };
+        let len_before = self.output.len()?;
+        let line_break = if self.ends_torn { self.output.append(b"\n") } else { Ok(()) };
         let written = line_break.and_then(|()| self.output.append(lines)).and_then(|()| self.output.sync());
         match written {
-            Ok(()) => self.torn = false,
-            Err(_) if self.output.truncate(before).is_ok() => {}
+            Ok(()) => self.ends_torn = false,
+            Err(_) if self.output.truncate(len_before).is_ok() => {}
             // Pipes and devices cannot be truncated.
-            Err(_) => self.torn = true,
+            Err(_) => self.ends_torn = true,
         }
         written
     }
@@ -82,8 +82,9 @@ struct RotatedFile {
 }
 
 impl RotatedFile {
+    /// Appends lines, after a rotation if the file is full. If the rotation fails, the lines are still appended.
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.rotate_before(lines.len() as u64)
+        if let Err(error) = self.rotate_if_full(lines.len() as u64)
             && let Some(suppressed) = self.throttle.allow("rotation")
         {
             tracing::warn!(path = ?self.path, %error, suppressed, "cannot rotate the file");
@@ -92,6 +93,7 @@ impl RotatedFile {
         self.lines.append(lines)
     }
 
+    /// Opens the path again if the file was renamed or removed.
     fn reopen(&mut self) -> io::Result<()> {
         if self.is_moved()? {
             self.lines = open(&self.path)?;
@@ -99,8 +101,8 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Renames the file and its backups if `added` bytes exceed the limit.
-    fn rotate_before(&self, added: u64) -> io::Result<()> {
+    /// Renames the file and its backups if the file would exceed its limit by `added` more bytes.
+    fn rotate_if_full(&self, added: u64) -> io::Result<()> {
         let Some(rotation) = &self.rotation else { return Ok(()) };
         let len = self.lines.output.len()?;
         if len == 0
@@ -121,19 +123,20 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Whether the open file is no longer the one at the path.
+    /// Whether the file at the path is another one than the open file, or none.
     fn is_moved(&self) -> io::Result<bool> {
         let open = self.lines.output.metadata()?;
-        Ok(fs::metadata(&self.path).map_or(true, |at| (at.dev(), at.ino()) != (open.dev(), open.ino())))
+        Ok(fs::metadata(&self.path)
+            .map_or(true, |current| (current.dev(), current.ino()) != (open.dev(), open.ino())))
     }
 }
 
 /// Opens a file for appending; creates it if it does not exist, readable by its owner only, since spans
-/// contain what users wrote. The mode of an existing file may be intended, and is only logged.
+/// contain the texts of users. The mode of an existing file may be intended, so that it is only logged.
 fn open(path: &Path) -> io::Result<LineWriter> {
     let output = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
     let metadata = output.metadata()?;
-    if let Some(mode) = open_to_others(&metadata) {
+    if let Some(mode) = mode_open_to_others(&metadata) {
         tracing::warn!(
             ?path,
             mode = format!("{mode:o}"),
@@ -141,24 +144,24 @@ fn open(path: &Path) -> io::Result<LineWriter> {
         );
     }
     if metadata.is_file() {
-        // A new file is lost in a power failure unless its folder is synced.
+        // After a power failure a new file is lost unless its folder was synced.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        // Not every folder can be read.
+        // A folder that cannot be read is not synced.
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
             folder.sync_all()?;
         }
     }
-    Ok(LineWriter { output, torn: false })
+    Ok(LineWriter { output, ends_torn: false })
 }
 
-/// The mode of a file that its group or others can read or write.
-fn open_to_others(metadata: &fs::Metadata) -> Option<u32> {
+/// The mode of a file if its group or others can read or write it.
+fn mode_open_to_others(metadata: &fs::Metadata) -> Option<u32> {
     let mode = metadata.permissions().mode() & 0o777;
     (metadata.is_file() && mode & 0o077 != 0).then_some(mode)
 }
 
 /// Encodes the buffers of a request and appends each as one line, with one fsync.
-fn append(file: &Mutex<RotatedFile>, request: &ExportRequest) -> ExportResponse {
+fn append_request(file: &Mutex<RotatedFile>, request: &ExportRequest) -> ExportResponse {
     let mut lines = Vec::new();
     for chunk in request.chunks() {
         match json::encode(request.signal, chunk) {
@@ -169,7 +172,7 @@ fn append(file: &Mutex<RotatedFile>, request: &ExportRequest) -> ExportResponse 
     }
     match file.lock().unwrap_or_else(PoisonError::into_inner).append(&lines) {
         Ok(()) => ExportResult::ACCEPTED.into(),
-        Err(error) => ExportResponse::none("io_error", error.to_string()),
+        Err(error) => ExportResponse::without_response("io_error", error.to_string()),
     }
 }
 
@@ -189,9 +192,9 @@ impl FileClient {
 impl ExportClient for FileClient {
     fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
         let (file, request) = (Arc::clone(&self.0), request.clone());
-        let written = spawn_blocking(move || append(&file, &request));
+        let written = spawn_blocking(move || append_request(&file, &request));
         Box::pin(async {
-            written.await.unwrap_or_else(|e| ExportResult::Rejected(ended(&e).to_owned()).into())
+            written.await.unwrap_or_else(|e| ExportResult::Rejected(join_error_reason(&e).to_owned()).into())
         })
     }
 
@@ -212,14 +215,14 @@ mod tests {
 
     use super::*;
 
-    /// A small disk: writes what fits and then fails.
+    /// A disk with a capacity: a write beyond it is partial and fails.
     struct SmallDisk {
         bytes: Vec<u8>,
         capacity: usize,
         can_truncate: bool,
-        synced: Cell<usize>,
-        /// Number of syncs that succeed.
-        syncs: Cell<u32>,
+        synced_bytes: Cell<usize>,
+        /// The number of further syncs that succeed.
+        remaining_syncs: Cell<u32>,
     }
 
     impl LineOutput for SmallDisk {
@@ -242,22 +245,27 @@ mod tests {
         }
 
         fn sync(&self) -> io::Result<()> {
-            let left = self.syncs.get().checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
-            self.syncs.set(left);
-            self.synced.set(self.bytes.len());
+            let remaining = self.remaining_syncs.get().checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+            self.remaining_syncs.set(remaining);
+            self.synced_bytes.set(self.bytes.len());
             Ok(())
         }
     }
 
-    fn lines(can_truncate: bool) -> LineWriter<SmallDisk> {
-        let (synced, syncs) = (Cell::new(0), Cell::new(3));
-        let output = SmallDisk { bytes: Vec::new(), capacity: 10, can_truncate, synced, syncs };
-        LineWriter { output, torn: false }
+    fn small_disk(can_truncate: bool) -> LineWriter<SmallDisk> {
+        let output = SmallDisk {
+            bytes: Vec::new(),
+            capacity: 10,
+            can_truncate,
+            synced_bytes: Cell::new(0),
+            remaining_syncs: Cell::new(3),
+        };
+        LineWriter { output, ends_torn: false }
     }
 
     #[test]
     fn a_partial_line_is_truncated_and_written_completely_later() {
-        let mut lines = lines(true);
+        let mut lines = small_disk(true);
         lines.append(b"{1}\n").unwrap();
         assert!(lines.append(b"{22222222}\n").is_err());
         assert_eq!(lines.output.bytes, b"{1}\n");
@@ -268,7 +276,7 @@ mod tests {
 
     #[test]
     fn without_truncation_the_next_line_starts_with_a_line_break() {
-        let mut lines = lines(false);
+        let mut lines = small_disk(false);
         assert!(lines.append(b"{22222222}\n").is_err());
         lines.output.capacity = 100;
         lines.append(b"{22222222}\n").unwrap();
@@ -286,19 +294,19 @@ mod tests {
             fs::write(&path, "").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let metadata = fs::metadata(&path).unwrap();
-            assert_eq!(open_to_others(&metadata), reported);
+            assert_eq!(mode_open_to_others(&metadata), reported);
             fs::remove_file(&path).unwrap();
         }
         let created = open(&path).unwrap().output.metadata().unwrap();
-        assert_eq!(open_to_others(&created), None);
+        assert_eq!(mode_open_to_others(&created), None);
     }
 
     #[test]
     fn lines_are_accepted_after_they_are_on_the_disk() {
-        let mut lines = lines(true);
+        let mut lines = small_disk(true);
         lines.append(b"{1}\n").unwrap();
-        assert_eq!(lines.output.synced.get(), 4);
-        lines.output.syncs.set(0);
+        assert_eq!(lines.output.synced_bytes.get(), 4);
+        lines.output.remaining_syncs.set(0);
         assert!(lines.append(b"{2}\n").is_err());
         assert_eq!(lines.output.bytes, b"{1}\n", "written again by the retry");
     }

@@ -26,14 +26,14 @@ use super::client::{ExportClient, ExportFuture};
 use super::config::OtlpGrpc;
 use super::error::StartError;
 use super::pack::ExportRequest;
-use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, one_line};
+use super::response::{ExportResponse, ExportResult, MAX_RESPONSE_BYTES, one_line};
 use crate::rpc;
 
-/// Consecutive timeouts after which the connection is replaced: it may be dead, which the kernel
-/// would only detect after a quarter of an hour.
+/// Consecutive timeouts after which the connection is replaced: its peer may have vanished, which the kernel would only
+/// detect after a quarter of an hour.
 const MAX_TIMEOUTS: u32 = 2;
 
-/// Why an endpoint cannot be used.
+/// An endpoint cannot be used.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum EndpointError {
     #[error("required, for example host:4317")]
@@ -48,7 +48,7 @@ pub(super) enum EndpointError {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct GrpcEndpoint {
     uri: Uri,
-    tls: bool,
+    is_tls: bool,
 }
 
 impl GrpcEndpoint {
@@ -57,17 +57,17 @@ impl GrpcEndpoint {
         if endpoint.trim().is_empty() {
             return Err(EndpointError::Missing);
         }
-        let (tls, authority) = match endpoint.split_once("://") {
-            Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (true, rest),
+        let (is_tls, authority) = match endpoint.split_once("://") {
+            Some(("http", authority)) => (false, authority),
+            Some(("https", authority)) => (true, authority),
             Some((scheme, _)) => return Err(EndpointError::Scheme(scheme.to_owned())),
             None => (!insecure, endpoint),
         };
         let authority = authority.trim_end_matches('/');
-        let scheme = if tls { Scheme::HTTPS } else { Scheme::HTTP };
+        let scheme = if is_tls { Scheme::HTTPS } else { Scheme::HTTP };
         let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query("/").build();
         match uri {
-            Ok(uri) if uri.port_u16().is_some_and(|port| port > 0) => Ok(GrpcEndpoint { uri, tls }),
+            Ok(uri) if uri.port_u16().is_some_and(|port| port > 0) => Ok(GrpcEndpoint { uri, is_tls }),
             _ => Err(EndpointError::NotHostPort(endpoint.to_owned())),
         }
     }
@@ -89,10 +89,10 @@ impl GrpcClient {
     pub(super) fn new(config: &OtlpGrpc) -> Result<GrpcClient, StartError> {
         let target = GrpcEndpoint::parse(&config.endpoint, config.tls.insecure)
             .map_err(|e| ClientError::Endpoint(e.to_string()))?;
-        let tls = match target.tls {
+        let tls = match target.is_tls {
             true => Some(TlsClient {
                 config: Arc::new(tls::client_config(&config.tls, &[b"h2"]).map_err(ClientError::from)?),
-                name: tls::server_name(
+                server_name: tls::server_name(
                     config.tls.server_name_override.as_deref().or(target.uri.host()).unwrap_or_default(),
                 )
                 .map_err(ClientError::from)?,
@@ -100,8 +100,8 @@ impl GrpcClient {
             false => None,
         };
         let authority = target.uri.authority().map(ToString::to_string).unwrap_or_default();
-        // The connector performs TLS itself, so the channel's URI is `http`; `origin` gives requests
-        // the endpoint's real scheme.
+        // The connector performs TLS itself, so that the URI of the channel is `http`; `origin` sets the scheme of
+        // requests to that of the endpoint.
         let endpoint = Endpoint::from_shared(format!("http://{authority}"))
             .map_err(|e| ClientError::Endpoint(e.to_string()))?
             .origin(target.uri)
@@ -111,7 +111,7 @@ impl GrpcClient {
         let mut headers = verdict_client::headers(&config.headers)?;
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(http::header::TE, HeaderValue::from_static("trailers"));
-        // gRPC allows eight digits.
+        // gRPC allows at most eight digits.
         let millis = config.timeout.as_millis().min(99_999_999);
         if let Ok(value) = HeaderValue::from_str(&format!("{millis}m")) {
             headers.insert("grpc-timeout", value);
@@ -122,6 +122,7 @@ impl GrpcClient {
         Ok(GrpcClient { endpoint, connector, channel, timeouts, headers })
     }
 
+    /// Sends a request, and reads the response.
     async fn call(&self, message: &ExportRequest) -> ExportResponse {
         let mut request = Request::new(tonic::body::Body::new(message.grpc_body()));
         *request.method_mut() = Method::POST;
@@ -132,12 +133,12 @@ impl GrpcClient {
         }
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let result = match channel.ready().await {
-            Ok(ready) => ready.call(request).await,
+            Ok(channel) => channel.call(request).await,
             Err(error) => Err(error),
         };
         let response = match result {
-            Ok(response) => read(response).await,
-            Err(error) => unreachable(&error),
+            Ok(response) => read_response(response).await,
+            Err(error) => connection_error(&error),
         };
         self.timeouts.store(0, Ordering::Relaxed);
         response
@@ -152,19 +153,19 @@ impl ExportClient for GrpcClient {
     fn timed_out(&self) {
         if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS {
             self.timeouts.store(0, Ordering::Relaxed);
-            let fresh = self.connector.channel(&self.endpoint);
-            *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+            let channel = self.connector.channel(&self.endpoint);
+            *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = channel;
         }
     }
 }
 
-/// The connection failed, so it is unknown whether the request was accepted.
-fn unreachable(error: &(dyn std::error::Error + 'static)) -> ExportResponse {
-    ExportResponse::none("connection", one_line(&verdict_client::reasons(error)))
+/// The response for a failed connection: it is unknown whether the request was accepted.
+fn connection_error(error: &(dyn std::error::Error + 'static)) -> ExportResponse {
+    ExportResponse::without_response("connection", one_line(&verdict_client::reasons(error)))
 }
 
-/// Reads a response: message and trailers, or headers only if the call failed early.
-async fn read<B>(response: Response<B>) -> ExportResponse
+/// Reads a response: message and trailers, or headers alone if the call failed early.
+async fn read_response<B>(response: Response<B>) -> ExportResponse
 where
     B: http_body::Body + Unpin,
     B::Error: std::error::Error + 'static,
@@ -181,13 +182,13 @@ where
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) => return unreachable(&error),
+            Err(error) => return connection_error(&error),
         };
         match frame.into_data() {
             Ok(mut data) => {
-                while data.has_remaining() && message.len() < MAX_RESPONSE {
+                while data.has_remaining() && message.len() < MAX_RESPONSE_BYTES {
                     let chunk = data.chunk();
-                    let length = chunk.len().min(MAX_RESPONSE - message.len());
+                    let length = chunk.len().min(MAX_RESPONSE_BYTES - message.len());
                     message.extend_from_slice(chunk.get(..length).unwrap_or_default());
                     data.advance(length);
                 }
@@ -197,12 +198,12 @@ where
     }
     match Status::from_header_map(&trailers) {
         Some(status) => classify(&status, &message),
-        // Cut off, for example by a proxy or a restart.
-        None => ExportResponse::none("connection", "the response ended without a status".into()),
+        // The response was cut off, for example by a proxy or a restart.
+        None => ExportResponse::without_response("connection", "the response ended without a status".into()),
     }
 }
 
-/// The gRPC status of an HTTP response without one, by gRPC's mapping.
+/// The gRPC status for an HTTP response without one, by the mapping of gRPC.
 fn status_of_http(status: StatusCode) -> Status {
     let code = match status.as_u16() {
         400 => Code::Internal,
@@ -215,8 +216,8 @@ fn status_of_http(status: StatusCode) -> Status {
     Status::new(code, format!("HTTP status {status}"))
 }
 
-/// Statuses in self-metrics, by the numbers of their codes.
-const STATUSES: [&str; 17] = [
+/// Labels of statuses in self-metrics, by the numbers of the codes.
+const STATUS_LABELS: [&str; 17] = [
     "ok",
     "cancelled",
     "unknown",
@@ -236,21 +237,22 @@ const STATUSES: [&str; 17] = [
     "unauthenticated",
 ];
 
+/// The result of a call with a status and a body in gRPC's framing.
 fn classify(status: &Status, framed: &[u8]) -> ExportResponse {
-    let label = STATUSES.get(status.code() as usize).copied().unwrap_or("unknown");
+    let label = STATUS_LABELS.get(status.code() as usize).copied().unwrap_or("unknown");
     let reason = format!("{:?}: {}", status.code(), one_line(status.message()));
-    let after = retry_info(status.details());
+    let after = retry_delay(status.details());
     let result = match status.code() {
         Code::Ok => ExportResult::from_success(first_message(framed)),
         // tonic's servers report a message above their limit as OUT_OF_RANGE.
         Code::ResourceExhausted | Code::OutOfRange
-            if after.is_none() && names_message_size(status.message()) =>
+            if after.is_none() && is_message_size_error(status.message()) =>
         {
             ExportResult::TooLarge(reason)
         }
-        // OTLP lets clients drop what is answered with RESOURCE_EXHAUSTED and no RetryInfo. Rate limiters
-        // and the Collector's memory limiter answer so while they are overloaded, which ends: it is
-        // retried as UNAVAILABLE is, until `max_elapsed_time`.
+        // OTLP allows clients to drop a request after RESOURCE_EXHAUSTED without RetryInfo. Rate limiters and the
+        // Collector's memory limiter respond with it during a temporary overload, so that it is retried as UNAVAILABLE
+        // is, until `max_elapsed_time`.
         Code::Cancelled
         | Code::DeadlineExceeded
         | Code::ResourceExhausted
@@ -266,36 +268,37 @@ fn classify(status: &Status, framed: &[u8]) -> ExportResponse {
     ExportResponse { status: label, result }
 }
 
-/// Whether a status message says that the request exceeds the server's limit on the size of messages, in
-/// the words of gRPC for Go, C++, JavaScript ("larger than"), Java, .NET ("message exceeds") and tonic ("too
-/// large"). There is no status code of its own for it.
-fn names_message_size(message: &str) -> bool {
+/// Whether a status message states that the request exceeds the server's limit on the size of messages, by the wording
+/// of gRPC for Go, C++, JavaScript ("larger than"), Java, .NET ("message exceeds") and tonic ("too large"). There is
+/// no status code for this case alone.
+fn is_message_size_error(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     ["larger than", "too large", "too big", "message exceeds", "size exceeds"]
         .iter()
         .any(|s| message.contains(s))
 }
 
-/// The first message of a gRPC body; empty if it is compressed, which requests never accept.
+/// The first message of a gRPC body; empty if it is compressed, which the requests do not permit.
 fn first_message(framed: &[u8]) -> &[u8] {
     match framed.split_first_chunk::<5>() {
-        Some(([0, a, b, c, d], rest)) => {
+        Some(([0, a, b, c, d], message)) => {
             let len = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
-            rest.get(..len).unwrap_or_default()
+            message.get(..len).unwrap_or_default()
         }
         _ => &[],
     }
 }
 
-/// The delay of a `google.rpc.RetryInfo` among a status's details (an encoded `google.rpc.Status`).
-fn retry_info(details: &[u8]) -> Option<Duration> {
+/// The delay of a `google.rpc.RetryInfo` in the details of a status, which are an encoded `google.rpc.Status`.
+fn retry_delay(details: &[u8]) -> Option<Duration> {
     rpc::RpcStatus::decode(details).ok()?.retry_delay()
 }
 
+/// TLS settings, and the name that the server's certificate must have.
 #[derive(Clone, Debug)]
 struct TlsClient {
     config: Arc<rustls::ClientConfig>,
-    name: rustls::pki_types::ServerName<'static>,
+    server_name: rustls::pki_types::ServerName<'static>,
 }
 
 /// Connects with TCP_NODELAY, and with TLS if the endpoint uses it.
@@ -319,7 +322,7 @@ impl Connector {
         let tcp = TcpStream::connect(&*self.authority).await?;
         tcp.set_nodelay(true)?;
         let stream: Box<dyn IoStream> = match self.tls {
-            Some(tls) => Box::new(TlsConnector::from(tls.config).connect(tls.name, tcp).await?),
+            Some(tls) => Box::new(TlsConnector::from(tls.config).connect(tls.server_name, tcp).await?),
             None => Box::new(tcp),
         };
         Ok(TokioIo::new(stream))
@@ -333,15 +336,15 @@ mod tests {
     #[test]
     fn endpoints_are_parsed_as_in_the_collector() {
         let parse =
-            |text: &str, insecure| GrpcEndpoint::parse(text, insecure).map(|t| (t.uri.to_string(), t.tls));
+            |text: &str, insecure| GrpcEndpoint::parse(text, insecure).map(|t| (t.uri.to_string(), t.is_tls));
         assert_eq!(parse("h:4317", false), Ok(("https://h:4317/".into(), true)));
         assert_eq!(parse("h:4317", true), Ok(("http://h:4317/".into(), false)));
         assert_eq!(parse("http://h:4317", false), Ok(("http://h:4317/".into(), false)));
         assert_eq!(parse("https://h:4317/", false), Ok(("https://h:4317/".into(), true)));
         assert_eq!(parse("https://h:4317", true), Ok(("https://h:4317/".into(), true)));
         assert_eq!(parse("[::1]:4317", true), Ok(("http://[::1]:4317/".into(), false)));
-        for bad in ["", "h", "h:", "ftp://h:1", "h:4317/path", "h:99999", "h:0"] {
-            assert!(GrpcEndpoint::parse(bad, false).is_err(), "{bad}");
+        for invalid in ["", "h", "h:", "ftp://h:1", "h:4317/path", "h:99999", "h:0"] {
+            assert!(GrpcEndpoint::parse(invalid, false).is_err(), "{invalid}");
         }
     }
 
@@ -366,10 +369,10 @@ mod tests {
 
     #[test]
     fn only_a_request_whose_size_is_refused_is_halved() {
-        let halved = |code, message| {
+        let is_halved = |code, message| {
             matches!(classify(&Status::new(code, message), &[]).result, ExportResult::TooLarge(_))
         };
-        // The words of gRPC for Go, for C++ and Python, for Java, for .NET, of tonic, and our own.
+        // Messages of gRPC for Go, for C++ and Python, for Java, for .NET, of tonic, and of this crate's receiver.
         for message in [
             "grpc: received message larger than max (5000000 vs. 4194304)",
             "CLIENT: Received message larger than max (5000000 vs. 4194304)",
@@ -378,17 +381,20 @@ mod tests {
             "Error, decoded message length too large: found 5000000 bytes, the limit is: 4194304 bytes",
             "the request is larger than 4194304 bytes",
         ] {
-            assert!(halved(Code::ResourceExhausted, message), "{message}");
-            assert!(halved(Code::OutOfRange, message) && !halved(Code::Unavailable, message), "{message}");
+            assert!(is_halved(Code::ResourceExhausted, message), "{message}");
+            assert!(
+                is_halved(Code::OutOfRange, message) && !is_halved(Code::Unavailable, message),
+                "{message}"
+            );
         }
-        // Of Tempo, and of the Collector's memory limiter and queue.
+        // Messages of Tempo, and of the Collector's memory limiter and queue.
         for message in [
             "",
             "RATE_LIMITED: ingestion rate limit (local: 15000000 bytes, global: 0 bytes) exceeded while adding 5 bytes",
             "data refused due to high memory usage",
             "sending queue is full",
         ] {
-            assert!(!halved(Code::ResourceExhausted, message), "{message}");
+            assert!(!is_halved(Code::ResourceExhausted, message), "{message}");
         }
     }
 
@@ -402,9 +408,9 @@ mod tests {
         any.extend(duration);
         let mut details = vec![0x08, 8, 0x1a, u8::try_from(any.len()).unwrap()];
         details.extend(&any);
-        assert_eq!(retry_info(&details), Some(Duration::from_millis(2500)));
-        assert_eq!(retry_info(&[]), None);
-        assert_eq!(retry_info(b"\x1a\x04\x0a\x02ab"), None);
+        assert_eq!(retry_delay(&details), Some(Duration::from_millis(2500)));
+        assert_eq!(retry_delay(&[]), None);
+        assert_eq!(retry_delay(b"\x1a\x04\x0a\x02ab"), None);
         let status = Status::with_details(Code::ResourceExhausted, "slow down", details.into());
         assert!(matches!(classify(&status, &[]).result, ExportResult::Retry { after: Some(_), .. }));
     }

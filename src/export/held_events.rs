@@ -1,7 +1,7 @@
-//! Holds evaluation events back until the spans that they are about were delivered.
+//! Holds evaluation events back until their spans were delivered.
 //!
-//! In: parcels with space in the queue of their exporter, and the delivery of the spans by another exporter.
-//! Out: the same parcels in the queue, some time after the delivery. They are bounded by the queue's size.
+//! In: parcels with reserved space in the queue of their exporter, and the delivery of the spans by another exporter.
+//! Out: the same parcels in the queue, a delay after the delivery. The size of the queue bounds their number.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::outcome::{DropReason, Outcome, ParcelDelivery, Receipt};
 pub(super) struct SpanDeliveries(Vec<(Arc<str>, ParcelDelivery)>);
 
 impl SpanDeliveries {
-    /// Observes the delivery of spans by `exporter` if others follow it.
+    /// Observes the delivery of spans by `exporter` if other exporters follow it.
     pub(super) fn observe(&mut self, exporter: &Exporter, parcel: &Parcel, receipt: Receipt) -> Receipt {
         if !exporter.is_followed || parcel.signal != Signal::Traces {
             return receipt;
@@ -36,8 +36,8 @@ impl SpanDeliveries {
         self.0.iter().find(|(id, _)| **id == *exporter).map(|(_, delivery)| delivery.clone())
     }
 
-    /// The delivery to wait for. `None` if it does not go through this process now: the spans were sent on
-    /// arrival, or before a restart.
+    /// The delivery that an exporter must wait for; `None` if the spans are not delivered now, because they were sent
+    /// on arrival or before a restart.
     pub(super) fn followed_by(&self, exporter: &Exporter) -> Option<ParcelDelivery> {
         self.delivery_by(exporter.hold.as_ref()?.after.as_deref()?)
     }
@@ -47,12 +47,12 @@ impl SpanDeliveries {
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     pub(super) tasks: TaskTracker,
-    /// Shutdown has begun: delays end.
+    /// Cancelled when shutdown begins, which ends delays.
     pub(super) shutdown: CancellationToken,
 }
 
 impl Holders {
-    /// Queues a job of `exporter` when the spans were delivered and the delay is over.
+    /// Queues a job of `exporter` after the delivery of the spans and the delay.
     pub(super) fn hold(
         &self,
         exporter: &Arc<Exporter>,
@@ -61,10 +61,10 @@ impl Holders {
         stop: &CancellationToken,
     ) {
         let (exporter, shutdown, stop) = (Arc::clone(exporter), self.shutdown.clone(), stop.clone());
-        self.tasks.spawn(async move { exporter.release(job, spans, &shutdown, &stop).await });
+        self.tasks.spawn(async move { exporter.enqueue_after(job, spans, &shutdown, &stop).await });
     }
 
-    /// As [`Holders::hold`], for a parcel that waits for space first.
+    /// As [`Holders::hold`], for a parcel that first waits for space in the queue.
     pub(super) fn hold_when_admitted(
         &self,
         exporter: &Arc<Exporter>,
@@ -75,25 +75,25 @@ impl Holders {
         let (exporter, shutdown, stop) = (Arc::clone(exporter), self.shutdown.clone(), stop.clone());
         let tasks = self.tasks.clone();
         self.tasks.spawn(async move {
-            if let Some(job) = exporter.wait(parcel, receipt).await {
+            if let Some(job) = exporter.admit_when_free(parcel, receipt).await {
                 let job_exporter = Arc::clone(&exporter);
-                tasks.spawn(async move { job_exporter.release(job, spans, &shutdown, &stop).await });
+                tasks.spawn(async move { job_exporter.enqueue_after(job, spans, &shutdown, &stop).await });
             }
         })
     }
 }
 
 impl Exporter {
-    /// Queues a job when the spans were delivered and the delay is over. Events of spans that were not
-    /// delivered are not sent either: they become dead letters with the spans, or are dropped with them.
-    async fn release(
+    /// Queues a job after the delivery of the spans and the delay. Events of undelivered spans are not sent: they
+    /// become dead letters, or are dropped, as their spans.
+    async fn enqueue_after(
         &self,
         job: Job,
         spans: Option<ParcelDelivery>,
         shutdown: &CancellationToken,
         stop: &CancellationToken,
     ) {
-        let delivered = async {
+        let delivery_outcome = async {
             match &spans {
                 Some(delivery) => delivery.outcome().await,
                 None => Outcome::Exported,
@@ -102,7 +102,7 @@ impl Exporter {
         let outcome = tokio::select! {
             biased;
             () = stop.cancelled() => Outcome::Stored,
-            outcome = delivered => outcome,
+            outcome = delivery_outcome => outcome,
         };
         match outcome {
             Outcome::Exported => {
@@ -122,6 +122,7 @@ impl Exporter {
         }
     }
 
+    /// Writes the pieces of a job to the dead letters.
     async fn dead_letter(&self, job: Job) {
         let Job { parcel, mut receipt, space } = job;
         let (drop_reason, reason) = (DropReason::SpansUndelivered, "the spans are dead letters");

@@ -18,25 +18,26 @@ use super::client::{ExportClient, ExportFuture};
 use super::config::OtlpHttp;
 use super::error::StartError;
 use super::pack::ExportRequest;
-use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, one_line};
+use super::response::{ExportResponse, ExportResult, MAX_RESPONSE_BYTES, one_line};
 use crate::rpc;
 
-/// An endpoint that is not a URL.
+/// An endpoint cannot be used.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct UrlError {
-    /// The key that holds the value.
+    /// The key of the endpoint.
     pub key: &'static str,
     pub message: String,
 }
 
+/// The URL of a signal: its own endpoint, or the common endpoint with the path of the signal.
 pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, UrlError> {
     let (key, signal_endpoint, path) = match signal {
         Signal::Traces => ("traces_endpoint", &config.traces_endpoint, "/v1/traces"),
         Signal::Logs => ("logs_endpoint", &config.logs_endpoint, "/v1/logs"),
         Signal::Metrics => ("metrics_endpoint", &config.metrics_endpoint, "/v1/metrics"),
     };
-    let (key, text, append) = match (signal_endpoint.is_empty(), config.endpoint.is_empty()) {
+    let (key, text, appended_path) = match (signal_endpoint.is_empty(), config.endpoint.is_empty()) {
         (false, _) => (key, signal_endpoint, ""),
         (true, false) => ("endpoint", &config.endpoint, path),
         (true, true) => {
@@ -44,13 +45,13 @@ pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, UrlError> {
             return Err(UrlError { key: "endpoint", message });
         }
     };
-    let error = |message| UrlError { key, message };
-    let mut url = Url::parse(text).map_err(|e| error(format!("'{text}' is not a URL: {e}")))?;
+    let url_error = |message| UrlError { key, message };
+    let mut url = Url::parse(text).map_err(|e| url_error(format!("'{text}' is not a URL: {e}")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(error(format!("'{text}' must begin with http:// or https:// and name a host")));
+        return Err(url_error(format!("'{text}' must begin with http:// or https:// and name a host")));
     }
-    if !append.is_empty() {
-        let path = format!("{}{append}", url.path().trim_end_matches('/'));
+    if !appended_path.is_empty() {
+        let path = format!("{}{appended_path}", url.path().trim_end_matches('/'));
         url.set_path(&path);
     }
     Ok(url)
@@ -60,6 +61,7 @@ pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, UrlError> {
 #[derive(Debug)]
 pub(super) struct HttpClient {
     client: Client,
+    /// By signal.
     urls: [Option<Url>; 3],
     headers: HeaderMap,
 }
@@ -71,14 +73,16 @@ impl HttpClient {
         for &signal in &config.signals {
             urls[signal as usize] = Some(url(config, signal).map_err(|e| ClientError::Endpoint(e.message))?);
         }
-        let named: Vec<&Url> = urls.iter().flatten().collect();
-        let idle = config.sending_queue.num_consumers;
-        let client = verdict_client::client(&named, &config.tls, *config.timeout, idle)?;
+        let configured_urls: Vec<&Url> = urls.iter().flatten().collect();
+        let max_idle_connections = config.sending_queue.num_consumers;
+        let client =
+            verdict_client::client(&configured_urls, &config.tls, *config.timeout, max_idle_connections)?;
         let mut headers = verdict_client::headers(&config.headers)?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         Ok(HttpClient { client, urls, headers })
     }
 
+    /// Sends a request, and reads the response.
     async fn call(&self, message: &ExportRequest) -> ExportResponse {
         let Some(url) = self.urls[message.signal as usize].clone() else {
             return ExportResult::Unsupported("no endpoint for this signal".into()).into();
@@ -89,11 +93,14 @@ impl HttpClient {
             request = request.header(CONTENT_ENCODING, name);
         }
         match request.send().await {
-            Ok(response) => read(response).await,
-            // Connection refused or reset, or timeout: it is unknown whether the request was accepted.
+            Ok(response) => read_response(response).await,
+            // The connection was refused or reset, or timed out: it is unknown whether the request was accepted.
             Err(error) => {
                 let status = if error.is_timeout() { "timeout" } else { "connection" };
-                ExportResponse::none(status, one_line(&verdict_client::reasons(&error.without_url())))
+                ExportResponse::without_response(
+                    status,
+                    one_line(&verdict_client::reasons(&error.without_url())),
+                )
             }
         }
     }
@@ -105,24 +112,24 @@ impl ExportClient for HttpClient {
     }
 }
 
-async fn read(mut response: Response) -> ExportResponse {
+async fn read_response(mut response: Response) -> ExportResponse {
     let status = response.status();
     let after = response.headers().get(RETRY_AFTER).and_then(|v| retry_after(v, SystemTime::now()));
     let mut body = BytesMut::new();
     while let Ok(Some(chunk)) = response.chunk().await {
-        let length = chunk.len().min(MAX_RESPONSE - body.len());
+        let length = chunk.len().min(MAX_RESPONSE_BYTES - body.len());
         body.extend_from_slice(chunk.get(..length).unwrap_or_default());
-        if body.len() >= MAX_RESPONSE {
+        if body.len() >= MAX_RESPONSE_BYTES {
             break;
         }
     }
-    let json =
+    let is_json =
         response.headers().get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/json"));
-    ExportResponse { status: status_label(status), result: classify_response(status, after, &body, json) }
+    ExportResponse { status: status_label(status), result: classify_response(status, after, &body, is_json) }
 }
 
-/// Statuses with a label of their own in self-metrics.
-const STATUSES: [(u16, &str); 10] = [
+/// The statuses with a label of their own in self-metrics.
+const STATUS_LABELS: [(u16, &str); 10] = [
     (400, "http_400"),
     (401, "http_401"),
     (403, "http_403"),
@@ -135,9 +142,9 @@ const STATUSES: [(u16, &str); 10] = [
     (504, "http_504"),
 ];
 
-/// The metric label of a status, from a fixed set.
+/// The label of a status in self-metrics, from a fixed set.
 pub(super) fn status_label(status: StatusCode) -> &'static str {
-    let label = STATUSES.iter().find(|(code, _)| *code == status.as_u16()).map(|(_, label)| *label);
+    let label = STATUS_LABELS.iter().find(|(code, _)| *code == status.as_u16()).map(|(_, label)| *label);
     label.unwrap_or(match status.as_u16() {
         200..=299 => "ok",
         400..=499 => "http_4xx",
@@ -146,9 +153,15 @@ pub(super) fn status_label(status: StatusCode) -> &'static str {
     })
 }
 
-fn classify_response(status: StatusCode, after: Option<Duration>, body: &[u8], json: bool) -> ExportResult {
+/// The result of a response. `after` is the delay in `Retry-After`.
+fn classify_response(
+    status: StatusCode,
+    after: Option<Duration>,
+    body: &[u8],
+    is_json: bool,
+) -> ExportResult {
     if status.is_success() {
-        return if json { accepted_json(body) } else { ExportResult::from_success(body) };
+        return if is_json { accepted_json(body) } else { ExportResult::from_success(body) };
     }
     let reason = format!("HTTP {status}: {}", error_message(body));
     match status.as_u16() {
@@ -161,7 +174,7 @@ fn classify_response(status: StatusCode, after: Option<Duration>, body: &[u8], j
     }
 }
 
-/// Some servers respond in JSON to protobuf requests.
+/// Reads the response of a successful request as JSON, which some servers send in response to protobuf.
 fn accepted_json(body: &[u8]) -> ExportResult {
     let response: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let partial = &response["partialSuccess"];
@@ -173,7 +186,7 @@ fn accepted_json(body: &[u8]) -> ExportResult {
     ExportResult::Accepted { rejected: rejected.unwrap_or(0), message }
 }
 
-/// The message of an encoded `google.rpc.Status`, else the body as text.
+/// The message of an encoded `google.rpc.Status`, or else the body as text.
 fn error_message(body: &[u8]) -> String {
     let status = rpc::RpcStatus::decode(body).ok().map(|status| status.message);
     one_line(&String::from_utf8_lossy(status.as_deref().filter(|m| !m.is_empty()).unwrap_or(body)))
@@ -192,25 +205,26 @@ mod tests {
         };
         assert_eq!(url(&config, Signal::Traces).unwrap().as_str(), "http://h:4318/base/v1/traces");
         assert_eq!(url(&config, Signal::Logs).unwrap().as_str(), "https://logs/x");
-        for bad in ["", "h:4318", "ftp://h", "http://"] {
-            let config = OtlpHttp { endpoint: bad.into(), ..OtlpHttp::default() };
-            assert_eq!(url(&config, Signal::Traces).unwrap_err().key, "endpoint", "{bad}");
+        for invalid in ["", "h:4318", "ftp://h", "http://"] {
+            let config = OtlpHttp { endpoint: invalid.into(), ..OtlpHttp::default() };
+            assert_eq!(url(&config, Signal::Traces).unwrap_err().key, "endpoint", "{invalid}");
         }
     }
 
     #[test]
     fn only_the_statuses_of_the_specification_are_retried() {
         for status in (300..600).filter_map(|s| StatusCode::from_u16(s).ok()) {
-            let retried = matches!(classify_response(status, None, b"", false), ExportResult::Retry { .. });
-            assert_eq!(retried, [429, 502, 503, 504].contains(&status.as_u16()), "{status}");
+            let is_retried =
+                matches!(classify_response(status, None, b"", false), ExportResult::Retry { .. });
+            assert_eq!(is_retried, [429, 502, 503, 504].contains(&status.as_u16()), "{status}");
         }
     }
 
     #[test]
     fn responses_are_read_as_protobuf_json_or_text() {
         let json = br#"{"partialSuccess":{"rejectedSpans":"2","errorMessage":"old"}}"#;
-        let two = ExportResult::Accepted { rejected: 2, message: "old".into() };
-        assert_eq!(classify_response(StatusCode::OK, None, json, true), two);
+        let expected = ExportResult::Accepted { rejected: 2, message: "old".into() };
+        assert_eq!(classify_response(StatusCode::OK, None, json, true), expected);
         let status = b"\x08\x03\x12\x08no spans";
         assert_eq!(
             classify_response(StatusCode::BAD_REQUEST, None, status, false),

@@ -1,6 +1,6 @@
-//! Writes OTLP to Kafka as the Collector's exporter does with `partition_traces_by_id`: one message per trace, with
-//! its id as 32 hexadecimal characters as key, and the partitioner of Sarama, FNV-1a. Logs are keyed likewise, so
-//! that they are in the partition of the same number as the spans; metrics, and logs without a trace, have no key.
+//! Writes OTLP to Kafka as the Collector's exporter with `partition_traces_by_id`: one message per trace, whose key is
+//! the trace id as 32 hexadecimal characters, and the partitioner of Sarama, FNV-1a. Logs have the same keys, so that
+//! they are in the partition with the same number as their spans. Metrics, and logs without a trace, have no key.
 //!
 //! In: an [`ExportRequest`]. Out: an [`ExportResponse`] when the brokers have acknowledged every message.
 
@@ -24,19 +24,19 @@ use super::response::{ExportResponse, ExportResult};
 use super::split::split_by_trace;
 use crate::kafka::client::{ClientLog, client_config};
 
-/// Bytes of a message besides its body: the key, the lengths, and the header of a batch.
-const OVERHEAD: u64 = 1 << 10;
+/// Maximum bytes of a message in addition to its body: the key, the lengths, and the header of a batch.
+const MESSAGE_OVERHEAD: u64 = 1 << 10;
 
 /// A producer, and the topics by signal.
 pub(super) struct KafkaClient {
     producer: ArcSwap<FutureProducer<ClientLog>>,
-    /// With the password; it must not be printed.
-    client: ClientConfig,
-    /// Where it is configured.
+    /// Contains the password, and must not be printed.
+    client_config: ClientConfig,
+    /// The section of the configuration.
     owner: String,
     throttle: LogThrottle,
     topics: [String; 3],
-    max_message: usize,
+    max_message_bytes: usize,
 }
 
 impl std::fmt::Debug for KafkaClient {
@@ -46,30 +46,31 @@ impl std::fmt::Debug for KafkaClient {
 }
 
 impl KafkaClient {
-    /// Connections are made by librdkafka, on its threads.
+    /// Creates the producer. librdkafka connects on its own threads.
     pub(super) fn new(id: &str, config: &KafkaConfig) -> Result<KafkaClient, StartError> {
-        let mut client = client_config(config.connection());
+        let mut client_config = client_config(config.connection());
         let producer = &config.producer;
-        client
+        client_config
             .set("partitioner", "fnv1a_random")
             .set("enable.idempotence", "true")
             .set("compression.type", producer.compression.name())
             .set("message.max.bytes", producer.max_message_bytes.0.to_string())
             .set("linger.ms", producer.linger.0.as_millis().to_string())
-            // Attempts within a request; after that the queue of the exporter retries.
+            // librdkafka retries within this time; after that the exporter retries.
             .set("message.timeout.ms", config.timeout.0.as_millis().to_string());
         let owner = format!("exporters.{id}");
-        let created = client.create_with_context(ClientLog::new(&owner));
+        let created = client_config.create_with_context(ClientLog::new(&owner));
         let topics = [&config.traces.topic, &config.logs.topic, &config.metrics.topic].map(Clone::clone);
-        let max_message =
-            usize::try_from(producer.max_message_bytes.0.saturating_sub(OVERHEAD)).unwrap_or(usize::MAX);
+        let max_message_bytes =
+            usize::try_from(producer.max_message_bytes.0.saturating_sub(MESSAGE_OVERHEAD))
+                .unwrap_or(usize::MAX);
         Ok(KafkaClient {
             producer: ArcSwap::from_pointee(created.map_err(|error| StartError::Kafka(error.to_string()))?),
-            client,
+            client_config,
             owner,
             throttle: LogThrottle::default(),
             topics,
-            max_message,
+            max_message_bytes,
         })
     }
 
@@ -82,17 +83,18 @@ impl KafkaClient {
         }
     }
 
+    /// Writes a request as one message per trace, and waits for the acknowledgement of all of them.
     async fn produce(&self, request: &ExportRequest) -> ExportResult {
         let signal = request.signal();
         let topic = self.topic(signal);
         let pieces_of_chunk = |(chunk, bytes): (usize, &Bytes)| {
-            let pieces = split_by_trace(signal, bytes, self.max_message).into_iter();
+            let pieces = split_by_trace(signal, bytes, self.max_message_bytes).into_iter();
             pieces.map(move |(trace, piece)| (chunk, trace, piece))
         };
         let messages: Vec<_> = request.chunks().iter().enumerate().flat_map(pieces_of_chunk).collect();
-        // Before any of them is sent, since they are sent again when the request is split.
+        // Checked before any message is sent, since all of them are sent again when the request is split.
         let largest = messages.iter().map(|(.., piece)| piece.bytes.len()).max();
-        if let Some(bytes) = largest.filter(|bytes| *bytes > self.max_message && messages.len() > 1) {
+        if let Some(bytes) = largest.filter(|bytes| *bytes > self.max_message_bytes && messages.len() > 1) {
             return ExportResult::TooLarge(format!("{bytes} bytes are more than producer.max_message_bytes"));
         }
         if signal == Signal::Traces
@@ -106,50 +108,52 @@ impl KafkaClient {
             );
         }
         let producer = self.producer.load_full();
-        let before = request.delivered().messages.clone();
-        let left = messages.iter().enumerate().filter(|(at, _)| !before.contains(at));
-        let sent = left.map(|(at, (_, trace, piece))| {
+        let delivered_before = request.delivered().messages.clone();
+        let remaining = messages.iter().enumerate().filter(|(number, _)| !delivered_before.contains(number));
+        let deliveries = remaining.map(|(number, (_, trace, piece))| {
             let (key, producer) = (trace.map(|trace| trace.to_string()), &producer);
             async move {
                 let record = FutureRecord::<String, [u8]>::to(topic).payload(&piece.bytes[..]);
                 let record = if let Some(key) = &key { record.key(key) } else { record };
-                // Waits while the queue of the producer is full.
-                (at, producer.send(record, Duration::from_secs(3600)).await)
+                // The timeout is that of waiting while the queue of the producer is full.
+                (number, producer.send(record, Duration::from_secs(3600)).await)
             }
         });
-        let mut results = Vec::new();
-        let sent = join_all(sent).await;
+        let mut failures = Vec::new();
+        let deliveries = join_all(deliveries).await;
         let mut delivered = request.delivered();
         delivered.chunks = (0..request.chunks().len()).map(|chunk| (chunk, 0)).collect();
-        for (at, sent) in sent {
-            match sent {
-                Ok(_) => _ = delivered.messages.insert(at),
+        for (number, delivery) in deliveries {
+            match delivery {
+                Ok(_) => _ = delivered.messages.insert(number),
                 Err((error, _)) => {
                     if error.rdkafka_error_code() == Some(RDKafkaErrorCode::Fatal) {
-                        self.renew(&producer);
+                        self.replace_producer(&producer);
                     }
-                    delivered.chunks.remove(&messages[at].0);
-                    results.push(result_of(&error));
+                    delivered.chunks.remove(&messages[number].0);
+                    failures.push(result_of(&error));
                 }
             }
         }
-        // Permanent errors decide when nothing else is left.
+        // A temporary failure takes precedence: permanent ones decide when no other message is left.
         let is_permanent = |result: &ExportResult| !matches!(result, ExportResult::Retry { .. });
-        results.into_iter().min_by_key(is_permanent).unwrap_or(ExportResult::ACCEPTED)
+        failures.into_iter().min_by_key(is_permanent).unwrap_or(ExportResult::ACCEPTED)
     }
 
-    /// Replaces a producer that has failed for good: an idempotent one does if it cannot keep the order of messages.
-    fn renew(&self, failed: &Arc<FutureProducer<ClientLog>>) {
+    /// Replaces a producer that has failed permanently, as an idempotent producer does if it cannot preserve the order
+    /// of messages. Has no effect if another request has replaced it already.
+    fn replace_producer(&self, failed: &Arc<FutureProducer<ClientLog>>) {
         if !Arc::ptr_eq(&self.producer.load(), failed) {
             return;
         }
-        match self.client.create_with_context(ClientLog::new(&self.owner)) {
+        match self.client_config.create_with_context(ClientLog::new(&self.owner)) {
             Ok(producer) => self.producer.store(Arc::new(producer)),
             Err(error) => tracing::error!(%error, "cannot create the Kafka producer again"),
         }
     }
 }
 
+/// The result of a message that was not written.
 fn result_of(error: &KafkaError) -> ExportResult {
     use RDKafkaErrorCode as Code;
     let reason = error.to_string();
@@ -190,15 +194,15 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_producer_that_has_failed_for_good_is_replaced_once() {
+    async fn a_producer_that_has_failed_permanently_is_replaced_once() {
         let config = KafkaConfig { brokers: vec!["127.0.0.1:1".to_owned()], ..KafkaConfig::default() };
         let client = KafkaClient::new("kafka", &config).unwrap();
         let failed = client.producer.load_full();
-        client.renew(&failed);
+        client.replace_producer(&failed);
         let renewed = client.producer.load_full();
         assert!(!Arc::ptr_eq(&failed, &renewed));
-        // Another request that failed with the first one.
-        client.renew(&failed);
+        // Another request that failed with the first producer.
+        client.replace_producer(&failed);
         assert!(Arc::ptr_eq(&client.producer.load_full(), &renewed));
     }
 }

@@ -1,13 +1,13 @@
 //! Sends OTLP to every exporter, each with its own bounded queue, retries and ledger.
 //!
-//! In: [`Parcel`]s. Out: requests on the wire, lines in a file, trees on a console; and one
-//! outcome per span and exporter.
+//! In: [`Parcel`]s. Out: requests to destinations, lines in a file, trees on a console, and one outcome per span and
+//! exporter.
 //!
 //! | file | content |
 //! |---|---|
 //! | `config`, `kafka_config`, `queue_config`, `webhook_config`, `check` | the section `exporters`, and its validation |
 //! | `exporter`, `queue`, `parcel` | one running exporter: its queue of parcels |
-//! | `consumer`, `pack`, `split`, `retry` | requests from queued parcels; what is too large; delays between attempts |
+//! | `consumer`, `pack`, `split`, `retry` | requests of queued parcels; requests that are too large; delays between attempts |
 //! | `held_events` | evaluation events that wait for their spans |
 //! | `client`, `response`, `error` | the interface of a destination, the result of a request, errors at start |
 //! | `grpc`, `http` | OTLP |
@@ -84,7 +84,7 @@ const PRESSURE_RETRY: Duration = Duration::from_secs(1);
 pub struct ExportContext {
     /// Recognises traces, for the console.
     pub recognise: RecogniseTree,
-    /// Prefix of our attribute keys (`verdict.`).
+    /// Prefix of the keys of verdict attributes (`verdict.`).
     pub prefix: String,
     /// Clients of exporters of type `custom`.
     pub clients: ExportClients,
@@ -95,7 +95,7 @@ pub struct ExportContext {
 }
 
 impl ExportContext {
-    /// Without clients from outside, and without a limit of queues.
+    /// A context without clients of the embedding program, and without a limit on queues.
     pub fn new(recognise: RecogniseTree, prefix: &str) -> ExportContext {
         let clients = ExportClients::new();
         let normalize: Normalize = Arc::new(|_, _| None);
@@ -108,7 +108,7 @@ pub struct Exporters {
     all: Vec<Arc<Exporter>>,
     /// In the order of `all`.
     transports: Vec<Arc<ReloadableClient>>,
-    /// As in [`ExportContext`], for clients that are created again.
+    /// As in [`ExportContext`], for clients that a reload creates again.
     prefix: String,
     normalize: Normalize,
     tasks: TaskTracker,
@@ -124,22 +124,22 @@ impl std::fmt::Debug for Exporters {
 
 impl Exporters {
     /// Starts the exporters named by `ids` with their consumers on the current runtime. Opens files
-    /// (certificates, outputs); connections are made with the first request.
+    /// (certificates, outputs). Clients connect with the first request.
     ///
     /// # Errors
-    /// The id of the first exporter that cannot be started; none runs then.
+    /// The id of the first exporter that cannot be started, and the reason. No exporter runs then.
     pub fn start(
         configs: &ExporterConfigs,
         ids: &[String],
         context: &ExportContext,
     ) -> Result<Exporters, (String, StartError)> {
         let followed: Vec<Option<String>> =
-            ids.iter().map(|id| configs.followed(id, ids).ok().flatten()).collect();
+            ids.iter().map(|id| configs.followed_exporter(id, ids).ok().flatten()).collect();
         let prepare = |(id, after): (&String, &Option<String>)| {
             let config = configs.0.get(id).ok_or_else(|| StartError::Unknown(id.clone()));
             let is_followed = followed.iter().flatten().any(|followed| followed == id);
-            let place = DeliveryOrder { after: after.as_deref().map(Into::into), is_followed };
-            config.and_then(|config| prepare(id, config, place, context)).map_err(|error| (id.clone(), error))
+            let order = DeliveryOrder { after: after.as_deref().map(Into::into), is_followed };
+            config.and_then(|config| prepare(id, config, order, context)).map_err(|error| (id.clone(), error))
         };
         let prepared = ids.iter().zip(&followed).map(prepare).collect::<Result<Vec<_>, _>>()?;
         Ok(Exporters::run(prepared, context))
@@ -149,23 +149,23 @@ impl Exporters {
     fn run(prepared: Vec<(Consumer, usize)>, context: &ExportContext) -> Exporters {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let (prefix, normalize) = (context.prefix.clone(), Arc::clone(&context.normalize));
-        let run = |(consumer, number): (Consumer, usize)| {
+        let spawn = |(consumer, task_count): (Consumer, usize)| {
             let consumer = Arc::new(consumer);
-            for _ in 0..number {
+            for _ in 0..task_count {
                 tasks.spawn(Arc::clone(&consumer).consume(stop.clone()));
             }
             (Arc::clone(&consumer.exporter), Arc::clone(&consumer.transport))
         };
-        let (all, transports) = prepared.into_iter().map(run).unzip();
+        let (all, transports) = prepared.into_iter().map(spawn).unzip();
         Exporters { all, transports, prefix, normalize, tasks, holders: Holders::default(), stop }
     }
 
-    /// Creates the clients of exporters again whose headers or passwords differ between two configurations, or whose
-    /// certificates are in files, which may have changed. After an error the current client stays.
-    pub fn renew(&self, before: &ExporterConfigs, now: &ExporterConfigs) {
+    /// Creates new clients for the exporters whose headers or passwords differ between two configurations, or whose
+    /// certificates are in files, which may have changed. After an error the current client stays in use.
+    pub fn renew(&self, old: &ExporterConfigs, new: &ExporterConfigs) {
         for (exporter, transport) in self.all.iter().zip(&self.transports) {
-            let (before, now) = (before.0.get(exporter.id()), now.0.get(exporter.id()));
-            let client = match now.filter(|now| before != Some(now) || now.files().next().is_some()) {
+            let (old, new) = (old.0.get(exporter.id()), new.0.get(exporter.id()));
+            let client = match new.filter(|new| old != Some(new) || new.files().next().is_some()) {
                 Some(ExporterConfig::Grpc(c)) => {
                     GrpcClient::new(c).map(|c| Arc::new(c) as Arc<dyn ExportClient>)
                 }
@@ -194,18 +194,18 @@ impl Exporters {
         }
     }
 
-    /// Opens the files of exporters again, which may have been renamed.
+    /// Opens the files of exporters again, since log rotation may have renamed them.
     pub fn reopen(&self) {
         self.transports.iter().for_each(|transport| transport.reopen());
     }
 
     /// Queues a parcel at every exporter configured for its signal. The future waits for space in the
-    /// queues of required exporters; dropping it loses nothing. An exporter that is not required drops the
+    /// queues of required exporters; dropping it loses no item. An exporter that is not required drops the
     /// parcel if its queue is full, counted and logged.
     ///
     /// Returns the number of exporters configured for the signal; with 0 the parcel is discarded.
     ///
-    /// A record of the journal has a `delivery`: it is sent only to the exporters of the delivery, whose
+    /// A stored record has a `delivery`: the parcel is sent only to the exporters of the delivery, whose
     /// acknowledgements release the record.
     pub fn send_record(
         &self,
@@ -236,12 +236,12 @@ impl Exporters {
         delivery: Option<&Delivery>,
         spans: &mut SpanDeliveries,
     ) -> impl Future<Output = usize> + use<> {
-        let mut takers = 0;
+        let mut accepting = 0;
         let mut waits = Vec::new();
         for exporter in self.all.iter().filter(|e| e.accepts_parcel(&parcel)) {
-            takers += 1;
+            accepting += 1;
             let ack = delivery.map(|delivery| delivery.ack(exporter.id()));
-            // This exporter has delivered the record already.
+            // The exporter has delivered the record already.
             if matches!(ack, Some(None)) {
                 continue;
             }
@@ -253,15 +253,15 @@ impl Exporters {
                     self.holders.hold(exporter, job, followed, &self.stop);
                 }
                 Ok(Some(job)) => exporter.enqueue(job),
-                // The caller may stop waiting, but receipts must not be dropped unresolved, so each parcel
-                // waits in its own task. Their number is bounded by the callers.
+                // The caller may stop waiting, but a receipt must not be dropped unresolved, so that each parcel waits
+                // in a task of its own. The callers bound the number of these tasks.
                 Err(waiting) if exporter.hold.is_some() => {
                     waits.push(self.holders.hold_when_admitted(exporter, waiting, followed, &self.stop));
                 }
                 Err((parcel, receipt)) => {
                     let exporter = Arc::clone(exporter);
                     let wait = async move {
-                        if let Some(job) = exporter.wait(parcel, receipt).await {
+                        if let Some(job) = exporter.admit_when_free(parcel, receipt).await {
                             exporter.enqueue(job);
                         }
                     };
@@ -275,7 +275,7 @@ impl Exporters {
                     tracing::error!(%error, "a task that queues a parcel failed");
                 }
             }
-            takers
+            accepting
         }
     }
 
@@ -286,12 +286,12 @@ impl Exporters {
 
     /// As [`Exporters::accepts`], except exporters whose destination does not accept the signal at present.
     pub fn delivers(&self, signal: Signal) -> bool {
-        self.all.iter().any(|e| e.accepts(signal) && !e.unsupported(signal))
+        self.all.iter().any(|e| e.accepts(signal) && !e.is_unsupported(signal))
     }
 
     /// `Some(retry delay)` while the queue of a required exporter is full.
     pub fn pressure(&self) -> Option<Duration> {
-        self.all.iter().any(|e| e.required && e.queue.nearly_full()).then_some(PRESSURE_RETRY)
+        self.all.iter().any(|e| e.required && e.queue.is_nearly_full()).then_some(PRESSURE_RETRY)
     }
 
     /// Bytes queued for or being sent to required exporters.
@@ -312,7 +312,7 @@ impl Exporters {
         self.all.iter().filter(accepts).map(|e| (Arc::clone(&e.id), e.required)).collect()
     }
 
-    /// Sets where exporters write what they cannot deliver.
+    /// Sets where exporters write requests that they cannot deliver.
     pub fn set_dead_letters(&self, dead_letters: &Arc<DeadLetters>) {
         self.all.iter().for_each(|exporter| exporter.set_dead_letters(Some(Arc::clone(dead_letters))));
     }
@@ -326,11 +326,12 @@ impl Exporters {
         self.all.iter()
     }
 
-    /// Closes the queues, sends queued parcels until `deadline`, and drops the rest, counted and
-    /// logged. Afterwards every item has an outcome.
+    /// Closes the queues, sends queued parcels until `deadline`, and drops the remaining ones, counted and logged.
+    /// Afterwards every item has an outcome.
     pub async fn drain(&self, deadline: Instant) {
-        let close = |holds: bool| {
-            let exporters = self.all.iter().filter(move |exporter| exporter.hold.is_some() == holds);
+        // Queues of exporters that hold events back close after the held events are queued.
+        let close = |holds_events: bool| {
+            let exporters = self.all.iter().filter(move |exporter| exporter.hold.is_some() == holds_events);
             exporters.for_each(|exporter| exporter.queue.close());
         };
         close(false);
@@ -357,18 +358,19 @@ impl Exporters {
     }
 }
 
-/// The place of an exporter among the others.
+/// The order of an exporter's deliveries and those of others.
 struct DeliveryOrder {
-    /// The exporter that delivers the spans before it sends their scores.
+    /// The exporter whose delivery of the spans comes first.
     after: Option<Arc<str>>,
+    /// Whether other exporters wait for the deliveries of this one.
     is_followed: bool,
 }
 
-/// Opens the files of an exporter. Returns what each of its consumers runs, and their number.
+/// Creates an exporter, and opens its files. Returns the shared state and the number of its consumers.
 fn prepare(
     id: &str,
     config: &ExporterConfig,
-    place: DeliveryOrder,
+    order: DeliveryOrder,
     context: &ExportContext,
 ) -> Result<(Consumer, usize), StartError> {
     let mut alerts = None;
@@ -385,7 +387,7 @@ fn prepare(
         ExporterConfig::Kafka(c) => Arc::new(kafka::KafkaClient::new(id, c)?),
         #[cfg(not(feature = "kafka"))]
         ExporterConfig::Kafka(_) => {
-            return Err(StartError::Kafka(crate::kafka::MISSING.to_owned()));
+            return Err(StartError::Kafka(crate::kafka::FEATURE_MISSING.to_owned()));
         }
         ExporterConfig::Webhook(c) => {
             let recent = alerts.insert(Arc::new(RecentAlerts::new(*c.repeat, c.max_per_minute)));
@@ -408,36 +410,36 @@ fn prepare(
         None => (&[Signal::Traces][..], RetryOnFailure { enabled: false, ..RetryOnFailure::default() }),
     };
     let mut exporter = Exporter::new(id, required, signals, capacity);
-    exporter.is_followed = place.is_followed;
+    exporter.is_followed = order.is_followed;
     if let ExporterConfig::Scores(c) = config {
-        exporter.hold = Some(Hold { after: place.after, delay: *c.delay });
+        exporter.hold = Some(Hold { after: order.after, delay: *c.delay });
     }
     exporter.reads_verdicts = exporter.hold.is_some() || alerts.is_some();
     exporter.alerts = alerts;
     let exporter = Arc::new(exporter);
     if let ExporterConfig::Console(_) = config {
-        // Standard output that is closed must not fill the dead letters.
+        // Traces that cannot be printed do not become dead letters.
         exporter.set_dead_letters(None);
     }
-    let (timeout, requests, consumers) = match config.limits() {
-        // The client has a timeout of its own. Pieces are not joined, since most are a message each.
+    let (timeout, grouping, consumers) = match config.limits() {
+        // The client has a timeout of its own. Pieces are not joined, since most of them are a message of their own.
         _ if matches!(config, ExporterConfig::Kafka(_)) => {
             (Duration::MAX, RequestGrouping::PerBatch, queue.num_consumers.max(1))
         }
-        Some((timeout, max)) => {
-            let max = usize::try_from(max.0).unwrap_or(usize::MAX);
-            let requests = match config {
-                ExporterConfig::Scores(_) => RequestGrouping::PiecesUpTo(max),
-                _ => RequestGrouping::UpTo(max),
+        Some((timeout, max_size)) => {
+            let max_bytes = usize::try_from(max_size.0).unwrap_or(usize::MAX);
+            let grouping = match config {
+                ExporterConfig::Scores(_) => RequestGrouping::PiecesUpTo(max_bytes),
+                _ => RequestGrouping::UpTo(max_bytes),
             };
-            (*timeout, requests, queue.num_consumers.max(1))
+            (*timeout, grouping, queue.num_consumers.max(1))
         }
-        // One consumer keeps the order of lines. Files sync each request to the disk.
+        // One consumer preserves the order of lines. One fsync serves all waiting parcels.
         None => (Duration::MAX, RequestGrouping::PerBatch, 1),
     };
     let packing = config.connection().map_or(Packing::UNCOMPRESSED, |(.., packing)| packing);
-    // A request of `scores` or `webhook` is several requests of HTTP, each with the timeout.
+    // A request of `scores` or `webhook` is sent as several HTTP requests, each with the timeout.
     let timeout = if exporter.reads_verdicts { Duration::MAX } else { timeout };
     let transport = ReloadableClient::new(client, timeout);
-    Ok((Consumer { exporter, transport, packing, requests, retry }, consumers))
+    Ok((Consumer { exporter, transport, packing, grouping, retry }, consumers))
 }

@@ -17,13 +17,13 @@ use http_body::{Frame, SizeHint};
 use verdict_otlp::Signal;
 
 use super::config::{Compression, Packing};
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 
-/// Smaller pieces are copied into a shared buffer; larger ones are sent without a copy.
-const COPY_BELOW: usize = 8 << 10;
+/// Pieces below this size are copied into a shared buffer; larger ones are sent without a copy.
+const MIN_UNCOPIED_BYTES: usize = 8 << 10;
 
-/// From this size compression takes over a millisecond, and runs on a blocking thread.
-const BLOCKING_FROM: usize = 128 << 10;
+/// From this size on compression takes more than a millisecond, and runs on a blocking thread.
+const MIN_BLOCKING_BYTES: usize = 128 << 10;
 
 /// One `Export*ServiceRequest`, which can be sent any number of times.
 #[derive(Clone, Debug)]
@@ -34,17 +34,17 @@ pub struct ExportRequest {
     delivered: Arc<Mutex<Delivered>>,
 }
 
-/// The delivered messages and parts of a request that its client sends as several messages: a retry sends the other
-/// messages, and delivered parts are not given up.
+/// The delivered messages and chunks of a request that its client sends as several messages: a retry sends the other
+/// messages, and delivered chunks do not become dead letters.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Delivered {
     /// Numbers of messages that need not be sent again, as the client counts them.
     pub messages: BTreeSet<usize>,
-    /// Messages that the destination refused for good.
+    /// Numbers of messages that the destination refused permanently.
     pub refused: BTreeSet<usize>,
-    /// Why it refused the first one.
+    /// The reason for which it refused the first of them.
     pub reason: String,
-    /// Chunks without messages that are still to be sent, with the number of those that were refused.
+    /// Chunks of which no message remains to be sent, each with the number of refused messages.
     pub chunks: BTreeMap<usize, u64>,
 }
 
@@ -68,12 +68,12 @@ impl Packing {
         if self.compression == Compression::None || plain.chunks.is_empty() {
             return plain;
         }
-        let packed = if plain.len() < BLOCKING_FROM {
+        let packed = if plain.len() < MIN_BLOCKING_BYTES {
             self.compress(&plain.chunks)
         } else {
             let chunks = plain.chunks.clone();
             let task = tokio::task::spawn_blocking(move || self.compress(&chunks));
-            task.await.unwrap_or_else(|e| Err(io::Error::other(ended(&e))))
+            task.await.unwrap_or_else(|e| Err(io::Error::other(join_error_reason(&e))))
         };
         match packed {
             Ok(bytes) => ExportRequest::new(signal, vec![bytes.into()], self.compression),
@@ -106,10 +106,10 @@ impl Packing {
 /// Joins adjacent small pieces.
 fn join<'a>(pieces: impl Iterator<Item = &'a Bytes>) -> Vec<Bytes> {
     let pieces: Vec<&Bytes> = pieces.filter(|piece| !piece.is_empty()).collect();
-    pieces.chunk_by(|a, b| a.len().max(b.len()) < COPY_BELOW).map(concat).collect()
+    pieces.chunk_by(|a, b| a.len().max(b.len()) < MIN_UNCOPIED_BYTES).map(concat).collect()
 }
 
-/// One buffer; a single one is not copied.
+/// Concatenates buffers into one. A single buffer is not copied.
 fn concat(chunks: &[impl Borrow<Bytes>]) -> Bytes {
     match chunks {
         [one] => one.borrow().clone(),
@@ -122,7 +122,7 @@ fn concat(chunks: &[impl Borrow<Bytes>]) -> Bytes {
 }
 
 impl ExportRequest {
-    /// The pieces as they are, each a buffer of its own.
+    /// A request in which each piece is a buffer of its own.
     pub(super) fn from_pieces<'a>(signal: Signal, pieces: impl Iterator<Item = &'a Bytes>) -> ExportRequest {
         ExportRequest::new(signal, pieces.cloned().collect(), Compression::None)
     }
@@ -145,7 +145,7 @@ impl ExportRequest {
         concat(&self.chunks)
     }
 
-    /// Buffers that are valid requests each, and together this request.
+    /// Buffers that are each a valid request, and together this request.
     pub fn chunks(&self) -> &[Bytes] {
         &self.chunks
     }
@@ -156,7 +156,7 @@ impl ExportRequest {
     }
 
     pub(super) fn body(&self) -> PackedBody {
-        PackedBody { chunks: self.chunks.iter().cloned().collect(), left: self.len() as u64 }
+        PackedBody { chunks: self.chunks.iter().cloned().collect(), remaining: self.len() as u64 }
     }
 
     /// The body of a gRPC request: one message after its five-byte prefix.
@@ -164,8 +164,8 @@ impl ExportRequest {
         let mut body = self.body();
         let mut prefix = BytesMut::with_capacity(5);
         prefix.put_u8(u8::from(self.encoding != Compression::None));
-        prefix.put_u32(u32::try_from(body.left).unwrap_or(u32::MAX));
-        body.left += prefix.len() as u64;
+        prefix.put_u32(u32::try_from(body.remaining).unwrap_or(u32::MAX));
+        body.remaining += prefix.len() as u64;
         body.chunks.push_front(prefix.freeze());
         body
     }
@@ -175,7 +175,7 @@ impl ExportRequest {
 #[derive(Debug)]
 pub(super) struct PackedBody {
     chunks: VecDeque<Bytes>,
-    left: u64,
+    remaining: u64,
 }
 
 impl http_body::Body for PackedBody {
@@ -187,7 +187,7 @@ impl http_body::Body for PackedBody {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = self.chunks.pop_front();
-        self.left -= next.as_ref().map_or(0, |chunk| chunk.len() as u64).min(self.left);
+        self.remaining -= next.as_ref().map_or(0, |chunk| chunk.len() as u64).min(self.remaining);
         Poll::Ready(next.map(|chunk| Ok(Frame::data(chunk))))
     }
 
@@ -196,7 +196,7 @@ impl http_body::Body for PackedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        SizeHint::with_exact(self.remaining)
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[tokio::test]
     async fn large_pieces_are_not_copied_and_small_ones_are_joined() {
-        let large = Bytes::from(vec![7u8; COPY_BELOW]);
+        let large = Bytes::from(vec![7u8; MIN_UNCOPIED_BYTES]);
         let pieces =
             [Bytes::from_static(b"ab"), Bytes::from_static(b"cd"), large.clone(), Bytes::from_static(b"e")];
         let packing = Packing { compression: Compression::None, level: 1 };
@@ -225,7 +225,7 @@ mod tests {
 
     #[tokio::test]
     async fn both_compressions_round_trip() {
-        let pieces = [Bytes::from(vec![1u8; BLOCKING_FROM]), Bytes::from_static(b"tail")];
+        let pieces = [Bytes::from(vec![1u8; MIN_BLOCKING_BYTES]), Bytes::from_static(b"tail")];
         for compression in [Compression::Gzip, Compression::Zstd] {
             let packed = Packing { compression, level: 1 }.pack(Signal::Traces, pieces.iter()).await;
             assert!(packed.len() < 10_000 && packed.encoding == compression);

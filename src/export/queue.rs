@@ -1,8 +1,8 @@
 //! The queue of one exporter, bounded in bytes.
 //!
-//! In: parcels with their receipts. Out: [`ParcelBatch`]es of parcels of one signal, up to a size. Parcels
-//! being sent still count, since the limit is on memory. An idle exporter sends at once; while
-//! requests are in flight, arriving parcels are batched, so that batches grow only with load.
+//! In: parcels with their receipts. Out: [`ParcelBatch`]es of parcels of one signal, up to a size. Parcels that are
+//! being sent count until their outcome, since the limit is on memory. An idle exporter sends at once; while requests
+//! are in flight, arriving parcels are batched, so that the size of batches grows with the load.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,11 +20,11 @@ use crate::reservation::{ByteLimit, Reservation};
 /// Bytes per permit of the semaphore, which counts in `u32`: allows parcels up to 256 GiB.
 const PERMIT_BYTES: usize = 64;
 
-/// Up to this many requests in flight another one starts without waiting for a batch, so that one
-/// slow response does not delay others.
+/// While fewer than this many requests are in flight, the next one does not wait for a full batch, so that one slow
+/// response does not delay others.
 const EAGER_REQUESTS: usize = 3;
 
-/// Smallest interval between such requests, so that batches form under load: about five times the CPU
+/// Minimum interval between such requests, so that batches form under load: about five times the CPU
 /// time of a request.
 const EAGER_INTERVAL: Duration = Duration::from_micros(200);
 
@@ -35,7 +35,7 @@ const BATCH_BYTES: usize = 128 << 10;
 /// ... or when the oldest parcel has waited this long.
 const MAX_WAIT: Duration = Duration::from_millis(1);
 
-/// Why no space could be reserved.
+/// The reason for which no space could be reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum QueueError {
     Full,
@@ -55,7 +55,7 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct QueueSpace {
     _permit: OwnedSemaphorePermit,
-    _bytes: Reservation,
+    _reservation: Reservation,
 }
 
 /// Parcels that a consumer sends together.
@@ -66,34 +66,39 @@ pub(super) struct ParcelBatch {
     pub in_flight: InFlightExport,
 }
 
-/// Counts a request in flight until dropped. Dropped before the wait for a retry, so that a failing
+/// Counts a request in flight until it is dropped. Consumers drop it before they wait for a retry, so that a failing
 /// request does not delay those of other consumers.
 #[derive(Debug)]
 pub(super) struct InFlightExport(Arc<Queue>);
 
 impl Drop for InFlightExport {
     fn drop(&mut self) {
-        self.0.lock().active -= 1;
-        self.0.arrived.notify_one();
+        self.0.lock().in_flight -= 1;
+        self.0.changed.notify_one();
     }
 }
 
+/// The queued parcels.
 #[derive(Debug, Default)]
 struct QueueState {
-    /// By signal, since a request holds one; each parcel with its sequence number and time of arrival.
+    /// By signal, since a request contains one signal; each parcel with its sequence number and time of arrival.
     lanes: [VecDeque<(u64, Instant, Job)>; 3],
-    next: u64,
+    next_sequence: u64,
+    /// Bytes of queued parcels.
     bytes: usize,
-    active: usize,
+    /// The number of requests in flight.
+    in_flight: usize,
     /// When the last request started.
-    started: Option<Instant>,
-    closed: bool,
+    last_start: Option<Instant>,
+    is_closed: bool,
 }
 
+/// The bounded queue of one exporter.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<QueueState>,
-    arrived: Notify,
+    /// Notified when a parcel arrives or a request ends.
+    changed: Notify,
     permits: Arc<Semaphore>,
     all_permits: usize,
     /// The capacity, and the bytes queued or being sent.
@@ -102,7 +107,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// With `capacity` in bytes; 0 admits one parcel at a time, of any size.
+    /// A queue with `capacity` in bytes; 0 admits one parcel at a time, of any size.
     pub(super) fn new(capacity: u64) -> Arc<Queue> {
         let all_permits = usize::try_from(capacity)
             .unwrap_or(usize::MAX)
@@ -110,7 +115,7 @@ impl Queue {
             .clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         Arc::new(Queue {
             state: Mutex::default(),
-            arrived: Notify::new(),
+            changed: Notify::new(),
             permits: Arc::new(Semaphore::new(all_permits)),
             all_permits,
             bytes: ByteLimit::new(capacity),
@@ -119,7 +124,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
-        // No update panics half-way, so the state behind a poisoned lock is consistent.
+        // No code panics in the middle of an update, so that the state behind a poisoned lock is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,19 +137,19 @@ impl Queue {
         self.bytes.limit
     }
 
-    /// True while senders wait or less than a sixteenth of the space is left.
-    pub(super) fn nearly_full(&self) -> bool {
+    /// Whether senders wait, or less than a sixteenth of the space is free.
+    pub(super) fn is_nearly_full(&self) -> bool {
         self.senders_waiting.load(Ordering::Relaxed) > 0
             || self.permits.available_permits() < self.all_permits / 16
     }
 
-    /// Permits for a parcel; one larger than the queue takes all of them and is admitted alone.
+    /// The number of permits for a parcel. One larger than the queue takes all of them, and is admitted alone.
     fn permits_for(&self, bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(PERMIT_BYTES).clamp(1, self.all_permits)).unwrap_or(u32::MAX)
     }
 
     fn space(&self, permit: OwnedSemaphorePermit, bytes: usize) -> QueueSpace {
-        QueueSpace { _permit: permit, _bytes: self.bytes.reserve(bytes) }
+        QueueSpace { _permit: permit, _reservation: self.bytes.reserve(bytes) }
     }
 
     /// Reserves space without waiting.
@@ -173,75 +178,78 @@ impl Queue {
     /// Queues a parcel with reserved space; returns it if the queue is closed.
     pub(super) fn enqueue(&self, job: Job) -> Result<(), Job> {
         let mut state = self.lock();
-        if state.closed {
+        if state.is_closed {
             return Err(job);
         }
-        let sequence = state.next;
-        state.next += 1;
+        let sequence = state.next_sequence;
+        state.next_sequence += 1;
         state.bytes += job.parcel.size();
         state.lanes[job.parcel.signal as usize].push_back((sequence, Instant::now(), job));
         drop(state);
-        self.arrived.notify_one();
+        self.changed.notify_one();
         Ok(())
     }
 
-    /// Waits for the next batch: the oldest parcel and further ones of its signal, up to `max` bytes.
-    /// `None` when the queue is closed and empty.
-    pub(super) async fn take(self: &Arc<Self>, max: usize) -> Option<ParcelBatch> {
+    /// Waits for the next batch: the oldest parcel and further ones of its signal, up to `max_bytes`. `None` when the
+    /// queue is closed and empty.
+    pub(super) async fn take(self: &Arc<Self>, max_bytes: usize) -> Option<ParcelBatch> {
         loop {
-            // Created before the check, so that no parcel queued in between is missed.
-            let arrived = self.arrived.notified();
+            // Registered before the check, so that no parcel queued in between is missed.
+            let changed = self.changed.notified();
             let ready_at = {
                 let mut state = self.lock();
                 match state.oldest() {
-                    None if state.closed => return None,
+                    None if state.is_closed => return None,
                     None => None,
-                    Some((lane, since)) => {
+                    Some((lane, arrival)) => {
                         let now = Instant::now();
-                        let ready_at = state.ready_at(since);
-                        if state.active == 0 || state.closed || state.bytes >= BATCH_BYTES || ready_at <= now
-                        {
-                            state.started = Some(now);
-                            return Some(self.batch(&mut state, lane, max));
+                        let ready_at = state.ready_at(arrival);
+                        let is_ready = state.in_flight == 0
+                            || state.is_closed
+                            || state.bytes >= BATCH_BYTES
+                            || ready_at <= now;
+                        if is_ready {
+                            state.last_start = Some(now);
+                            return Some(self.take_batch(&mut state, lane, max_bytes));
                         }
                         Some(ready_at)
                     }
                 }
             };
             match ready_at {
-                None => arrived.await,
-                Some(at) => tokio::select! {
-                    () = arrived => {}
-                    () = tokio::time::sleep_until(at) => {}
+                None => changed.await,
+                Some(ready_at) => tokio::select! {
+                    () = changed => {}
+                    () = tokio::time::sleep_until(ready_at) => {}
                 },
             }
         }
     }
 
-    fn batch(self: &Arc<Self>, state: &mut QueueState, lane: usize, max: usize) -> ParcelBatch {
+    fn take_batch(self: &Arc<Self>, state: &mut QueueState, lane: usize, max_bytes: usize) -> ParcelBatch {
         let mut jobs = Vec::new();
         let mut total = 0usize;
         while let Some((_, _, next)) = state.lanes[lane].front() {
             let size = next.parcel.size();
-            if !jobs.is_empty() && total.saturating_add(size) > max {
+            if !jobs.is_empty() && total.saturating_add(size) > max_bytes {
                 break;
             }
             total = total.saturating_add(size);
             jobs.extend(state.lanes[lane].pop_front().map(|(_, _, job)| job));
         }
         state.bytes = state.bytes.saturating_sub(total);
-        state.active += 1;
+        state.in_flight += 1;
         if state.lanes.iter().any(|lane| !lane.is_empty()) {
-            self.arrived.notify_one();
+            self.changed.notify_one();
         }
         ParcelBatch { signal: Signal::ALL[lane], jobs, in_flight: InFlightExport(Arc::clone(self)) }
     }
 
-    /// Admits no more parcels; queued ones can still be taken.
+    /// Closes the queue: it admits no more parcels, and queued ones can still be taken.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.lock().is_closed = true;
         self.permits.close();
-        self.arrived.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Removes all queued parcels.
@@ -253,11 +261,11 @@ impl Queue {
 }
 
 impl QueueState {
-    /// The latest time at which the next request starts, if the oldest parcel has waited `since`.
-    fn ready_at(&self, since: Instant) -> Instant {
-        let latest = since + MAX_WAIT;
-        match self.started {
-            Some(started) if self.active < EAGER_REQUESTS => latest.min(started + EAGER_INTERVAL),
+    /// The latest time at which the next request starts, by the arrival of the oldest parcel.
+    fn ready_at(&self, oldest_arrival: Instant) -> Instant {
+        let latest = oldest_arrival + MAX_WAIT;
+        match self.last_start {
+            Some(last) if self.in_flight < EAGER_REQUESTS => latest.min(last + EAGER_INTERVAL),
             _ => latest,
         }
     }
@@ -265,9 +273,10 @@ impl QueueState {
     /// The lane of the oldest parcel, and its time of arrival.
     fn oldest(&self) -> Option<(usize, Instant)> {
         let fronts = self.lanes.iter().enumerate();
-        let fronts =
-            fronts.filter_map(|(lane, q)| q.front().map(|(sequence, since, _)| (*sequence, lane, *since)));
-        fronts.min_by_key(|(sequence, _, _)| *sequence).map(|(_, lane, since)| (lane, since))
+        let fronts = fronts.filter_map(|(lane, queue)| {
+            queue.front().map(|(sequence, arrival, _)| (*sequence, lane, *arrival))
+        });
+        fronts.min_by_key(|(sequence, _, _)| *sequence).map(|(_, lane, arrival)| (lane, arrival))
     }
 }
 
@@ -309,7 +318,7 @@ mod tests {
         let queue = Queue::new(6400);
         push(&queue, Signal::Traces, 6400).unwrap();
         assert_eq!(push(&queue, Signal::Traces, 64), Err(QueueError::Full));
-        assert!(queue.nearly_full());
+        assert!(queue.is_nearly_full());
         let batch = queue.take(usize::MAX).await.unwrap();
         assert_eq!(push(&queue, Signal::Traces, 64), Err(QueueError::Full));
         assert_eq!(queue.bytes(), 6400);
@@ -328,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn batches_hold_one_signal_up_to_the_size_oldest_first() {
+    async fn batches_contain_one_signal_up_to_the_size_oldest_first() {
         let queue = Queue::new(1 << 20);
         for (signal, size) in [
             (Signal::Logs, 100),

@@ -1,20 +1,22 @@
-//! The result of an export request by OTLP's rules, for both transports.
+//! The result of an export request, by OTLP's rules for both transports.
+//!
+//! In: the response of a destination. Out: an [`ExportResponse`].
 
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 
-/// Largest part of a response body that is read, in bytes: it holds a count and a message.
-pub(super) const MAX_RESPONSE: usize = 64 << 10;
+/// Maximum bytes of a response body that are read: the body contains a count and a message.
+pub(super) const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
-/// Largest part of a destination's message that is logged, in characters.
+/// Maximum characters of a destination's message that are logged.
 const MAX_MESSAGE_CHARS: usize = 300;
 
 /// A result, and its status in self-metrics.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExportResponse {
-    /// One of a fixed set of words, since each is a label.
+    /// The label of the result in self-metrics, from a fixed set.
     pub status: &'static str,
     pub result: ExportResult,
 }
@@ -35,8 +37,8 @@ impl From<ExportResult> for ExportResponse {
 }
 
 impl ExportResponse {
-    /// No response came, so it is unknown whether the request was accepted.
-    pub(super) fn none(status: &'static str, reason: String) -> ExportResponse {
+    /// The result without a response: it is unknown whether the request was accepted, so that it is retried.
+    pub(super) fn without_response(status: &'static str, reason: String) -> ExportResponse {
         ExportResponse { status, result: ExportResult::Retry { after: None, reason } }
     }
 }
@@ -46,17 +48,17 @@ impl ExportResponse {
 pub enum ExportResult {
     /// Delivered except for `rejected` items; 0 with a message is a warning.
     Accepted { rejected: u64, message: String },
-    /// Failed; to be repeated, after at least `after` if the destination says so.
+    /// Failed temporarily: the request is sent again, at the earliest after the delay that the destination requests.
     Retry { after: Option<Duration>, reason: String },
-    /// Too large for the destination: sent again in halves.
+    /// Too large for the destination: the request is sent again in halves.
     TooLarge(String),
-    /// A part of the request is invalid: sent again trace by trace.
+    /// A part of the request is invalid: the parcels are sent again one by one.
     Invalid(String),
-    /// Rejected permanently: dropped, or written to the dead letters.
+    /// Rejected permanently: the items are dropped, or written to the dead letters.
     Rejected(String),
-    /// The destination does not accept the signal: logs and metrics are sent to it only now and then.
+    /// The destination does not accept the signal: one request of logs or metrics is sent per probe interval.
     Unsupported(String),
-    /// The destination refused the credentials: as rejected, unless they are replaced soon.
+    /// The destination refused the credentials: the request counts as rejected unless they are replaced soon.
     Unauthorized(String),
 }
 
@@ -64,15 +66,15 @@ impl ExportResult {
     /// Delivered completely.
     pub const ACCEPTED: ExportResult = ExportResult::Accepted { rejected: 0, message: String::new() };
 
-    /// Reads the response of a successful request. Those of all signals are encoded alike: they differ
-    /// only in the name of one field. An unreadable response counts as success, as its status says; a
-    /// negative number of rejected items as 0.
+    /// Reads the response of a successful request. The encoding is the same for all signals, which differ only in the
+    /// name of one field. An unreadable response counts as success, since its status is one; a negative number of
+    /// rejected items counts as 0.
     pub(super) fn from_success(response: &[u8]) -> ExportResult {
-        let mut read = ExportTraceServiceResponse::default();
-        // `merge` keeps the fields before an error: the count of rejected items, if the message that
-        // follows it is not UTF-8, which prost refuses in a string.
-        let error = read.merge(response).err();
-        let Some(partial) = read.partial_success else { return ExportResult::ACCEPTED };
+        let mut decoded = ExportTraceServiceResponse::default();
+        // `merge` retains the fields before an error: the count of rejected items if the message after it is not UTF-8,
+        // which is an error of prost.
+        let error = decoded.merge(response).err();
+        let Some(partial) = decoded.partial_success else { return ExportResult::ACCEPTED };
         let message = error.map_or(partial.error_message, |error| format!("message not readable: {error}"));
         ExportResult::Accepted {
             rejected: u64::try_from(partial.rejected_spans).unwrap_or(0),

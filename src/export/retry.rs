@@ -1,9 +1,9 @@
-//! Delays between attempts: exponential backoff with jitter, at least as long as the destination asks
-//! for, until `max_elapsed_time`.
+//! Delays between attempts: exponential backoff with jitter, at least as long as the destination requests, until
+//! `max_elapsed_time`.
 //!
-//! Not `backon`: its jitter only lengthens delays, up to doubling them, while the Collector's
-//! `randomization_factor` spreads them around the interval, and its total counts delays, not the
-//! elapsed time with requests.
+//! The crate `backon` is not used: its jitter only lengthens delays, up to doubling them, while the Collector's
+//! `randomization_factor` spreads them around the interval, and its limit counts the delays alone, not the elapsed time
+//! including requests.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::config::RetryOnFailure;
 
-/// Upper bound on the delay that a destination asks for, since the queue is bounded.
+/// Upper bound on a delay that the destination requests, since the queue is bounded.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// The delays of one request.
@@ -27,23 +27,23 @@ impl<'a> Backoff<'a> {
         Backoff { policy, started: Instant::now(), interval: *policy.initial_interval }
     }
 
-    /// The delay before the next attempt; `None` to give up. `retry_after` is a lower bound from the
-    /// destination.
-    pub(super) fn next(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
+    /// The delay before the next attempt; `None` when retries end. `retry_after` is the delay that the destination
+    /// requests, a lower bound.
+    pub(super) fn next_delay(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
         if !self.policy.enabled {
             return None;
         }
         let spread = self.policy.randomization_factor.clamp(0.0, 1.0);
         let jitter = 1.0 - spread + 2.0 * spread * fastrand::f64();
         let base = self.interval.min(*self.policy.max_interval).as_secs_f64();
-        let wait = Duration::try_from_secs_f64(base * jitter).unwrap_or(*self.policy.max_interval);
-        let next = self.interval.as_secs_f64() * self.policy.multiplier.max(1.0);
-        self.interval = Duration::try_from_secs_f64(next)
+        let delay = Duration::try_from_secs_f64(base * jitter).unwrap_or(*self.policy.max_interval);
+        let next_interval = self.interval.as_secs_f64() * self.policy.multiplier.max(1.0);
+        self.interval = Duration::try_from_secs_f64(next_interval)
             .unwrap_or(*self.policy.max_interval)
             .min(*self.policy.max_interval);
-        let wait = wait.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER));
+        let delay = delay.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER));
         let limit = *self.policy.max_elapsed_time;
-        (limit.is_zero() || self.started.elapsed() + wait <= limit).then_some(wait)
+        (limit.is_zero() || self.started.elapsed() + delay <= limit).then_some(delay)
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
         let policy = policy();
         let mut backoff = Backoff::new(&policy);
         let mut waits = Vec::new();
-        while let Some(wait) = backoff.next(None) {
+        while let Some(wait) = backoff.next_delay(None) {
             waits.push(wait.as_secs());
             tokio::time::sleep(wait).await;
         }
@@ -79,9 +79,9 @@ mod tests {
     async fn retry_after_is_a_lower_bound() {
         let policy = policy();
         let mut backoff = Backoff::new(&policy);
-        assert_eq!(backoff.next(Some(Duration::from_secs(7))), Some(Duration::from_secs(7)));
-        assert_eq!(backoff.next(Some(Duration::from_millis(1))), Some(Duration::from_secs(2)));
-        assert_eq!(backoff.next(Some(Duration::from_secs(21))), None, "longer than max_elapsed_time");
+        assert_eq!(backoff.next_delay(Some(Duration::from_secs(7))), Some(Duration::from_secs(7)));
+        assert_eq!(backoff.next_delay(Some(Duration::from_millis(1))), Some(Duration::from_secs(2)));
+        assert_eq!(backoff.next_delay(Some(Duration::from_secs(21))), None, "longer than max_elapsed_time");
     }
 
     #[tokio::test(start_paused = true)]
@@ -89,15 +89,15 @@ mod tests {
         let forever = RetryOnFailure { max_elapsed_time: Period::secs(0), ..policy() };
         let mut backoff = Backoff::new(&forever);
         tokio::time::sleep(Duration::from_secs(1_000_000)).await;
-        assert!(backoff.next(None).is_some());
+        assert!(backoff.next_delay(None).is_some());
         let disabled = RetryOnFailure { enabled: false, ..policy() };
-        assert_eq!(Backoff::new(&disabled).next(Some(Duration::from_secs(1))), None);
+        assert_eq!(Backoff::new(&disabled).next_delay(Some(Duration::from_secs(1))), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn jitter_stays_within_randomization_factor() {
         let policy = RetryOnFailure { randomization_factor: 0.5, ..policy() };
-        let waits: Vec<Duration> = (0..50).filter_map(|_| Backoff::new(&policy).next(None)).collect();
+        let waits: Vec<Duration> = (0..50).filter_map(|_| Backoff::new(&policy).next_delay(None)).collect();
         assert!(waits.iter().all(|w| (500..=1500).contains(&w.as_millis())));
         assert!(waits.iter().any(|w| *w != waits[0]));
     }

@@ -1,9 +1,9 @@
 //! Splits requests that are too large for the destination at item boundaries.
 //!
-//! In: an encoded `Export*ServiceRequest` of any signal: all three nest the same way (resource
-//! groups in field 1, scope groups in their field 2, items in field 2 of those). Out: valid requests
-//! up to a size, with the items unchanged, in order, under their resource and scope. An item above
-//! that size is sent alone, and items of a large resource or scope together ([`request_limit`]).
+//! In: an encoded `Export*ServiceRequest` of any signal. All three have the same structure: resource groups in field 1,
+//! scope groups in field 2 of these, items in field 2 of those. Out: valid requests up to a size, with the items
+//! unchanged, in order, under their resource and scope. An item above that size is sent alone, and items of a large
+//! resource or scope are sent together ([`request_limit`]).
 
 #[cfg(feature = "kafka")]
 use std::collections::BTreeMap;
@@ -14,69 +14,73 @@ use verdict_otlp::trace::TraceId;
 use verdict_otlp::write::request_limit;
 use verdict_otlp::{Fields, Payload, Piece, Signal, metrics};
 
-/// Field of a request that holds resource groups.
-const GROUPS: u32 = 1;
-/// Field of a resource group that holds scope groups, and of a scope group that holds items.
-const CHILDREN: u32 = 2;
-/// Tag and longest length (a `u32`) of a nested message.
-const NESTING: usize = 6;
+/// Number of the field of a request that contains resource groups.
+const GROUPS_FIELD: u32 = 1;
+/// Number of the field of a resource group that contains scope groups, and of a scope group that contains items.
+const CHILDREN_FIELD: u32 = 2;
+/// Maximum bytes of the tag and the length (a `u32`) of a nested message.
+const MAX_NESTING_BYTES: usize = 6;
 
-/// Largest sum of the pieces that one larger than its items may become by trace: a large resource is copied for each.
-/// Beyond it the pieces name no trace. Batches with resources of usual size are far below it.
+/// Maximum total of the pieces of one request that is split by trace, since a large resource is copied for each trace.
+/// Above it the request is not split by trace. Batches with resources of usual size are far below it.
 #[cfg(feature = "kafka")]
-const MAX_BY_TRACE: usize = 128 << 20;
+const MAX_TOTAL_BY_TRACE: usize = 128 << 20;
 
-/// Splits `request` into pieces of at most `max` bytes. An invalid request, or one without items, is
-/// returned unchanged; the destination decides about it.
-pub(super) fn split(signal: Signal, request: &Bytes, max: usize) -> Vec<Piece> {
-    let Some(whole) = ParsedRequest::read(signal, request).filter(|whole| !whole.items.is_empty()) else {
+/// Splits `request` into pieces of at most `max_bytes`. An invalid request, or one without items, is returned
+/// unchanged, so that the destination accepts or refuses it.
+pub(super) fn split(signal: Signal, request: &Bytes, max_bytes: usize) -> Vec<Piece> {
+    let Some(parsed) = ParsedRequest::read(signal, request).filter(|parsed| !parsed.items.is_empty()) else {
         return vec![Piece { bytes: request.clone(), items: count(signal, request) }];
     };
-    whole.pieces(&whole.items, max)
+    parsed.pieces(&parsed.items, max_bytes)
 }
 
-/// Splits `request` into pieces of one trace each, of at most `max` bytes; without a trace: points of metrics, and
-/// items that name none. A small request of one trace is not copied.
+/// Splits `request` into pieces of one trace each, of at most `max_bytes`. Data points, and items without a trace id,
+/// are in pieces without a trace. A small request of one trace is not copied.
 #[cfg(feature = "kafka")]
-pub(super) fn split_by_trace(signal: Signal, request: &Bytes, max: usize) -> Vec<(Option<TraceId>, Piece)> {
-    let field = match signal {
+pub(super) fn split_by_trace(
+    signal: Signal,
+    request: &Bytes,
+    max_bytes: usize,
+) -> Vec<(Option<TraceId>, Piece)> {
+    let trace_id_field = match signal {
         Signal::Traces => 1,
         Signal::Logs => 9,
         Signal::Metrics => 0,
     };
     let trace_of = |item: &EncodedItem<'_>| {
-        let id = Fields::new(item.content).contents(field).last().and_then(|id| id.try_into().ok());
+        let id = Fields::new(item.content).contents(trace_id_field).last().and_then(|id| id.try_into().ok());
         id.map(TraceId).filter(|id| !id.is_zero())
     };
-    let whole = ParsedRequest::read(signal, request).unwrap_or_default();
-    let first = whole.items.first().and_then(trace_of);
-    if request.len() <= max && whole.items.iter().all(|item| trace_of(item) == first) {
+    let parsed = ParsedRequest::read(signal, request).unwrap_or_default();
+    let first = parsed.items.first().and_then(trace_of);
+    if request.len() <= max_bytes && parsed.items.iter().all(|item| trace_of(item) == first) {
         return vec![(first, Piece { bytes: request.clone(), items: count(signal, request) })];
     }
     let mut by_trace: BTreeMap<Option<TraceId>, Vec<EncodedItem<'_>>> = BTreeMap::new();
-    let mut copied = 0;
-    for item in whole.items.iter() {
+    let mut total = 0;
+    for item in parsed.items.iter() {
         let trace_items = by_trace.entry(trace_of(item)).or_default();
-        copied += whole.added(trace_items.last(), item);
+        total += parsed.added(trace_items.last(), item);
         trace_items.push(*item);
     }
-    if copied > MAX_BY_TRACE.max(request.len()) {
-        return whole.pieces(&whole.items, max).into_iter().map(|piece| (None, piece)).collect();
+    if total > MAX_TOTAL_BY_TRACE.max(request.len()) {
+        return parsed.pieces(&parsed.items, max_bytes).into_iter().map(|piece| (None, piece)).collect();
     }
     let pieces = |(trace, items): (Option<TraceId>, Vec<EncodedItem<'_>>)| {
-        whole.pieces(&items, max).into_iter().map(move |piece| (trace, piece)).collect::<Vec<_>>()
+        parsed.pieces(&items, max_bytes).into_iter().map(move |piece| (trace, piece)).collect::<Vec<_>>()
     };
     by_trace.into_iter().flat_map(pieces).collect()
 }
 
-/// Number of items in an encoded request: spans, log records or data points.
+/// The number of items in an encoded request: spans, log records or data points.
 pub(super) fn count(signal: Signal, request: &[u8]) -> u64 {
-    let children = |message| Fields::new(message).contents(CHILDREN);
-    let groups = Fields::new(request).contents(GROUPS);
+    let children = |message| Fields::new(message).contents(CHILDREN_FIELD);
+    let groups = Fields::new(request).contents(GROUPS_FIELD);
     groups.flat_map(children).flat_map(children).map(|item| item_count(signal, item)).sum()
 }
 
-/// A metric counts as its data points.
+/// The number of items for which a child of a scope group counts: a metric counts as its data points.
 fn item_count(signal: Signal, item: &[u8]) -> u64 {
     if signal == Signal::Metrics { metrics::points(item).unwrap_or(0) } else { 1 }
 }
@@ -84,62 +88,67 @@ fn item_count(signal: Signal, item: &[u8]) -> u64 {
 /// Whole fields, tags included.
 type RawFields<'a> = Vec<&'a [u8]>;
 
-/// A whole field, and its content.
+/// A nested message: the whole field, and its content.
 type Nested<'a> = (&'a [u8], &'a [u8]);
 
-/// The items of a request in order, and what surrounds them.
+/// The items of a request in order, and the fields of their resource and scope groups.
 #[derive(Default)]
 struct ParsedRequest<'a> {
     items: Vec<EncodedItem<'a>>,
-    /// By index of the group and of the scope: its fields except the nested groups or items.
+    /// The fields of each resource group except its scope groups.
     groups: Vec<RawFields<'a>>,
+    /// The fields of each scope group except its items.
     scopes: Vec<RawFields<'a>>,
 }
 
+/// One span, log record or metric.
 #[derive(Clone, Copy)]
 struct EncodedItem<'a> {
+    /// Index in [`ParsedRequest::groups`].
     group: usize,
-    /// Over all groups.
+    /// Index in [`ParsedRequest::scopes`].
     scope: usize,
     /// The whole field, tag included.
-    whole: &'a [u8],
+    field: &'a [u8],
     #[cfg(feature = "kafka")]
     content: &'a [u8],
     count: u64,
 }
 
-fn len(fields: &[&[u8]]) -> usize {
+/// The bytes of some fields.
+fn total_len(fields: &[&[u8]]) -> usize {
     fields.iter().map(|f| f.len()).sum()
 }
 
-/// The fields of a message except `number`, and the fields of that number with their contents.
+/// The fields of a message without those of `number`, and the nested messages of that number; `None` if the message is
+/// invalid.
 fn separate(message: &[u8], number: u32) -> Option<(RawFields<'_>, Vec<Nested<'_>>)> {
-    let mut envelope = Vec::new();
-    let mut inner = Vec::new();
+    let mut others = Vec::new();
+    let mut nested = Vec::new();
     for field in Fields::new(message) {
         let field = field.ok()?;
         let whole = message.get(field.start..field.end)?;
         match field.payload {
-            Payload::Bytes(bytes) if field.number == number => inner.push((whole, bytes)),
-            _ => envelope.push(whole),
+            Payload::Bytes(bytes) if field.number == number => nested.push((whole, bytes)),
+            _ => others.push(whole),
         }
     }
-    Some((envelope, inner))
+    Some((others, nested))
 }
 
 impl<'a> ParsedRequest<'a> {
     /// `None` if the request is not valid.
     fn read(signal: Signal, request: &'a [u8]) -> Option<ParsedRequest<'a>> {
         let mut out = ParsedRequest::default();
-        for (_, group) in separate(request, GROUPS)?.1 {
-            let (resource, scopes) = separate(group, CHILDREN)?;
+        for (_, group) in separate(request, GROUPS_FIELD)?.1 {
+            let (resource, scopes) = separate(group, CHILDREN_FIELD)?;
             for (_, scope) in scopes {
-                let (scope, items) = separate(scope, CHILDREN)?;
+                let (scope, items) = separate(scope, CHILDREN_FIELD)?;
                 let (group, index) = (out.groups.len(), out.scopes.len());
-                out.items.extend(items.into_iter().map(|(whole, item)| EncodedItem {
+                out.items.extend(items.into_iter().map(|(field, item)| EncodedItem {
                     group,
                     scope: index,
-                    whole,
+                    field,
                     #[cfg(feature = "kafka")]
                     content: item,
                     count: item_count(signal, item),
@@ -151,13 +160,13 @@ impl<'a> ParsedRequest<'a> {
         Some(out)
     }
 
-    /// Requests of at most `max` bytes with these items.
-    fn pieces(&self, items: &[EncodedItem<'_>], max: usize) -> Vec<Piece> {
+    /// Requests of at most `max_bytes` with these items.
+    fn pieces(&self, items: &[EncodedItem<'_>], max_bytes: usize) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let (mut start, mut size) = (0, 0);
         let limit_from =
-            |item: &EncodedItem<'_>| request_limit(self.added(None, item) - item.whole.len(), max);
-        let mut limit = items.first().map_or(max, limit_from);
+            |item: &EncodedItem<'_>| request_limit(self.added(None, item) - item.field.len(), max_bytes);
+        let mut limit = items.first().map_or(max_bytes, limit_from);
         for (i, item) in items.iter().enumerate() {
             let added = self.added(items[start..i].last(), item);
             if i > start && size + added > limit {
@@ -172,32 +181,33 @@ impl<'a> ParsedRequest<'a> {
         pieces
     }
 
-    /// The most bytes that `item` adds to a piece after `previous`.
+    /// The maximum number of bytes that `item` adds to a piece after `previous`.
     fn added(&self, previous: Option<&EncodedItem<'_>>, item: &EncodedItem<'_>) -> usize {
-        let repeated =
-            |fields: &[&[u8]], is_repeated: bool| if is_repeated { 0 } else { len(fields) + NESTING };
-        repeated(&self.groups[item.group], previous.is_some_and(|p| p.group == item.group))
-            + repeated(&self.scopes[item.scope], previous.is_some_and(|p| p.scope == item.scope))
-            + item.whole.len()
+        let envelope_bytes = |fields: &[&[u8]], is_shared: bool| {
+            if is_shared { 0 } else { total_len(fields) + MAX_NESTING_BYTES }
+        };
+        envelope_bytes(&self.groups[item.group], previous.is_some_and(|p| p.group == item.group))
+            + envelope_bytes(&self.scopes[item.scope], previous.is_some_and(|p| p.scope == item.scope))
+            + item.field.len()
     }
 
-    /// A request of these items under their resources and scopes.
+    /// A request with these items under their resources and scopes.
     fn piece(&self, items: &[EncodedItem<'_>], capacity: usize) -> Piece {
         let scope_len = |scope: &[EncodedItem<'_>]| {
-            len(&self.scopes[scope[0].scope]) + scope.iter().map(|item| item.whole.len()).sum::<usize>()
+            total_len(&self.scopes[scope[0].scope]) + scope.iter().map(|item| item.field.len()).sum::<usize>()
         };
         let mut out = BytesMut::with_capacity(capacity);
         for group in items.chunk_by(|a, b| a.group == b.group) {
             let scopes = || group.chunk_by(|a, b| a.scope == b.scope);
             let resource = &self.groups[group[0].group];
-            let inner: usize = scopes().map(|scope| nested_len(scope_len(scope))).sum();
-            open(&mut out, GROUPS, len(resource) + inner);
+            let scopes_len: usize = scopes().map(|scope| nested_len(scope_len(scope))).sum();
+            push_nested_header(&mut out, GROUPS_FIELD, total_len(resource) + scopes_len);
             resource.iter().for_each(|field| out.extend_from_slice(field));
             for scope in scopes() {
-                open(&mut out, CHILDREN, scope_len(scope));
+                push_nested_header(&mut out, CHILDREN_FIELD, scope_len(scope));
                 let fields = self.scopes[scope[0].scope].iter().copied();
                 fields
-                    .chain(scope.iter().map(|item| item.whole))
+                    .chain(scope.iter().map(|item| item.field))
                     .for_each(|field| out.extend_from_slice(field));
             }
         }
@@ -210,7 +220,8 @@ fn nested_len(len: usize) -> usize {
     1 + prost::encoding::encoded_len_varint(len as u64) + len
 }
 
-fn open(out: &mut BytesMut, number: u32, len: usize) {
+/// Appends the tag and the length of a nested message.
+fn push_nested_header(out: &mut BytesMut, number: u32, len: usize) {
     prost::encoding::encode_key(number, prost::encoding::WireType::LengthDelimited, out);
     prost::encoding::encode_varint(len as u64, out);
 }
@@ -227,28 +238,29 @@ mod tests {
 
     use super::*;
 
-    /// (resource, scope, name length) of every span, in order.
-    type Plan = Vec<(u8, u8, usize)>;
+    /// The resource, the scope and the length of the name of every span, in order.
+    type SpanPlan = Vec<(u8, u8, usize)>;
 
-    fn request(plan: &Plan) -> ExportTraceServiceRequest {
+    fn request(plan: &SpanPlan) -> ExportTraceServiceRequest {
         let mut request = ExportTraceServiceRequest::default();
         for (i, (resource, scope, name)) in plan.iter().enumerate() {
             let value = Some(AnyValue { value: Some(any_value::Value::IntValue((*resource).into())) });
             let attributes = vec![KeyValue { key: "r".into(), value, ..Default::default() }];
-            let wanted = Some(Resource { attributes, ..Default::default() });
-            if request.resource_spans.last().is_none_or(|r| r.resource != wanted) {
+            let planned_resource = Some(Resource { attributes, ..Default::default() });
+            if request.resource_spans.last().is_none_or(|r| r.resource != planned_resource) {
                 let schema_url = format!("https://schema/{resource}");
                 request.resource_spans.push(ResourceSpans {
-                    resource: wanted,
+                    resource: planned_resource,
                     schema_url,
                     scope_spans: vec![],
                 });
             }
             let group = &mut request.resource_spans.last_mut().unwrap().scope_spans;
-            let wanted = Some(InstrumentationScope { name: format!("s{scope}"), ..Default::default() });
-            if group.last().is_none_or(|s| s.scope != wanted) {
+            let planned_scope =
+                Some(InstrumentationScope { name: format!("s{scope}"), ..Default::default() });
+            if group.last().is_none_or(|s| s.scope != planned_scope) {
                 let schema_url = format!("https://scope/{scope}");
-                group.push(ScopeSpans { scope: wanted, schema_url, spans: vec![] });
+                group.push(ScopeSpans { scope: planned_scope, schema_url, spans: vec![] });
             }
             let span = Span {
                 span_id: (i as u64).to_be_bytes().into(),
@@ -261,16 +273,14 @@ mod tests {
     }
 
     /// Every span with its resource and scope, in order.
-    fn flat(request: &ExportTraceServiceRequest) -> Vec<(Option<Resource>, String, String, Span)> {
+    fn flattened(request: &ExportTraceServiceRequest) -> Vec<(Option<Resource>, String, String, Span)> {
         let mut all = Vec::new();
         for r in &request.resource_spans {
             for s in &r.scope_spans {
-                let around = format!("{} {:?}", s.schema_url, s.scope);
-                all.extend(
-                    s.spans
-                        .iter()
-                        .map(|span| (r.resource.clone(), r.schema_url.clone(), around.clone(), span.clone())),
-                );
+                let scope_text = format!("{} {:?}", s.schema_url, s.scope);
+                all.extend(s.spans.iter().map(|span| {
+                    (r.resource.clone(), r.schema_url.clone(), scope_text.clone(), span.clone())
+                }));
             }
         }
         all
@@ -285,17 +295,17 @@ mod tests {
             let whole = request(&plan);
             let bytes = Bytes::from(whole.encode_to_vec());
             let pieces = split(Signal::Traces, &bytes, max);
-            let mut seen = Vec::new();
+            let mut split_spans = Vec::new();
             for piece in &pieces {
                 let decoded = ExportTraceServiceRequest::decode(piece.bytes.clone()).unwrap();
-                let spans = flat(&decoded);
+                let spans = flattened(&decoded);
                 prop_assert_eq!(spans.len() as u64, piece.items);
                 prop_assert_eq!(piece.items, count(Signal::Traces, &piece.bytes));
                 prop_assert!(piece.bytes.len() <= max || spans.len() == 1);
                 prop_assert!(!spans.is_empty());
-                seen.extend(spans);
+                split_spans.extend(spans);
             }
-            prop_assert_eq!(seen, flat(&whole));
+            prop_assert_eq!(split_spans, flattened(&whole));
         }
 
         #[test]
@@ -337,7 +347,7 @@ mod tests {
                 assert_eq!(pieces.iter().map(|piece| piece.items).sum::<u64>(), records as u64);
             };
             check(split(Signal::Logs, &bytes, 4 << 20), 3);
-            // A destination that refuses the whole is not sent each record with a copy of the resource.
+            // After a refusal of the whole request, each record is not sent with its own copy of the resource.
             check(split(Signal::Logs, &bytes, bytes.len() / 2), 3);
             #[cfg(feature = "kafka")]
             {
@@ -350,7 +360,7 @@ mod tests {
                 let bytes = Bytes::from(logs.encode_to_vec());
                 let pieces = split_by_trace(Signal::Logs, &bytes, 1 << 20);
                 let written: usize = pieces.iter().map(|(_, piece)| piece.bytes.len()).sum();
-                assert!(written <= MAX_BY_TRACE, "{written} bytes");
+                assert!(written <= MAX_TOTAL_BY_TRACE, "{written} bytes");
                 assert_eq!(pieces.iter().map(|(_, piece)| piece.items).sum::<u64>(), 10_000);
             }
         }
@@ -388,7 +398,7 @@ mod tests {
         }
         let bytes: Bytes = all.encode_to_vec().into();
         for max in [1, 300, usize::MAX] {
-            let mut found = Vec::new();
+            let mut split_spans = Vec::new();
             for (trace, piece) in split_by_trace(Signal::Traces, &bytes, max) {
                 let request = ExportTraceServiceRequest::decode(piece.bytes).unwrap();
                 let spans: Vec<Span> = request
@@ -398,15 +408,15 @@ mod tests {
                     .flat_map(|s| s.spans)
                     .collect();
                 assert_eq!(spans.len() as u64, piece.items);
-                let wanted = trace.map(|trace| trace.0.to_vec()).unwrap_or_default();
-                assert!(spans.iter().all(|span| span.trace_id == wanted));
-                found.extend(spans);
+                let expected_id = trace.map(|trace| trace.0.to_vec()).unwrap_or_default();
+                assert!(spans.iter().all(|span| span.trace_id == expected_id));
+                split_spans.extend(spans);
             }
-            found.sort_by(|a, b| a.span_id.cmp(&b.span_id));
+            split_spans.sort_by(|a, b| a.span_id.cmp(&b.span_id));
             let sent = all.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| s.spans.clone());
-            assert_eq!(found, sent.collect::<Vec<_>>(), "{max}");
+            assert_eq!(split_spans, sent.collect::<Vec<_>>(), "{max}");
         }
-        // One trace is not copied.
+        // A request of one trace is not copied.
         let one = split_by_trace(Signal::Traces, &bytes, 1).remove(1).1.bytes;
         assert_eq!(split_by_trace(Signal::Traces, &one, 1000)[0].1.bytes.as_ptr(), one.as_ptr());
     }

@@ -1,4 +1,4 @@
-//! Exporters with real destinations over loopback: requests, retries, and exactly one outcome per item.
+//! Tests exporters with servers on the loopback interface: requests, retries, and exactly one outcome per item.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,8 +29,8 @@ use sink::{Sink, TestResponse, client_certificate, self_signed};
 
 const PROTOCOLS: [&str; 2] = ["otlp_grpc", "otlp_http"];
 
-/// A parcel of one trace with spans of these names and `padding` bytes each.
-fn padded(names: &[&str], padding: usize) -> Parcel {
+/// A parcel of one trace with spans of these names, each padded by `padding` bytes.
+fn padded_parcel(names: &[&str], padding: usize) -> Parcel {
     let span = |(i, name): (usize, &&str)| Span {
         trace_id: vec![7; 16],
         span_id: vec![1, 0, 0, 0, 0, 0, 0, u8::try_from(i % 256).unwrap()],
@@ -45,12 +45,12 @@ fn padded(names: &[&str], padding: usize) -> Parcel {
 }
 
 fn parcel(names: &[&str]) -> Parcel {
-    padded(names, 0)
+    padded_parcel(names, 0)
 }
 
-fn logs(records: usize) -> Parcel {
+fn logs_parcel(record_count: usize) -> Parcel {
     let scope_logs =
-        vec![ScopeLogs { log_records: vec![LogRecord::default(); records], ..Default::default() }];
+        vec![ScopeLogs { log_records: vec![LogRecord::default(); record_count], ..Default::default() }];
     let resource_logs = vec![ResourceLogs { scope_logs, ..Default::default() }];
     Parcel::request(Signal::Logs, ExportLogsServiceRequest { resource_logs }.encode_to_vec().into())
 }
@@ -59,7 +59,7 @@ fn context() -> ExportContext {
     ExportContext::new(Arc::new(|tree| RenderedTrace { tree, ..RenderedTrace::default() }), "verdict.")
 }
 
-fn read(yaml: &str) -> ExporterConfigs {
+fn parse_configs(yaml: &str) -> ExporterConfigs {
     let configs: ExporterConfigs = serde_saphyr::from_str(yaml).unwrap();
     assert_eq!(configs.problems(), []);
     configs
@@ -67,32 +67,33 @@ fn read(yaml: &str) -> ExporterConfigs {
 
 /// Starts every exporter in `yaml`.
 fn start(yaml: &str) -> Exporters {
-    let configs = read(yaml);
+    let configs = parse_configs(yaml);
     let ids: Vec<String> = configs.0.keys().cloned().collect();
     Exporters::start(&configs, &ids, &context()).unwrap_or_else(|(id, e)| panic!("{id}: {e}"))
 }
 
 /// One exporter to `sink` with quick retries, one consumer, and the settings in `more`.
-fn one(protocol: &str, sink: &Sink, more: &str) -> Exporters {
-    start(&yaml(protocol, "http", &sink.addr.to_string(), more))
+fn start_one(protocol: &str, sink: &Sink, more_settings: &str) -> Exporters {
+    start(&yaml(protocol, "http", &sink.addr.to_string(), more_settings))
 }
 
-fn yaml(protocol: &str, scheme: &str, host: &str, more: &str) -> String {
-    let retry = if more.contains("retry_on_failure") {
+fn yaml(protocol: &str, scheme: &str, host: &str, more_settings: &str) -> String {
+    let retry = if more_settings.contains("retry_on_failure") {
         ""
     } else {
         "retry_on_failure: { initial_interval: 1ms, max_interval: 5ms, max_elapsed_time: 0 },"
     };
-    let queue = if more.contains("sending_queue") { "" } else { "sending_queue: { num_consumers: 1 }," };
-    format!("{protocol}: {{ endpoint: '{scheme}://{host}', {retry} {queue} {more} }}\n")
+    let queue =
+        if more_settings.contains("sending_queue") { "" } else { "sending_queue: { num_consumers: 1 }," };
+    format!("{protocol}: {{ endpoint: '{scheme}://{host}', {retry} {queue} {more_settings} }}\n")
 }
 
 async fn drain(exporters: &Exporters) {
     exporters.drain(Instant::now() + Duration::from_secs(180)).await;
 }
 
-/// Stops the clock until `advance` is called. The blocking task keeps a stopped clock from advancing by itself
-/// while all tasks wait for the network.
+/// Pauses the clock of Tokio, until the result is dropped also for idle tasks: as long as a blocking task runs, a
+/// paused clock does not advance by itself while all tasks wait for the network.
 fn stop_clock() -> std::sync::mpsc::Sender<()> {
     let (sender, receiver) = std::sync::mpsc::channel();
     tokio::task::spawn_blocking(move || receiver.recv());
@@ -100,44 +101,44 @@ fn stop_clock() -> std::sync::mpsc::Sender<()> {
     sender
 }
 
-/// A moment that ends while the clock is stopped, too.
-async fn moment() {
+/// Sleeps for a millisecond of real time, so also while the clock is paused.
+async fn short_sleep() {
     tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(1))).await.unwrap();
 }
 
-/// Counts the requests that have ended.
+/// Counts the completed requests.
 #[derive(Default)]
-struct Attempts(AtomicUsize);
+struct RequestCounter(AtomicUsize);
 
-impl RequestObserver for Attempts {
+impl RequestObserver for RequestCounter {
     fn request(&self, _: &'static str, _: Duration) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// Sends a parcel that is not accepted, until it is dropped. The clock advances between the attempts only, by `pause`,
-/// which is longer than the exporter's: so an attempt takes none of the time for retries, however slow the machine
-/// is.
+/// Sends a parcel that is refused, and waits until it is dropped. The clock advances only between the attempts, by
+/// `pause`, which must be longer than the delays of the exporter. An attempt itself takes none of `max_elapsed_time`,
+/// however slow the machine is.
 async fn retry_until_dropped(exporters: &Exporters, parcel: Parcel, pause: Duration) {
-    let attempts = Arc::new(Attempts::default());
-    only(exporters).observe(Arc::clone(&attempts) as Arc<dyn RequestObserver>);
-    let _stopped = stop_clock();
+    let counter = Arc::new(RequestCounter::default());
+    only(exporters).observe(Arc::clone(&counter) as Arc<dyn RequestObserver>);
+    let _clock_guard = stop_clock();
     exporters.send_record(parcel, None).await;
-    let mut ended = 0;
+    let mut completed_before = 0;
     while only(exporters).ledger().count(Outcome::Dropped) == 0 {
-        let now = attempts.0.load(Ordering::SeqCst);
-        if now > ended {
-            // The consumer, which runs on this thread, waits.
+        let completed = counter.0.load(Ordering::SeqCst);
+        if completed > completed_before {
+            // The consumer runs on this thread, so it now waits for its delay.
             tokio::time::advance(pause).await;
-            ended = now;
+            completed_before = completed;
         }
-        moment().await;
+        short_sleep().await;
     }
     tokio::time::resume();
 }
 
-/// (exported, dropped); every other outcome must be none.
-fn ended(exporter: &Exporter) -> (u64, u64) {
+/// The numbers of exported and dropped items. Asserts that no item has another outcome.
+fn exported_and_dropped(exporter: &Exporter) -> (u64, u64) {
     let ledger = exporter.ledger();
     assert_eq!((ledger.count(Outcome::Lost), ledger.count(Outcome::DeadLettered)), (0, 0));
     assert_eq!(exporter.queued_bytes(), 0, "all space is released");
@@ -146,6 +147,7 @@ fn ended(exporter: &Exporter) -> (u64, u64) {
     (ledger.count(Outcome::Exported), ledger.count(Outcome::Dropped))
 }
 
+/// The exporter, if there is one.
 fn only(exporters: &Exporters) -> &Exporter {
     let all: Vec<_> = exporters.iter().collect();
     assert_eq!(all.len(), 1);
@@ -157,9 +159,9 @@ async fn parcels_queued_during_a_request_are_batched_in_the_next() {
     for protocol in PROTOCOLS {
         let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
         sink.gate.forget_permits(1_000_000);
-        let exporters = one(protocol, &sink, "");
+        let exporters = start_one(protocol, &sink, "");
         exporters.send_record(parcel(&["first"]), None).await;
-        while sink.seen().is_empty() {
+        while sink.requests().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         for i in 0..30 {
@@ -167,8 +169,12 @@ async fn parcels_queued_during_a_request_are_batched_in_the_next() {
         }
         sink.gate.add_permits(1_000_000);
         drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (31, 0));
-        assert_eq!(sink.seen().iter().map(|s| s.names().len()).collect::<Vec<_>>(), [1, 30], "{protocol}");
+        assert_eq!(exported_and_dropped(only(&exporters)), (31, 0));
+        assert_eq!(
+            sink.requests().iter().map(|s| s.names().len()).collect::<Vec<_>>(),
+            [1, 30],
+            "{protocol}"
+        );
     }
 }
 
@@ -176,16 +182,16 @@ async fn parcels_queued_during_a_request_are_batched_in_the_next() {
 async fn request_above_max_request_size_is_split_completely() {
     let names: Vec<String> = (0..400).map(|i| format!("s{i}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let big = padded(&names, 40_000);
-    assert!(big.size() > 15 << 20);
+    let large_parcel = padded_parcel(&names, 40_000);
+    assert!(large_parcel.size() > 15 << 20);
     for protocol in PROTOCOLS {
         let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
-        let exporters = one(protocol, &sink, "");
-        exporters.send_record(big.clone(), None).await;
+        let exporters = start_one(protocol, &sink, "");
+        exporters.send_record(large_parcel.clone(), None).await;
         drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (400, 0));
-        assert!(sink.seen().iter().all(|s| s.message.len() <= 4 << 20), "{protocol}");
-        assert!(sink.seen().len() < 6, "{protocol}: {} requests", sink.seen().len());
+        assert_eq!(exported_and_dropped(only(&exporters)), (400, 0));
+        assert!(sink.requests().iter().all(|s| s.message.len() <= 4 << 20), "{protocol}");
+        assert!(sink.requests().len() < 6, "{protocol}: {} requests", sink.requests().len());
         assert_eq!(sink.names(), names, "{protocol}");
     }
 }
@@ -200,14 +206,14 @@ async fn request_that_the_destination_finds_too_large_is_halved() {
             _ => TestResponse::Http(413, None),
         })
         .await;
-        let exporters = one(protocol, &sink, "");
-        let mut whole = padded(&["a", "b", "c", "d", "e", "f", "g"], 1000);
-        let alone_too_large = padded(&["x"], 4000);
-        whole.pieces.extend(alone_too_large.pieces);
-        exporters.send_record(whole, None).await;
+        let exporters = start_one(protocol, &sink, "");
+        let mut parcel = padded_parcel(&["a", "b", "c", "d", "e", "f", "g"], 1000);
+        let too_large_span = padded_parcel(&["x"], 4000);
+        parcel.pieces.extend(too_large_span.pieces);
+        exporters.send_record(parcel, None).await;
         drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (7, 1), "{protocol}");
-        let accepted = sink.seen().into_iter().filter(|s| s.message.len() < 3000);
+        assert_eq!(exported_and_dropped(only(&exporters)), (7, 1), "{protocol}");
+        let accepted = sink.requests().into_iter().filter(|s| s.message.len() < 3000);
         assert_eq!(accepted.flat_map(|s| s.names()).collect::<String>(), "abcdefg", "{protocol}");
     }
 }
@@ -223,9 +229,9 @@ async fn invalid_parcel_is_isolated_and_others_are_exported() {
         })
         .await;
         sink.gate.forget_permits(1_000_000);
-        let exporters = one(protocol, &sink, "");
+        let exporters = start_one(protocol, &sink, "");
         exporters.send_record(parcel(&["first"]), None).await;
-        while sink.seen().is_empty() {
+        while sink.requests().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         for names in [["a", "b"], ["bad", "c"], ["d", "e"]] {
@@ -233,9 +239,9 @@ async fn invalid_parcel_is_isolated_and_others_are_exported() {
         }
         sink.gate.add_permits(1_000_000);
         drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (5, 2), "{protocol}");
-        let seen: Vec<String> = sink.seen().iter().map(|s| s.names().concat()).collect();
-        assert_eq!(seen, ["first", "abbadcde", "ab", "badc", "de"], "{protocol}");
+        assert_eq!(exported_and_dropped(only(&exporters)), (5, 2), "{protocol}");
+        let received: Vec<String> = sink.requests().iter().map(|s| s.names().concat()).collect();
+        assert_eq!(received, ["first", "abbadcde", "ab", "badc", "de"], "{protocol}");
     }
 }
 
@@ -244,12 +250,12 @@ async fn partial_success_counts_rejected_items_and_exports_the_rest() {
     // partial_success { rejected: 2, error_message: "no" }
     let partial = vec![0x0a, 6, 0x08, 2, 0x12, 2, b'n', b'o'];
     for protocol in PROTOCOLS {
-        let answer = partial.clone();
-        let sink = Sink::start(move |_, _| TestResponse::Ok(answer.clone())).await;
-        let exporters = one(protocol, &sink, "");
+        let message = partial.clone();
+        let sink = Sink::start(move |_, _| TestResponse::Ok(message.clone())).await;
+        let exporters = start_one(protocol, &sink, "");
         exporters.send_record(parcel(&["a", "b", "c", "d", "e"]), None).await;
         drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (3, 2), "{protocol}");
+        assert_eq!(exported_and_dropped(only(&exporters)), (3, 2), "{protocol}");
         assert_eq!(only(&exporters).dropped(DropReason::Rejected), 2);
     }
 }
@@ -259,13 +265,16 @@ async fn gzip_and_zstd_compression_work_with_both_protocols() {
     for protocol in PROTOCOLS {
         for compression in ["gzip", "zstd"] {
             let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
-            let exporters = one(protocol, &sink, &format!("compression: {compression}"));
-            exporters.send_record(padded(&["a", "b"], 5000), None).await;
-            exporters.send_record(padded(&["c"], 300_000), None).await;
+            let exporters = start_one(protocol, &sink, &format!("compression: {compression}"));
+            exporters.send_record(padded_parcel(&["a", "b"], 5000), None).await;
+            exporters.send_record(padded_parcel(&["c"], 300_000), None).await;
             drain(&exporters).await;
-            assert_eq!(ended(only(&exporters)), (3, 0));
+            assert_eq!(exported_and_dropped(only(&exporters)), (3, 0));
             assert_eq!(sink.names().concat(), "abc", "{protocol} {compression}");
-            assert!(sink.seen().iter().all(|s| s.wire * 10 < s.message.len()), "{protocol} {compression}");
+            assert!(
+                sink.requests().iter().all(|s| s.wire_bytes * 10 < s.message.len()),
+                "{protocol} {compression}"
+            );
         }
     }
 }
@@ -278,26 +287,26 @@ async fn requests_have_user_agent_headers_and_the_signals_path() {
     ];
     for (p, protocol) in PROTOCOLS.into_iter().enumerate() {
         let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
-        let exporters = one(protocol, &sink, "headers: { authorization: Bearer x }");
-        for (s, parcel) in [parcel(&["a"]), logs(3)].into_iter().enumerate() {
+        let exporters = start_one(protocol, &sink, "headers: { authorization: Bearer x }");
+        for (s, parcel) in [parcel(&["a"]), logs_parcel(3)].into_iter().enumerate() {
             exporters.send_record(parcel, None).await;
-            while sink.seen().len() <= s {
+            while sink.requests().len() <= s {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            let seen = &sink.seen()[s];
+            let seen = &sink.requests()[s];
             assert_eq!(seen.path, paths[s][p]);
             assert_eq!(seen.headers["authorization"], "Bearer x");
             assert!(seen.headers["user-agent"].to_str().unwrap().starts_with("otel-verdict/"));
         }
         drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (4, 0));
+        assert_eq!(exported_and_dropped(only(&exporters)), (4, 0));
     }
 }
 
 #[tokio::test]
 async fn destination_without_logs_service_still_receives_spans() {
-    // Logs are tried again after a while.
-    let _stopped = stop_clock();
+    // The clock is paused since the exporter sends logs again after a while.
+    let _clock_guard = stop_clock();
     for protocol in PROTOCOLS {
         let sink = Sink::start(|_, seen| match seen.path.as_str() {
             "/v1/logs" => TestResponse::Http(404, None),
@@ -305,19 +314,19 @@ async fn destination_without_logs_service_still_receives_spans() {
             _ => TestResponse::Ok(vec![]),
         })
         .await;
-        let exporters = one(protocol, &sink, "");
+        let exporters = start_one(protocol, &sink, "");
         for n in 1..=4 {
-            exporters.send_record(logs(2), None).await;
+            exporters.send_record(logs_parcel(2), None).await;
             exporters.send_record(parcel(&["a"]), None).await;
             let ledger = only(&exporters).ledger();
             while (ledger.count(Outcome::Exported), ledger.count(Outcome::Dropped)) != (n, 2 * n) {
-                moment().await;
+                short_sleep().await;
             }
         }
         drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (4, 8), "{protocol}");
+        assert_eq!(exported_and_dropped(only(&exporters)), (4, 8), "{protocol}");
         assert_eq!(only(&exporters).dropped(DropReason::Unsupported), 8);
-        assert_eq!(sink.seen().iter().filter(|s| s.path.to_lowercase().contains("logs")).count(), 1);
+        assert_eq!(sink.requests().iter().filter(|s| s.path.to_lowercase().contains("logs")).count(), 1);
     }
 }
 
@@ -325,18 +334,18 @@ async fn destination_without_logs_service_still_receives_spans() {
 async fn full_queue_causes_back_pressure_until_there_is_space() {
     let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
     sink.gate.forget_permits(1_000_000);
-    let exporters = Arc::new(one(
+    let exporters = Arc::new(start_one(
         "otlp_grpc",
         &sink,
         "sending_queue: { queue_size: 10000, num_consumers: 1 }, timeout: 60s",
     ));
     assert_eq!(exporters.pressure(), None);
     for _ in 0..3 {
-        exporters.send_record(padded(&["a"], 3000), None).await;
+        exporters.send_record(padded_parcel(&["a"], 3000), None).await;
     }
     let waiting = tokio::spawn({
         let exporters = Arc::clone(&exporters);
-        async move { exporters.send_record(padded(&["b"], 3000), None).await }
+        async move { exporters.send_record(padded_parcel(&["b"], 3000), None).await }
     });
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(!waiting.is_finished());
@@ -346,7 +355,7 @@ async fn full_queue_causes_back_pressure_until_there_is_space() {
     sink.gate.add_permits(1_000_000);
     assert_eq!(waiting.await.unwrap(), 1);
     drain(&exporters).await;
-    assert_eq!(ended(only(&exporters)), (4, 0));
+    assert_eq!(exported_and_dropped(only(&exporters)), (4, 0));
     assert_eq!(exporters.pressure(), None);
 }
 
@@ -355,35 +364,35 @@ async fn cancelled_send_loses_nothing() {
     let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
     sink.gate.forget_permits(1_000_000);
     let exporters =
-        one("otlp_grpc", &sink, "sending_queue: { enabled: false, num_consumers: 1 }, timeout: 60s");
+        start_one("otlp_grpc", &sink, "sending_queue: { enabled: false, num_consumers: 1 }, timeout: 60s");
     exporters.send_record(parcel(&["a"]), None).await;
-    let gave_up =
+    let cancelled =
         tokio::time::timeout(Duration::from_millis(20), exporters.send_record(parcel(&["b"]), None)).await;
-    assert!(gave_up.is_err());
+    assert!(cancelled.is_err());
     sink.gate.add_permits(1_000_000);
-    while sink.seen().len() < 2 {
+    while sink.requests().len() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     drain(&exporters).await;
-    assert_eq!(ended(only(&exporters)), (2, 0));
+    assert_eq!(exported_and_dropped(only(&exporters)), (2, 0));
 }
 
 #[tokio::test]
 async fn failed_optional_exporter_does_not_block_others() {
     let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
-    let dead = Sink::start(|_, _| TestResponse::Hang).await;
+    let unresponsive = Sink::start(|_, _| TestResponse::Hang).await;
     let exporters = start(&format!(
         "{}{}",
         yaml("otlp_grpc", "http", &sink.addr.to_string(), ""),
         yaml(
             "otlp_http/archive",
             "http",
-            &dead.addr.to_string(),
+            &unresponsive.addr.to_string(),
             "required: false, sending_queue: { queue_size: 2000, num_consumers: 1 }"
         ),
     ));
     for _ in 0..50 {
-        assert_eq!(exporters.send_record(padded(&["a"], 500), None).await, 2);
+        assert_eq!(exporters.send_record(padded_parcel(&["a"], 500), None).await, 2);
         assert_eq!(exporters.pressure(), None);
     }
     let all: Vec<_> = exporters.iter().collect();
@@ -391,8 +400,8 @@ async fn failed_optional_exporter_does_not_block_others() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     exporters.drain(Instant::now() + Duration::from_millis(300)).await;
-    assert_eq!(ended(all[0]), (50, 0));
-    assert_eq!(ended(all[1]), (0, 50));
+    assert_eq!(exported_and_dropped(all[0]), (50, 0));
+    assert_eq!(exported_and_dropped(all[1]), (0, 50));
     assert!(all[1].dropped(DropReason::QueueFull) >= 45, "{}", all[1].dropped(DropReason::QueueFull));
     assert!(all[1].dropped(DropReason::Shutdown) > 0);
 }
@@ -402,36 +411,40 @@ async fn drain_sends_until_the_deadline_and_drops_the_rest() {
     for protocol in PROTOCOLS {
         let sink =
             Sink::start(|nth, _| if nth < 2 { TestResponse::Ok(vec![]) } else { TestResponse::Hang }).await;
-        let exporters = one(protocol, &sink, "max_request_size: 1KiB");
+        let exporters = start_one(protocol, &sink, "max_request_size: 1KiB");
         for _ in 0..20 {
-            exporters.send_record(padded(&["a"], 900), None).await;
+            exporters.send_record(padded_parcel(&["a"], 900), None).await;
         }
         while only(&exporters).ledger().count(Outcome::Exported) < 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let drained = exporters.drain(Instant::now() + Duration::from_millis(300));
         tokio::time::timeout(Duration::from_secs(180), drained).await.expect("the destination never answers");
-        assert_eq!(ended(only(&exporters)), (2, 18), "{protocol}");
+        assert_eq!(exported_and_dropped(only(&exporters)), (2, 18), "{protocol}");
         assert_eq!(only(&exporters).dropped(DropReason::Shutdown), 18);
         exporters.send_record(parcel(&["late"]), None).await;
-        assert_eq!(ended(only(&exporters)), (2, 19), "parcels after the drain are dropped and counted");
+        assert_eq!(
+            exported_and_dropped(only(&exporters)),
+            (2, 19),
+            "parcels after the drain are dropped and counted"
+        );
     }
 }
 
-/// Many senders on several threads and destinations with all kinds of failures: each span has exactly one
+/// With many senders on several threads, and a destination that fails in several ways, each span has exactly one
 /// outcome per exporter, and every accepted span arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_span_has_one_outcome_per_exporter_under_load_and_failures() {
     const SENDERS: usize = 8;
     const REQUESTS_PER_SENDER: usize = 150;
-    let moody = |nth: usize, seen: &sink::ReceivedRequest| match nth % 7 {
+    let unreliable = |nth: usize, seen: &sink::ReceivedRequest| match nth % 7 {
         0 => TestResponse::code(Code::Unavailable),
         1 => TestResponse::Cut,
         2 if seen.message.len() > 2_000 => TestResponse::too_large(),
         3 => TestResponse::code(Code::InvalidArgument),
         _ => TestResponse::Ok(vec![]),
     };
-    let (first, second) = (Sink::start(moody).await, Sink::start(|_, _| TestResponse::Ok(vec![])).await);
+    let (first, second) = (Sink::start(unreliable).await, Sink::start(|_, _| TestResponse::Ok(vec![])).await);
     let queue = "sending_queue: { queue_size: 20000, num_consumers: 3 }, max_request_size: 4KiB";
     let exporters = Arc::new(start(&format!(
         "{}{}",
@@ -444,7 +457,9 @@ async fn every_span_has_one_outcome_per_exporter_under_load_and_failures() {
             tokio::spawn(async move {
                 for i in 0..REQUESTS_PER_SENDER {
                     let name = format!("{s}/{i}");
-                    exporters.send_record(padded(&[&name, &format!("{name}+")], (i * 37) % 3000), None).await;
+                    exporters
+                        .send_record(padded_parcel(&[&name, &format!("{name}+")], (i * 37) % 3000), None)
+                        .await;
                 }
             })
         })
@@ -455,10 +470,10 @@ async fn every_span_has_one_outcome_per_exporter_under_load_and_failures() {
     drain(&exporters).await;
     let all: Vec<_> = exporters.iter().collect();
     let sent = (SENDERS * REQUESTS_PER_SENDER * 2) as u64;
-    let (exported, dropped) = ended(all[0]);
+    let (exported, dropped) = exported_and_dropped(all[0]);
     assert_eq!(exported + dropped, sent);
     assert!(exported > 0 && dropped > 0, "{exported} {dropped}");
-    assert_eq!(ended(all[1]), (sent, 0));
+    assert_eq!(exported_and_dropped(all[1]), (sent, 0));
     let names = second.names();
     assert_eq!(names.len() as u64, sent, "sent once each");
     assert_eq!(names.into_iter().collect::<BTreeSet<_>>().len() as u64, sent);
@@ -470,9 +485,9 @@ async fn tonic_server_accepts_requests() {
     use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
         TraceService, TraceServiceServer,
     };
-    struct Counts(Arc<std::sync::atomic::AtomicUsize>);
+    struct SpanCounter(Arc<std::sync::atomic::AtomicUsize>);
     #[tonic::async_trait]
-    impl TraceService for Counts {
+    impl TraceService for SpanCounter {
         async fn export(
             &self,
             request: tonic::Request<ExportTraceServiceRequest>,
@@ -486,15 +501,15 @@ async fn tonic_server_accepts_requests() {
     let count: Arc<std::sync::atomic::AtomicUsize> = Arc::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
-    let server =
-        tonic::transport::Server::builder().add_service(TraceServiceServer::new(Counts(Arc::clone(&count))));
+    let server = tonic::transport::Server::builder()
+        .add_service(TraceServiceServer::new(SpanCounter(Arc::clone(&count))));
     tokio::spawn(server.serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener)));
     let exporters = start(&yaml("otlp_grpc", "http", &addr.to_string(), ""));
     for _ in 0..10 {
-        exporters.send_record(padded(&["a", "b", "c"], 10_000), None).await;
+        exporters.send_record(padded_parcel(&["a", "b", "c"], 10_000), None).await;
     }
     drain(&exporters).await;
-    assert_eq!(ended(only(&exporters)), (30, 0));
+    assert_eq!(exported_and_dropped(only(&exporters)), (30, 0));
     assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 30);
 }
 
@@ -511,26 +526,26 @@ async fn observer_is_notified_of_every_request() {
         [TestResponse::code(Code::Unavailable), TestResponse::Cut, TestResponse::Ok(vec![])][nth].clone()
     })
     .await;
-    let exporters = one("otlp_grpc", &sink, "");
+    let exporters = start_one("otlp_grpc", &sink, "");
     let recorder = Arc::new(Recorder::default());
     only(&exporters).observe(Arc::clone(&recorder) as Arc<dyn RequestObserver>);
     exporters.send_record(parcel(&["a"]), None).await;
     drain(&exporters).await;
-    assert_eq!(ended(only(&exporters)), (1, 0));
+    assert_eq!(exported_and_dropped(only(&exporters)), (1, 0));
     assert_eq!(*recorder.0.lock().unwrap(), ["unavailable", "connection", "ok"]);
     assert_eq!(only(&exporters).retries(), 2);
 }
 
 #[tokio::test]
 async fn start_errors_name_the_exporter_and_the_reason() {
-    let configs = read(
+    let configs = parse_configs(
         "file: { path: /no/such/folder/out }\notlp_grpc: { endpoint: 'h:1', tls: { ca_file: /no/such } }",
     );
-    for (id, says) in
+    for (id, reason) in
         [("file", "/no/such/folder/out"), ("otlp_grpc", "/no/such"), ("gone", "no exporter 'gone'")]
     {
-        let (failed, error) = Exporters::start(&configs, &[id.to_owned()], &context()).unwrap_err();
-        assert_eq!(failed, id);
-        assert!(error.to_string().contains(says), "{error}");
+        let (failed_id, error) = Exporters::start(&configs, &[id.to_owned()], &context()).unwrap_err();
+        assert_eq!(failed_id, id);
+        assert!(error.to_string().contains(reason), "{error}");
     }
 }

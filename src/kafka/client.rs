@@ -1,4 +1,4 @@
-//! Clients of librdkafka by our settings, and their log.
+//! Creates clients of librdkafka from the configuration, and logs their reports.
 
 use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
@@ -9,7 +9,7 @@ use verdict_telemetry::LogThrottle;
 
 use super::config::{KafkaConnection, Mechanism};
 
-/// The properties of a connection. The configuration holds the password and must not be printed.
+/// The properties of a connection. The result contains the password and must not be printed.
 pub(crate) fn client_config(connection: KafkaConnection<'_>) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", connection.brokers.join(","));
@@ -26,10 +26,11 @@ pub(crate) fn client_config(connection: KafkaConnection<'_>) -> ClientConfig {
         },
     );
     if let Some(tls) = tls {
-        let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        // The OpenSSL that is built in knows no certificate authorities: those of the system are looked for.
-        config.set("ssl.ca.location", path(&tls.ca_file).unwrap_or_else(|| "probe".to_owned()));
-        if let (Some(cert), Some(key)) = (path(&tls.cert_file), path(&tls.key_file)) {
+        let to_text =
+            |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        // The built-in OpenSSL has no certificate authorities: `probe` searches for those of the system.
+        config.set("ssl.ca.location", to_text(&tls.ca_file).unwrap_or_else(|| "probe".to_owned()));
+        if let (Some(cert), Some(key)) = (to_text(&tls.cert_file), to_text(&tls.key_file)) {
             config.set("ssl.certificate.location", cert).set("ssl.key.location", key);
         }
         if tls.insecure_skip_verify {
@@ -49,10 +50,10 @@ pub(crate) fn client_config(connection: KafkaConnection<'_>) -> ClientConfig {
     config
 }
 
-/// Logs what librdkafka reports, at most one line of a kind within the throttle's interval.
+/// Logs the reports of librdkafka, at most one log record and one error within the throttle's interval.
 #[derive(Debug)]
 pub(crate) struct ClientLog {
-    /// Where the client is configured: `receivers.kafka`, or an exporter.
+    /// The component that the client belongs to: `receivers.kafka`, or an exporter.
     pub(crate) owner: String,
     pub(crate) throttle: LogThrottle,
 }

@@ -38,7 +38,7 @@ pub enum Mechanism {
     ScramSha512,
 }
 
-/// How a client connects: what the receiver and the exporter have in common.
+/// The connection settings that the receiver and the exporter have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct KafkaConnection<'a> {
     pub brokers: &'a [String],
@@ -47,11 +47,11 @@ pub struct KafkaConnection<'a> {
     pub auth: &'a KafkaAuth,
 }
 
-/// The longest name of a topic.
-const MAX_TOPIC: usize = 249;
+/// Maximum length of a topic's name, which Kafka defines.
+const MAX_TOPIC_LENGTH: usize = 249;
 
 impl KafkaConnection<'_> {
-    /// Invalid values.
+    /// The problems of invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut add = |key: &str, message: &str| problems.push(Problem::new(key, message));
@@ -95,14 +95,14 @@ impl KafkaConnection<'_> {
     }
 }
 
-/// Why a topic has no valid name.
+/// The problem of a topic's name; `None` if the name is valid.
 pub fn topic_problem(key: &str, topic: &str) -> Option<Problem> {
-    let valid = |c: char| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c);
-    let fine = !topic.is_empty()
-        && topic.len() <= MAX_TOPIC
-        && topic.chars().all(valid)
+    let may_contain = |c: char| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c);
+    let is_valid = !topic.is_empty()
+        && topic.len() <= MAX_TOPIC_LENGTH
+        && topic.chars().all(may_contain)
         && topic != "."
         && topic != "..";
     let message = "must be the name of a topic: letters, digits, '.', '_' and '-'";
-    (!fine).then(|| Problem::new(key, message))
+    (!is_valid).then(|| Problem::new(key, message))
 }

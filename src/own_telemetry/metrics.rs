@@ -1,7 +1,7 @@
 //! Self-metrics as OTLP: the page that `/metrics` serves, read back into data points.
 //!
-//! In: OpenMetrics text of our own registry. Out: an OTLP request. There is one registry and one way to read it, so
-//! that a push and a scrape cannot differ. Sums are cumulative since the start of the process.
+//! In: OpenMetrics text of this process' registry. Out: an OTLP request. Both a push and a scrape use this text, so
+//! that they cannot differ. Sums are cumulative since the start of the process.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use verdict_telemetry::SELF_SCOPE;
 
-/// One line of a page.
+/// One sample line of a page.
 struct MetricSample<'p> {
     name: &'p str,
     /// In the order of the page.
@@ -34,8 +34,8 @@ pub(super) struct DataPointTimes {
     pub now: u64,
 }
 
-/// The page as a request. `resource` are the attributes of this process.
-pub(super) fn request(
+/// The page as a request. `resource` contains the attributes of this process.
+pub(super) fn export_request(
     page: &str,
     resource: Vec<KeyValue>,
     times: DataPointTimes,
@@ -61,34 +61,40 @@ pub(super) fn attribute(key: &str, value: &str) -> KeyValue {
 fn metrics(page: &str, times: DataPointTimes) -> Vec<Metric> {
     let mut all = Vec::new();
     let mut metric = Metric::default();
-    let mut kind = "";
+    let mut metric_type = "";
     let mut samples: Vec<MetricSample<'_>> = Vec::new();
     for line in page.lines() {
         let Some(meta) = line.strip_prefix("# ") else {
-            samples.extend(sample(line));
+            samples.extend(parse_sample(line));
             continue;
         };
         let mut parts = meta.splitn(3, ' ');
-        let (word, name, rest) =
+        let (keyword, name, text) =
             (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         if name != metric.name {
-            finish(&mut all, std::mem::take(&mut metric), kind, std::mem::take(&mut samples), times);
-            kind = "";
+            push_metric(
+                &mut all,
+                std::mem::take(&mut metric),
+                metric_type,
+                std::mem::take(&mut samples),
+                times,
+            );
+            metric_type = "";
             name.clone_into(&mut metric.name);
         }
-        match word {
-            Some("HELP") => rest.clone_into(&mut metric.description),
-            Some("TYPE") => kind = rest,
-            Some("UNIT") => metric.unit = unit(rest).to_owned(),
+        match keyword {
+            Some("HELP") => text.clone_into(&mut metric.description),
+            Some("TYPE") => metric_type = text,
+            Some("UNIT") => metric.unit = ucum_unit(text).to_owned(),
             _ => {}
         }
     }
-    finish(&mut all, metric, kind, samples, times);
+    push_metric(&mut all, metric, metric_type, samples, times);
     all
 }
 
-/// UCUM's word for a unit of OpenMetrics.
-fn unit(name: &str) -> &str {
+/// The UCUM code of a unit of OpenMetrics.
+fn ucum_unit(name: &str) -> &str {
     match name {
         "bytes" => "By",
         "seconds" => "s",
@@ -96,10 +102,11 @@ fn unit(name: &str) -> &str {
     }
 }
 
-fn finish(
+/// Adds a metric with its data points, unless it has none or a type that OTLP pushes do not contain.
+fn push_metric(
     all: &mut Vec<Metric>,
     mut metric: Metric,
-    kind: &str,
+    metric_type: &str,
     samples: Vec<MetricSample<'_>>,
     times: DataPointTimes,
 ) {
@@ -107,15 +114,15 @@ fn finish(
         return;
     }
     let temporality = AggregationTemporality::Cumulative as i32;
-    metric.data = match kind {
+    metric.data = match metric_type {
         "counter" => Some(Data::Sum(Sum {
-            data_points: numbers(&samples, times),
+            data_points: number_points(&samples, times),
             aggregation_temporality: temporality,
             is_monotonic: true,
         })),
-        "gauge" => Some(Data::Gauge(Gauge { data_points: numbers(&samples, times) })),
+        "gauge" => Some(Data::Gauge(Gauge { data_points: number_points(&samples, times) })),
         "histogram" => Some(Data::Histogram(Histogram {
-            data_points: histograms(&metric.name, samples, times),
+            data_points: histogram_points(&metric.name, samples, times),
             aggregation_temporality: temporality,
         })),
         _ => None,
@@ -129,7 +136,7 @@ fn attributes(labels: &[(&str, String)]) -> Vec<KeyValue> {
     labels.iter().map(|(key, value)| attribute(key, value)).collect()
 }
 
-fn numbers(
+fn number_points(
     samples: &[MetricSample<'_>],
     DataPointTimes { start, now }: DataPointTimes,
 ) -> Vec<NumberDataPoint> {
@@ -149,7 +156,7 @@ fn numbers(
     samples.iter().filter_map(point).collect()
 }
 
-fn histograms(
+fn histogram_points(
     name: &str,
     samples: Vec<MetricSample<'_>>,
     DataPointTimes { start, now }: DataPointTimes,
@@ -157,7 +164,7 @@ fn histograms(
     let mut points: BTreeMap<Vec<(&str, String)>, HistogramDataPoint> = BTreeMap::new();
     for mut sample in samples {
         let bound =
-            sample.labels.iter().position(|(key, _)| *key == "le").map(|at| sample.labels.remove(at).1);
+            sample.labels.iter().position(|(key, _)| *key == "le").map(|index| sample.labels.remove(index).1);
         let attributes = attributes(&sample.labels);
         let point = points.entry(sample.labels).or_insert_with(|| HistogramDataPoint {
             attributes,
@@ -170,9 +177,9 @@ fn histograms(
             Some("_count") => point.count = sample.value.parse().unwrap_or(0),
             Some("_bucket") => {
                 // Buckets of the Prometheus page are cumulative, and are in the order of their bounds.
-                let up_to: u64 = sample.value.parse().unwrap_or(0);
+                let cumulative: u64 = sample.value.parse().unwrap_or(0);
                 let before: u64 = point.bucket_counts.iter().sum();
-                point.bucket_counts.push(up_to.saturating_sub(before));
+                point.bucket_counts.push(cumulative.saturating_sub(before));
                 // The last bound, infinity, is not written in OTLP.
                 point
                     .explicit_bounds
@@ -184,31 +191,31 @@ fn histograms(
     points.into_values().collect()
 }
 
-/// `name{key="value",...} value`.
-fn sample(line: &str) -> Option<MetricSample<'_>> {
+/// Parses a line `name{key="value",...} value`; `None` if it has another form.
+fn parse_sample(line: &str) -> Option<MetricSample<'_>> {
     let name = line.split(['{', ' ']).next().filter(|name| !name.is_empty())?;
-    let mut rest = line.get(name.len()..)?;
+    let mut remaining = line.get(name.len()..)?;
     let mut labels = Vec::new();
-    if let Some(inner) = rest.strip_prefix('{') {
-        rest = inner;
-        while !rest.starts_with('}') {
-            let (key, after) = rest.split_once("=\"")?;
-            let (value, after) = quoted(after)?;
+    if let Some(inner) = remaining.strip_prefix('{') {
+        remaining = inner;
+        while !remaining.starts_with('}') {
+            let (key, after) = remaining.split_once("=\"")?;
+            let (value, after) = unquote(after)?;
             labels.push((key.trim_start_matches(','), value));
-            rest = after;
+            remaining = after;
         }
-        rest = rest.get(1..)?;
+        remaining = remaining.get(1..)?;
     }
-    Some(MetricSample { name, labels, value: rest.trim().split(' ').next()? })
+    Some(MetricSample { name, labels, value: remaining.trim().split(' ').next()? })
 }
 
-/// The text up to the closing quotation mark, and what follows it.
-fn quoted(text: &str) -> Option<(String, &str)> {
+/// The unescaped text up to the closing quotation mark, and the text after it; `None` without a closing mark.
+fn unquote(text: &str) -> Option<(String, &str)> {
     let mut out = String::new();
     let mut chars = text.char_indices();
-    while let Some((at, c)) = chars.next() {
+    while let Some((index, c)) = chars.next() {
         match c {
-            '"' => return Some((out, text.get(at + 1..)?)),
+            '"' => return Some((out, text.get(index + 1..)?)),
             '\\' => match chars.next()?.1 {
                 'n' => out.push('\n'),
                 other => out.push(other),
@@ -254,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn every_family_of_the_registry_is_read() {
+    fn every_sample_of_the_registry_is_read() {
         let telemetry = Telemetry::new();
         telemetry.agents.limit(10);
         telemetry.agents.run("shop", "a \"b\" \\", "m").trace(crate::telemetry::ResultLabel::Fail);
         telemetry.verdicts.close_to_export(std::time::Duration::from_millis(3));
         let page = telemetry.render(TextFormat::OpenMetrics);
         let all = metrics(&page, TIMES);
-        let read: usize = all
+        let read_samples: usize = all
             .iter()
             .map(|metric| match metric.data.as_ref().unwrap() {
                 Data::Sum(sum) => sum.data_points.len(),
@@ -272,6 +279,6 @@ mod tests {
             .sum();
         let lines = page.lines().filter(|line| !line.starts_with('#')).count();
         assert!(lines > 100);
-        assert_eq!(read, lines);
+        assert_eq!(read_samples, lines);
     }
 }

@@ -1,9 +1,10 @@
 //! Telemetry of this process as OTLP: `service.telemetry`.
 //!
 //! In: spans that the stages open under [`verdict_telemetry::SELF_TARGET`], and the registry of self-metrics. Out: OTLP
-//! over HTTP to one destination. Off by default; then those spans cost one comparison. Spans of the scope
-//! [`verdict_telemetry::SELF_SCOPE`] are never evaluated, and requests of nothing else have no span, so that a
-//! destination that is this process, or another one, does not answer telemetry with telemetry.
+//! over HTTP to one destination. Off by default; each of those spans then costs one comparison. Spans of the scope
+//! [`verdict_telemetry::SELF_SCOPE`] are never evaluated, and a received request that contains only such spans has no
+//! span of its own: where the destination is this process, or another otel-verdict, telemetry would otherwise cause
+//! more telemetry without end.
 
 mod config;
 mod metrics;
@@ -30,6 +31,7 @@ fn resource() -> Vec<(&'static str, String)> {
     ]
 }
 
+/// The same as OTLP attributes.
 fn resource_attributes() -> Vec<KeyValue> {
     resource().iter().map(|(key, value)| metrics::attribute(key, value)).collect()
 }

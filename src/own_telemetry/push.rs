@@ -1,4 +1,4 @@
-//! Pushes the self-metrics at an interval, and once more at the end.
+//! Pushes the self-metrics at an interval, and once more at shutdown.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::config::TelemetryConfig;
-use super::metrics::{DataPointTimes, request};
+use super::metrics::{DataPointTimes, export_request};
 use super::resource_attributes;
 use super::sender::TelemetrySender;
 use crate::clock::unix_nanos;
 use crate::telemetry::{Telemetry, TextFormat};
 
-/// The task that pushes.
+/// The task that pushes the metrics.
 #[derive(Debug)]
 pub(crate) struct MetricsPush {
     stop: CancellationToken,
@@ -34,17 +34,17 @@ impl MetricsPush {
         let sender = TelemetrySender::new(config, tokio::runtime::Handle::current())
             .map_err(|error| error.to_string())?;
         let (stop, start, interval) = (CancellationToken::new(), unix_nanos(), *config.interval);
-        let stopped = stop.clone();
+        let stop_signal = stop.clone();
         let task = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(interval);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                let last = tokio::select! {
+                let is_last = tokio::select! {
                     _ = ticks.tick() => false,
-                    () = stopped.cancelled() => true,
+                    () = stop_signal.cancelled() => true,
                 };
                 push(&sender, &url, &telemetry, start).await;
-                if last {
+                if is_last {
                     return;
                 }
             }
@@ -52,7 +52,7 @@ impl MetricsPush {
         Ok(MetricsPush { stop, task: AbortOnDropHandle::new(task) })
     }
 
-    /// Pushes once more, and ends.
+    /// Pushes once more, and ends the task.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         let _ = self.task.await;
@@ -61,12 +61,12 @@ impl MetricsPush {
 
 async fn push(sender: &TelemetrySender, url: &Url, telemetry: &Telemetry, start: u64) {
     let page = telemetry.render(TextFormat::OpenMetrics);
-    let body =
-        request(&page, resource_attributes(), DataPointTimes { start, now: unix_nanos() }).encode_to_vec();
-    let built = http::Request::post(url.as_str())
+    let body = export_request(&page, resource_attributes(), DataPointTimes { start, now: unix_nanos() })
+        .encode_to_vec();
+    let request = http::Request::post(url.as_str())
         .header(CONTENT_TYPE, "application/x-protobuf")
         .body(Bytes::from(body));
-    if let Ok(request) = built {
+    if let Ok(request) = request {
         // A failure is logged; the next push has the same counters.
         let _ = sender.send(request).await;
     }

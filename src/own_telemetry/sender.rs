@@ -1,4 +1,4 @@
-//! Sends requests to the destination, without redirects; failures are logged now and then.
+//! Sends requests to the destination. Redirects are not followed; the log of failures is throttled.
 
 use std::fmt;
 use std::future::Future;
@@ -44,9 +44,9 @@ impl TelemetrySender {
 
     /// Sends a request with the configured headers.
     pub(super) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let sent = self.exchange(request).await;
-        let reason = match &sent {
-            Ok(response) if response.status().is_success() => return sent,
+        let result = self.exchange(request).await;
+        let reason = match &result {
+            Ok(response) if response.status().is_success() => return result,
             Ok(response) => format!("HTTP {}", response.status()),
             Err(error) => error.to_string(),
         };
@@ -57,16 +57,17 @@ impl TelemetrySender {
                 "telemetry of this process was not accepted (service.telemetry)"
             );
         }
-        sent
+        result
     }
 
+    /// Sends a request and reads the response, whose body is cut at [`MAX_RESPONSE`].
     async fn exchange(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         request.headers_mut().extend(self.headers.clone());
         let request = reqwest::Request::try_from(request)?;
-        let sent = self.client.execute(request).await;
-        let mut response = sent.map_err(|error| verdict_client::reasons(&error.without_url()))?;
-        let mut answer = Response::builder().status(response.status());
-        if let Some(headers) = answer.headers_mut() {
+        let result = self.client.execute(request).await;
+        let mut response = result.map_err(|error| verdict_client::reasons(&error.without_url()))?;
+        let mut builder = Response::builder().status(response.status());
+        if let Some(headers) = builder.headers_mut() {
             headers.clone_from(response.headers());
         }
         let mut body = BytesMut::new();
@@ -78,21 +79,21 @@ impl TelemetrySender {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(answer.body(body.freeze())?)
+        Ok(builder.body(body.freeze())?)
     }
 }
 
-type Sending<'f> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'f>>;
+type ResponseFuture<'f> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'f>>;
 
 impl HttpClient for TelemetrySender {
-    fn send_bytes<'s, 'f>(&'s self, request: Request<Bytes>) -> Sending<'f>
+    fn send_bytes<'s, 'f>(&'s self, request: Request<Bytes>) -> ResponseFuture<'f>
     where
         's: 'f,
         Self: 'f,
     {
         let sender = self.clone();
         // On this process' runtime, which drives the connection.
-        let sending = self.runtime.spawn(async move { sender.send(request).await });
-        Box::pin(async move { sending.await? })
+        let response = self.runtime.spawn(async move { sender.send(request).await });
+        Box::pin(async move { response.await? })
     }
 }

@@ -18,8 +18,8 @@ use super::resource;
 use super::sender::TelemetrySender;
 use crate::logging::BoxedLayer;
 
-/// Time for the last batch at shutdown.
-const SHUTDOWN: Duration = Duration::from_secs(5);
+/// Timeout of the last batch at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The SDK that records and exports spans.
 #[derive(Debug)]
@@ -59,9 +59,9 @@ impl SelfSpans {
         Ok((SelfSpans(provider), layer.boxed()))
     }
 
-    /// Exports what is left. Not on a thread of the runtime, which has to send it.
+    /// Exports the remaining spans. It blocks, so it must not be called on a thread of the runtime that sends them.
     pub(crate) fn stop(self) {
-        if let Err(error) = self.0.shutdown_with_timeout(SHUTDOWN) {
+        if let Err(error) = self.0.shutdown_with_timeout(SHUTDOWN_TIMEOUT) {
             tracing::warn!(%error, "the last spans of this process were not exported");
         }
     }

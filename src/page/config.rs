@@ -2,7 +2,7 @@
 
 use verdict_config::{Problem, Size, settings};
 
-use crate::receive::config::{Endpoint, given};
+use crate::receive::config::{Endpoint, non_null};
 use crate::receive::restricted_listener;
 use crate::receive::{Auth, ServerTls};
 
@@ -16,10 +16,10 @@ settings! {
         /// with `client_ca_file`.
         endpoint: Endpoint = Endpoint::loopback(4321),
         /// Default none: connections are not encrypted.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         tls: Option<ServerTls>,
         /// Default none: on loopback callers are not authenticated. Browsers ask for the user and password of `basic`.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         auth: Option<Auth>,
         /// Default none. Host names under which the page is opened, besides `localhost`, IP addresses and the host
         /// of `endpoint`. Requests with another `Host` are refused, since a page of another site could send them.

@@ -22,7 +22,7 @@ use verdict_otlp::trace::CloseReason;
 use super::config::PageConfig;
 use super::model::{SpanNode, TraceDetail, TraceRow};
 use super::trace_view::{self, MAX_ITEMS, MAX_SPANS};
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 use crate::reservation::{ByteLimit, Reservation};
 use crate::telemetry::{PageMetrics, ResultLabel};
 
@@ -160,7 +160,7 @@ impl History {
             let added = spawn_blocking(move || history.add(&queued.trace, &queued.disclosure)).await;
             if let Err(error) = added {
                 tracing::error!(
-                    error = ended(&error),
+                    error = join_error_reason(&error),
                     "an evaluated trace cannot be shown on the page. This is a bug"
                 );
                 self.metrics.skipped.inc();

@@ -299,8 +299,8 @@ impl ServerState {
         };
         let (sender, frames) = mpsc::channel::<Bytes>(CLIENT_QUEUE);
         let (mut updates, metrics) = (self.history.updates(), self.history.metrics().clone());
-        let (stop, close) = (self.stop.clone(), OpenConnection::close_of(&parts.extensions));
-        let in_use = OpenConnection::in_use(&parts.extensions);
+        let (stop, close) = (self.stop.clone(), OpenConnection::close_token(&parts.extensions));
+        let in_use = OpenConnection::hold_busy(&parts.extensions);
         tokio::spawn(async move {
             let _place = place;
             metrics.clients.inc();

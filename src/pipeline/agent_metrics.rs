@@ -1,7 +1,7 @@
 //! Counts an evaluated trace by service, agent, model, tool and signature.
 //!
-//! A span counts for the agent that owns it, with the model of that agent's first model call: a metric of a tool
-//! span is a figure about the model that asked for the tool as well.
+//! A span counts for the agent that owns it, with the model of that agent's first model call, since a metric of a
+//! tool span also measures the model that requested the call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use verdict_otlp::trace::{CloseReason, Idx};
 
 use crate::telemetry::{AgentMetrics, ResultLabel, RunCells, TokenCounts};
 
-/// The labels of one agent of a trace, or of the spans that belong to none.
+/// The labels of one agent of a trace, or of the spans without an agent.
 struct AgentLabels<'a> {
     service: &'a str,
     agent: &'a str,
@@ -24,6 +24,7 @@ struct AgentLabels<'a> {
 }
 
 impl<'a> AgentLabels<'a> {
+    /// The labels of an agent, or without one those of the span `at`.
     fn new(trace: &'a AgentTrace, agent: Option<usize>, at: Idx) -> AgentLabels<'a> {
         let view = |i: Idx| trace.views.get(i);
         let agent = agent.and_then(|agent| trace.agents.get(agent));
@@ -40,26 +41,27 @@ impl<'a> AgentLabels<'a> {
     }
 }
 
-/// Counts everything about `evaluated`.
+/// Counts an evaluated trace.
 pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
     if !metrics.enabled() || evaluated.trace.views.is_empty() {
         return;
     }
     let EvaluatedTrace { trace, measurements, verdicts, summary, .. } = evaluated;
-    // Spans without an agent are counted by what the first of them shows.
-    let mut runs: HashMap<Option<usize>, Arc<RunCells>> = HashMap::new();
-    let mut run = |at: Idx| {
+    // All spans without an agent have the labels of the first of them.
+    let mut cells_by_owner: HashMap<Option<usize>, Arc<RunCells>> = HashMap::new();
+    let mut owner_and_cells = |at: Idx| {
         let owner = trace.owner.get(at).copied().flatten();
-        let cells = runs.entry(owner).or_insert_with(|| {
+        let cells = cells_by_owner.entry(owner).or_insert_with(|| {
             let AgentLabels { service, agent, model } = AgentLabels::new(trace, owner, at);
             metrics.run(service, agent, model)
         });
         (owner, Arc::clone(cells))
     };
 
+    // Passed, failed and unmeasured measurements by owner and metric.
     let mut results: HashMap<(Option<usize>, &'static str), [u64; ResultLabel::ALL.len()]> = HashMap::new();
     for m in measurements {
-        let (owner, cells) = run(m.at);
+        let (owner, cells) = owner_and_cells(m.at);
         let result = ResultLabel::from(m.outcome.as_ref().ok().map(|measured| measured.passed));
         results.entry((owner, m.metric)).or_default()[result as usize] += 1;
         let Ok(measured) = &m.outcome else { continue };
@@ -75,7 +77,7 @@ pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
         }
     }
     for (at, view) in trace.views.iter().enumerate() {
-        let (owner, cells) = run(at);
+        let (owner, cells) = owner_and_cells(at);
         match view.kind {
             Kind::Llm if !view.wrapper => {
                 cells.tokens(counts_of(&view.tokens));
@@ -93,7 +95,7 @@ pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
         }
     }
     for ((owner, metric), counts) in results {
-        if let Some(cells) = runs.get(&owner) {
+        if let Some(cells) = cells_by_owner.get(&owner) {
             metrics.measured(cells, metric, counts);
         }
     }
@@ -139,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_of_which_only_the_total_is_recorded_are_counted() {
+    fn tokens_with_a_recorded_total_alone_are_counted_as_unspecified() {
         let counts = |input, output, total| {
             let counts = counts_of(&Tokens { input, output, total, ..Tokens::default() });
             (counts.input, counts.output, counts.unspecified)

@@ -1,4 +1,4 @@
-//! Sends a trace's questions to judges and collects the answers, until all are answered or a timeout ends.
+//! Sends a trace's questions to judges and collects the answers, until all are answered or a timeout is reached.
 //!
 //! In: an assessed trace, and a function that answers a question. Out: the judges' measurements. Rendering
 //! questions and reading answers process untrusted content: if they panic, the rules' measurements remain.
@@ -15,15 +15,15 @@ use verdict_eval::{Assessment, Evaluator, JudgeResults};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 
-/// Questions of one trace in flight. More than any judge's default concurrency, so that one trace alone can
-/// use all of it; few enough that their prompts take a few megabytes.
-const IN_FLIGHT: usize = 64;
+/// Maximum number of questions of one trace in flight. It exceeds every judge's default concurrency, so that one trace
+/// alone can use all of it; the prompts take at most a few megabytes.
+const MAX_IN_FLIGHT: usize = 64;
 
 /// Answers questions: the configured judges, or those of a test.
 pub(super) trait QuestionAnswerer: Send + Sync + std::fmt::Debug {
-    /// Answers one question. A failure is the reason in the answer.
+    /// Answers one question. If that fails, the answer contains the reason.
     fn ask(self: Arc<Self>, trace: TraceId, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 }
 
@@ -33,14 +33,14 @@ impl QuestionAnswerer for Judges {
     }
 }
 
-/// The measurements of judges in a trace.
+/// The result of asking judges about a trace.
 #[derive(Default)]
 pub(super) struct AskResult {
     pub measurements: Vec<Measurement>,
-    /// The answer of judges on the outcome, if they were asked and answered.
+    /// The outcome of the run as judges state it, if they were asked and answered.
     pub outcome: Option<RunOutcome>,
     pub usage: Usage,
-    /// `until` ended before every question was answered.
+    /// Whether `until` ended before every question was answered.
     pub timed_out: bool,
 }
 
@@ -51,8 +51,8 @@ impl AskResult {
     }
 }
 
-/// Asks every question about a trace, until `until`; what is not answered then is unmeasured: timeout.
-/// Dropping the future cancels the questions in flight.
+/// Asks every question about a trace. Metrics whose questions are not answered when `until` ends are unmeasured
+/// (timeout). Dropping the future cancels the questions in flight.
 pub(super) async fn ask_all<F>(
     evaluator: &Evaluator,
     assessment: &Assessment,
@@ -68,8 +68,8 @@ where
     let complete = ask_questions(&mut questions, &ask, &mut until, &mut result.usage).await;
     if let Some(complete) = complete {
         result.timed_out = !complete;
-        let measured = catch_panic(|| questions.finish(Unmeasured::Timeout));
-        result.measurements = measured.unwrap_or_default();
+        let measurements = catch_panic(|| questions.finish(Unmeasured::Timeout));
+        result.measurements = measurements.unwrap_or_default();
     }
     if complete == Some(true) {
         ask_outcome(evaluator, assessment, &ask, &mut until, &mut result).await;
@@ -77,7 +77,8 @@ where
     result
 }
 
-/// Asks the last question about a trace, if there is one. Without an answer the trace has its measurements alone.
+/// Asks for the outcome of the run, which is the last question about a trace, if it is configured. Without an answer
+/// the result has no outcome.
 async fn ask_outcome<F>(
     evaluator: &Evaluator,
     assessment: &Assessment,
@@ -87,14 +88,14 @@ async fn ask_outcome<F>(
 ) where
     F: Future<Output = Answer> + Send + 'static,
 {
-    let last = catch_panic(|| evaluator.outcome_question(assessment, &result.measurements)).flatten();
-    let Some(last) = last else { return };
+    let question = catch_panic(|| evaluator.outcome_question(assessment, &result.measurements)).flatten();
+    let Some(question) = question else { return };
     tokio::select! {
         biased;
         () = until => result.timed_out = true,
-        answer = ask(last.ask.clone()) => {
+        answer = ask(question.ask.clone()) => {
             result.usage += answer.usage;
-            result.outcome = catch_panic(|| last.read(&answer)).flatten();
+            result.outcome = catch_panic(|| question.read(&answer)).flatten();
         }
     }
 }
@@ -116,7 +117,8 @@ where
     usage
 }
 
-/// Asks until no question is left. `Some(false)` if `until` ended first, `None` if a metric panicked.
+/// Asks until every question is answered, and returns `Some(true)`; `Some(false)` if `until` ended first, `None` if a
+/// metric panicked.
 async fn ask_questions<F>(
     questions: &mut Questions<'_>,
     ask: impl Fn(Ask) -> F,
@@ -129,13 +131,13 @@ where
     let mut in_flight: JoinSet<(usize, Answer)> = JoinSet::new();
     tokio::pin!(until);
     loop {
-        // If `until` has ended already, nothing is asked.
+        // Nothing is asked once `until` has ended.
         tokio::select! {
             biased;
             () = &mut until => return Some(false),
             () = ready(()) => {}
         }
-        while in_flight.len() < IN_FLIGHT
+        while in_flight.len() < MAX_IN_FLIGHT
             && let Some(next) = catch_panic(|| questions.next_question())?
         {
             let id = next.id;
@@ -144,11 +146,11 @@ where
             // A question about a large trace may take milliseconds to prepare.
             tokio::task::yield_now().await;
         }
-        let answered = tokio::select! {
-            answered = in_flight.join_next() => answered,
+        let joined = tokio::select! {
+            joined = in_flight.join_next() => joined,
             () = &mut until => return Some(false),
         };
-        match answered {
+        match joined {
             Some(Ok((id, answer))) => {
                 *usage += answer.usage;
                 catch_panic(|| questions.answer(id, answer))?;
@@ -156,7 +158,7 @@ where
             // The metric stays unmeasured.
             Some(Err(error)) => {
                 tracing::error!(
-                    error = ended(&error),
+                    error = join_error_reason(&error),
                     "a question to a judge panicked; its metric is unmeasured. This is a bug"
                 )
             }
@@ -165,13 +167,13 @@ where
     }
 }
 
-/// `None` if the work panicked: it processes untrusted content.
+/// Runs work on untrusted content; `None` if it panicked.
 pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
-    let done = catch_unwind(AssertUnwindSafe(work)).ok();
-    if done.is_none() {
+    let result = catch_unwind(AssertUnwindSafe(work)).ok();
+    if result.is_none() {
         tracing::error!(
             "preparing a question or reading an answer panicked; judges' measurements of the trace are missing. This is a bug"
         );
     }
-    done
+    result
 }

@@ -1,14 +1,14 @@
-//! The memory budget: how many bytes may be buffered, and how many are.
+//! The memory budget: the limit on buffered bytes, and the bytes that are buffered.
 //!
-//! Charged are the allocations that spans of open traces share, each completely, with their resources and
-//! scopes and an overhead per span; log records that belong to them; the same while they wait in a shard's
-//! inbox or are evaluated; and questions that judges have not answered. Above nine tenths the largest idle
-//! traces are closed early, and no trace waits for judges. When these and the queues of required exporters
-//! together reach the budget, requests are refused before they are read; the queues close no trace early,
-//! since that would only fill them.
+//! The following is charged: the allocations that spans of open traces share, each completely, with their resources
+//! and scopes and an overhead per span; log records that belong to these spans; both while they wait in a shard's inbox
+//! or are evaluated; and questions that judges have not answered. Above nine tenths of the budget the largest idle
+//! traces are closed early, and no trace waits for judges. When the charged bytes and the queues of required exporters
+//! together reach the budget, requests are refused before they are read. Full queues close no trace early, since that
+//! would only add to them.
 //!
-//! Not charged are requests being read, limited to a quarter of the budget, and each queue of an exporter
-//! that is not required, limited to an eighth: such a queue may stay full without slowing others.
+//! Requests being read are not charged, but limited to a quarter of the budget. Each queue of an exporter that is not
+//! required is limited to an eighth: such a queue may stay full without slowing other exporters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,25 +22,25 @@ use crate::reservation::{ByteLimit, Reservation};
 use crate::telemetry::TraceMetrics;
 
 /// Above this share of the budget idle traces are closed early, ...
-const HIGH: f64 = 0.9;
-/// ... down to this one, so that it is not done again for every request.
-const LOW: f64 = 0.8;
+const HIGH_SHARE: f64 = 0.9;
+/// ... down to this one, so that early closing is not repeated for every request.
+const LOW_SHARE: f64 = 0.8;
 /// The default budget is the memory of the machine or container divided by this: uncharged memory,
 /// evaluation and the allocator need the rest.
-const DEFAULT_SHARE: u64 = 2;
+const DEFAULT_DIVISOR: u64 = 2;
 /// Requests being read take at most the budget divided by this, in addition: they are read in
 /// milliseconds, and each is in memory twice while it is split.
-const READING_SHARE: u64 = 4;
+const READING_DIVISOR: u64 = 4;
 /// The queue of an exporter that is not required takes at most the budget divided by this, in addition.
-const BEST_EFFORT_SHARE: u64 = 8;
+const BEST_EFFORT_DIVISOR: u64 = 8;
 /// The memory that is charged for a trace, as a multiple of its size, while its recognised form is in memory together
-/// with its spans: while it waits for judges, or for its place on the page. The recognised form is mostly text.
+/// with its spans: while it waits for judges, or to be added to the live page. The recognised form is mostly text.
 pub(super) const JUDGED_FACTOR: usize = 2;
 /// The memory that is charged for a trace, as a multiple of its size, while it is read on a blocking thread, closed or
 /// open: parsed arguments take up to 2.4 times its size, and recognised texts as much as they have bytes.
 pub(super) const EVALUATED_FACTOR: usize = 4;
 /// The memory that is assumed if no limit can be read.
-const FALLBACK: u64 = 1 << 30;
+const FALLBACK_MEMORY: u64 = 1 << 30;
 
 /// The limit on buffered bytes, and the bytes buffered now.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(super) struct Budget {
     limit: u64,
     /// Bytes of open traces, ...
     open: AtomicU64,
-    /// ... of what waits for a shard, ...
+    /// ... of spans and log records that wait for a shard, ...
     in_transit: ByteLimit,
     /// ... and of closed traces that are not delivered yet.
     closed: ByteLimit,
@@ -60,7 +60,7 @@ impl Budget {
     pub(super) fn new(configured: MemoryBudget, traces: &TraceMetrics) -> Arc<Budget> {
         let limit = match configured {
             MemoryBudget::Bytes(size) => size.0,
-            MemoryBudget::Auto => machine().map_or(FALLBACK, |all| all / DEFAULT_SHARE),
+            MemoryBudget::Auto => available_memory().map_or(FALLBACK_MEMORY, |bytes| bytes / DEFAULT_DIVISOR),
         };
         let counted_limit = |total: &Gauge| ByteLimit::new(limit).counted_in(total);
         let (in_transit, closed) =
@@ -74,14 +74,15 @@ impl Budget {
 
     /// The limit on bytes of requests being read.
     pub(super) fn for_reading(&self) -> u64 {
-        self.limit / READING_SHARE
+        self.limit / READING_DIVISOR
     }
 
     /// The limit on bytes queued for an exporter that is not required.
     pub(super) fn for_best_effort(&self) -> u64 {
-        self.limit / BEST_EFFORT_SHARE
+        self.limit / BEST_EFFORT_DIVISOR
     }
 
+    /// All charged bytes.
     pub(super) fn reserved(&self) -> u64 {
         self.open.load(Ordering::Relaxed) + self.in_transit.reserved() + self.closed.reserved()
     }
@@ -96,15 +97,15 @@ impl Budget {
         self.closed.reserve(bytes)
     }
 
-    /// Charges a closed trace, or a snapshot of an open one, as [`charge`] says.
+    /// Charges a closed trace, or a snapshot of an open one, by [`charge`].
     pub(super) fn reserve_trace(&self, trace: &ClosedTrace, factor: usize) -> Reservation {
         self.reserve_closed(charge(trace, factor))
     }
 
     /// Updates the bytes of one shard's open traces.
-    pub(super) fn shift(&self, before: usize, now: usize) {
+    pub(super) fn update_open(&self, before: usize, now: usize) {
         match now.checked_sub(before) {
-            Some(more) => self.open.fetch_add(more as u64, Ordering::Relaxed),
+            Some(added) => self.open.fetch_add(added as u64, Ordering::Relaxed),
             None => self.open.fetch_sub((before - now) as u64, Ordering::Relaxed),
         };
     }
@@ -114,43 +115,44 @@ impl Budget {
         self.reserved().saturating_add(queued) >= self.limit
     }
 
-    /// Whether memory should be freed.
+    /// Whether memory should be freed: the charged bytes exceed `HIGH_SHARE` of the budget.
     pub(super) fn is_scarce(&self) -> bool {
-        self.reserved() as f64 >= self.limit as f64 * HIGH
+        self.reserved() as f64 >= self.limit as f64 * HIGH_SHARE
     }
 
-    /// How many bytes a shard should free whose open traces take `shard_bytes`; 0 while memory is not scarce.
-    /// Closed traces do not count: they are freed without closing others, which a slow disk or destination
-    /// would only add to them.
+    /// The bytes that a shard whose open traces take `shard_bytes` should free; 0 while memory is not scarce. Closed
+    /// traces do not count: they are freed without closing further ones, which a slow disk or destination would only
+    /// add to them.
     ///
-    /// Each shard frees its share, so that several shards do not free the same bytes twice. Each begins
-    /// with its largest trace, which is near the largest of all: a few traces that take most of the bytes
-    /// make the share of their shard as large, and many are spread evenly by the hash.
+    /// Each shard frees its share of the excess, so that several shards do not free the same bytes twice. Each begins
+    /// with its largest trace. That is close to beginning with the largest of all: if a few traces take most of the
+    /// bytes, the share of their shard is as large, and many traces are spread evenly by the hash.
     pub(super) fn excess(&self, shard_bytes: usize) -> usize {
         if !self.is_scarce() {
             return 0;
         }
         let shard_bytes = shard_bytes as f64;
         // Other shards may have freed bytes since `shard_bytes` was added.
-        let all = (self.open.load(Ordering::Relaxed) as f64).max(shard_bytes);
-        let waiting = self.reserved().saturating_sub(self.closed.reserved());
-        let overrun = (waiting as f64 - self.limit as f64 * LOW).max(0.0);
-        if all == 0.0 { 0 } else { (overrun * shard_bytes / all).ceil() as usize }
+        let open_bytes = (self.open.load(Ordering::Relaxed) as f64).max(shard_bytes);
+        let not_closed = self.reserved().saturating_sub(self.closed.reserved());
+        let overrun = (not_closed as f64 - self.limit as f64 * LOW_SHARE).max(0.0);
+        if open_bytes == 0.0 { 0 } else { (overrun * shard_bytes / open_bytes).ceil() as usize }
     }
 }
 
-/// A multiple of the bytes that a trace is charged while it is open.
+/// `factor` times the bytes that are charged for a trace while it is open.
 pub(super) fn charge(trace: &ClosedTrace, factor: usize) -> usize {
     (trace.bytes + trace.spans.len() * SPAN_OVERHEAD).saturating_mul(factor)
 }
 
-/// The memory that this process may use: the limit of the container, or else of the machine.
-fn machine() -> Option<u64> {
+/// The memory that this process may use: the lowest limit of its container, or the memory of the machine if that is
+/// less; `None` if neither can be read.
+fn available_memory() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let groups = read("/proc/self/cgroup").map(|text| limit_files(&text)).unwrap_or_default();
     let container = groups.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok()).min();
     let machine = read("/proc/meminfo").and_then(|text| mem_total(&text));
-    // Without a limit, version 1 of cgroups reports a number close to 2^63.
+    // cgroups of version 1 report a number close to 2^63 if there is no limit.
     container.into_iter().chain(machine).min()
 }
 
@@ -182,12 +184,12 @@ mod tests {
         let budget = Budget::new(MemoryBudget::Bytes(Size(1000)), &Telemetry::new().traces);
         let reservation = budget.reserve(850);
         assert_eq!((budget.excess(0), budget.is_full(0)), (0, false));
-        budget.shift(0, 100);
+        budget.update_open(0, 100);
         assert_eq!((budget.excess(100), budget.is_full(0)), (150, false));
-        budget.shift(100, 150);
+        budget.update_open(100, 150);
         assert!(budget.is_full(0));
         drop(reservation);
-        budget.shift(150, 0);
+        budget.update_open(150, 0);
         assert_eq!(budget.reserved(), 0);
     }
 
@@ -196,11 +198,11 @@ mod tests {
         let budget = Budget::new(MemoryBudget::Bytes(Size(1000)), &Telemetry::new().traces);
         let reservation = budget.reserve(200);
         let shards = [500, 100, 99, 1, 0];
-        shards.iter().for_each(|&mine| budget.shift(0, mine));
+        shards.iter().for_each(|&bytes| budget.update_open(0, bytes));
         // All compute their share before any has freed bytes. The largest shard frees most.
-        assert_eq!(shards.map(|mine| budget.excess(mine)), [72, 15, 15, 1, 0]);
+        assert_eq!(shards.map(|bytes| budget.excess(bytes)), [72, 15, 15, 1, 0]);
         // A shard without traces frees nothing, and still reports scarce memory.
-        budget.shift(700, 0);
+        budget.update_open(700, 0);
         let judged = budget.reserve_closed(700);
         assert_eq!((budget.excess(0), budget.is_scarce()), (0, true));
         drop((reservation, judged));
@@ -210,12 +212,12 @@ mod tests {
     #[test]
     fn closed_traces_that_are_not_delivered_cause_no_others_to_close() {
         let budget = Budget::new(MemoryBudget::Bytes(Size(1000)), &Telemetry::new().traces);
-        budget.shift(0, 950);
+        budget.update_open(0, 950);
         let (mut open, mut closed) = (950, Vec::new());
-        // The destination takes nothing, and each trace is charged twice while judges are asked.
+        // The destination accepts nothing, and each trace is charged twice while judges are asked.
         for _ in 0..100 {
             let excess = budget.excess(open);
-            budget.shift(open, open - excess);
+            budget.update_open(open, open - excess);
             closed.push(budget.reserve_closed(2 * excess));
             open -= excess;
         }
@@ -227,7 +229,7 @@ mod tests {
     #[test]
     fn full_queues_refuse_requests_and_close_no_trace() {
         let budget = Budget::new(MemoryBudget::Bytes(Size(1000)), &Telemetry::new().traces);
-        budget.shift(0, 500);
+        budget.update_open(0, 500);
         assert_eq!((budget.is_full(499), budget.is_full(500), budget.is_full(u64::MAX)), (false, true, true));
         assert_eq!((budget.excess(500), budget.is_scarce()), (0, false));
     }
@@ -243,6 +245,6 @@ mod tests {
     #[test]
     fn total_memory_is_read_from_meminfo() {
         assert_eq!(mem_total("MemFree: 1 kB\nMemTotal:       24 kB\n"), Some(24 * 1024));
-        assert_eq!(mem_total("nothing of the kind"), None);
+        assert_eq!(mem_total("MemFree: 1 kB\n"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The judges and exporters that a configuration describes, and the configuration of a running service.
 //!
-//! In: the configuration, with the extensions of the embedding program. Out: judges and exporters that are ready.
+//! In: the configuration, with the extensions of the embedding program. Out: judges, and started exporters.
 
 use std::sync::Arc;
 
@@ -25,36 +25,41 @@ pub(super) struct CurrentComponents {
     pub judges: Option<Judges>,
 }
 
-/// The judges, if any metric names one. A reload keeps the budgets spent and the caches of `before`.
+/// The judges; `None` if no metric names one. After a reload they continue the spending and the caches of `previous`.
 pub(super) fn judges(
     config: &Config,
     extensions: &Extensions,
-    before: Option<&Judges>,
+    previous: Option<&Judges>,
     metrics: &JudgeMetrics,
 ) -> Result<Option<Judges>, Error> {
-    let mut asked = config.verdict.evaluation.named_judges().next().is_some();
+    let mut are_asked = config.verdict.evaluation.named_judges().next().is_some();
     for metric in &extensions.metrics {
         for judge in metric.named_judges() {
-            asked = true;
+            are_asked = true;
             if !config.has_judge(judge) && !extensions.judges.provides(judge) {
                 return Err(Error::UnknownJudge { metric: metric.row.name, judge: judge.to_owned() });
             }
         }
     }
-    if !asked {
+    if !are_asked {
         return Ok(None);
     }
-    let judges = match before {
-        Some(before) => before.renewed(&config.judges, &config.judging),
+    let judges = match previous {
+        Some(previous) => previous.renewed(&config.judges, &config.judging),
         None => Judges::new(&config.judges, &config.judging, metrics, &extensions.judges),
     };
     Ok(Some(judges?))
 }
 
+/// The judges as the answerer of questions.
 pub(super) fn answerer(judges: &Option<Judges>) -> Option<Arc<dyn QuestionAnswerer>> {
     judges.clone().map(|judges| Arc::new(judges) as Arc<dyn QuestionAnswerer>)
 }
 
+/// Starts the exporters of a configuration.
+///
+/// # Errors
+/// An exporter cannot be started, or none accepts traces.
 pub(super) fn exporters(
     config: &Config,
     extensions: &Extensions,

@@ -1,7 +1,7 @@
 //! Delivers evaluated traces and forwarded requests to the exporters.
 //!
-//! In: encoded traces, whose verdicts are stored first, and requests that are stored already. Out:
-//! parcels in the exporters' queues. A record is released when every required exporter has acknowledged it.
+//! In: encoded traces, whose verdicts are stored first, and stored requests. Out: parcels in the exporters' queues. A
+//! record is released when every required exporter has acknowledged it.
 
 use std::future::Future;
 
@@ -14,7 +14,7 @@ use crate::export::{Parcel, ParcelSource};
 
 /// Stores the verdicts of some traces, then exports the traces.
 pub(super) async fn deliver(shared: &Shared, mut traces: Vec<EncodedTrace>) {
-    // Its new owner reads and evaluates it.
+    // A trace whose partition was revoked is read and evaluated by the next owner.
     traces.retain(|trace| !shared.store.has_lapsed(&trace.verdict.requests));
     let mut record = shared.store.append_verdicts(&traces).await;
     for trace in traces {
@@ -25,8 +25,8 @@ pub(super) async fn deliver(shared: &Shared, mut traces: Vec<EncodedTrace>) {
     }
 }
 
-/// Queues a trace whose verdict is stored for every exporter that is not in `acked`. The future waits until
-/// the queues of required exporters have room; dropping it loses nothing.
+/// Queues a trace whose verdict is stored for every exporter that is not in `acked`. The returned future waits until
+/// the queues of required exporters have room. Dropping it loses no span.
 pub(super) fn export(
     shared: &Shared,
     record: Option<Seq>,
@@ -47,7 +47,7 @@ pub(super) fn export(
 }
 
 /// Queues a stored request for every exporter that is not in `acked`. As with [`export`], dropping the
-/// future loses nothing.
+/// future loses no item.
 pub(super) fn forward(
     shared: &Shared,
     record: Option<Seq>,
@@ -60,12 +60,14 @@ pub(super) fn forward(
     enqueue(shared, record, [Some(parcel), None], acked)
 }
 
-/// Queues log events that are not stored: alarms of open traces, which the next start raises again.
+/// Queues log events that are not stored: alarms of open traces. After a restart they are raised again.
 pub(super) async fn forward_events(shared: &Shared, piece: Piece) {
     let parcel = Parcel { signal: Signal::Logs, pieces: vec![piece], source: ParcelSource::Alarm };
     enqueue(shared, None, [Some(parcel), None], &[]).await;
 }
 
+/// Tracks the acknowledgements of a record, if there is one, and queues its parcels for every exporter that is not in
+/// `acked`.
 fn enqueue(
     shared: &Shared,
     record: Option<(Seq, Vec<(Seq, RetainReason)>)>,

@@ -1,11 +1,11 @@
 //! Evaluates and encodes one closed trace.
 //!
-//! In: a closed trace, with judges' answers if any were asked. Out: an encoded trace. Its content is
-//! untrusted: if evaluating it panics, its spans are delivered without verdicts, or as they arrived.
+//! In: a closed trace, with judges' answers if any were asked. Out: an encoded trace. The content is untrusted: if its
+//! evaluation panics, its spans are delivered without verdicts, or unchanged.
 //!
-//! A trace that is small may take as much work as any other. So the work on the shard's task is an attempt of
-//! [`INLINE_STEPS`]; the result of a trace that needs more is discarded, and the caller evaluates it on a blocking
-//! thread, with the same result as if there had been no attempt.
+//! A small trace may need as much work as any other one. Therefore the evaluation on the shard's task is an attempt of
+//! [`INLINE_STEPS`]. If the trace needs more steps, the attempt is discarded and the caller evaluates the trace on a
+//! blocking thread; the result does not depend on the attempt.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ use verdict_telemetry::SELF_TARGET;
 
 use super::ask_judges::AskResult;
 use super::budget::JUDGED_FACTOR;
-use super::forwarding::on_close;
+use super::forwarding::unforwarded_spans;
 use super::harmful_calls::{OpenAlarms, log_limits, log_retractions};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
@@ -32,9 +32,9 @@ use crate::telemetry::ResultLabel;
 
 /// A trace with more spans, or more bytes, is evaluated on a blocking thread, so that it delays no other
 /// trace of its shard: at some tens of microseconds per span, 256 spans take about 10 ms.
-const LARGE_SPANS: usize = 256;
-/// As [`LARGE_SPANS`], in bytes.
-const LARGE_BYTES: usize = 2 << 20;
+const MAX_INLINE_SPANS: usize = 256;
+/// As [`MAX_INLINE_SPANS`], in bytes.
+const MAX_INLINE_BYTES: usize = 2 << 20;
 
 /// Steps of the work budget on a thread of the runtime, about a millisecond. A recorded run takes less than a thousand.
 pub(super) const INLINE_STEPS: u64 = 1 << 16;
@@ -43,13 +43,13 @@ pub(super) const INLINE_STEPS: u64 = 1 << 16;
 pub(super) struct StoredTrace {
     pub closed: ClosedTrace,
     pub records: Vec<Seq>,
-    /// Alarms that were raised while it was open.
+    /// Alarms that were raised while the trace was open.
     pub alarms: OpenAlarms,
 }
 
 impl StoredTrace {
     pub(super) fn is_large(&self) -> bool {
-        self.closed.spans.len() > LARGE_SPANS || self.closed.bytes > LARGE_BYTES
+        self.closed.spans.len() > MAX_INLINE_SPANS || self.closed.bytes > MAX_INLINE_BYTES
     }
 }
 
@@ -63,8 +63,8 @@ pub(super) enum EvaluationInput {
     Assessed(Box<(Assessment, AskResult)>),
 }
 
-/// Evaluates a trace and encodes the result. It is encoded without verdicts if evaluation panics, if
-/// shutdown leaves no time, or if the trace is quarantined. `None` if an attempt needs more steps.
+/// Evaluates a trace and encodes the result. The trace is encoded without verdicts if the evaluation panics, if
+/// shutdown leaves no time, or if the trace is quarantined. `None` if an attempt needs more than [`INLINE_STEPS`].
 pub(super) fn evaluate(
     shared: &Shared,
     config: &RuntimeConfig,
@@ -75,16 +75,16 @@ pub(super) fn evaluate(
     let now = unix_nanos();
     let id = trace.closed.trace;
     let is_judged = matches!(input, EvaluationInput::Assessed(_));
-    // Of an attempt that needs more steps the span has no result.
+    // The field `result` stays empty for an attempt that needs more steps.
     let evaluate_span = tracing::info_span!(
         target: SELF_TARGET, "evaluate", trace = %id, spans = trace.closed.spans.len(), judged = is_judged, result = Empty
     );
     let _entered = evaluate_span.enter();
-    let quarantined = shared.markers.is_quarantined(id);
+    let is_quarantined = shared.markers.is_quarantined(id);
     let mut encoded = None;
-    if !quarantined && (is_judged || !shared.skip_evaluation.load(Ordering::Relaxed)) {
-        let by_rules = || evaluate_and_encode(shared, config, trace, input, now, started);
-        let evaluated = catch_unwind(AssertUnwindSafe(by_rules));
+    if !is_quarantined && (is_judged || !shared.skip_evaluation.load(Ordering::Relaxed)) {
+        let evaluation = || evaluate_and_encode(shared, config, trace, input, now, started);
+        let evaluated = catch_unwind(AssertUnwindSafe(evaluation));
         if let Ok(None) = evaluated {
             return None;
         }
@@ -96,10 +96,10 @@ pub(super) fn evaluate(
     }
     let mut encoded = encoded.unwrap_or_else(|| {
         shared.meter.telemetry.traces.unjudged.inc();
-        let unevaluated = || encode_unmeasured(shared, config, &trace.closed, quarantined, now, started);
-        catch_unwind(AssertUnwindSafe(unevaluated)).unwrap_or_else(|_| {
+        let unmeasured = || encode_unmeasured(shared, config, &trace.closed, is_quarantined, now, started);
+        catch_unwind(AssertUnwindSafe(unmeasured)).unwrap_or_else(|_| {
             tracing::error!(trace = %id, "encoding a trace panicked; its spans are exported as they arrived. This is a bug");
-            unchanged(shared, &trace.closed, started)
+            encode_unchanged(shared, &trace.closed, started)
         })
     });
     encoded.verdict.requests = std::mem::take(&mut trace.records);
@@ -107,6 +107,7 @@ pub(super) fn evaluate(
     Some(encoded)
 }
 
+/// Evaluates a trace, confirms its alarms, and encodes the result. `None` if an attempt needs more steps.
 fn evaluate_and_encode(
     shared: &Shared,
     config: &RuntimeConfig,
@@ -118,9 +119,9 @@ fn evaluate_and_encode(
     let evaluator = &config.evaluator;
     let timer = &mut shared.meter.stopwatch();
     let mut evaluated = match input {
-        EvaluationInput::Assessed(found) => {
-            let (assessment, asked) = *found;
-            evaluator.decide(assessment, asked.into_results(), now)
+        EvaluationInput::Assessed(assessed) => {
+            let (assessment, ask_result) = *assessed;
+            evaluator.decide(assessment, ask_result.into_results(), now)
         }
         EvaluationInput::Full => evaluator.evaluate(closed.clone(), now, timer),
         EvaluationInput::WithinInlineSteps => {
@@ -131,8 +132,8 @@ fn evaluate_and_encode(
     let mut encoded = encode(shared, config, &evaluated, started);
     if !retracted.is_empty() {
         log_retractions(closed.trace, retracted.iter().copied(), &shared.meter);
-        let all: Vec<_> = retracted.into_iter().map(|a| (a, AlarmState::Retracted)).collect();
-        let events = evaluator.alarm_events(closed.trace, &all, now);
+        let retractions: Vec<_> = retracted.into_iter().map(|alarm| (alarm, AlarmState::Retracted)).collect();
+        let events = evaluator.alarm_events(closed.trace, &retractions, now);
         encoded.verdict.events.extend(events.into_iter().map(|piece| (piece.items, piece.bytes)));
     }
     let limits = evaluator.unreported_limits(&evaluated, &alarms.causes);
@@ -142,23 +143,23 @@ fn evaluate_and_encode(
         encoded.verdict.events.extend(events.into_iter().map(|piece| (piece.items, piece.bytes)));
     }
     if let Some(page) = &shared.page {
-        let charged = shared.budget.reserve_trace(closed, JUDGED_FACTOR);
-        page.offer(evaluated, &config.disclosure, charged);
+        let reservation = shared.budget.reserve_trace(closed, JUDGED_FACTOR);
+        page.offer(evaluated, &config.disclosure, reservation);
     }
     Some(encoded)
 }
 
-/// A trace with the annotation that it was not evaluated.
+/// Encodes a trace that is not evaluated, with the annotation that it is unmeasured.
 fn encode_unmeasured(
     shared: &Shared,
     config: &RuntimeConfig,
     closed: &ClosedTrace,
-    quarantined: bool,
+    is_quarantined: bool,
     now: u64,
     started: Instant,
 ) -> EncodedTrace {
     let mut unmeasured = config.evaluator.unmeasured(closed.clone(), now);
-    if quarantined {
+    if is_quarantined {
         tracing::error!(trace = %closed.trace, "the process died twice while this trace was evaluated; its spans are exported without verdicts");
         shared.meter.telemetry.traces.quarantined.inc();
         unmeasured.summary.unmeasured_reason = Some(Unmeasured::Quarantined);
@@ -166,15 +167,15 @@ fn encode_unmeasured(
     encode(shared, config, &unmeasured, started)
 }
 
-/// A trace without any annotation, not even that it was not evaluated.
-fn unchanged(shared: &Shared, closed: &ClosedTrace, started: Instant) -> EncodedTrace {
+/// Encodes a trace without any annotation: its encoding has panicked.
+fn encode_unchanged(shared: &Shared, closed: &ClosedTrace, started: Instant) -> EncodedTrace {
     shared.meter.telemetry.traces.closed(closed.close_reason);
-    let spans = on_close(&closed.spans);
+    let spans = unforwarded_spans(&closed.spans);
     let verdict = VerdictRecord {
         trace: closed.trace,
         requests: Vec::new(),
         passed: None,
-        revision: closed.prior_verdict.map_or(1, |before| before.revision.saturating_add(1)),
+        revision: closed.prior_verdict.map_or(1, |prior| prior.revision.saturating_add(1)),
         with_spans: !spans.is_empty(),
         lengths: vec![0; if spans.is_empty() { 0 } else { closed.spans.len() }],
         appended: Bytes::new(),
@@ -183,6 +184,7 @@ fn unchanged(shared: &Shared, closed: &ClosedTrace, started: Instant) -> Encoded
     EncodedTrace { verdict, spans, started }
 }
 
+/// Encodes an evaluated trace, and counts it in the self-metrics.
 fn encode(
     shared: &Shared,
     config: &RuntimeConfig,
@@ -192,20 +194,20 @@ fn encode(
     let tree = &evaluated.trace.tree;
     #[cfg(test)]
     assert_ne!(shared.unencodable, Some(tree.id), "as the test requires");
-    let marks = EncodedAnnotations::new(&config.evaluator, evaluated);
-    let (spans, replaced) = marks.apply(&config.evaluator, tree);
+    let annotations = EncodedAnnotations::new(&config.evaluator, evaluated);
+    let (spans, replaced) = annotations.apply(&config.evaluator, tree);
     let exported = spans.iter().map(|piece| piece.items as usize).sum::<usize>();
     debug_assert_eq!(exported, tree.spans.iter().filter(|span| !span.forwarded).count());
-    shared.meter.evaluated(evaluated, replaced);
+    shared.meter.count_evaluated(evaluated, replaced);
     let verdict = VerdictRecord {
         trace: tree.id,
         requests: Vec::new(),
         passed: evaluated.summary.passed,
         revision: evaluated.summary.revision,
         with_spans: !spans.is_empty(),
-        lengths: marks.lengths.into_iter().map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect(),
-        appended: marks.appended,
-        events: marks.events.into_iter().map(|piece| (piece.items, piece.bytes)).collect(),
+        lengths: annotations.lengths.into_iter().map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect(),
+        appended: annotations.appended,
+        events: annotations.events.into_iter().map(|piece| (piece.items, piece.bytes)).collect(),
     };
     EncodedTrace { verdict, spans, started }
 }

@@ -1,7 +1,7 @@
-//! The delivery mode: which spans are exported on arrival, and which with the verdicts of their trace.
+//! The forwarding mode: which spans are exported on arrival, and which with the verdicts of their trace.
 //!
-//! The mode of its arrival applies to a span until it is exported, also across a restart with the other mode:
-//! [`Span::forwarded`].
+//! The mode in which a span arrived applies to it until it is exported, even after a restart with the other mode
+//! ([`Span::forwarded`]).
 
 use verdict_eval::MAX_REQUEST;
 use verdict_otlp::Piece;
@@ -11,7 +11,7 @@ use verdict_otlp::write::{self, TelemetryItem};
 
 use crate::config::Mode;
 
-/// Fixed at start, since `verdict.mode` needs a restart. Evaluation does not depend on it.
+/// `verdict.mode`, which is fixed at start. Evaluation does not depend on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ForwardingMode(pub Mode);
 
@@ -21,29 +21,29 @@ impl ForwardingMode {
         self.0 == Mode::Shadow
     }
 
-    /// The spans of a request that are exported on arrival: its whole body (`true`), or these requests.
-    /// `selected` are the spans that are evaluated, `rejected` is the number of malformed ones.
+    /// The spans of a request that are exported on arrival: `true` for its whole body, or else encoded requests.
+    /// `selected` are the spans that are evaluated, `left_out` is the number of spans of the body in neither list.
     pub(super) fn on_arrival(
         self,
         selected: &[Group],
         unselected: &[Group],
-        rejected: u64,
+        left_out: u64,
     ) -> (bool, Vec<Piece>) {
         match self.0 {
             Mode::Annotate => (false, encode(unselected, MAX_REQUEST)),
-            // The body contains exactly the spans that are forwarded.
-            Mode::Shadow if unselected.is_empty() && rejected == 0 => (true, Vec::new()),
+            // The body contains the forwarded spans and no others.
+            Mode::Shadow if unselected.is_empty() && left_out == 0 => (true, Vec::new()),
             Mode::Shadow => (false, encode(selected.iter().chain(unselected), MAX_REQUEST)),
         }
     }
 }
 
-/// The unchanged spans of a closed trace that are exported now, if it cannot be annotated.
-pub(super) fn on_close(spans: &[Span]) -> Vec<Piece> {
+/// The unchanged spans of a closed trace that cannot be annotated, without those that were exported on arrival.
+pub(super) fn unforwarded_spans(spans: &[Span]) -> Vec<Piece> {
     encode_spans(spans.iter().filter(|span| !span.forwarded), MAX_REQUEST)
 }
 
-/// Notes that the spans were exported on arrival.
+/// Marks spans as exported on arrival.
 pub(super) fn set_forwarded(groups: &mut [Group]) {
     groups.iter_mut().flat_map(|group| &mut group.spans).for_each(|span| span.forwarded = true);
 }

@@ -1,11 +1,12 @@
 //! Reports harmful calls, loops and exceeded limits of open traces at once, as a log line, a counter and a log
 //! event. Attributes of harmful calls are written when the trace closes.
 //!
-//! In: the traces that have grown. Out: each harmful call once, and its retraction. The result of a check
-//! depends on the spans that have arrived: a call that began earlier and takes longer may still change the
-//! state of the run. If a later check, or the evaluation of the closed trace, does not confirm a call, its
-//! alarm is retracted. Traces that grew little since their last check wait, so that all checks of a growing
-//! trace together cost a constant multiple of evaluating it once; those that wait longest are checked first. A loop or
+//! In: the traces that have grown. Out: each harmful call once, and its retraction. The result of a check depends on
+//! the spans that have arrived: the span of a longer call that began earlier may arrive later and change the state of
+//! the run. If a later check, or the evaluation of the closed trace, does not confirm a call, its
+//! alarm is retracted. A trace that has grown little since its last check is not checked again, so that all
+//! checks of a growing trace together cost a constant multiple of evaluating it once. Traces that have waited longest
+//! are checked first. A loop or
 //! limit is reported once per trace and cause, at the latest when the trace closes.
 
 use std::collections::{HashMap, HashSet};
@@ -26,14 +27,14 @@ use crate::clock::unix_nanos;
 
 /// The interval of checks: short enough to stop an agent, long enough that a batch of spans is checked
 /// once.
-const INTERVAL: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Traces of one shard that are checked at once, each on a blocking thread.
 const MAX_CHECKS: usize = 2;
 /// Up to this number of spans a trace is checked whenever it has grown.
-const SMALL: usize = 64;
-/// Larger traces are checked when they have grown by their size divided by this.
-const GROWTH: usize = 8;
-/// Harmful calls reported per trace; further ones are not reported before it closes.
+const SMALL_TRACE_SPANS: usize = 64;
+/// A larger trace is checked when it has grown by its number of spans divided by this.
+const GROWTH_DIVISOR: usize = 8;
+/// Maximum number of harmful calls reported per open trace. Further ones are reported when it closes.
 const MAX_REPORTED: usize = 100;
 
 /// An open trace that was checked.
@@ -42,14 +43,14 @@ struct CheckedTrace {
     /// Number of spans at the last check.
     spans: usize,
     alarms: OpenAlarms,
-    /// Alarms so far.
-    reported: usize,
+    /// The number of harmful calls reported so far.
+    reported_count: usize,
 }
 
 /// The alarms of an open trace.
 #[derive(Debug, Default)]
 pub(super) struct OpenAlarms {
-    /// Alarms of harmful calls that are not retracted, in order.
+    /// Alarms of harmful calls that are not retracted, in the order in which they were raised.
     pub raised: Vec<Alarm>,
     /// The spans of retracted alarms.
     pub retracted: Vec<SpanId>,
@@ -61,31 +62,31 @@ pub(super) struct OpenAlarms {
 #[derive(Debug, Default)]
 pub(super) struct HarmfulCalls {
     last_check: Option<Instant>,
-    /// Open traces with spans that arrived since their last check, in the order of the numbers.
+    /// Open traces with spans that arrived since their last check, each with its number in the order of arrival.
     unchecked: HashMap<TraceId, u64>,
-    /// The next number.
-    noted: u64,
+    /// The number of the next trace in `unchecked`.
+    next_number: u64,
     checked: HashMap<TraceId, CheckedTrace>,
     checks: JoinSet<(TraceId, OpenTraceAlarms)>,
 }
 
 impl HarmfulCalls {
-    /// Notes that spans or log records of a trace have arrived.
+    /// Records that spans or log records of a trace have arrived.
     pub(super) fn note_spans(&mut self, trace: TraceId, config: &RuntimeConfig) {
         if config.evaluator.raises_alarms() {
-            self.unchecked.entry(trace).or_insert(self.noted);
-            self.noted += 1;
+            self.unchecked.entry(trace).or_insert(self.next_number);
+            self.next_number += 1;
         }
     }
 
     /// The time of the next check; `None` while no trace has grown.
-    pub(super) fn next(&self) -> Option<Instant> {
-        let waiting = !self.unchecked.is_empty() || !self.checks.is_empty();
-        waiting.then(|| self.last_check.map_or_else(Instant::now, |at| at + INTERVAL))
+    pub(super) fn next_check(&self) -> Option<Instant> {
+        let is_needed = !self.unchecked.is_empty() || !self.checks.is_empty();
+        is_needed.then(|| self.last_check.map_or_else(Instant::now, |last| last + CHECK_INTERVAL))
     }
 
-    /// The alarms of a trace that closes.
-    pub(super) fn take(&mut self, trace: TraceId, meter: &Meter) -> OpenAlarms {
+    /// Removes and returns the alarms of a trace that closes.
+    pub(super) fn take_alarms(&mut self, trace: TraceId, meter: &Meter) -> OpenAlarms {
         if self.unchecked.remove(&trace).is_some() {
             meter.telemetry.traces.alarm_checks_skipped.inc();
         }
@@ -112,11 +113,11 @@ impl HarmfulCalls {
                 if let (Some(runs), Some(session)) = (&shared.queried_runs, session) {
                     runs.note_session(&session, trace);
                 }
-                events.extend(self.report(trace, alarms, config, &shared.meter));
+                events.extend(self.report_calls(trace, alarms, config, &shared.meter));
                 events.extend(self.report_limits(trace, limits, config, &shared.meter));
             }
         }
-        if self.last_check.is_some_and(|at| now < at + INTERVAL) || self.unchecked.is_empty() {
+        if self.last_check.is_some_and(|last| now < last + CHECK_INTERVAL) || self.unchecked.is_empty() {
             return events;
         }
         self.last_check = Some(now);
@@ -125,7 +126,7 @@ impl HarmfulCalls {
             .retain(|trace, _| assembler.is_open(*trace) && !markers.is_suspect_or_quarantined(*trace));
         self.checked.retain(|trace, _| assembler.is_open(*trace));
         let capacity = MAX_CHECKS.saturating_sub(self.checks.len());
-        for trace in self.due(assembler, capacity) {
+        for trace in self.due_traces(assembler, capacity) {
             let Ok(thread) = Arc::clone(&shared.blocking_threads).try_acquire_owned() else { break };
             self.unchecked.remove(&trace);
             let Some(snapshot) = assembler.snapshot(trace) else { continue };
@@ -133,65 +134,74 @@ impl HarmfulCalls {
             let (config, markers) = (Arc::clone(config), Arc::clone(markers));
             self.checks.spawn_blocking(move || {
                 let _thread = thread;
-                (trace, markers.run(trace, || harmful(&config, snapshot)))
+                (trace, markers.run(trace, || check_snapshot(&config, snapshot)))
             });
         }
         events
     }
 
-    /// At most `max` of the traces to check, in the order in which they have grown.
-    fn due(&self, assembler: &Assembler, max: usize) -> Vec<TraceId> {
+    /// At most `max_traces` of the traces that are due for a check, in the order in which they have grown.
+    fn due_traces(&self, assembler: &Assembler, max_traces: usize) -> Vec<TraceId> {
         let due = self.unchecked.iter().filter(|(trace, _)| self.is_due(assembler, **trace));
-        let mut due: Vec<_> = due.map(|(trace, noted)| (*noted, *trace)).collect();
-        due.sort_unstable_by_key(|(noted, _)| *noted);
-        due.into_iter().take(max).map(|(_, trace)| trace).collect()
+        let mut due: Vec<_> = due.map(|(trace, number)| (*number, *trace)).collect();
+        due.sort_unstable_by_key(|(number, _)| *number);
+        due.into_iter().take(max_traces).map(|(_, trace)| trace).collect()
     }
 
+    /// Whether a trace has grown enough since its last check.
     fn is_due(&self, assembler: &Assembler, trace: TraceId) -> bool {
-        let before = self.checked.get(&trace).map_or(0, |checked| checked.spans);
-        before <= SMALL || assembler.spans_of(trace) > before + before / GROWTH
+        let spans_before = self.checked.get(&trace).map_or(0, |checked| checked.spans);
+        spans_before <= SMALL_TRACE_SPANS
+            || assembler.span_count_of(trace) > spans_before + spans_before / GROWTH_DIVISOR
     }
 
+    /// Reports the loops and exceeded limits that were not reported before, and returns their events.
     fn report_limits(
         &mut self,
         trace: TraceId,
-        mut found: Vec<LimitAlarm>,
+        mut alarms: Vec<LimitAlarm>,
         config: &RuntimeConfig,
         meter: &Meter,
     ) -> Vec<Piece> {
         let reported_causes = &mut self.checked.entry(trace).or_default().alarms.causes;
-        found.retain(|alarm| !reported_causes.contains(&alarm.cause));
-        reported_causes.extend(found.iter().map(|alarm| alarm.cause));
-        log_limits(trace, &found, meter);
-        if found.is_empty() { Vec::new() } else { config.evaluator.limit_events(trace, &found, unix_nanos()) }
+        alarms.retain(|alarm| !reported_causes.contains(&alarm.cause));
+        reported_causes.extend(alarms.iter().map(|alarm| alarm.cause));
+        log_limits(trace, &alarms, meter);
+        if alarms.is_empty() {
+            Vec::new()
+        } else {
+            config.evaluator.limit_events(trace, &alarms, unix_nanos())
+        }
     }
 
-    fn report(
+    /// Reports new harmful calls, and retracts alarms that the latest check `current` does not confirm. Returns the
+    /// events of both.
+    fn report_calls(
         &mut self,
         trace: TraceId,
-        found: Vec<Alarm>,
+        current: Vec<Alarm>,
         config: &RuntimeConfig,
         meter: &Meter,
     ) -> Vec<Piece> {
         let checked = self.checked.entry(trace).or_default();
         let alarms = &mut checked.alarms;
-        let before = std::mem::take(&mut alarms.raised);
-        let subjects: HashSet<_> = before.iter().flat_map(Alarm::subjects).collect();
-        let is_known = |alarm: &Alarm| alarm.subjects().any(|subject| subjects.contains(&subject));
-        let (continued, new): (Vec<Alarm>, Vec<Alarm>) = found.into_iter().partition(is_known);
+        let previous = std::mem::take(&mut alarms.raised);
+        let previous_subjects: HashSet<_> = previous.iter().flat_map(Alarm::subjects).collect();
+        let is_known = |alarm: &Alarm| alarm.subjects().any(|subject| previous_subjects.contains(&subject));
+        let (continued, new): (Vec<Alarm>, Vec<Alarm>) = current.into_iter().partition(is_known);
         let continued_subjects: HashSet<_> = continued.iter().flat_map(Alarm::subjects).collect();
         let is_retracted =
             |alarm: &&Alarm| !alarm.subjects().any(|subject| continued_subjects.contains(&subject));
-        let retracted: Vec<&Alarm> = before.iter().filter(is_retracted).collect();
+        let retracted: Vec<&Alarm> = previous.iter().filter(is_retracted).collect();
         alarms.retracted.extend(retracted.iter().map(|alarm| alarm.span));
-        let first = continued.len();
-        let remaining = MAX_REPORTED.saturating_sub(checked.reported);
+        let continued_count = continued.len();
+        let remaining = MAX_REPORTED.saturating_sub(checked.reported_count);
         alarms.raised = continued.into_iter().chain(new.into_iter().take(remaining)).collect();
-        let spans: HashSet<SpanId> = alarms.raised.iter().map(|alarm| alarm.span).collect();
-        alarms.retracted.retain(|span| !spans.contains(span));
-        let raised = alarms.raised.get(first..).unwrap_or_default();
-        checked.reported += raised.len();
-        // The explanation quotes the trace, and so is no part of the log.
+        let raised_spans: HashSet<SpanId> = alarms.raised.iter().map(|alarm| alarm.span).collect();
+        alarms.retracted.retain(|span| !raised_spans.contains(span));
+        let raised = alarms.raised.get(continued_count..).unwrap_or_default();
+        checked.reported_count += raised.len();
+        // The explanation quotes the trace, and is therefore not logged.
         for Alarm { span, reason, task, state, .. } in raised {
             meter.telemetry.traces.harmful_calls.inc();
             tracing::warn!(%trace, %span, reason, task, state, "harmful call in an open trace");
@@ -199,26 +209,29 @@ impl HarmfulCalls {
         log_retractions(trace, retracted.iter().copied(), meter);
         let raised = raised.iter().map(|alarm| (alarm, AlarmState::Raised));
         let retracted = retracted.into_iter().map(|alarm| (alarm, AlarmState::Retracted));
-        let all: Vec<(&Alarm, AlarmState)> = raised.chain(retracted).collect();
-        if all.is_empty() { Vec::new() } else { config.evaluator.alarm_events(trace, &all, unix_nanos()) }
+        let changes: Vec<(&Alarm, AlarmState)> = raised.chain(retracted).collect();
+        if changes.is_empty() {
+            return Vec::new();
+        }
+        config.evaluator.alarm_events(trace, &changes, unix_nanos())
     }
 }
 
 /// Logs and counts loops and exceeded limits.
 pub(super) fn log_limits(trace: TraceId, alarms: &[LimitAlarm], meter: &Meter) {
-    // The explanation quotes the trace, and so is no part of the log.
+    // The explanation quotes the trace, and is therefore not logged.
     for LimitAlarm { span, cause, .. } in alarms {
         meter.telemetry.traces.alarm(*cause).inc();
-        let found = match cause {
+        let description = match cause {
             AlarmCause::Loop => "repeats calls without progress",
             AlarmCause::Tokens => "exceeds the limit of tokens",
             AlarmCause::Cost => "exceeds the limit of cost",
         };
-        tracing::warn!(%trace, %span, cause = cause.as_str(), "alarm: a trace {found}");
+        tracing::warn!(%trace, %span, cause = cause.as_str(), "alarm: a trace {description}");
     }
 }
 
-/// Logs and counts alarms that later spans have shown to be wrong.
+/// Logs and counts alarms that later spans have disproved.
 pub(super) fn log_retractions<'a>(trace: TraceId, alarms: impl Iterator<Item = &'a Alarm>, meter: &Meter) {
     for Alarm { span, reason, .. } in alarms {
         meter.telemetry.traces.harmful_calls_retracted.inc();
@@ -247,13 +260,13 @@ mod tests {
     use crate::telemetry::Telemetry;
 
     fn span(id: u8, operation: &str, attributes: &[(&str, &str)]) -> Value {
-        let named = [("gen_ai.operation.name", operation)];
+        let operation_name = [("gen_ai.operation.name", operation)];
         let attribute = |(key, value): &(&str, &str)| json!({"key": key, "value": {"stringValue": value}});
         json!({
             "traceId": "00000000000000000000000000000001", "spanId": format!("{id:016x}"),
             "parentSpanId": if id == 1 { "" } else { "0000000000000001" }, "name": operation, "kind": 1,
             "startTimeUnixNano": "1700000000000000000", "endTimeUnixNano": "1700000001000000000",
-            "attributes": named.iter().chain(attributes).map(attribute).collect::<Vec<_>>(),
+            "attributes": operation_name.iter().chain(attributes).map(attribute).collect::<Vec<_>>(),
         })
     }
 
@@ -287,7 +300,7 @@ mod tests {
         let alarms = config.evaluator.harmful(snapshot).alarms;
         assert!(alarms.len() == 1 && alarms[0].explanation.contains("SECRET"), "{alarms:?}");
         let meter = Meter::new(Telemetry::new(), std::iter::empty());
-        let log = logged(|| drop(HarmfulCalls::default().report(trace, alarms, &config, &meter)));
+        let log = logged(|| drop(HarmfulCalls::default().report_calls(trace, alarms, &config, &meter)));
         assert!(log.contains("other_function") && log.contains("task=\"t\""), "{log}");
         assert!(!log.contains("SECRET"), "{log}");
     }
@@ -348,7 +361,7 @@ mod tests {
             calls.note_spans(trace, &config);
         }
         assert!(calls.unchecked[&second] < calls.unchecked[&first], "the one that waits longer comes first");
-        drop((calls.take(second, &meter), calls.take(second, &meter)));
+        drop((calls.take_alarms(second, &meter), calls.take_alarms(second, &meter)));
         assert_eq!(meter.telemetry.traces.alarm_checks_skipped.get(), 1);
     }
 }

@@ -39,20 +39,21 @@ use crate::reservation::Reservation;
 /// the sender's buffer does not overflow.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a request waits for room in the inboxes of its shards. A shard empties a full inbox within
-/// milliseconds unless it waits for an exporter or a large trace. The bodies that wait meanwhile must not use
+/// milliseconds unless it waits for an exporter or a large trace. The bodies of waiting requests must not use
 /// up the memory for requests in flight, which all senders share.
-const INBOX_WAIT: Duration = Duration::from_millis(100);
-/// The request could not be stored, so it is not accepted.
+const INBOX_TIMEOUT: Duration = Duration::from_millis(100);
+/// The response to a request that could not be stored.
 const NOT_STORED: Refused = Refused::Overloaded { retry: RETRY };
 
 /// An item of a request that belongs to one trace and is passed to its shard.
 pub(super) trait ShardItem: Sized {
     fn trace(&self) -> TraceId;
-    /// The bytes that it is charged while it waits in an inbox.
-    fn weight(&self) -> usize {
+    /// The bytes that are charged for the item while it waits in an inbox.
+    fn charged_bytes(&self) -> usize {
         0
     }
-    fn work(all: Vec<Self>, reservation: Reservation, record: Option<Seq>) -> ShardMessage;
+    /// The message with items of one shard. `record` is the stored record that contains them.
+    fn message(items: Vec<Self>, reservation: Reservation, record: Option<Seq>) -> ShardMessage;
 }
 
 impl ShardItem for Group {
@@ -60,12 +61,12 @@ impl ShardItem for Group {
         self.trace
     }
 
-    fn weight(&self) -> usize {
+    fn charged_bytes(&self) -> usize {
         self.size + assemble::envelope_bytes(&self.spans) + self.spans.len() * SPAN_OVERHEAD
     }
 
-    fn work(all: Vec<Group>, reservation: Reservation, record: Option<Seq>) -> ShardMessage {
-        ShardMessage::Spans(all, reservation, record)
+    fn message(items: Vec<Group>, reservation: Reservation, record: Option<Seq>) -> ShardMessage {
+        ShardMessage::Spans(items, reservation, record)
     }
 }
 
@@ -74,12 +75,12 @@ impl ShardItem for GenAiRecord {
         self.trace
     }
 
-    fn weight(&self) -> usize {
+    fn charged_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    fn work(all: Vec<GenAiRecord>, reservation: Reservation, record: Option<Seq>) -> ShardMessage {
-        ShardMessage::Logs(all, reservation, record)
+    fn message(items: Vec<GenAiRecord>, reservation: Reservation, record: Option<Seq>) -> ShardMessage {
+        ShardMessage::Logs(items, reservation, record)
     }
 }
 
@@ -88,8 +89,8 @@ impl ShardItem for (TraceId, PriorVerdict) {
         self.0
     }
 
-    fn work(all: Vec<Self>, _: Reservation, _: Option<Seq>) -> ShardMessage {
-        ShardMessage::Closed(all)
+    fn message(items: Vec<Self>, _: Reservation, _: Option<Seq>) -> ShardMessage {
+        ShardMessage::Closed(items)
     }
 }
 
@@ -104,8 +105,8 @@ impl<T: ShardItem> ReservedItems<T> {
     /// Sends the items to their shards. `record` is the stored record that contains them.
     pub(super) fn send(self, budget: &Budget, record: Option<Seq>) {
         for (permit, items) in self.0 {
-            let reservation = budget.reserve(items.iter().map(T::weight).sum());
-            permit.send(T::work(items, reservation, record));
+            let reservation = budget.reserve(items.iter().map(T::charged_bytes).sum());
+            permit.send(T::message(items, reservation, record));
         }
     }
 }
@@ -116,34 +117,34 @@ struct IngestRequest<T> {
     /// The record of the request, if its receiver has stored it.
     received: ReceivedRecord,
     body: Bytes,
-    for_shards: Vec<T>,
-    /// The number of items if the whole body is forwarded, else 0.
-    forward: u64,
-    /// Whether the items of the shards are forwarded, with the body or in `pieces`.
-    forwarded: bool,
+    /// The items that are passed to shards.
+    items: Vec<T>,
+    /// The number of items of the body if the whole body is forwarded, else 0.
+    forwarded_with_body: u64,
+    /// Whether `items` are forwarded, with the body or in `pieces`.
+    is_forwarded: bool,
     /// Parts of the request that are forwarded.
     pieces: Vec<Piece>,
-    /// Encodes the items of the shards, if they are not the whole body.
+    /// Encodes `items`, if they are not the whole body.
     encode: Option<fn(&ReservedItems<T>) -> Bytes>,
 }
 
 impl<T> IngestRequest<T> {
-    /// A request whose body is stored as a whole, and forwarded if `forward` is not 0.
+    /// A request whose body is stored as a whole, and forwarded if `forwarded_with_body` is not 0.
     fn new(
         signal: Signal,
         received: ReceivedRecord,
         body: Bytes,
-        for_shards: Vec<T>,
-        forward: u64,
+        items: Vec<T>,
+        forwarded_with_body: u64,
     ) -> IngestRequest<T> {
-        let forwarded = forward > 0;
         IngestRequest {
             signal,
             received,
             body,
-            for_shards,
-            forward,
-            forwarded,
+            items,
+            forwarded_with_body,
+            is_forwarded: forwarded_with_body > 0,
             pieces: Vec::new(),
             encode: None,
         }
@@ -151,82 +152,93 @@ impl<T> IngestRequest<T> {
 }
 
 impl Pipeline {
-    async fn take(&self, offer: Offer, received: ReceivedRecord) -> Result<Accepted, Refused> {
+    async fn ingest(&self, offer: Offer, received: ReceivedRecord) -> Result<Accepted, Refused> {
         match offer.signal {
-            Signal::Traces => self.traces(offer.body, received).await,
-            Signal::Logs => self.logs(offer.body, received).await,
-            Signal::Metrics => self.metrics(offer.body).await,
+            Signal::Traces => self.ingest_traces(offer.body, received).await,
+            Signal::Logs => self.ingest_logs(offer.body, received).await,
+            Signal::Metrics => self.ingest_metrics(offer.body).await,
         }
     }
 
-    async fn traces(&self, body: Bytes, received: ReceivedRecord) -> Result<Accepted, Refused> {
+    async fn ingest_traces(&self, body: Bytes, received: ReceivedRecord) -> Result<Accepted, Refused> {
         let split = request::split(&body, &self.prefix, &self.envelopes)
             .map_err(|error| Refused::Malformed(error.to_string()))?;
         let accepted = Accepted { rejected: split.rejected.count, message: split.rejected.to_string() };
-        let all_groups = split.groups.len();
+        let group_count = split.groups.len();
         let mut groups = self.without_exported(received, split.groups).await?;
-        // The body is more than what is forwarded.
-        let has_passed = self.shared.store.has_passed(received);
-        let left_out = accepted.rejected + (all_groups - groups.len()) as u64;
-        let spans = count(&groups);
+        // If its forwarded part was delivered before, only the items of the shards are left.
+        let was_forwarded = self.shared.store.was_forwarded(received);
+        let left_out = accepted.rejected + (group_count - groups.len()) as u64;
+        let spans = span_count(&groups);
         let meter = &self.shared.meter;
-        meter.received(spans, accepted.rejected);
+        meter.count_received(spans, accepted.rejected);
         let mut unselected = Vec::new();
         if let Some(select) = &self.shared.config.load().select {
-            unselected = take_unselected(&mut groups, |span| select::selects(select, span));
+            unselected = remove_unselected(&mut groups, |span| select::selects(select, span));
         }
-        if has_own(&groups) {
-            unselected.extend(take_unselected(&mut groups, |span| !select::is_own(&span.envelope)));
+        if has_self_telemetry(&groups) {
+            let is_of_agents = |span: &verdict_otlp::trace::Span| !select::is_self_telemetry(&span.envelope);
+            unselected.extend(remove_unselected(&mut groups, is_of_agents));
         }
-        if has_passed {
+        if was_forwarded {
             unselected.clear();
         } else {
-            meter.telemetry.traces.passed_through.inc_by(count(&unselected));
+            meter.telemetry.traces.passed_through.inc_by(span_count(&unselected));
         }
-        // A span about a request of spans about ourselves would never end.
-        let receive_span = match groups.is_empty() && unselected.iter().all(is_own) {
+        // A span about a request with self-telemetry alone would cause further such requests without end.
+        let receive_span = match groups.is_empty() && unselected.iter().all(is_self_telemetry) {
             true => Span::none(),
             false => {
                 tracing::info_span!(target: SELF_TARGET, "receive", spans, bytes = body.len(), accepted = Empty)
             }
         };
-        let delivery = self.shared.delivery;
-        let (whole, pieces) = match has_passed {
+        let forwarding = self.shared.forwarding;
+        let (forwards_body, pieces) = match was_forwarded {
             true => (false, Vec::new()),
-            false => delivery.on_arrival(&groups, &unselected, left_out),
+            false => forwarding.on_arrival(&groups, &unselected, left_out),
         };
-        let (forward, forwarded) = (if whole { spans } else { 0 }, delivery.forwards());
-        if forwarded {
+        let forwarded_with_body = if forwards_body { spans } else { 0 };
+        let is_forwarded = forwarding.forwards();
+        if is_forwarded {
             set_forwarded(&mut groups);
         }
-        let part: fn(&ReservedItems<Group>) -> Bytes =
+        let encode_items: fn(&ReservedItems<Group>) -> Bytes =
             |groups| encode(groups.items(), usize::MAX).pop().map(|piece| piece.bytes).unwrap_or_default();
-        let encode = (!unselected.is_empty()).then_some(part);
-        let (signal, for_shards) = (Signal::Traces, groups);
-        let request =
-            IngestRequest { signal, received, body, for_shards, forward, forwarded, pieces, encode };
+        let encode = (!unselected.is_empty()).then_some(encode_items);
+        let request = IngestRequest {
+            signal: Signal::Traces,
+            received,
+            body,
+            items: groups,
+            forwarded_with_body,
+            is_forwarded,
+            pieces,
+            encode,
+        };
         let result = self.accept(request).instrument(receive_span.clone()).await;
         receive_span.record("accepted", result.is_ok());
-        meter.answered(spans, &result);
+        meter.count_answered(spans, &result);
         result.map(|()| accepted)
     }
 
-    async fn logs(&self, body: Bytes, received: ReceivedRecord) -> Result<Accepted, Refused> {
-        let mut found = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
-        found.gen_ai = self.without_exported(received, found.gen_ai).await?;
-        let (used, malformed) = (found.gen_ai.len() as u64, found.malformed);
-        let valid = found.records - malformed;
+    async fn ingest_logs(&self, body: Bytes, received: ReceivedRecord) -> Result<Accepted, Refused> {
+        let mut records = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
+        records.gen_ai = self.without_exported(received, records.gen_ai).await?;
+        let (used, malformed) = (records.gen_ai.len() as u64, records.malformed);
+        let valid = records.records - malformed;
         let accepts = self.shared.exporters.accepts(Signal::Logs);
-        // GenAI records are used for evaluation whether or not they can be delivered.
-        // A stored request is not sent again: the exporters decide what becomes of it.
+        // GenAI records are used for evaluation even if they cannot be delivered. A request that its receiver has
+        // stored is not refused, since it would not be sent again.
         if accepts && used == 0 && received.is_none() && !self.shared.exporters.delivers(Signal::Logs) {
             return Err(Refused::Undeliverable(Signal::Logs));
         }
         let body = if malformed > 0 { logs::without_malformed(&body) } else { body };
-        let forward = if accepts && !self.shared.store.has_passed(received) { valid } else { 0 };
-        self.accept(IngestRequest::new(Signal::Logs, received, body, found.gen_ai, forward)).await?;
+        let forwarded_with_body =
+            if accepts && !self.shared.store.was_forwarded(received) { valid } else { 0 };
+        self.accept(IngestRequest::new(Signal::Logs, received, body, records.gen_ai, forwarded_with_body))
+            .await?;
         // Without an exporter for logs, GenAI records are used for evaluation only, and others are rejected.
-        let rejected = if accepts || received.is_some() { malformed } else { found.records - used };
+        let rejected = if accepts || received.is_some() { malformed } else { records.records - used };
         let message = match rejected {
             0 => String::new(),
             _ if accepts || received.is_some() => format!("{malformed} malformed log records were rejected"),
@@ -237,7 +249,7 @@ impl Pipeline {
         Ok(Accepted { rejected, message })
     }
 
-    async fn metrics(&self, body: Bytes) -> Result<Accepted, Refused> {
+    async fn ingest_metrics(&self, body: Bytes) -> Result<Accepted, Refused> {
         if !self.shared.exporters.accepts(Signal::Metrics) {
             return Err(Refused::Unsupported(Signal::Metrics));
         }
@@ -255,12 +267,20 @@ impl Pipeline {
         Ok(Accepted { rejected, message })
     }
 
-    /// Stores a request, sends the items to their shards, and forwards the rest.
+    /// Stores a request, sends the items to their shards, and forwards the parts that are exported on arrival.
     async fn accept<T: ShardItem>(&self, request: IngestRequest<T>) -> Result<(), Refused> {
-        let IngestRequest { signal, received, body, for_shards, forward: whole, forwarded, pieces, encode } =
-            request;
+        let IngestRequest {
+            signal,
+            received,
+            body,
+            items,
+            forwarded_with_body,
+            is_forwarded,
+            pieces,
+            encode,
+        } = request;
         let shared = &self.shared;
-        let reserved = self.reserve_within(inbox_wait(received), for_shards).await?;
+        let reserved = self.reserve_within(inbox_timeout(received), items).await?;
         let mut stored = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let record = || RequestRecord {
@@ -272,26 +292,27 @@ impl Pipeline {
             stored.push((admission.await.ok_or(NOT_STORED)?, piece));
         }
         let mut record = None;
-        if whole > 0 || !reserved.0.is_empty() {
+        if forwarded_with_body > 0 || !reserved.0.is_empty() {
             let admission = shared.store.admit(signal, received, &|| {
-                let reason = (whole > 0).then_some(RetainReason::Forwarded);
+                let reason = (forwarded_with_body > 0).then_some(RetainReason::Forwarded);
                 let traces = reserved.items().map(|item| RetainReason::Trace(item.trace()));
                 let reasons: BTreeSet<RetainReason> = reason.into_iter().chain(traces).collect();
                 let body = encode.map_or_else(|| body.clone(), |encode| encode(&reserved));
-                RequestRecord { reasons: reasons.into_iter().collect(), forwarded, body }
+                RequestRecord { reasons: reasons.into_iter().collect(), forwarded: is_forwarded, body }
             });
             record = admission.await.ok_or(NOT_STORED)?.commit();
         }
-        // From here to the last await nothing can fail or be interrupted.
+        // From here on no step can fail, and the items are sent before the next await.
         reserved.send(&shared.budget, record);
         let mut waits = Vec::new();
-        if whole > 0 {
-            waits.push(forward(shared, record, signal, Piece { bytes: body, items: whole }, &[]));
+        if forwarded_with_body > 0 {
+            let piece = Piece { bytes: body, items: forwarded_with_body };
+            waits.push(forward(shared, record, signal, piece, &[]));
         }
         for (admission, piece) in stored {
             waits.push(forward(shared, admission.commit(), signal, piece, &[]));
         }
-        // A receiver that stores its requests looks for pressure before each of them, and must not wait.
+        // A receiver that stores its requests checks the pressure before each of them, and must not wait.
         if received.is_none() {
             for wait in waits {
                 wait.await;
@@ -300,34 +321,34 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The items of a request, without those of traces that were exported before if its receiver has stored it. The
-    /// shards of the others receive the list of those that are late.
+    /// The items of a request. If its receiver has stored the request, items that were exported before are left out,
+    /// and the shards receive the prior verdicts of the traces whose items are late.
     async fn without_exported<T: ShardItem>(
         &self,
         received: ReceivedRecord,
         items: Vec<T>,
     ) -> Result<Vec<T>, Refused> {
         let Some(record) = received else { return Ok(items) };
-        let (mut left, mut late) = (Vec::with_capacity(items.len()), Vec::new());
+        let (mut remaining, mut late) = (Vec::with_capacity(items.len()), Vec::new());
         for item in items {
             match self.shared.store.exported_before(record, item.trace()) {
                 ExportedBefore::Same => continue,
                 ExportedBefore::Late(verdict) => late.push((item.trace(), verdict)),
                 ExportedBefore::No => {}
             }
-            left.push(item);
+            remaining.push(item);
         }
-        self.reserve_within(inbox_wait(received), late).await?.send(&self.shared.budget, None);
-        Ok(left)
+        self.reserve_within(inbox_timeout(received), late).await?.send(&self.shared.budget, None);
+        Ok(remaining)
     }
 
-    /// As [`Pipeline::reserve`]. A full shard refuses only the requests with traces of its own.
+    /// As [`Pipeline::reserve`], with a timeout. A full shard refuses only the requests with traces of its own.
     async fn reserve_within<T: ShardItem>(
         &self,
-        within: Duration,
+        limit: Duration,
         items: Vec<T>,
     ) -> Result<ReservedItems<T>, Refused> {
-        timeout(within, self.reserve(items)).await.map_err(|_| Refused::Overloaded { retry: RETRY })?
+        timeout(limit, self.reserve(items)).await.map_err(|_| Refused::Overloaded { retry: RETRY })?
     }
 
     /// Distributes items to shards and reserves room in every inbox, so that a request is accepted as a
@@ -357,14 +378,14 @@ impl Pipeline {
         Ok(ReservedItems(reserved))
     }
 
-    /// Why all senders are asked to retry, and after which delay.
+    /// The causes for which all senders are asked to retry, each with the delay after which they should.
     pub(super) fn overloads(&self) -> impl Iterator<Item = (Duration, &'static str)> {
         let inboxes = self.inboxes.read().unwrap_or_else(PoisonError::into_inner);
-        let full = !inboxes.is_empty() && inboxes.iter().all(|inbox| inbox.capacity() == 0);
+        let are_full = !inboxes.is_empty() && inboxes.iter().all(|inbox| inbox.capacity() == 0);
         let Shared { store, budget, exporters, .. } = &*self.shared;
-        let retry = |is_full: bool| is_full.then_some(RETRY);
+        let retry = |is_overloaded: bool| is_overloaded.then_some(RETRY);
         [
-            (retry(full), "overloaded: the inboxes of all shards are full"),
+            (retry(are_full), "overloaded: the inboxes of all shards are full"),
             (retry(store.is_full()), "overloaded: the journal is full or cannot be written"),
             (retry(budget.is_full(exporters.required_bytes())), "overloaded: memory.budget is used up"),
             (exporters.pressure(), "overloaded: the queue of a required exporter is full"),
@@ -380,11 +401,11 @@ impl Intake for Pipeline {
     }
 
     fn offer(&self, offer: Offer) -> OfferFuture<'_> {
-        Box::pin(self.take(offer, None))
+        Box::pin(self.ingest(offer, None))
     }
 
     fn offer_stored(&self, offer: Offer, record: Seq) -> OfferFuture<'_> {
-        Box::pin(self.take(offer, Some(record)))
+        Box::pin(self.ingest(offer, Some(record)))
     }
 
     fn drop_revoked(&self) -> DropFuture {
@@ -396,38 +417,43 @@ impl Intake for Pipeline {
     }
 }
 
-/// A receiver that has stored its requests offers them again soon, and has other work meanwhile.
-fn inbox_wait(received: ReceivedRecord) -> Duration {
-    if received.is_some() { Duration::ZERO } else { INBOX_WAIT }
+/// How long a request waits for room in the inboxes: not at all if its receiver has stored it, since the receiver
+/// offers it again.
+fn inbox_timeout(received: ReceivedRecord) -> Duration {
+    if received.is_some() { Duration::ZERO } else { INBOX_TIMEOUT }
 }
 
-fn count(groups: &[Group]) -> u64 {
+/// The number of spans.
+fn span_count(groups: &[Group]) -> u64 {
     groups.iter().map(|group| group.spans.len() as u64).sum()
 }
 
-fn is_own(group: &Group) -> bool {
-    group.spans.iter().all(|span| select::is_own(&span.envelope))
+/// Whether all spans are telemetry of this process, or of another otel-verdict.
+fn is_self_telemetry(group: &Group) -> bool {
+    group.spans.iter().all(|span| select::is_self_telemetry(&span.envelope))
 }
 
-/// Whether a span is about this process, or another of its kind. Consecutive spans usually share an envelope.
-fn has_own(groups: &[Group]) -> bool {
+/// Whether any span is telemetry of this process, or of another otel-verdict. Consecutive spans usually share an
+/// envelope, which is read once.
+fn has_self_telemetry(groups: &[Group]) -> bool {
     let mut last: Option<&Arc<Envelope>> = None;
     groups.iter().flat_map(|group| &group.spans).any(|span| {
         let is_known = last.is_some_and(|last| Arc::ptr_eq(last, &span.envelope));
         last = Some(&span.envelope);
-        !is_known && select::is_own(&span.envelope)
+        !is_known && select::is_self_telemetry(&span.envelope)
     })
 }
 
-/// Removes the spans that are not `wanted` from `groups`, and returns them.
-fn take_unselected(
+/// Removes the spans for which `is_selected` is false from `groups`, and returns them.
+fn remove_unselected(
     groups: &mut Vec<Group>,
-    wanted: impl Fn(&verdict_otlp::trace::Span) -> bool,
+    is_selected: impl Fn(&verdict_otlp::trace::Span) -> bool,
 ) -> Vec<Group> {
     let mut unselected = Vec::new();
     for group in groups.iter_mut() {
-        let (keep, spans): (Vec<_>, Vec<_>) = std::mem::take(&mut group.spans).into_iter().partition(&wanted);
-        group.spans = keep;
+        let (selected, spans): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut group.spans).into_iter().partition(&is_selected);
+        group.spans = selected;
         if !spans.is_empty() {
             let size = spans.iter().map(|span| span.bytes.len()).sum();
             unselected.push(Group { trace: group.trace, size, spans });

@@ -1,5 +1,5 @@
-//! The store of a process that receives from Kafka: records of Kafka are retained by the position of its
-//! partitions, requests of other receivers by the store behind this one.
+//! The store of a process that receives from Kafka: records of Kafka are retained by the committed offsets of their
+//! partitions, requests of other receivers by another store.
 //!
 //! Verdicts about records of Kafka are not stored. After a crash the spans are read again, and rules give the same
 //! verdict.
@@ -18,7 +18,7 @@ use super::store::{
 use crate::receive::kafka::log::{KafkaLog, NO_RECORD, is_kafka};
 use crate::receive::kafka::watermark::ReplayStatus;
 
-/// Records of Kafka, and another store.
+/// The log of records of Kafka, and the store of all other requests.
 #[derive(Clone, Debug)]
 pub(super) struct KafkaStore {
     log: Arc<KafkaLog>,
@@ -38,7 +38,7 @@ impl AckLog for KafkaStore {
 }
 
 impl Store for KafkaStore {
-    /// As the store of the other receivers: traces of Kafka have been handed over when those stop.
+    /// As the other store: traces of Kafka have been dropped for their next owner before the other receivers stop.
     fn keeps_unfinished_traces(&self) -> bool {
         self.other.keeps_unfinished_traces()
     }
@@ -62,7 +62,8 @@ impl Store for KafkaStore {
             return Box::pin(ready(is_retained.then_some(StoredRequest::Received(seq))));
         }
         let stored = self.other.admit(signal, None, record);
-        // Without a record, spans of another receiver could not be distinguished from those of Kafka alone.
+        // A request of another receiver always has a record, so that a trace with records of Kafka alone can be
+        // distinguished from one that has spans of both.
         Box::pin(async move {
             stored.await.map(|stored| match stored {
                 StoredRequest::Nowhere => StoredRequest::Received(NO_RECORD),
@@ -72,23 +73,23 @@ impl Store for KafkaStore {
     }
 
     fn exported_before(&self, record: Seq, trace: TraceId) -> ExportedBefore {
-        match self.log.replay(record, trace) {
+        match self.log.replay_status(record, trace) {
             ReplayStatus::New => ExportedBefore::No,
             ReplayStatus::Exported => ExportedBefore::Same,
             ReplayStatus::Late(verdict) => ExportedBefore::Late(verdict),
         }
     }
 
-    fn has_passed(&self, received: ReceivedRecord) -> bool {
-        received.is_some_and(|record| self.log.has_passed(record))
+    fn was_forwarded(&self, received: ReceivedRecord) -> bool {
+        received.is_some_and(|record| self.log.was_forwarded(record))
     }
 
     fn end_received(&self) {
         self.log.end_all();
     }
 
-    fn close(&self, trace: TraceId, records: &[Seq]) {
-        self.log.close(trace, records);
+    fn note_closed(&self, trace: TraceId, records: &[Seq]) {
+        self.log.note_closed(trace, records);
     }
 
     fn is_late(&self, record: Seq, trace: TraceId) -> bool {
@@ -99,8 +100,8 @@ impl Store for KafkaStore {
         self.log.has_lapsed(records)
     }
 
-    fn revoked(&self, records: &[Seq]) -> Option<CancellationToken> {
-        self.log.revoked(records)
+    fn revocation_token(&self, records: &[Seq]) -> Option<CancellationToken> {
+        self.log.revocation_token(records)
     }
 
     fn append_verdicts<'a>(&'a self, traces: &'a [EncodedTrace]) -> StoreFuture<'a, Option<Seq>> {
@@ -109,7 +110,7 @@ impl Store for KafkaStore {
         }
         for trace in traces {
             let verdict = &trace.verdict;
-            self.log.evaluated(verdict.trace, &verdict.requests, verdict.prior_verdict());
+            self.log.note_evaluated(verdict.trace, &verdict.requests, verdict.prior_verdict());
         }
         Box::pin(ready(Some(NO_RECORD)))
     }
@@ -123,9 +124,9 @@ impl Store for KafkaStore {
 
     fn release(&self, releases: Releases) {
         self.log.release(&releases);
-        let rest: Releases = releases.into_iter().filter(|(seq, _)| !is_kafka(*seq)).collect();
-        if !rest.is_empty() {
-            self.other.release(rest);
+        let other_releases: Releases = releases.into_iter().filter(|(seq, _)| !is_kafka(*seq)).collect();
+        if !other_releases.is_empty() {
+            self.other.release(other_releases);
         }
     }
 
@@ -155,12 +156,12 @@ mod tests {
         let request = || RequestRecord { reasons: Vec::new(), forwarded: false, body: Default::default() };
         let request = Store::admit(&store, Signal::Traces, None, &request);
         let stored = request.await.unwrap().commit().unwrap();
-        for (requests, in_journal) in [(vec![stored], true), (vec![stored, record], false)] {
+        for (requests, is_in_journal) in [(vec![stored], true), (vec![stored, record], false)] {
             let verdict =
                 VerdictRecord { trace: TraceId([1; 16]), requests, revision: 1, ..Default::default() };
             let trace = EncodedTrace { verdict, spans: Vec::new(), started: Instant::now() };
             let seq = Store::append_verdicts(&store, &[trace]).await.unwrap();
-            assert_eq!(is_kafka(seq), !in_journal);
+            assert_eq!(is_kafka(seq), !is_in_journal);
         }
         Journal::close(&journal).await;
     }

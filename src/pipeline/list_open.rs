@@ -1,4 +1,4 @@
-//! The open traces of a shard, as the live page lists them.
+//! The list of a shard's open traces for the live page.
 
 use std::time::{Duration, Instant};
 
@@ -6,22 +6,22 @@ use super::select;
 use crate::assemble::{Assembler, OpenSummary};
 use crate::page::server::OpenTrace;
 
-/// Open traces of one shard that are listed.
-const LISTED: usize = 100;
-/// Longest name of a service in bytes.
-const MAX_NAME: usize = 200;
+/// Maximum number of listed open traces of one shard.
+const MAX_LISTED: usize = 100;
+/// Maximum bytes of the name of a service.
+const MAX_NAME_BYTES: usize = 200;
 
-/// The open traces of a shard with the latest spans.
+/// The open traces of a shard, those with the latest spans first.
 pub(super) fn list_open(assembler: &Assembler, now: Instant) -> Vec<OpenTrace> {
-    assembler.latest(LISTED, now).iter().map(listed).collect()
+    assembler.latest(MAX_LISTED, now).iter().map(to_open_trace).collect()
 }
 
-fn listed(open: &OpenSummary<'_>) -> OpenTrace {
+fn to_open_trace(open: &OpenSummary<'_>) -> OpenTrace {
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     OpenTrace {
         trace_id: open.trace.to_string(),
         name: open.name.clone(),
-        service: open.envelope.and_then(select::service).map(|service| clip(service).to_owned()),
+        service: open.envelope.and_then(select::service).map(|service| truncated(service).to_owned()),
         spans: open.spans,
         bytes: open.bytes,
         age_ms: milliseconds(open.age),
@@ -32,6 +32,6 @@ fn listed(open: &OpenSummary<'_>) -> OpenTrace {
     }
 }
 
-fn clip(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(MAX_NAME)).unwrap_or_default()
+fn truncated(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_NAME_BYTES)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Self-metrics of the pipeline, with every cell looked up at start.
+//! Self-metrics of the pipeline. The cells of every metric are looked up at start.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,36 +15,38 @@ use crate::assemble::SpanTally;
 use crate::receive::Refused;
 use crate::telemetry::{MetricCells, Telemetry};
 
+/// Counts the requests and the evaluated traces of the pipeline.
 #[derive(Debug)]
 pub(super) struct Meter {
     pub telemetry: Arc<Telemetry>,
-    metrics: ArcSwap<HashMap<&'static str, MetricCells>>,
+    /// The cells of each metric and each rule, by name.
+    cells: ArcSwap<HashMap<&'static str, MetricCells>>,
     throttle: LogThrottle,
 }
 
 impl Meter {
     /// `added` are the metrics that are not built in.
     pub(super) fn new(telemetry: Arc<Telemetry>, added: impl Iterator<Item = &'static MetricSpec>) -> Meter {
-        // Rules are timed by names of their own, measurements are counted by those of the table.
+        // The durations of rules are recorded by the names of rules, measurements are counted by those of rows.
         let rows = metrics::TABLE.iter().chain(added);
         let names = metrics::names().chain(rows.map(|row| row.name));
-        let metrics: HashMap<_, _> = names.map(|name| (name, telemetry.verdicts.metric(name))).collect();
-        Meter { telemetry, metrics: ArcSwap::from_pointee(metrics), throttle: LogThrottle::default() }
+        let cells: HashMap<_, _> = names.map(|name| (name, telemetry.verdicts.metric(name))).collect();
+        Meter { telemetry, cells: ArcSwap::from_pointee(cells), throttle: LogThrottle::default() }
     }
 
-    /// Also counts the metrics that a reload has added. The values of a metric that it removed remain.
-    pub(super) fn add(&self, added: impl Iterator<Item = &'static MetricSpec>) {
-        let current = self.metrics.load_full();
+    /// Adds the metrics that a reload has added. Those of a metric that it removed remain.
+    pub(super) fn add_metrics(&self, added: impl Iterator<Item = &'static MetricSpec>) {
+        let current = self.cells.load_full();
         let new: Vec<_> = added.map(|row| row.name).filter(|name| !current.contains_key(name)).collect();
         if !new.is_empty() {
             let mut all = HashMap::clone(&current);
             all.extend(new.into_iter().map(|name| (name, self.telemetry.verdicts.metric(name))));
-            self.metrics.store(Arc::new(all));
+            self.cells.store(Arc::new(all));
         }
     }
 
     /// Counts the valid and the malformed spans of a request.
-    pub(super) fn received(&self, valid: u64, malformed: u64) {
+    pub(super) fn count_received(&self, valid: u64, malformed: u64) {
         let receive = &self.telemetry.receive;
         receive.spans_received.inc_by(valid.saturating_add(malformed));
         if malformed > 0 {
@@ -53,7 +55,7 @@ impl Meter {
     }
 
     /// Counts the valid spans of a request as accepted or refused.
-    pub(super) fn answered(&self, valid: u64, result: &Result<(), Refused>) {
+    pub(super) fn count_answered(&self, valid: u64, result: &Result<(), Refused>) {
         let receive = &self.telemetry.receive;
         let reason = match result {
             Ok(()) => {
@@ -68,7 +70,8 @@ impl Meter {
         receive.refused(reason, valid);
     }
 
-    pub(super) fn tally(&self, tally: SpanTally) {
+    /// Counts duplicates and late spans.
+    pub(super) fn count_tally(&self, tally: SpanTally) {
         let traces = &self.telemetry.traces;
         if tally.duplicates > 0 {
             traces.duplicates.inc_by(tally.duplicates as u64);
@@ -78,13 +81,13 @@ impl Meter {
         }
     }
 
-    /// Measures how long each metric runs over one trace.
+    /// A callback that records how long each rule runs on one trace.
     pub(super) fn stopwatch(&self) -> impl FnMut(Progress) {
         let mut since = Instant::now();
         move |progress| {
             let now = Instant::now();
             if let Progress::Ran(metric) = progress
-                && let Some(cells) = self.metrics.load().get(metric)
+                && let Some(cells) = self.cells.load().get(metric)
             {
                 cells.took(now - since);
             }
@@ -92,12 +95,12 @@ impl Meter {
         }
     }
 
-    pub(super) fn evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
+    /// Counts an evaluated trace. `replaced` is the number of attributes of its spans that verdicts replace.
+    pub(super) fn count_evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
         agent_metrics::count(&self.telemetry.agents, evaluated);
         let mut limited: Vec<&str> = Vec::new();
-        let metrics = self.metrics.load();
+        let metrics = self.cells.load();
         for m in &evaluated.measurements {
-            // Measurements have the names of rows, also those of metrics that were added.
             let Some(cells) = metrics.get(m.metric) else {
                 if let Some(suppressed) = self.throttle.allow(m.metric) {
                     tracing::error!(
@@ -130,8 +133,8 @@ impl Meter {
         traces.attributes_replaced.inc_by(replaced as u64);
     }
 
-    /// Traces, spans and bytes of one shard, before and now.
-    pub(super) fn buffered(&self, before: (usize, usize, usize), now: (usize, usize, usize)) {
+    /// Updates the gauges of open traces by the change of one shard's traces, spans and bytes.
+    pub(super) fn update_buffered(&self, before: (usize, usize, usize), now: (usize, usize, usize)) {
         let traces = &self.telemetry.traces;
         let delta = |before: usize, now: usize| now as i64 - before as i64;
         traces.open.inc_by(delta(before.0, now.0));
@@ -167,7 +170,7 @@ mod tests {
         for name in names.iter().cycle().take(3 * names.len()) {
             evaluated.measurements.push(Measurement::new(0, name, "test/1", Err(reason)));
         }
-        crate::logging::testing::logged(|| meter.evaluated(&evaluated, 0))
+        crate::logging::testing::logged(|| meter.count_evaluated(&evaluated, 0))
     }
 
     #[test]
@@ -177,8 +180,8 @@ mod tests {
         assert_eq!(log.lines().count(), 1, "{log}");
         assert!(log.contains(&format!("trace={}", TraceId([1; 16]))), "{log}");
         assert!(log.contains(r#"metrics=["tool_abuse", "avoidance"]"#), "{log}");
-        assert_eq!(meter.metrics.load()["tool_abuse"].limited.get(), 3);
-        assert_eq!(meter.metrics.load()["latency"].limited.get(), 0);
+        assert_eq!(meter.cells.load()["tool_abuse"].limited.get(), 3);
+        assert_eq!(meter.cells.load()["latency"].limited.get(), 0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The stages of the pipeline for recorded requests: requests in, evaluated traces out. The caller provides the
-//! runtime.
+//! The stages of the pipeline for recorded requests.
 //!
-//! [`RecordingEvaluation::finish`] evaluates at the end of the input, [`RecordingEvaluation::follow`] while it is read.
+//! In: recorded requests. Out: evaluated traces. The caller provides the runtime. [`RecordingEvaluation::finish`]
+//! evaluates at the end of the input, [`RecordingEvaluation::follow`] while it is read.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -35,8 +35,8 @@ mod follow;
 use closing::RecordingClock;
 pub use closing::{Closing, Position, TraceEnds};
 
-/// Traces that are evaluated at the same time: enough that the last questions of one do not leave judges idle. Their
-/// recognised forms are in memory together.
+/// Maximum number of traces with questions that are evaluated at the same time: enough that judges are not idle during
+/// the last questions of one trace. The recognised forms of all of them are in memory.
 const CONCURRENT_TRACES: usize = 8;
 
 /// Collects recorded requests; [`RecordingEvaluation::finish`] evaluates the traces in them.
@@ -45,6 +45,7 @@ pub struct RecordingEvaluation {
     assembler: Assembler,
     parser: Arc<RequestParser>,
     clock: RecordingClock,
+    /// The configured times, for [`RecordingEvaluation::follow`].
     close: Close,
 }
 
@@ -65,7 +66,7 @@ pub struct RequestParser {
 
 /// The spans and log records of a recorded request.
 #[derive(Debug, Default)]
-pub struct Parsed {
+pub struct ParsedRequest {
     groups: Vec<Group>,
     logs: Vec<GenAiRecord>,
     /// The malformed spans, which are left out.
@@ -75,13 +76,13 @@ pub struct Parsed {
 }
 
 impl RequestParser {
-    /// Reads a request that ends at a position. Requests of metrics are ignored.
+    /// Parses a request. `end` is the position after it. Requests of metrics are ignored.
     ///
     /// # Errors
     /// The bytes are not a request of this signal.
-    pub fn parse(&self, offer: &Offer, end: Position) -> Result<Parsed, Refused> {
+    pub fn parse(&self, offer: &Offer, end: Position) -> Result<ParsedRequest, Refused> {
         let malformed = |error: verdict_otlp::Malformed| Refused::Malformed(error.to_string());
-        let mut parsed = Parsed { end, ..Parsed::default() };
+        let mut parsed = ParsedRequest { end, ..ParsedRequest::default() };
         match offer.signal {
             Signal::Traces => {
                 let split = request::split(&offer.body, &self.prefix, &self.envelopes).map_err(malformed)?;
@@ -94,13 +95,13 @@ impl RequestParser {
     }
 }
 
-/// One trace's result.
+/// The result of evaluating one trace.
 pub struct EvaluatedRecording {
     /// The recognised trace, measurements and verdicts.
     pub trace: EvaluatedTrace,
     /// The annotated spans and the evaluation events.
     pub annotated: Annotated,
-    /// Each metric of a span for which judges were asked.
+    /// The metrics for which judges were asked about a span.
     pub asked: Vec<AskedMetric>,
     /// The verdict on the trace before these spans, which are late.
     pub prior_verdict: Option<PriorVerdict>,
@@ -132,8 +133,8 @@ impl RecordingEvaluation {
         RecordingEvaluation::with_extensions(config, &Extensions::default(), unix_nanos)
     }
 
-    /// With the verdict section of `config`, and the metrics and judges of `extensions`. `unix_nanos` is the
-    /// observed time of events.
+    /// An evaluation with the verdict section of `config`, and the metrics and judges of `extensions`. `unix_nanos` is
+    /// the observed time of events.
     ///
     /// # Errors
     /// The conventions in `verdict.recognise` contradict each other, or a task file, an added metric or a
@@ -157,7 +158,7 @@ impl RecordingEvaluation {
         unix_nanos: u64,
         judges: Option<Judges>,
     ) -> Result<RecordingEvaluation, Error> {
-        // The end of the recording closes every trace: neither times nor late spans apply.
+        // By default the end of the recording closes every trace: neither times nor late spans apply.
         let close = unlimited(Close { remember: 0, ..Close::default() });
         let verdict = &config.verdict;
         let evaluator = RuntimeConfig::new(verdict, extensions, None)?.evaluator.without_stop();
@@ -171,7 +172,7 @@ impl RecordingEvaluation {
         })
     }
 
-    /// Without annotated spans: [`EvaluatedRecording::annotated`] is empty.
+    /// Leaves [`EvaluatedRecording::annotated`] empty.
     #[must_use]
     pub fn without_annotations(mut self) -> RecordingEvaluation {
         if let Some(stages) = Arc::get_mut(&mut self.stages) {
@@ -180,7 +181,7 @@ impl RecordingEvaluation {
         self
     }
 
-    /// Reads requests for [`RecordingEvaluation::follow`] and [`RecordingEvaluation::assemble`].
+    /// The parser of requests for [`RecordingEvaluation::follow`] and [`RecordingEvaluation::assemble`].
     pub fn parser(&self) -> Arc<RequestParser> {
         Arc::clone(&self.parser)
     }
@@ -198,7 +199,7 @@ impl RecordingEvaluation {
     }
 
     /// Adds a request that [`RecordingEvaluation::parser`] has read.
-    pub fn assemble(&mut self, parsed: Parsed) {
+    pub fn assemble(&mut self, parsed: ParsedRequest) {
         let now = self.clock.now();
         for group in parsed.groups {
             let service = |span: &Span| select::service(&span.envelope).map(str::to_owned);
@@ -209,20 +210,20 @@ impl RecordingEvaluation {
         }
     }
 
-    /// Number of traces so far.
+    /// The number of open traces.
     pub fn traces(&self) -> usize {
         self.assembler.traces()
     }
 
-    /// Evaluates every trace. `each` is called in order of arrival and then id. A few traces are evaluated at the same
-    /// time; without judges only one recognised trace is in memory. If metrics name judges, this must run on a
+    /// Evaluates every trace. `each` is called in order of arrival and then id. Without judges one trace is evaluated
+    /// at a time, otherwise a few at the same time. If metrics name judges, this must run on a
     /// Tokio runtime.
     pub async fn finish(&mut self, mut each: impl FnMut(EvaluatedRecording)) {
         let closed = self.assembler.close_all(CloseReason::EndOfInput);
         let stages = &*self.stages;
-        let concurrent = if stages.asks_judges() { CONCURRENT_TRACES } else { 1 };
+        let max_concurrent = if stages.asks_judges() { CONCURRENT_TRACES } else { 1 };
         let evaluated = stream::iter(closed).map(|closed| Box::pin(stages.evaluate(closed)));
-        let mut evaluated = evaluated.buffered(concurrent);
+        let mut evaluated = evaluated.buffered(max_concurrent);
         while let Some(evaluated) = evaluated.next().await {
             each(evaluated);
         }
@@ -237,8 +238,8 @@ impl RecordingEvaluation {
         if !stages.asks_judges() {
             return;
         }
-        let all = closed.iter().flat_map(|closed| (0..runs).map(move |run| (closed, run)));
-        let judged = stream::iter(all).map(|(closed, run)| {
+        let traces_and_runs = closed.iter().flat_map(|closed| (0..runs).map(move |run| (closed, run)));
+        let judged = stream::iter(traces_and_runs).map(|(closed, run)| {
             Box::pin(async move {
                 let (trace, asked) = stages.judge(closed.clone(), run).await;
                 (run, trace, asked)
@@ -257,22 +258,23 @@ impl Stages {
         self.judges.is_some() && self.evaluator.asks(CloseReason::EndOfInput)
     }
 
+    /// Evaluates a trace, by rules alone if no judge is asked.
     async fn evaluate(&self, closed: ClosedTrace) -> EvaluatedRecording {
         if !self.asks_judges() {
-            return self.by_rules(closed);
+            return self.evaluate_by_rules(closed);
         }
         let prior_verdict = closed.prior_verdict;
         let (trace, asked) = Box::pin(self.judge(closed, 0)).await;
-        self.annotated(trace, asked, prior_verdict)
+        self.recording_of(trace, asked, prior_verdict)
     }
 
-    fn by_rules(&self, closed: ClosedTrace) -> EvaluatedRecording {
+    fn evaluate_by_rules(&self, closed: ClosedTrace) -> EvaluatedRecording {
         let prior_verdict = closed.prior_verdict;
         let trace = self.evaluator.evaluate(closed, self.unix_nanos, &mut |_| ());
-        self.annotated(trace, Vec::new(), prior_verdict)
+        self.recording_of(trace, Vec::new(), prior_verdict)
     }
 
-    fn annotated(
+    fn recording_of(
         &self,
         trace: EvaluatedTrace,
         asked: Vec<AskedMetric>,
@@ -282,8 +284,8 @@ impl Stages {
         EvaluatedRecording { trace, annotated, asked, prior_verdict }
     }
 
-    /// Evaluates a trace by rules and judges. No span is delayed here, so only the judges' own limits apply. Without
-    /// judges, the rules' result applies.
+    /// Evaluates a trace by rules and judges. No span waits for the answers, so that only the judges' own limits apply.
+    /// Without judges, the result of the rules applies.
     async fn judge(&self, closed: ClosedTrace, run: u32) -> (EvaluatedTrace, Vec<AskedMetric>) {
         let trace = closed.trace;
         let assessment = self.evaluator.assess(closed, &mut |_| ());
@@ -304,7 +306,7 @@ impl Stages {
     }
 }
 
-/// Without limits of size.
+/// Removes the limits on the size of a trace.
 fn unlimited(close: Close) -> Close {
     Close { max_spans: usize::MAX, max_bytes: verdict_config::Size(u64::MAX), ..close }
 }
@@ -317,7 +319,7 @@ fn asked_metric(evaluated: &EvaluatedTrace, at: Idx, metric: &'static str) -> As
         _ if is_judged_outcome => AskOutcome::Judge,
         Some((Ok(_), false)) => AskOutcome::Judge,
         Some((Ok(_), true)) => AskOutcome::Rules,
-        // An evaluator answered that its metric does not apply.
+        // A remote evaluator answered that its metric does not apply.
         Some((Err(Unmeasured::NotApplicable), false)) => AskOutcome::Judge,
         Some((Err(reason), _)) => AskOutcome::Unmeasured(*reason),
         None => AskOutcome::Unmeasured(Unmeasured::JudgeError),

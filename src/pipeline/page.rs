@@ -1,6 +1,7 @@
-//! The parts of the live page in addition to evaluated traces: open traces, and the state of the process.
+//! The data of the live page other than evaluated traces: open traces, and the state of the process.
 //!
-//! In: the shards, on request, and the cells of the self-metrics. Out: lists, recognised trees, and figures.
+//! In: snapshots of the shards, on request, and the values of self-metrics. Out: lists of open traces, recognised
+//! traces, and figures of the process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,10 +26,10 @@ use crate::page::server::{OpenTrace, PageSource, SourceFuture};
 use crate::page::trace_view;
 use crate::telemetry::{ExporterState as _, Telemetry};
 
-/// Open traces that are listed.
+/// Maximum number of listed open traces.
 const MAX_LISTED: usize = 200;
-/// Open traces that are read at once.
-const MAX_READING: usize = 1;
+/// Maximum number of open traces that are read at once.
+const MAX_CONCURRENT_READS: usize = 1;
 
 /// The parts of the process that the page reads.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ pub(super) struct PageState {
     pub readiness: Arc<Readiness>,
     pub current: Arc<Mutex<CurrentComponents>>,
     pub started: Instant,
-    reading: Arc<Semaphore>,
+    read_permits: Arc<Semaphore>,
 }
 
 impl PageState {
@@ -50,15 +51,16 @@ impl PageState {
         readiness: Arc<Readiness>,
         current: Arc<Mutex<CurrentComponents>>,
     ) -> PageState {
-        let (started, reading) = (Instant::now(), Arc::new(Semaphore::new(MAX_READING)));
-        PageState { pipeline, exporters, telemetry, readiness, current, started, reading }
+        let (started, read_permits) = (Instant::now(), Arc::new(Semaphore::new(MAX_CONCURRENT_READS)));
+        PageState { pipeline, exporters, telemetry, readiness, current, started, read_permits }
     }
 
     fn judges(&self) -> Vec<Value> {
-        let (judges, names): (_, Vec<(String, String)>) = {
+        let (judges, models): (_, Vec<(String, String)>) = {
             let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            let named = current.config.judges.iter().map(|(name, judge)| (name.clone(), judge.model.clone()));
-            (current.judges.clone(), named.collect())
+            let models =
+                current.config.judges.iter().map(|(name, judge)| (name.clone(), judge.model.clone()));
+            (current.judges.clone(), models.collect())
         };
         let Some(judges) = judges else { return Vec::new() };
         let reports = judges.report();
@@ -75,7 +77,7 @@ impl PageState {
                 "report": reports.iter().find(|report| report.judge == name),
             })
         };
-        names.into_iter().map(judge_health).collect()
+        models.into_iter().map(judge_health).collect()
     }
 
     fn exporters(&self) -> Vec<Value> {
@@ -118,23 +120,23 @@ impl PageState {
         }))
     }
 
-    /// The open trace, recognised.
+    /// The recognised form of an open trace; `None` if it is not open or cannot be read.
     async fn read_open(&self, trace: TraceId) -> Option<(TraceRow, TraceDetail)> {
         let shared = &self.pipeline.shared;
         // A noted trace may be one whose evaluation ends the process.
         if shared.markers.is_suspect_or_quarantined(trace) {
             return None;
         }
-        let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;
-        let asked =
+        let permit = Arc::clone(&self.read_permits).acquire_owned().await.ok()?;
+        let reply =
             self.pipeline.ask_shard(trace, |reply| ShardMessage::Snapshot(trace, permit, reply)).await;
-        let Snapshot { trace: snapshot, permit, .. } = asked.ok().flatten()?;
+        let Snapshot { trace: snapshot, permit, .. } = reply.ok().flatten()?;
         let reservation = shared.budget.reserve_trace(&snapshot, EVALUATED_FACTOR);
         let (config, markers) = (shared.config.load_full(), Arc::clone(&shared.markers));
         let now = unix_nanos();
         let read = tokio::task::spawn_blocking(move || {
             let _until_read = (permit, reservation);
-            // The content is untrusted.
+            // The content is untrusted, so that reading it may panic.
             let read = AssertUnwindSafe(|| {
                 let view: EvaluatedTrace = config.evaluator.view_open(snapshot, now);
                 trace_view::trace(&view, &config.disclosure, true)
@@ -148,17 +150,17 @@ impl PageState {
 impl PageSource for PageState {
     fn open_traces(&self) -> SourceFuture<'_, Vec<OpenTrace>> {
         Box::pin(async move {
-            let mut waiting = Vec::new();
+            let mut replies = Vec::new();
             for inbox in self.pipeline.inboxes() {
-                let (reply, answer) = oneshot::channel();
-                // A shard whose inbox is full has more urgent work; its traces are left out.
-                if inbox.try_send(ShardMessage::List(reply)).is_ok() {
-                    waiting.push(answer);
+                let (sender, reply) = oneshot::channel();
+                // Spans are more urgent: the traces of a shard whose inbox is full are left out.
+                if inbox.try_send(ShardMessage::List(sender)).is_ok() {
+                    replies.push(reply);
                 }
             }
             let mut all = Vec::new();
-            for answer in waiting {
-                all.extend(answer.await.unwrap_or_default());
+            for reply in replies {
+                all.extend(reply.await.unwrap_or_default());
             }
             all.sort_by_key(|open| open.idle_ms);
             all.truncate(MAX_LISTED);

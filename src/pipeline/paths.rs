@@ -1,10 +1,9 @@
-//! Answers questions before a call: finds the run, computes the position of the run in its automaton, and stores the
-//! calls that were allowed until their spans arrive.
+//! Answers questions before a call: finds the run, computes the position of the run in its automaton, and remembers the
+//! allowed calls until their spans arrive.
 //!
 //! In: a question of the paths API. Out: a decision. The shard that owns the trace first sends the sizes of the
-//! trace; only if it has grown since the last question, and a permit is free, does it send a snapshot. The
-//! questions of one run are answered one after another, so that concurrent questions see each other's allowed
-//! calls.
+//! trace; it sends a snapshot only if the trace has grown since the last question, and a permit is free. The questions
+//! of one run are answered one after another, so that the allowed calls of each are known to the next.
 
 use std::hash::BuildHasher as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,24 +23,26 @@ use super::shard::ShardMessage;
 use crate::receive::Refused;
 use crate::receive::paths::{PathDecider, PathQuestion, PathReply, PathReplyFuture};
 
-/// Longest time for a reply: a gateway blocks on it.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// Timeout of a reply, for which a gateway waits.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The delay after which the caller should retry.
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Pipeline {
+    /// Answers a question, without a timeout.
     async fn path_reply(&self, question: PathQuestion) -> Result<PathReply, Refused> {
         let Some(runs) = &self.shared.queried_runs else { return Err(Refused::ShuttingDown) };
         let trace = runs.trace_of(&question.run);
         let run = runs.run(&question);
         let mut run = run.lock().await;
         let config = self.shared.config.load_full();
-        let none = PathPositions::default();
+        let no_positions = PathPositions::default();
         let trace_positions = match trace {
             Some(trace) => self.known_positions(runs, trace, &config).await?,
             None => TracePositions::Absent,
         };
         let (trace, positions) = match &trace_positions {
-            TracePositions::Absent => (None, &none),
+            TracePositions::Absent => (None, &no_positions),
             TracePositions::Open(cached) => (trace, &cached.positions),
             TracePositions::Closed => return Ok(PathReply::unknown("trace_closed", trace)),
             TracePositions::Unreadable => return Ok(PathReply::unknown("trace_unreadable", trace)),
@@ -60,7 +61,7 @@ impl Pipeline {
         Ok(PathReply::new(answer, trace, run.pending.len()))
     }
 
-    /// The positions of the runs of a trace, computed again if spans have arrived or the configuration has changed.
+    /// The positions of the runs of a trace; computed again if spans have arrived or the configuration has changed.
     async fn known_positions(
         &self,
         runs: &QueriedRuns,
@@ -81,7 +82,7 @@ impl Pipeline {
         if self.shared.markers.is_suspect_or_quarantined(trace) {
             return Ok(TracePositions::Unreadable);
         }
-        let permit = runs.permit().await.ok_or(Refused::ShuttingDown)?;
+        let permit = runs.read_permit().await.ok_or(Refused::ShuttingDown)?;
         let snapshot = self.ask_shard(trace, |reply| ShardMessage::Snapshot(trace, permit, reply)).await?;
         let Some(Snapshot { trace: snapshot, sizes, permit }) = snapshot else {
             return Ok(TracePositions::Closed);
@@ -89,37 +90,37 @@ impl Pipeline {
         let reservation = self.shared.budget.reserve_trace(&snapshot, EVALUATED_FACTOR);
         let (config, markers) = (Arc::clone(config), Arc::clone(&self.shared.markers));
         let positions = runs.positions.clone();
-        // If the caller gives up meanwhile, the result is kept for its next question.
+        // The blocking task outlives the caller's timeout, and its result is cached for the next question.
         let read = tokio::task::spawn_blocking(move || {
             let _held_until_read = (read_lock, permit, reservation);
             // The content is untrusted: a panic leaves the question without an answer.
             let read = AssertUnwindSafe(|| config.evaluator.path_positions(snapshot));
-            let found = markers.run(trace, || catch_unwind(read).ok())?;
-            let computed = Arc::new(KnownPositions { sizes, config, positions: found });
-            positions.insert(trace, Arc::clone(&computed));
-            Some(computed)
+            let trace_positions = markers.run(trace, || catch_unwind(read).ok())?;
+            let known = Arc::new(KnownPositions { sizes, config, positions: trace_positions });
+            positions.insert(trace, Arc::clone(&known));
+            Some(known)
         });
         Ok(read.await.ok().flatten().map_or(TracePositions::Unreadable, TracePositions::Open))
     }
 
-    /// Asks the shard that owns the trace.
+    /// Sends a message to the shard that owns the trace, and waits for the reply.
     pub(super) async fn ask_shard<T>(
         &self,
         trace: TraceId,
-        work: impl FnOnce(oneshot::Sender<T>) -> ShardMessage,
+        message: impl FnOnce(oneshot::Sender<T>) -> ShardMessage,
     ) -> Result<T, Refused> {
         let inboxes = self.inboxes();
         let shard = self.hasher.hash_one(trace) as usize % inboxes.len().max(1);
         let inbox = inboxes.get(shard).ok_or(Refused::ShuttingDown)?;
-        let (reply, answer) = oneshot::channel();
-        inbox.send(work(reply)).await.map_err(|_| Refused::ShuttingDown)?;
-        answer.await.map_err(|_| Refused::ShuttingDown)
+        let (sender, reply) = oneshot::channel();
+        inbox.send(message(sender)).await.map_err(|_| Refused::ShuttingDown)?;
+        reply.await.map_err(|_| Refused::ShuttingDown)
     }
 }
 
 /// The positions of the runs of a trace.
 enum TracePositions {
-    /// None of its spans has arrived.
+    /// No span of the trace has arrived.
     Absent,
     Open(Arc<KnownPositions>),
     Closed,
@@ -130,7 +131,7 @@ enum TracePositions {
 impl PathDecider for Pipeline {
     fn decide(&self, question: PathQuestion) -> PathReplyFuture<'_> {
         Box::pin(async move {
-            let reply = timeout(ANSWER_TIME, self.path_reply(question)).await;
+            let reply = timeout(REPLY_TIMEOUT, self.path_reply(question)).await;
             let reply = reply.unwrap_or(Err(Refused::Overloaded { retry: RETRY }))?;
             self.shared.meter.telemetry.traces.path_decision(reply.decision).inc();
             Ok(reply)

@@ -1,8 +1,8 @@
-//! The runs that the paths API was asked about: where each run was, and the calls that were allowed.
+//! The runs that the paths API was asked about: the position of each run at the last question, and its allowed calls.
 //!
-//! Positions belong to a trace, so that questions about several of its agents read it once. Allowed calls belong
-//! to the run and the agent that the caller names. Everything that a caller or a trace can enlarge is counted in
-//! bytes.
+//! Positions are cached by trace, so that questions about several of its agents read the trace once. Allowed calls are
+//! remembered by the run and the agent that the caller names. All state that a caller or a trace can enlarge is limited
+//! in bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,24 +17,24 @@ use super::runtime_config::RuntimeConfig;
 use crate::receive::paths::{MAX_NAME, PathQuestion, RunId};
 use crate::reservation::{ByteLimit, Reservation};
 
-/// Runs whose allowed calls are remembered, ...
+/// Maximum number of runs whose allowed calls are remembered, ...
 const MAX_RUNS: u64 = 4096;
 /// ... for this time after the last question.
-const RUN_IDLE: Duration = Duration::from_secs(15 * 60);
-/// Sessions whose trace is known.
+const MAX_RUN_IDLE: Duration = Duration::from_secs(15 * 60);
+/// Maximum number of sessions whose trace is remembered.
 const MAX_SESSIONS: u64 = 16_384;
-/// Snapshots that are made and read at once.
-const MAX_READING: usize = 2;
-/// Calls of one run whose spans are awaited, ...
-pub(super) const MAX_PENDING: usize = 256;
-/// ... and their bytes: an average of 2 KiB.
+/// Maximum number of snapshots that are made and read at once.
+const MAX_CONCURRENT_READS: usize = 2;
+/// Maximum number of allowed calls of one run whose spans have not arrived, ...
+pub(super) const MAX_PENDING_CALLS: usize = 256;
+/// ... and of their bytes: 2 KiB per call on average.
 const MAX_PENDING_BYTES: usize = 512 << 10;
-/// Bytes of the awaited calls of all runs.
-const MAX_ALL_PENDING: u64 = 32 << 20;
-/// Bytes of the positions that are kept. Those of a trace that was pushed out are computed again.
-const MAX_POSITIONS: u64 = 32 << 20;
+/// Maximum bytes of such calls of all runs.
+const MAX_TOTAL_PENDING_BYTES: u64 = 32 << 20;
+/// Maximum bytes of cached positions. Evicted positions are computed again.
+const MAX_POSITION_BYTES: u64 = 32 << 20;
 
-/// A trace as its shard has it.
+/// The state of a trace in its shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TraceState {
     /// No span has arrived, or the trace was forgotten.
@@ -43,10 +43,10 @@ pub(super) enum TraceState {
     Open(TraceSizes),
 }
 
-/// Spans and log records of an open trace.
+/// The numbers of spans and log records of an open trace.
 pub(super) type TraceSizes = (usize, usize);
 
-/// An open trace to be read. Only the holder of a permit has one, so that their number is bounded.
+/// An open trace that is read. It contains a permit, so that the number of snapshots is bounded.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub trace: ClosedTrace,
@@ -57,18 +57,20 @@ pub(super) struct Snapshot {
 /// A run, and the agent that the caller names.
 type QueriedRunKey = (RunId, Option<String>);
 
-/// The runs that were asked about.
+/// The state of the runs that were asked about.
 #[derive(Debug)]
 pub(super) struct QueriedRuns {
     /// By run and agent.
     runs: Cache<QueriedRunKey, Arc<Mutex<QueriedRun>>>,
+    /// The trace of each session that received spans last.
     sessions: Cache<String, TraceId>,
-    /// Where the runs of a trace were at the last question.
+    /// The positions of the runs of each trace at the last question.
     pub positions: Cache<TraceId, Arc<KnownPositions>>,
-    /// Held while a position is computed, so that questions that come meanwhile wait for it.
+    /// Locked while the positions of a trace are computed, so that concurrent questions wait for the result.
     read_locks: Cache<TraceId, Arc<Mutex<()>>>,
-    permits: Arc<Semaphore>,
-    pending: ByteLimit,
+    read_permits: Arc<Semaphore>,
+    /// Limits the bytes of pending calls of all runs.
+    pending_limit: ByteLimit,
 }
 
 /// The calls of a run that were allowed and whose spans have not arrived.
@@ -78,11 +80,11 @@ pub(super) struct QueriedRun {
     reservation: Reservation,
 }
 
-/// Where the runs of a trace were at the last question.
+/// The positions of the runs of a trace at the last question.
 #[derive(Debug)]
 pub(super) struct KnownPositions {
     pub sizes: TraceSizes,
-    /// By whose tasks they were computed.
+    /// The configuration with the tasks by which they were computed.
     pub config: Arc<RuntimeConfig>,
     pub positions: PathPositions,
 }
@@ -93,21 +95,23 @@ impl QueriedRuns {
             u32::try_from(size_of::<KnownPositions>() + entry.positions.bytes()).unwrap_or(u32::MAX)
         };
         QueriedRuns {
-            // The default policy may not admit a new run, whose allowed calls would be forgotten at once.
-            runs: bounded(MAX_RUNS),
-            sessions: bounded(MAX_SESSIONS),
+            // The default policy of the cache may reject a new entry, so that the allowed calls of the run would be
+            // lost.
+            runs: lru_cache(MAX_RUNS),
+            sessions: lru_cache(MAX_SESSIONS),
             positions: Cache::builder()
                 .weigher(bytes)
-                .max_capacity(MAX_POSITIONS)
-                .time_to_idle(RUN_IDLE)
+                .max_capacity(MAX_POSITION_BYTES)
+                .time_to_idle(MAX_RUN_IDLE)
                 .build(),
-            read_locks: bounded(MAX_RUNS),
-            permits: Arc::new(Semaphore::new(MAX_READING)),
-            pending: ByteLimit::new(MAX_ALL_PENDING),
+            read_locks: lru_cache(MAX_RUNS),
+            read_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
+            pending_limit: ByteLimit::new(MAX_TOTAL_PENDING_BYTES),
         }
     }
 
-    /// Notes the session of an open trace that has grown. A longer name cannot be asked about.
+    /// Records the session of an open trace that has grown. Names above [`MAX_NAME`] are ignored, since questions
+    /// cannot contain them.
     pub(super) fn note_session(&self, session: &str, trace: TraceId) {
         if session.len() <= MAX_NAME {
             self.sessions.insert(session.to_owned(), trace);
@@ -122,35 +126,36 @@ impl QueriedRuns {
         }
     }
 
+    /// The state of the run that a question is about.
     pub(super) fn run(&self, question: &PathQuestion) -> Arc<Mutex<QueriedRun>> {
         let key = (question.run.clone(), question.hints.agent.clone());
-        let new = || QueriedRun { pending: Vec::new(), reservation: self.pending.reserve(0) };
+        let new = || QueriedRun { pending: Vec::new(), reservation: self.pending_limit.reserve(0) };
         self.runs.get_with(key, || Arc::new(Mutex::new(new())))
     }
 
-    /// Bytes of the awaited calls of all runs.
+    /// Bytes of the pending calls of all runs.
     #[cfg(test)]
     pub(super) fn pending_bytes(&self) -> u64 {
-        self.pending.reserved()
+        self.pending_limit.reserved()
     }
 
-    /// Held while the positions of a trace are computed.
+    /// The lock for computing the positions of a trace.
     pub(super) fn read_lock(&self, trace: TraceId) -> Arc<Mutex<()>> {
         self.read_locks.get_with(trace, Arc::default)
     }
 
-    /// Permission to make a snapshot; waits while too many are read.
-    pub(super) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.permits).acquire_owned().await.ok()
+    /// A permit for a snapshot. Waits while [`MAX_CONCURRENT_READS`] are read.
+    pub(super) async fn read_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.read_permits).acquire_owned().await.ok()
     }
 }
 
 impl QueriedRun {
-    /// Whether a further call can be remembered.
+    /// Reserves the bytes of the pending calls, and returns whether a further call can be remembered.
     pub(super) fn has_room(&mut self) -> bool {
         let bytes = self.pending.iter().map(PendingCall::bytes).sum();
-        let within = self.reservation.resize(bytes);
-        within && bytes < MAX_PENDING_BYTES && self.pending.len() < MAX_PENDING
+        let is_within_limit = self.reservation.resize(bytes);
+        is_within_limit && bytes < MAX_PENDING_BYTES && self.pending.len() < MAX_PENDING_CALLS
     }
 
     /// Remembers a call that was allowed. It may exceed the limits by its own size.
@@ -160,12 +165,12 @@ impl QueriedRun {
     }
 }
 
-/// A cache that evicts the entry that was used least recently.
-fn bounded<K, V>(entries: u64) -> Cache<K, V>
+/// A cache that evicts the least recently used entry.
+fn lru_cache<K, V>(entries: u64) -> Cache<K, V>
 where
     K: std::hash::Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    let builder = Cache::builder().max_capacity(entries).time_to_idle(RUN_IDLE);
+    let builder = Cache::builder().max_capacity(entries).time_to_idle(MAX_RUN_IDLE);
     builder.eviction_policy(EvictionPolicy::lru()).build()
 }

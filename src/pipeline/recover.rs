@@ -26,13 +26,13 @@ use crate::assemble::{Assembler, Close};
 use crate::export::Parcel;
 use crate::receive::Refused;
 
-/// A shard that accepts no work for this time is assumed to wait for an exporter.
-const STALLED: Duration = Duration::from_secs(2);
+/// A shard that accepts no message for this time is assumed to wait for an exporter.
+const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Pipeline {
-    /// Opens traces again before it returns, unless a shard waits for an exporter, which may be away for hours:
-    /// then a task opens the rest, and requests are accepted meanwhile. The task also exports the other
-    /// records as the exporters have room.
+    /// Opens traces again before it returns, unless a shard waits for an exporter, whose destination may be unreachable
+    /// for hours: then a task opens the remaining traces while requests are accepted. The task also exports the other
+    /// records when the exporters have room.
     pub(super) async fn recover(self: &Arc<Self>, journal: &Arc<Journal>, recovered: Recovered) {
         let Recovered { open, verdicts, forwarded, closed, corrupt, truncated_bytes } = recovered;
         let records = open.len() + verdicts.len() + forwarded.len();
@@ -46,42 +46,42 @@ impl Pipeline {
                 "recovering records of the journal; corrupt and torn ones are skipped"
             );
         }
-        // First, so that spans of a trace that had closed are recognised as late.
+        // Closed traces come first, so that their further spans are recognised as late.
         if let Ok(reserved) = self.reserve(closed).await {
             reserved.send(&self.shared.budget, None);
         }
         let (progress, mut reopened) = watch::channel(());
-        let (this, journal) = (Arc::clone(self), Arc::clone(journal));
+        let (pipeline, journal) = (Arc::clone(self), Arc::clone(journal));
         self.tasks.spawn(async move {
             for (seq, traces) in open {
-                if this.inboxes().is_empty() {
+                if pipeline.inboxes().is_empty() {
                     return;
                 }
-                this.reopen(&journal, seq, &traces.into_iter().collect()).await;
+                pipeline.reopen(&journal, seq, &traces.into_iter().collect()).await;
                 progress.send_replace(());
             }
             drop(progress);
             for (seq, acked) in verdicts.into_iter().chain(forwarded) {
-                // The process stops; the remaining records stay in the journal for the next start.
-                if this.inboxes().is_empty() {
+                // The process stops, and the remaining records stay in the journal for the next start.
+                if pipeline.inboxes().is_empty() {
                     return;
                 }
                 match journal.read(seq).await {
                     Some(JournalRecord::Verdict(verdict)) => {
-                        this.resend(&journal, seq, verdict, &acked).await
+                        pipeline.resend(&journal, seq, verdict, &acked).await
                     }
                     Some(JournalRecord::Request { signal, body, .. }) => {
                         for piece in Parcel::request(signal, body).pieces {
-                            forward(&this.shared, Some(seq), signal, piece, &acked).await;
+                            forward(&pipeline.shared, Some(seq), signal, piece, &acked).await;
                         }
                     }
-                    _ => unreadable(seq),
+                    _ => log_unreadable(seq),
                 }
             }
         });
         // `changed` fails once the sender is dropped, after the last trace was reopened.
-        while let Ok(opened) = timeout(STALLED, reopened.changed()).await {
-            if opened.is_err() {
+        while let Ok(changed) = timeout(STALL_TIMEOUT, reopened.changed()).await {
+            if changed.is_err() {
                 return;
             }
         }
@@ -90,15 +90,15 @@ impl Pipeline {
         );
     }
 
-    /// Gives the shards the spans or logs of a request that belong to `traces`.
+    /// Sends the spans or logs of a stored request that belong to `traces` to their shards.
     async fn reopen(&self, journal: &Arc<Journal>, seq: Seq, traces: &BTreeSet<TraceId>) {
         let Some(JournalRecord::Request { signal, forwarded, body, .. }) = journal.read(seq).await else {
-            return unreadable(seq);
+            return log_unreadable(seq);
         };
         let sent = match signal {
             Signal::Traces => self.reopen_items(seq, self.groups(&body, forwarded), traces).await,
             Signal::Logs => {
-                let records = logs::find(&body).map(|found| found.gen_ai).unwrap_or_default();
+                let records = logs::find(&body).map(|records| records.gen_ai).unwrap_or_default();
                 self.reopen_items(seq, records, traces).await
             }
             Signal::Metrics => Ok(()),
@@ -111,6 +111,7 @@ impl Pipeline {
         }
     }
 
+    /// Sends the items that belong to `traces` to their shards.
     async fn reopen_items<T: ShardItem>(
         &self,
         seq: Seq,
@@ -140,8 +141,8 @@ impl Pipeline {
             if let Some(JournalRecord::Request { signal: Signal::Traces, forwarded, body, .. }) =
                 journal.read(request).await
             {
-                let all = self.groups(&body, forwarded).into_iter();
-                groups.extend(all.filter(|group| group.trace == verdict.trace));
+                let request_groups = self.groups(&body, forwarded).into_iter();
+                groups.extend(request_groups.filter(|group| group.trace == verdict.trace));
             }
         }
         let tree = Tree::new(verdict.trace, without_duplicates(groups));
@@ -162,7 +163,7 @@ impl Pipeline {
     }
 }
 
-fn unreadable(seq: Seq) {
+fn log_unreadable(seq: Seq) {
     tracing::error!(seq, "a record of the journal cannot be read; it is not recovered");
 }
 

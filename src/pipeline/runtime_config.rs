@@ -1,8 +1,8 @@
 //! The part of the configuration that may change while the process runs: how traces are evaluated, when
 //! they close, and which spans are evaluated at all.
 //!
-//! One value is shared by all shards and replaced as a whole. It is loaded once per request and once per
-//! closing trace, so that a trace is evaluated and annotated by one configuration.
+//! All shards share one value, which is replaced as a whole. It is loaded once per request and once per closing trace,
+//! so that a trace is evaluated and annotated by one configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,26 +21,27 @@ use crate::bounded_file::read_bounded;
 use crate::config::{Select, VerdictConfig};
 use crate::extensions::Extensions;
 
-/// Largest task file: thousands of tasks.
-const MAX_TASK_FILE: u64 = 64 << 20;
+/// Maximum bytes of a task file: enough for thousands of tasks.
+const MAX_TASK_FILE_BYTES: u64 = 64 << 20;
 
-/// Longest time that the rules take for one trace. The number of their steps is bounded to a few seconds;
-/// this is for a machine that is very slow.
-const MAX_EVALUATION: Duration = Duration::from_secs(30);
+/// Maximum time of the rules for one trace. The work budget usually bounds it to a few seconds; this bound applies on a
+/// very slow machine.
+const MAX_EVALUATION_TIME: Duration = Duration::from_secs(30);
 
-/// The number of shards.
-pub(super) fn shards() -> usize {
+/// The number of shards: one per core.
+pub(super) fn shard_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// The reloadable configuration in the form that the stages use.
 #[derive(Debug)]
 pub(super) struct RuntimeConfig {
     pub evaluator: Evaluator,
-    /// Which texts the page shows.
+    /// The texts that the live page may show.
     pub disclosure: Disclosure,
-    /// When the traces of a shard close.
+    /// The times and limits at which the traces of a shard close.
     pub close: Close,
-    /// `None`: every span is evaluated.
+    /// The spans that are evaluated; `None` for all.
     pub select: Option<Select>,
     /// The judges, if any are configured.
     pub answerer: Option<Arc<dyn QuestionAnswerer>>,
@@ -64,8 +65,11 @@ impl RuntimeConfig {
                 .stop(deadline)
                 .build()?,
             disclosure: Disclosure::new(&verdict.evaluation).map_err(BuildError::from)?,
-            // The configured number is that of all shards.
-            close: Close { remember: verdict.close.remember.div_ceil(shards()), ..verdict.close.clone() },
+            // The configured number is that of all shards together.
+            close: Close {
+                remember: verdict.close.remember.div_ceil(shard_count()),
+                ..verdict.close.clone()
+            },
             select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),
             answerer,
             max_wait: *verdict.max_wait,
@@ -78,9 +82,9 @@ impl RuntimeConfig {
     }
 }
 
-/// Ends the rules on a trace [`MAX_EVALUATION`] from now.
+/// Ends the rules on a trace [`MAX_EVALUATION_TIME`] from now.
 fn deadline() -> Stop {
-    let end = Instant::now() + MAX_EVALUATION;
+    let end = Instant::now() + MAX_EVALUATION_TIME;
     Box::new(move || Instant::now() >= end)
 }
 
@@ -91,7 +95,7 @@ fn read_tasks(settings: &PathSettings) -> Result<TaskSet, Error> {
     }
     let read = |path: &Path| {
         let name = path.display().to_string();
-        match read_bounded(path, MAX_TASK_FILE) {
+        match read_bounded(path, MAX_TASK_FILE_BYTES) {
             Ok(text) => Ok(Source { name, text }),
             Err(source) => Err(Error::TaskFile { file: name, source }),
         }
@@ -115,16 +119,16 @@ mod tests {
     #[test]
     fn all_shards_together_remember_the_configured_number_of_closed_traces() {
         let mut verdict = Config::default().verdict;
-        for (remember, max_remembered) in [(0, 0), (100, 100 + shards() - 1)] {
+        for (remember, max_remembered) in [(0, 0), (100, 100 + shard_count() - 1)] {
             verdict.close.remember = remember;
             let config = RuntimeConfig::new(&verdict, &Extensions::default(), None).unwrap();
             let mut all: Vec<Assembler> =
-                (0..shards()).map(|_| Assembler::new(config.close.clone())).collect();
+                (0..shard_count()).map(|_| Assembler::new(config.close.clone())).collect();
             let id = |n: usize| TraceId((n as u128 + 1).to_be_bytes());
-            let shard = |n: usize| n % shards();
-            (0..1000 * shards()).for_each(|n| all[shard(n)].remember(id(n), PriorVerdict::default()));
+            let shard = |n: usize| n % shard_count();
+            (0..1000 * shard_count()).for_each(|n| all[shard(n)].remember(id(n), PriorVerdict::default()));
             let remembered =
-                (0..1000 * shards()).filter(|&n| all[shard(n)].remembered(id(n)).is_some()).count();
+                (0..1000 * shard_count()).filter(|&n| all[shard(n)].remembered(id(n)).is_some()).count();
             assert!((remember..=max_remembered).contains(&remembered), "{remembered} of {remember}");
         }
     }

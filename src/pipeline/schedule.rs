@@ -27,14 +27,14 @@ use super::evaluate::{EvaluationInput, INLINE_STEPS, StoredTrace, evaluate};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 use crate::reservation::Reservation;
 
-/// Traces of one shard that are evaluated on blocking threads at once. Others wait, charged to the memory budget, and
-/// not on the shard's task, which has other traces.
+/// Maximum number of traces of one shard that are evaluated on blocking threads at once. Further ones wait in tasks of
+/// their own, charged to the memory budget, so that the shard's task continues with other traces.
 const MAX_BLOCKING: usize = 2;
-/// Bytes per batch.
-const BATCH_BYTES: usize = 256 << 10;
+/// Bytes at which a batch is delivered.
+const MAX_BATCH_BYTES: usize = 256 << 10;
 
 /// Late spans of a trace in flight.
 pub(super) struct LateSpans {
@@ -42,15 +42,20 @@ pub(super) struct LateSpans {
     _reservation: Reservation,
 }
 
+/// The traces of one shard that are being evaluated or delivered.
 pub(super) struct Schedule {
     shared: Arc<Shared>,
+    /// Evaluations in tasks of their own.
     in_flight: JoinSet<Option<PriorVerdict>>,
+    /// The traces of these tasks.
     traces: HashMap<Id, TraceId>,
+    /// By trace in flight.
     late: HashMap<TraceId, Vec<LateSpans>>,
     /// Small traces that are delivered next, and their bytes.
     batch: (Vec<EncodedTrace>, usize),
     deliveries: JoinSet<()>,
-    blocking: Arc<Semaphore>,
+    /// Permits for evaluations on blocking threads.
+    blocking_permits: Arc<Semaphore>,
 }
 
 impl Schedule {
@@ -62,7 +67,7 @@ impl Schedule {
             late: HashMap::new(),
             batch: (Vec::new(), 0),
             deliveries: JoinSet::new(),
-            blocking: Arc::new(Semaphore::new(MAX_BLOCKING)),
+            blocking_permits: Arc::new(Semaphore::new(MAX_BLOCKING)),
         }
     }
 
@@ -82,7 +87,7 @@ impl Schedule {
         self.late.remove(&trace).unwrap_or_default()
     }
 
-    /// Evaluates a small trace at once, and adds it to the next batch. Returns a trace that needs more than
+    /// Evaluates a small trace at once, and adds it to the next batch. The error is the trace, if it needs more than
     /// [`INLINE_STEPS`].
     pub(super) async fn evaluate_inline(
         &mut self,
@@ -96,21 +101,21 @@ impl Schedule {
         let verdict = encoded.verdict.prior_verdict();
         self.batch.1 += encoded.bytes();
         self.batch.0.push(encoded);
-        if self.batch.0.len() >= self.shared.store.max_batch() || self.batch.1 >= BATCH_BYTES {
+        if self.batch.0.len() >= self.shared.store.max_batch() || self.batch.1 >= MAX_BATCH_BYTES {
             self.flush_batch().await;
         }
         Ok(verdict)
     }
 
-    /// Evaluates a trace that is large or expensive, or a suspect, on a blocking thread, as soon as few enough others
-    /// are.
+    /// Evaluates a trace that is large or expensive, or a suspect, on a blocking thread, as soon as fewer than
+    /// [`MAX_BLOCKING`] others are evaluated there.
     pub(super) fn evaluate_blocking(&mut self, config: Arc<RuntimeConfig>, trace: StoredTrace) {
-        let (shared, blocking) = (Arc::clone(&self.shared), Arc::clone(&self.blocking));
+        let (shared, permits) = (Arc::clone(&self.shared), Arc::clone(&self.blocking_permits));
         let reservation = shared.budget.reserve_trace(&trace.closed, 1);
         self.spawn(trace.closed.trace, async move {
             let _reservation = reservation;
-            let _blocking = blocking.acquire().await;
-            let _evaluated = shared.budget.reserve_trace(&trace.closed, EVALUATED_FACTOR - 1);
+            let _permit = permits.acquire().await;
+            let _evaluation_reservation = shared.budget.reserve_trace(&trace.closed, EVALUATED_FACTOR - 1);
             evaluate_and_deliver(&shared, config, trace, EvaluationInput::Full, true).await
         });
     }
@@ -125,10 +130,10 @@ impl Schedule {
     ) {
         let shared = Arc::clone(&self.shared);
         let reservation = shared.budget.reserve_trace(&trace.closed, JUDGED_FACTOR);
-        let blocking = Arc::clone(&self.blocking);
+        let permits = Arc::clone(&self.blocking_permits);
         self.spawn(trace.closed.trace, async move {
             let _reservation = reservation;
-            judge_and_deliver(&shared, config, answerer, spent, &blocking, trace).await
+            judge_and_deliver(&shared, config, answerer, spent, &permits, trace).await
         });
     }
 
@@ -137,20 +142,20 @@ impl Schedule {
         self.late.entry(trace).or_default();
     }
 
-    /// The next trace that is no longer in flight, with its verdict; without one if it was not delivered
-    /// because the process stops, or because of a bug. `None` when nothing is in flight or being delivered.
-    pub(super) async fn next(&mut self) -> Option<(TraceId, Option<PriorVerdict>)> {
+    /// The next trace that is no longer in flight, with its verdict. The verdict is `None` if the trace was not
+    /// delivered, because the process stops or because of a bug. `None` without a trace in flight or being delivered.
+    pub(super) async fn next_finished(&mut self) -> Option<(TraceId, Option<PriorVerdict>)> {
         loop {
             let joined = tokio::select! {
                 Some(joined) = self.in_flight.join_next_with_id() => joined,
-                Some(done) = self.deliveries.join_next() => {
-                    done.unwrap_or_else(|error| report(&self.shared, &error));
+                Some(delivered) = self.deliveries.join_next() => {
+                    delivered.unwrap_or_else(|error| report_task_error(&self.shared, &error));
                     continue;
                 }
                 else => return None,
             };
             let (id, verdict) = joined.unwrap_or_else(|error| {
-                report(&self.shared, &error);
+                report_task_error(&self.shared, &error);
                 (error.id(), None)
             });
             if let Some(trace) = self.traces.remove(&id) {
@@ -159,7 +164,7 @@ impl Schedule {
         }
     }
 
-    /// Delivers the batch while further traces are evaluated, unless the store takes no batches.
+    /// Delivers the batch, in a task of its own unless the store's `max_batches` is 0.
     pub(super) async fn flush_batch(&mut self) {
         if self.batch.0.is_empty() {
             return;
@@ -171,9 +176,9 @@ impl Schedule {
         }
         let reservation = self.shared.budget.reserve_closed(bytes);
         while self.deliveries.len() >= max_batches
-            && let Some(done) = self.deliveries.join_next().await
+            && let Some(delivered) = self.deliveries.join_next().await
         {
-            done.unwrap_or_else(|error| report(&self.shared, &error));
+            delivered.unwrap_or_else(|error| report_task_error(&self.shared, &error));
         }
         let shared = Arc::clone(&self.shared);
         self.deliveries.spawn(async move {
@@ -183,33 +188,38 @@ impl Schedule {
     }
 }
 
+/// Evaluates a trace, on a blocking thread if `on_blocking_thread`, and delivers it. `None` if the evaluation panicked
+/// there.
 async fn evaluate_and_deliver(
     shared: &Arc<Shared>,
     config: Arc<RuntimeConfig>,
     mut trace: StoredTrace,
     input: EvaluationInput,
-    blocks: bool,
+    on_blocking_thread: bool,
 ) -> Option<PriorVerdict> {
     let (id, task_shared) = (trace.closed.trace, Arc::clone(shared));
     let work = move || evaluate(&task_shared, &config, &mut trace, input);
-    let encoded = if blocks { block(shared, id, work).await? } else { inline(shared, id, work).await }?;
+    let encoded = match on_blocking_thread {
+        true => run_blocking(shared, id, work).await?,
+        false => run_inline(shared, id, work).await,
+    }?;
     let verdict = encoded.verdict.prior_verdict();
     deliver(shared, vec![encoded]).await;
     Some(verdict)
 }
 
 /// Evaluates by rules, asks judges until all have answered or `max_wait` ends, and delivers. `None` if the
-/// process stops before that: the trace stays in the store.
+/// process stops, or the trace's partition is revoked, before that: the trace stays in the store.
 async fn judge_and_deliver(
     shared: &Arc<Shared>,
     config: Arc<RuntimeConfig>,
     answerer: Arc<dyn QuestionAnswerer>,
     spent: Usage,
-    blocking: &Semaphore,
+    blocking_permits: &Semaphore,
     trace: StoredTrace,
 ) -> Option<PriorVerdict> {
     let (id, reason) = (trace.closed.trace, trace.closed.close_reason);
-    let (assessment, blocks) = assess(shared, &config, blocking, &trace).await;
+    let (assessment, on_blocking_thread) = assess(shared, &config, blocking_permits, &trace).await;
     let mut input = EvaluationInput::Full;
     if let Some(assessment) = assessment {
         let ask = |ask: Ask| {
@@ -222,38 +232,41 @@ async fn judge_and_deliver(
             }
         };
         // While memory is scarce, waiting would keep the trace in memory.
-        let waits = reason != CloseReason::Pressure && !shared.budget.is_full(0);
-        let revoked = shared.store.revoked(&trace.records);
+        let may_wait = reason != CloseReason::Pressure && !shared.budget.is_full(0);
+        let revocation = shared.store.revocation_token(&trace.records);
         let until = async {
-            if waits {
+            if may_wait {
                 let wait = shared.wait_for_judges(config.max_wait);
-                match &revoked {
-                    Some(revoked) => drop(revoked.run_until_cancelled(wait).await),
+                match &revocation {
+                    Some(revocation) => drop(revocation.run_until_cancelled(wait).await),
                     None => wait.await,
                 }
             }
         };
         let asking = ask_all(&config.evaluator, &assessment, ask, until);
         let ask_span = tracing::info_span!(target: SELF_TARGET, "ask_judges", trace = %id, tokens = Empty);
-        let mut asked = shared.markers.watch(id, asking).instrument(ask_span.clone()).await;
-        ask_span.record("tokens", asked.usage.tokens);
-        asked.usage += spent;
-        let is_left = shared.leave_unfinished.load(Ordering::Relaxed);
-        if asked.timed_out && (is_left || revoked.is_some_and(|revoked| revoked.is_cancelled())) {
+        let mut result = shared.markers.watch(id, asking).instrument(ask_span.clone()).await;
+        ask_span.record("tokens", result.usage.tokens);
+        result.usage += spent;
+        let is_left_unfinished = shared.leave_unfinished.load(Ordering::Relaxed);
+        if result.timed_out
+            && (is_left_unfinished || revocation.is_some_and(|revocation| revocation.is_cancelled()))
+        {
             return None;
         }
-        input = EvaluationInput::Assessed(Box::new((assessment, asked)));
+        input = EvaluationInput::Assessed(Box::new((assessment, result)));
     }
-    let _blocking = if blocks { blocking.acquire().await.ok() } else { None };
-    evaluate_and_deliver(shared, config, trace, input, blocks).await
+    let _permit = if on_blocking_thread { blocking_permits.acquire().await.ok() } else { None };
+    evaluate_and_deliver(shared, config, trace, input, on_blocking_thread).await
 }
 
 /// Evaluates by rules, on a blocking thread if the trace is large, a suspect, or needs more than [`INLINE_STEPS`].
-/// Returns what the rules found, unless they panicked, and whether further work on the trace belongs there, too.
+/// Returns the assessment, unless the rules panicked, and whether further work on the trace must be done on a blocking
+/// thread, too.
 async fn assess(
     shared: &Arc<Shared>,
     config: &Arc<RuntimeConfig>,
-    blocking: &Semaphore,
+    blocking_permits: &Semaphore,
     trace: &StoredTrace,
 ) -> (Option<Assessment>, bool) {
     let id = trace.closed.trace;
@@ -263,50 +276,52 @@ async fn assess(
             let timer = &mut shared.meter.stopwatch();
             config.evaluator.assess_within(INLINE_STEPS, trace.closed.clone(), timer)
         };
-        match inline(shared, id, || catch_panic(attempt)).await {
+        match run_inline(shared, id, || catch_panic(attempt)).await {
+            // The trace needs more steps.
             Some(None) => {}
-            done => return (done.flatten(), false),
+            result => return (result.flatten(), false),
         }
     }
-    let _blocking = blocking.acquire().await;
-    let _assessed = shared.budget.reserve_trace(&trace.closed, EVALUATED_FACTOR - JUDGED_FACTOR);
+    let _permit = blocking_permits.acquire().await;
+    let _assessment_reservation =
+        shared.budget.reserve_trace(&trace.closed, EVALUATED_FACTOR - JUDGED_FACTOR);
     let (task_shared, config, closed) = (Arc::clone(shared), Arc::clone(config), trace.closed.clone());
     let work = move || catch_panic(|| config.evaluator.assess(closed, &mut task_shared.meter.stopwatch()));
-    (block(shared, id, work).await.flatten(), true)
+    (run_blocking(shared, id, work).await.flatten(), true)
 }
 
-/// Runs short work on a trace's content.
-async fn inline<T>(shared: &Shared, trace: TraceId, work: impl FnOnce() -> T) -> T {
+/// Runs short work on a trace's content on the current task.
+async fn run_inline<T>(shared: &Shared, trace: TraceId, work: impl FnOnce() -> T) -> T {
     let section = shared.markers.enter(trace).await;
-    let out = work();
+    let result = work();
     drop(section);
-    out
+    result
 }
 
 /// Runs work on a trace's content on a blocking thread. `None` if it panicked there.
-async fn block<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     shared: &Shared,
     trace: TraceId,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let _thread = shared.blocking_threads.acquire().await;
     let markers = Arc::clone(&shared.markers);
-    let done = tokio::task::spawn_blocking(move || markers.run(trace, work)).await;
-    done.inspect_err(|error| report(shared, error)).ok()
+    let result = tokio::task::spawn_blocking(move || markers.run(trace, work)).await;
+    result.inspect_err(|error| report_task_error(shared, error)).ok()
 }
 
-/// The bytes of a question until it is answered: the content that it shows, and for each judge the body of
-/// a request with the whole prompt.
+/// The bytes that a question takes until it is answered: the content in its prompt, and for each judge the body of a
+/// request with the whole prompt.
 pub(super) fn question_bytes(ask: &Ask) -> usize {
     let prompt = &ask.question.prompt;
     prompt.user.len() + ask.judges.len() * (prompt.system.len() + prompt.user.len())
 }
 
-/// A panic here is none of a trace's content. The spans of the trace are in the journal, if there is one, and
-/// a new process delivers them.
-fn report(shared: &Shared, error: &JoinError) {
+/// Reports a panic outside the evaluation of a trace's content, which ends the process. The spans of the trace are in
+/// the journal, if there is one, and the next process delivers them.
+fn report_task_error(shared: &Shared, error: &JoinError) {
     tracing::error!(
-        error = ended(error),
+        error = join_error_reason(error),
         "the evaluation or delivery of a trace panicked, and the process ends; without a journal its spans are lost. This is a bug"
     );
     shared.shard_failed.fetch_or(error.is_panic(), Ordering::Relaxed);

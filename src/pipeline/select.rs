@@ -1,4 +1,4 @@
-//! Which spans are evaluated: `verdict.select`.
+//! The selection of the spans that are evaluated: `verdict.select`.
 
 use verdict_config::matches;
 use verdict_otlp::Fields;
@@ -8,30 +8,34 @@ use verdict_telemetry::SELF_SCOPE;
 
 use crate::config::Select;
 
-/// `service.name` of a span's resource.
+/// `service.name` of a span's resource, if it has one.
 pub(super) fn service(envelope: &Envelope) -> Option<&str> {
     resource_attributes(envelope)
         .find(|(key, _)| *key == "service.name")
         .and_then(|(_, value)| value.as_str())
 }
 
-/// Whether spans of this envelope are about this process, or another of its kind.
-pub(super) fn is_own(envelope: &Envelope) -> bool {
-    scope(envelope) == Some(SELF_SCOPE)
+/// Whether spans of this envelope are telemetry of this process, or of another otel-verdict.
+pub(super) fn is_self_telemetry(envelope: &Envelope) -> bool {
+    scope_name(envelope) == Some(SELF_SCOPE)
 }
 
 /// Whether a span is selected: every configured key must match.
 pub(super) fn selects(select: &Select, span: &Span) -> bool {
-    let any = |list: &[String], value: Option<&str>| {
-        list.is_empty() || value.is_some_and(|value| list.iter().any(|entry| matches(entry, value)))
+    let matches_any = |patterns: &[String], value: Option<&str>| {
+        patterns.is_empty()
+            || value.is_some_and(|value| patterns.iter().any(|pattern| matches(pattern, value)))
     };
-    any(&select.service, service(&span.envelope))
-        && any(&select.scope, scope(&span.envelope))
-        && select.attribute.iter().all(|(key, wanted)| values(span, key).any(|value| matches(wanted, &value)))
+    matches_any(&select.service, service(&span.envelope))
+        && matches_any(&select.scope, scope_name(&span.envelope))
+        && select
+            .attribute
+            .iter()
+            .all(|(key, pattern)| values(span, key).any(|value| matches(pattern, &value)))
 }
 
-/// The scope's name.
-fn scope(envelope: &Envelope) -> Option<&str> {
+/// The name of a span's scope, if it has one.
+fn scope_name(envelope: &Envelope) -> Option<&str> {
     let scope = inner(&envelope.scope).last()?;
     Fields::new(scope).contents(1).find_map(|name| simdutf8::basic::from_utf8(name).ok())
 }

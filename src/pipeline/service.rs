@@ -4,8 +4,8 @@
 //! | file | content |
 //! |---|---|
 //! | `listeners` | sockets, bound first and served last |
-//! | `storage`, `spending` | the directory of the journal, and what judges have spent |
-//! | `tasks`, `health` | tasks that end together; what probes answer |
+//! | `storage`, `spending` | the directory of the journal; the file of the judges' spending |
+//! | `tasks`, `health` | tasks that end together; the state that probes report |
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,28 +47,28 @@ use listeners::{ListenerAddresses, Listeners};
 use storage::OpenStorage;
 use tasks::Tasks;
 
-/// Share of the shutdown time for requests in flight: most are answered in milliseconds, and a slow sender
-/// must not use up the time that accepted spans need.
+/// Share of the shutdown timeout for requests in flight: most are answered in milliseconds, and a slow sender must not
+/// use up the time that accepted spans need.
 const RECEIVING_SHARE: f64 = 0.2;
-/// Share of the remaining time for closing traces; the rest is for sending them.
+/// Share of the remaining time for closing traces. The other part is for sending them.
 const CLOSING_SHARE: f64 = 0.5;
-/// Polling interval for failures; requests are refused until the failure is noticed.
+/// Interval of checks for failures. A failed part refuses requests until the process ends.
 const FAILURE_INTERVAL: Duration = Duration::from_millis(250);
-/// The timeout of steps that normally end at once.
+/// Timeout of shutdown steps that normally end at once.
 const FINAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running process.
 #[derive(Debug)]
 pub struct Service {
-    /// Where OTLP/gRPC is received.
+    /// The address of OTLP/gRPC.
     pub grpc: Option<SocketAddr>,
-    /// Where OTLP/HTTP is received.
+    /// The address of OTLP/HTTP.
     pub http: Option<SocketAddr>,
-    /// Where `/livez`, `/readyz` and `/metrics` are served.
+    /// The address of `/livez`, `/readyz` and `/metrics`.
     pub admin: Option<SocketAddr>,
-    /// Where `/v1/paths/next` is answered.
+    /// The address of `/v1/paths/next`.
     pub paths: Option<SocketAddr>,
-    /// Where the live page is served.
+    /// The address of the live page.
     pub page: Option<SocketAddr>,
     current: Arc<Mutex<CurrentComponents>>,
     extensions: Extensions,
@@ -76,18 +76,20 @@ pub struct Service {
     exporters: Arc<Exporters>,
     telemetry: Arc<Telemetry>,
     readiness: Arc<Readiness>,
+    /// Listeners and receivers, which end first.
     receiver_tasks: Tasks,
+    /// Tasks that end last, such as the admin endpoint.
     background: Tasks,
-    /// Writes what judges have spent.
+    /// The task that saves the spending of judges.
     spending_tasks: Tasks,
 }
 
 /// The effect of a new configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reloaded {
-    /// Keys whose new value is applied.
+    /// The keys whose new values are applied.
     pub changed: Vec<String>,
-    /// Keys whose new value needs a restart.
+    /// The keys whose new values need a restart.
     pub needs_restart: Vec<String>,
 }
 
@@ -101,11 +103,11 @@ impl Service {
     }
 
     /// Binds the listeners, serves the admin endpoint, recovers the journal, starts every stage and serves
-    /// the receivers. `extensions` apply until the service stops, also after [`Service::reload`].
+    /// the receivers. `extensions` apply until the service stops, even after [`Service::reload`].
     ///
     /// # Errors
     /// An address cannot be bound, an exporter or the journal cannot be opened, or the configuration or an
-    /// extension cannot be used. Nothing runs then.
+    /// extension cannot be used. No part of the service runs then.
     pub async fn start_with(config: &Config, extensions: Extensions) -> Result<Service, Error> {
         if cfg!(not(feature = "kafka")) && config.receivers.kafka.is_some() {
             return Err(Error::NoKafka);
@@ -125,16 +127,17 @@ impl Service {
         let readiness = Arc::new(Readiness::new(phase));
         let mut background = Tasks::default();
         let (admin_addr, stop) = (Some(admin.addr), background.stop.clone());
-        // First, since recovery may take minutes: a process that answers no probe is killed.
+        // The admin endpoint comes first, since recovery may take minutes and a process that answers no probe is
+        // killed.
         background.spawn(admin::serve(admin, Arc::clone(&telemetry), Arc::clone(&readiness), stop));
         let storage = storage::open(config, &telemetry, &exporters).await?;
+        // The spending is restored before the journal is recovered, since judges are asked about recovered traces.
         spending::restore(config, &judges);
-        // Before the journal is recovered, since judges are asked about recovered traces.
         let current = Arc::new(Mutex::new(CurrentComponents { config: config.clone(), judges }));
         let spending_tasks = spending::save_periodically(config, &current);
         let meter = Meter::new(Arc::clone(&telemetry), runtime_config.load().evaluator.added_rows());
-        let delivery = ForwardingMode(config.verdict.mode);
-        let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), delivery, meter, budget);
+        let forwarding = ForwardingMode(config.verdict.mode);
+        let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), forwarding, meter, budget);
         shared.queried_runs = listeners.paths.is_some().then(QueriedRuns::new);
         let ListenerAddresses { grpc, http, paths, page } = listeners.addresses();
         let (pipeline, history) = start_pipeline(config, shared, &storage, &listeners, &mut background);
@@ -166,9 +169,9 @@ impl Service {
         storage: Option<OpenStorage>,
         history: Option<Arc<History>>,
     ) {
-        self.readiness.watch(ReadinessInputs {
+        self.readiness.set_health(ReadinessInputs {
             pipeline: Arc::clone(&self.pipeline),
-            reading: listeners.receivers.in_flight(&self.telemetry),
+            requests_in_flight: listeners.receivers.in_flight(&self.telemetry),
             tasks: [&self.receiver_tasks, &self.background, &self.spending_tasks]
                 .map(|tasks| Arc::clone(&tasks.failed)),
         });
@@ -188,7 +191,7 @@ impl Service {
             (history, Arc::new(state) as Arc<dyn PageSource>)
         });
         listeners.serve(config, &self.pipeline, &self.telemetry, page, &mut self.receiver_tasks);
-        self.readiness.serving();
+        self.readiness.set_serving();
     }
 
     /// Self-metrics of this process.
@@ -202,11 +205,11 @@ impl Service {
     ///
     /// # Errors
     /// The conventions in `verdict.recognise` contradict each other, or a task file or a judge cannot be
-    /// used. Nothing changes then.
+    /// used. The service then continues unchanged.
     pub fn reload(&self, new: &Config) -> Result<Reloaded, Error> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let applicable = current.config.with_reloadable(new);
-        // Judges come last: with them, the new limits of shared budgets and caches apply.
+        // Judges come last, since their creation applies the new limits of shared budgets and caches.
         let applied =
             RuntimeConfig::new(&applicable.verdict, &self.extensions, None).and_then(|mut runtime| {
                 let judges =
@@ -215,7 +218,7 @@ impl Service {
                     spending::restore(&applicable, &judges);
                 }
                 runtime.answerer = answerer(&judges);
-                self.pipeline.shared.meter.add(runtime.evaluator.added_rows());
+                self.pipeline.shared.meter.add_metrics(runtime.evaluator.added_rows());
                 self.pipeline.shared.config.store(Arc::new(runtime));
                 Ok(judges)
             });
@@ -240,8 +243,8 @@ impl Service {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).config.clone()
     }
 
-    /// Waits until a part of the service has failed for good, and returns which. The process should stop the
-    /// service then and end: a new process recovers what the journal holds.
+    /// Waits until a part of the service has failed permanently, and returns its description. The process should then
+    /// stop the service and end: the next process recovers the records of the journal.
     pub async fn failed(&self) -> &'static str {
         loop {
             match self.readiness.failures().first() {
@@ -251,7 +254,7 @@ impl Service {
         }
     }
 
-    /// Closes every open trace now, and returns when it is in the exporters' queues.
+    /// Closes every open trace now, and returns when all are in the exporters' queues.
     pub async fn flush(&self) {
         self.pipeline.flush().await;
     }
@@ -260,15 +263,15 @@ impl Service {
     /// within this time are dropped, counted and logged; their number is returned. With a journal, open
     /// traces and unsent items stay there for the next start.
     pub async fn stop(mut self, within: Duration) -> u64 {
-        let before = unsent(&self.exporters);
+        let unsent_before = unsent(&self.exporters);
         let deadline = Instant::now() + within;
-        self.readiness.stopping();
+        self.readiness.set_stopping();
         self.pipeline.shared.markers.close();
         let time_left = || deadline.saturating_duration_since(Instant::now());
         if !self.receiver_tasks.end(time_left().mul_f64(RECEIVING_SHARE)).await {
             tracing::warn!("requests in flight were aborted at shutdown; their senders have to retry");
         }
-        // A receiver that is still busy keeps its assignments, whose open traces would be exported in part.
+        // A Kafka receiver that was aborted still has its assignments, whose open traces would be exported in part.
         let store = &self.pipeline.shared.store;
         store.end_received();
         if !self.pipeline.shutdown(time_left().mul_f64(CLOSING_SHARE)).await {
@@ -279,14 +282,14 @@ impl Service {
         self.exporters.drain(deadline).await;
         // Parcels that waited for room in a queue are dropped and counted by now.
         let mut lost = 0;
-        let ended = self.pipeline.ended(FINAL_TIMEOUT).await;
-        if !ended || (!store.keeps_unfinished_traces() && !self.pipeline.failures().is_empty()) {
+        let has_ended = self.pipeline.shards_end(FINAL_TIMEOUT).await;
+        if !has_ended || (!store.keeps_unfinished_traces() && !self.pipeline.failures().is_empty()) {
             lost = u64::try_from(self.telemetry.traces.buffered_spans.get()).unwrap_or(0);
             if lost > 0 {
                 tracing::error!(spans = lost, "spans of open traces were dropped at shutdown");
             }
         }
-        // Saved before the journal closes, while its lock excludes other processes.
+        // The spending is saved before the journal closes, while its lock excludes other processes.
         self.spending_tasks.end(FINAL_TIMEOUT).await;
         let judges = self.current.lock().unwrap_or_else(PoisonError::into_inner).judges.clone();
         if let Some(judges) = judges {
@@ -304,11 +307,11 @@ impl Service {
             );
         }
         self.background.end(FINAL_TIMEOUT).await;
-        unsent(&self.exporters) - before + lost
+        unsent(&self.exporters) - unsent_before + lost
     }
 }
 
-/// The pipeline, with the storage and the history of the live page.
+/// Starts the pipeline with the storage. Returns it with the history of the live page, if that is enabled.
 fn start_pipeline(
     config: &Config,
     mut shared: Shared,
@@ -319,18 +322,18 @@ fn start_pipeline(
     if let Some(OpenStorage { journal, markers, .. }) = storage {
         (shared.store, shared.markers) = (Box::new(Arc::clone(journal)), Arc::clone(markers));
     }
-    listeners.wrap(&mut shared.store);
-    let page = shared.meter.telemetry.page.clone();
-    let history = config.page.as_ref().map(|config| Arc::new(History::new(config, page)));
+    listeners.wrap_store(&mut shared.store);
+    let page_metrics = shared.meter.telemetry.page.clone();
+    let history = config.page.as_ref().map(|config| Arc::new(History::new(config, page_metrics)));
     if let Some(history) = &history {
-        let (feed, judged) = HistoryFeed::new(Arc::clone(history));
+        let (feed, evaluated) = HistoryFeed::new(Arc::clone(history));
         shared.page = Some(feed);
-        background.spawn(Arc::clone(history).fill(judged, background.stop.clone()));
+        background.spawn(Arc::clone(history).fill(evaluated, background.stop.clone()));
     }
     (Pipeline::start(shared, &config.verdict.evaluation.prefix), history)
 }
 
-/// Items that the exporters dropped or lost, except those of a signal that the destination does not
+/// The number of items that the exporters dropped or lost, except those of a signal that the destination does not
 /// support: these are logged once, and the delivery of spans does not depend on them.
 fn unsent(exporters: &Exporters) -> u64 {
     let unsent_of = |exporter: &Arc<Exporter>| {

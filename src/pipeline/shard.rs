@@ -1,7 +1,7 @@
 //! One shard: the task that owns a part of the open traces.
 //!
-//! In: spans, log records and ticks. Out: closed traces, which the schedule evaluates inline, on a blocking
-//! thread, or after judges have answered.
+//! In: messages with spans and log records, and the time. Out: closed traces, which the schedule evaluates on the
+//! shard's task, on a blocking thread, or after judges have answered.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -31,30 +31,33 @@ use crate::assemble::{Assembler, SPAN_OVERHEAD};
 use crate::page::server::OpenTrace;
 use crate::reservation::Reservation;
 
-/// Requests taken from the inbox before due traces are closed.
-const BURST: usize = 64;
-/// Traces evaluated before other tasks of the worker thread are polled. Thousands can close at once, for
-/// example those that were open before a restart. Without the yield, the exporters would not receive
+/// Maximum number of messages taken from the inbox before due traces are closed.
+const MAX_BURST: usize = 64;
+/// Number of traces evaluated before other tasks of the worker thread are polled. Thousands can close at once, for
+/// example those that were open before a restart. Without yielding, the exporters would not process
 /// responses until all of them were evaluated, since there are as many shards as worker threads.
 const YIELD_AFTER: usize = 16;
-/// Bytes of closed traces after which the shared gauges are updated while others are evaluated: not for each trace,
-/// since all shards write them.
-const UNGAUGED_BYTES: usize = 64 << 10;
-/// The longest sleep: traces of other shards can make memory scarce.
-const IDLE: Duration = Duration::from_secs(1);
-/// Bytes of idle traces that are compressed before spans are taken again: a few milliseconds.
-const COMPRESSED_AT_ONCE: usize = 1 << 20;
-/// The interval at which unused records are released: each time all records are examined.
+/// Bytes of evaluated traces after which the shared gauges are updated while further traces are evaluated. They are not
+/// updated for each trace, since all shards write to them.
+const GAUGE_UPDATE_BYTES: usize = 64 << 10;
+/// The longest time between two checks of the memory budget, which traces of other shards can exhaust.
+const MAX_SLEEP: Duration = Duration::from_secs(1);
+/// Bytes of idle traces that are compressed before the next messages are taken, which takes a few milliseconds.
+const COMPRESSED_PER_TURN: usize = 1 << 20;
+/// The interval at which unused records are released. It is not shorter, since all records are examined each time.
 const RELEASE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Numbers of traces, of their spans, and of their bytes.
+type Sizes = (usize, usize, usize);
 
 /// A message to a shard.
 #[derive(Debug)]
 pub(super) enum ShardMessage {
     /// Spans of traces of this shard, and the stored record that contains them.
     Spans(Vec<Group>, Reservation, Option<Seq>),
-    /// Log records that belong to such spans.
+    /// Log records of traces of this shard, with the same.
     Logs(Vec<GenAiRecord>, Reservation, Option<Seq>),
-    /// Traces that closed before the process started, oldest first.
+    /// The prior verdicts of traces that this process did not close, oldest first.
     Closed(Vec<(TraceId, PriorVerdict)>),
     /// Send the state of a trace.
     State(TraceId, oneshot::Sender<TraceState>),
@@ -62,30 +65,31 @@ pub(super) enum ShardMessage {
     Snapshot(TraceId, OwnedSemaphorePermit, oneshot::Sender<Option<Snapshot>>),
     /// Send the open traces with the latest spans.
     List(oneshot::Sender<Vec<OpenTrace>>),
-    /// Drop the open traces whose records another process gets, and send when that is done.
+    /// Drop the open traces whose partitions were revoked, and send when that is done.
     DropRevoked(oneshot::Sender<()>),
     /// Close and export all traces, and send when that is done.
     Flush(oneshot::Sender<()>),
 }
 
+/// The state of a shard's task.
 pub(super) struct Shard {
     shared: Arc<Shared>,
     assembler: Assembler,
-    /// The configuration by which traces open.
+    /// The configuration with which traces open.
     config: Arc<RuntimeConfig>,
     schedule: Schedule,
     speculation: Speculation,
     harmful_calls: HarmfulCalls,
     /// Closed traces that are evaluated next.
     closed: VecDeque<ClosedTrace>,
-    /// The number, spans and bytes of closed traces, which remain charged as those of open traces.
-    closed_sizes: (usize, usize, usize),
+    /// The sizes of the traces in `closed`, which remain charged as open traces.
+    closed_sizes: Sizes,
     /// Stored records that contain spans or logs of open traces.
     records: HashMap<TraceId, Vec<Seq>>,
     /// When unused records were last released.
-    released: Instant,
-    /// Traces, spans and bytes as last reported to the shared gauges.
-    gauged: (usize, usize, usize),
+    last_release: Instant,
+    /// The sizes last reported to the shared gauges.
+    reported_sizes: Sizes,
 }
 
 impl Shard {
@@ -101,16 +105,16 @@ impl Shard {
             closed: VecDeque::new(),
             closed_sizes: (0, 0, 0),
             records: HashMap::new(),
-            released: Instant::now(),
-            gauged: (0, 0, 0),
+            last_release: Instant::now(),
+            reported_sizes: (0, 0, 0),
         }
     }
 
-    /// Runs until every sender is dropped. Then open traces are closed and exported, or stay in a durable
-    /// store. After a panic the same is done at once, since requests in the inbox and spans of open traces
+    /// Runs until every sender is dropped. Then open traces are closed and exported, or stay in the
+    /// journal. After a panic the same is done at once, since requests in the inbox and spans of open traces
     /// were acknowledged.
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<ShardMessage>) {
-        let mut burst = Vec::with_capacity(BURST);
+        let mut burst = Vec::with_capacity(MAX_BURST);
         if AssertUnwindSafe(self.serve(&mut inbox, &mut burst)).catch_unwind().await.is_ok() {
             return self.end().await;
         }
@@ -119,17 +123,17 @@ impl Shard {
         );
         self.shared.shard_failed.store(true, Ordering::Relaxed);
         inbox.close();
-        let rest = async {
-            while let Some(work) = burst.pop() {
-                self.take(work).await;
+        let remaining_work = async {
+            while let Some(message) = burst.pop() {
+                self.process(message).await;
             }
-            while let Some(work) = inbox.recv().await {
-                self.take(work).await;
+            while let Some(message) = inbox.recv().await {
+                self.process(message).await;
             }
             self.end().await;
         };
-        if AssertUnwindSafe(rest).catch_unwind().await.is_err() {
-            let spans = self.gauged.1;
+        if AssertUnwindSafe(remaining_work).catch_unwind().await.is_err() {
+            let spans = self.reported_sizes.1;
             tracing::error!(
                 spans,
                 "closing the traces of the shard panicked, too; spans that are in no journal are lost"
@@ -137,54 +141,55 @@ impl Shard {
         }
     }
 
-    /// Runs until every sender is dropped. `burst` holds the work taken from the inbox, the next one last.
+    /// Runs until every sender is dropped. `burst` contains the messages taken from the inbox, the next one last.
     async fn serve(&mut self, inbox: &mut mpsc::Receiver<ShardMessage>, burst: &mut Vec<ShardMessage>) {
-        let timer = sleep_until((Instant::now() + IDLE).into());
+        let timer = sleep_until((Instant::now() + MAX_SLEEP).into());
         tokio::pin!(timer);
         loop {
-            let latest = Instant::now() + IDLE;
-            let next = [
+            let latest = Instant::now() + MAX_SLEEP;
+            let next_times = [
                 self.assembler.next_deadline(),
-                self.speculation.next(&self.config),
-                self.harmful_calls.next(),
+                self.speculation.next_preview(&self.config),
+                self.harmful_calls.next_check(),
             ];
-            let due = next.into_iter().flatten().fold(latest, Instant::min);
+            let due = next_times.into_iter().flatten().fold(latest, Instant::min);
             if timer.deadline().into_std() != due {
                 timer.as_mut().reset(due.into());
             }
             tokio::select! {
-                received = inbox.recv_many(burst, BURST) => {
+                received = inbox.recv_many(burst, MAX_BURST) => {
                     if received == 0 {
                         return;
                     }
                     self.refresh_config();
                     burst.reverse();
-                    while let Some(work) = burst.pop() {
-                        self.take(work).await;
+                    while let Some(message) = burst.pop() {
+                        self.process(message).await;
                     }
                 }
                 () = &mut timer => {}
-                Some((trace, verdict)) = self.schedule.next() => self.on_evaluated(trace, verdict).await,
+                Some((trace, verdict)) = self.schedule.next_finished() => self.on_evaluated(trace, verdict).await,
             }
             self.close_due().await;
-            // Also without new spans: a preview must not ask a judge that a reload has removed.
+            // This is necessary without new spans, too: a preview must not ask a judge that a reload has removed.
             self.refresh_config();
             let now = Instant::now();
             self.speculation.preview(&mut self.assembler, &self.config, &self.shared, now);
-            let alarms = self.harmful_calls.check(&self.assembler, &self.config, &self.shared, now);
-            for events in alarms {
+            let alarm_events = self.harmful_calls.check(&self.assembler, &self.config, &self.shared, now);
+            for events in alarm_events {
                 forward_events(&self.shared, events).await;
             }
             self.schedule.flush_batch().await;
-            self.gauge();
+            self.update_gauges();
             self.close_early().await;
-            self.assembler.compress_idle(COMPRESSED_AT_ONCE, now);
-            if self.released.elapsed() >= RELEASE_INTERVAL {
+            self.assembler.compress_idle(COMPRESSED_PER_TURN, now);
+            if self.last_release.elapsed() >= RELEASE_INTERVAL {
                 self.release_unused();
             }
         }
     }
 
+    /// Ends the shard: open traces stay in the journal, or are closed and exported.
     async fn end(&mut self) {
         self.drop_revoked();
         if self.shared.store.keeps_unfinished_traces() {
@@ -196,6 +201,7 @@ impl Shard {
         }
     }
 
+    /// Loads the current configuration if a reload has replaced it.
     fn refresh_config(&mut self) {
         let config = self.shared.config.load();
         if !Arc::ptr_eq(&config, &self.config) {
@@ -204,40 +210,40 @@ impl Shard {
         }
     }
 
-    async fn take(&mut self, work: ShardMessage) {
+    async fn process(&mut self, message: ShardMessage) {
         let now = Instant::now();
-        match work {
-            ShardMessage::Spans(groups, _held, record) => {
+        match message {
+            ShardMessage::Spans(groups, _reservation, record) => {
                 for group in groups {
                     self.note_record(group.trace, record);
-                    self.assemble_again(group.trace, record);
+                    self.forget_if_received_again(group.trace, record);
                     let service = |span: &Span| select::service(&span.envelope).map(str::to_owned);
                     let tally = self.assembler.add(group.trace, group.spans, group.size, service, now);
-                    self.shared.meter.tally(tally);
+                    self.shared.meter.count_tally(tally);
                     self.harmful_calls.note_spans(group.trace, &self.config);
-                    // A trace that closes now is attributed to the records up to this one. Without records
-                    // the whole request is taken first, so that a panic in evaluation cannot lose its rest.
+                    // A trace that closes now is attributed to the records up to this one. Without records the
+                    // whole request is processed first, so that a panic in evaluation cannot lose the other groups.
                     if record.is_some() {
                         self.close_due().await;
                     }
                 }
             }
-            ShardMessage::Logs(records, _held, record) => {
+            ShardMessage::Logs(records, _reservation, record) => {
                 for GenAiRecord { trace, span, bytes } in records {
                     self.note_record(trace, record);
-                    self.assemble_again(trace, record);
+                    self.forget_if_received_again(trace, record);
                     self.assembler.attach(trace, AttachedLog { span, record: bytes }, now);
                     self.harmful_calls.note_spans(trace, &self.config);
                 }
             }
-            ShardMessage::Closed(all) => {
-                all.into_iter().for_each(|(t, verdict)| self.assembler.remember(t, verdict))
+            ShardMessage::Closed(verdicts) => {
+                verdicts.into_iter().for_each(|(trace, verdict)| self.assembler.remember(trace, verdict))
             }
-            // Their callers may have given up.
+            // The receivers of the replies may have been dropped after a timeout.
             ShardMessage::State(trace, reply) => drop(reply.send(self.state_of(trace))),
             ShardMessage::Snapshot(_, _, reply) if reply.is_closed() => {}
             ShardMessage::Snapshot(trace, permit, reply) => {
-                let sizes = self.assembler.sizes_of(trace);
+                let sizes = self.assembler.counts_of(trace);
                 let snapshot = self.assembler.snapshot(trace).zip(sizes);
                 drop(reply.send(snapshot.map(|(trace, sizes)| Snapshot { trace, sizes, permit })));
             }
@@ -255,7 +261,7 @@ impl Shard {
     }
 
     fn state_of(&self, trace: TraceId) -> TraceState {
-        match self.assembler.sizes_of(trace) {
+        match self.assembler.counts_of(trace) {
             Some(sizes) => TraceState::Open(sizes),
             None if self.assembler.remembered(trace).is_some() => TraceState::Closed,
             None => TraceState::Absent,
@@ -273,11 +279,11 @@ impl Shard {
             return;
         }
         self.shared.stop_waiting.notify_waiters();
-        let excess = self.shared.budget.excess(charge(self.gauged));
+        let excess = self.shared.budget.excess(charged_bytes(self.reported_sizes));
         let closed = self.assembler.close_early(excess, Instant::now());
         self.on_closed(closed).await;
         self.schedule.flush_batch().await;
-        self.gauge();
+        self.update_gauges();
     }
 
     async fn flush(&mut self) {
@@ -285,31 +291,31 @@ impl Shard {
         let closed = self.assembler.close_all(CloseReason::Shutdown);
         self.on_closed(closed).await;
         self.drain().await;
-        self.gauge();
+        self.update_gauges();
     }
 
     /// Waits until every closed trace is in the exporters' queues.
     async fn drain(&mut self) {
         self.schedule.flush_batch().await;
-        while let Some((trace, verdict)) = self.schedule.next().await {
+        while let Some((trace, verdict)) = self.schedule.next_finished().await {
             self.on_evaluated(trace, verdict).await;
             self.schedule.flush_batch().await;
         }
         self.release_unused();
     }
 
-    /// Notes a record that contains spans or logs of a trace.
+    /// Adds a record that contains spans or logs of a trace.
     fn note_record(&mut self, trace: TraceId, record: Option<Seq>) {
         if let Some(seq) = record {
-            let all = self.records.entry(trace).or_default();
-            if all.last() != Some(&seq) {
-                all.push(seq);
+            let records = self.records.entry(trace).or_default();
+            if records.last() != Some(&seq) {
+                records.push(seq);
             }
         }
     }
 
-    /// Forgets the verdict of a trace that is received again from its first record on.
-    fn assemble_again(&mut self, trace: TraceId, record: Option<Seq>) {
+    /// Forgets the verdict of a trace that is received again from its first record on, so that it opens again.
+    fn forget_if_received_again(&mut self, trace: TraceId, record: Option<Seq>) {
         if let Some(seq) = record
             && self.assembler.remembered(trace).is_some()
             && !self.shared.store.is_late(seq, trace)
@@ -318,60 +324,62 @@ impl Shard {
         }
     }
 
-    /// Drops the traces whose records another process gets. What is evaluated at present is not exported once
-    /// the records have lapsed.
+    /// Drops the open traces whose partitions were revoked. Traces that are being evaluated are not exported once their
+    /// records have lapsed.
     fn drop_revoked(&mut self) {
         let store = &self.shared.store;
-        let revoked = |seqs: &[Seq]| store.revoked(seqs).is_some_and(|token| token.is_cancelled());
-        for (trace, _) in self.records.extract_if(|_, seqs| revoked(seqs)) {
+        let is_revoked =
+            |seqs: &[Seq]| store.revocation_token(seqs).is_some_and(|token| token.is_cancelled());
+        for (trace, _) in self.records.extract_if(|_, seqs| is_revoked(seqs)) {
             self.assembler.discard(trace);
-            self.harmful_calls.take(trace, &self.shared.meter);
+            self.harmful_calls.take_alarms(trace, &self.shared.meter);
             self.speculation.take_usage(trace);
         }
-        self.gauge();
+        self.update_gauges();
     }
 
     /// Releases records of traces that are neither open nor in flight: logs whose spans never arrived, or
     /// were exported before.
     fn release_unused(&mut self) {
-        self.released = Instant::now();
+        self.last_release = Instant::now();
         if self.records.len() <= self.assembler.traces() {
             return;
         }
-        let (open, schedule) = (&self.assembler, &self.schedule);
+        let (assembler, schedule) = (&self.assembler, &self.schedule);
         let unused =
-            self.records.extract_if(|trace, _| !open.is_open(*trace) && !schedule.is_in_flight(*trace));
-        let releases =
-            unused.flat_map(|(trace, all)| all.into_iter().map(move |seq| (seq, RetainReason::Trace(trace))));
+            self.records.extract_if(|trace, _| !assembler.is_open(*trace) && !schedule.is_in_flight(*trace));
+        let releases = unused
+            .flat_map(|(trace, seqs)| seqs.into_iter().map(move |seq| (seq, RetainReason::Trace(trace))));
         self.shared.store.release(releases.collect());
     }
 
     /// Evaluates closed traces, with the records that contain parts of them.
-    async fn on_closed(&mut self, all: Vec<ClosedTrace>) {
-        for closed in all {
+    async fn on_closed(&mut self, traces: Vec<ClosedTrace>) {
+        for closed in traces {
             let (traces, spans, bytes) = self.closed_sizes;
             self.closed_sizes = (traces + 1, spans + closed.spans.len(), bytes + closed.bytes);
             self.closed.push_back(closed);
         }
-        let mut evaluated = 0;
+        let mut evaluated_count = 0;
         while let Some(closed) = self.closed.pop_front() {
             let (traces, spans, bytes) = self.closed_sizes;
             self.closed_sizes = (traces - 1, spans - closed.spans.len(), bytes - closed.bytes);
-            // Otherwise all of them would be charged twice once they are in the exporters' queues.
-            if self.gauged.2.saturating_sub(self.buffered().2) >= UNGAUGED_BYTES {
-                self.gauge();
+            // Without this, all of them would be charged twice once they are in the exporters' queues.
+            if self.reported_sizes.2.saturating_sub(self.buffered().2) >= GAUGE_UPDATE_BYTES {
+                self.update_gauges();
             }
-            evaluated += 1;
-            if evaluated % YIELD_AFTER == 0 {
+            evaluated_count += 1;
+            if evaluated_count % YIELD_AFTER == 0 {
                 tokio::task::yield_now().await;
             }
             let records = self.records.remove(&closed.trace).unwrap_or_default();
-            self.shared.store.close(closed.trace, &records);
-            let alarms = self.harmful_calls.take(closed.trace, &self.shared.meter);
+            self.shared.store.note_closed(closed.trace, &records);
+            let alarms = self.harmful_calls.take_alarms(closed.trace, &self.shared.meter);
             self.evaluate(StoredTrace { closed, records, alarms }).await;
         }
     }
 
+    /// Evaluates a closed trace inline, on a blocking thread, or with judges; defers late spans of a trace in flight.
     async fn evaluate(&mut self, mut trace: StoredTrace) {
         let id = trace.closed.trace;
         if trace.closed.close_reason == CloseReason::Late {
@@ -382,23 +390,23 @@ impl Shard {
             trace.closed.prior_verdict = self.assembler.remembered(id).or(trace.closed.prior_verdict);
         }
         let config = self.shared.config.load_full();
-        let quarantined = self.shared.markers.is_quarantined(id);
-        match config.answerer_for(trace.closed.close_reason).filter(|_| !quarantined).map(Arc::clone) {
+        let is_quarantined = self.shared.markers.is_quarantined(id);
+        match config.answerer_for(trace.closed.close_reason).filter(|_| !is_quarantined).map(Arc::clone) {
             Some(answerer) => {
                 // Without this the trace, which is no longer open, would be charged twice.
-                self.gauge();
+                self.update_gauges();
                 let spent = self.speculation.take_usage(id);
                 self.schedule.evaluate_judged(config, answerer, spent, trace);
             }
             None if trace.is_large() || self.shared.markers.is_suspect(id) => {
                 // Without this the trace, which is no longer open, would be charged twice.
-                self.gauge();
+                self.update_gauges();
                 self.schedule.evaluate_blocking(config, trace);
             }
             None => match self.schedule.evaluate_inline(&config, trace).await {
                 Ok(verdict) => self.assembler.remember(id, verdict),
                 Err(trace) => {
-                    self.gauge();
+                    self.update_gauges();
                     self.schedule.evaluate_blocking(config, trace);
                 }
             },
@@ -412,7 +420,7 @@ impl Shard {
         }
         let late = self.schedule.take_late(trace);
         if verdict.is_none() && self.shared.leave_unfinished.load(Ordering::Relaxed) {
-            // All of them are in the store.
+            // The late spans are in the store, as the trace.
             return;
         }
         for late in late {
@@ -420,23 +428,23 @@ impl Shard {
         }
     }
 
-    /// Traces, spans and bytes of open traces, and of those that are evaluated next.
-    fn buffered(&self) -> (usize, usize, usize) {
+    /// The sizes of open traces and of the closed ones that are evaluated next.
+    fn buffered(&self) -> Sizes {
         let (traces, spans, bytes) = self.closed_sizes;
         (self.assembler.traces() + traces, self.assembler.spans() + spans, self.assembler.bytes() + bytes)
     }
 
     /// Updates the shared gauges by the change since the last call.
-    fn gauge(&mut self) {
+    fn update_gauges(&mut self) {
         let now = self.buffered();
-        self.shared.meter.buffered(self.gauged, now);
-        self.shared.budget.shift(charge(self.gauged), charge(now));
-        self.gauged = now;
+        self.shared.meter.update_buffered(self.reported_sizes, now);
+        self.shared.budget.update_open(charged_bytes(self.reported_sizes), charged_bytes(now));
+        self.reported_sizes = now;
     }
 }
 
-/// The bytes charged for open traces; the argument is their number, spans and bytes.
-fn charge((_, spans, bytes): (usize, usize, usize)) -> usize {
+/// The bytes that are charged for open traces of these sizes.
+fn charged_bytes((_, spans, bytes): Sizes) -> usize {
     bytes + spans * SPAN_OVERHEAD
 }
 

@@ -17,52 +17,54 @@ use super::store::{NoStore, Store};
 use crate::export::Exporters;
 use crate::page::history::HistoryFeed;
 
-/// Blocking threads of the runtime that may work on traces at once: a quarter of Tokio's default number, since
-/// exporters, connections and the journal need threads, too, and other shards' traces wait for the exporters.
+/// Maximum number of blocking threads that work on traces at once: a quarter of Tokio's default number, since
+/// exporters, connections and the journal need threads, too, and traces wait for the exporters.
 const MAX_BLOCKING_THREADS: usize = 128;
 
+/// The state that all stages use.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub config: Arc<ArcSwap<RuntimeConfig>>,
     pub exporters: Arc<Exporters>,
-    pub delivery: ForwardingMode,
+    pub forwarding: ForwardingMode,
     pub meter: Meter,
     pub budget: Arc<Budget>,
     /// The runs that the paths API was asked about; `None` if it is off.
     pub queried_runs: Option<QueriedRuns>,
-    /// Where evaluated traces go for the live page; `None` if it is off.
+    /// Receives evaluated traces for the live page; `None` if it is off.
     pub page: Option<HistoryFeed>,
     pub store: Box<dyn Store>,
     /// The traces that are being evaluated. If the process dies, the next start finds the suspects there.
     pub markers: Arc<EvaluationMarkers>,
-    /// Held by work on traces that is on a blocking thread.
+    /// Permits for work on traces on blocking threads.
     pub blocking_threads: Arc<Semaphore>,
-    /// Traces are delivered without evaluation: the time for shutdown is nearly over.
+    /// Whether traces are delivered without evaluation, because the shutdown timeout has nearly elapsed.
     pub skip_evaluation: AtomicBool,
     /// Notified when traces must no longer wait for judges: at shutdown, or when memory is scarce.
     pub stop_waiting: Notify,
-    /// The process stops, and the store keeps unfinished traces: [`Store::keeps_unfinished_traces`].
+    /// Whether the process stops and the store keeps unfinished traces ([`Store::keeps_unfinished_traces`]).
     pub leave_unfinished: AtomicBool,
-    /// The task of a shard, or one that it spawned, panicked: the traces are closed, and the process must end.
+    /// Whether the task of a shard, or one that it spawned, has panicked: its traces are closed, and the process must
+    /// end.
     pub shard_failed: AtomicBool,
-    /// A trace whose annotations cannot be encoded.
+    /// In tests, a trace whose encoding panics.
     #[cfg(test)]
     pub unencodable: Option<verdict_otlp::trace::TraceId>,
 }
 
 impl Shared {
-    /// Without a store.
+    /// State without a store, queried runs and a live page.
     pub(super) fn new(
         config: Arc<ArcSwap<RuntimeConfig>>,
         exporters: Arc<Exporters>,
-        delivery: ForwardingMode,
+        forwarding: ForwardingMode,
         meter: Meter,
         budget: Arc<Budget>,
     ) -> Shared {
         Shared {
             config,
             exporters,
-            delivery,
+            forwarding,
             meter,
             budget,
             queried_runs: None,
@@ -79,7 +81,7 @@ impl Shared {
         }
     }
 
-    /// Returns when a trace must stop waiting for judges: after `max_wait`, or when memory is scarce or the
+    /// Completes when a trace must stop waiting for judges: after `max_wait`, or when memory is scarce or the
     /// process stops.
     pub(super) async fn wait_for_judges(&self, max_wait: Duration) {
         let stop_waiting = self.stop_waiting.notified();

@@ -1,5 +1,5 @@
-//! Stores requests and verdicts until the exporters have acknowledged them: in the journal, or nowhere; or the
-//! receiver has stored the requests, as Kafka does.
+//! Stores requests and verdicts until the exporters have acknowledged them: in the journal, nowhere, or in the log of
+//! the receiver, as for Kafka.
 //!
 //! Every request and every trace takes the same path with and without a journal. The invariants: a request
 //! is stored before it is acknowledged, and a verdict before its spans are exported.
@@ -19,17 +19,17 @@ use verdict_otlp::{Piece, Signal};
 /// A request, or a part of one, as it is stored.
 pub(super) struct RequestRecord {
     pub reasons: Vec<RetainReason>,
-    /// The spans of the request are exported on arrival.
+    /// Whether the spans of the request are exported on arrival.
     pub forwarded: bool,
     pub body: Bytes,
 }
 
-/// Records with the reason for which each is no longer retained.
+/// Records, each with the reason for which it is no longer retained.
 pub(super) type Releases = Vec<(Seq, RetainReason)>;
 pub(super) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// An evaluated trace as it is stored and exported. It is encoded right after its evaluation, while its
-/// spans are in the CPU's cache, and not when the store has answered.
+/// An evaluated trace in the form in which it is stored and exported. It is encoded right after its evaluation, while
+/// its spans are in the CPU's cache, and not after it was stored.
 pub(super) struct EncodedTrace {
     /// The verdict, the annotations and the log events.
     pub verdict: VerdictRecord,
@@ -40,7 +40,7 @@ pub(super) struct EncodedTrace {
 }
 
 impl EncodedTrace {
-    /// Its bytes in memory.
+    /// The bytes of the trace in memory.
     pub(super) fn bytes(&self) -> usize {
         let spans: usize = self.spans.iter().map(|piece| piece.bytes.len()).sum();
         let events: usize = self.verdict.events.iter().map(|(_, bytes)| bytes.len()).sum();
@@ -48,11 +48,11 @@ impl EncodedTrace {
     }
 }
 
-/// The record in which the receiver of a request has stored it, if it has.
+/// The record in which the receiver of a request has stored the request; `None` if it has not.
 pub(super) type ReceivedRecord = Option<Seq>;
 
-/// A stored request. Dropped before [`StoredRequest::commit`], it is removed again: its sender received no
-/// response and will send it once more.
+/// A stored request. If it is dropped before [`StoredRequest::commit`], it is removed again: its sender received no
+/// response and sends it again.
 pub(super) enum StoredRequest {
     /// Nothing was stored.
     Nowhere,
@@ -79,7 +79,7 @@ impl StoredRequest {
 pub(super) enum ExportedBefore {
     /// The trace was not evaluated before: it is evaluated.
     No,
-    /// The spans of the trace were exported: nothing is left to do.
+    /// The spans of the trace in this request were exported, and are skipped.
     Same,
     /// The verdict of the trace was exported without these spans, which are late.
     Late(PriorVerdict),
@@ -89,50 +89,50 @@ pub(super) enum ExportedBefore {
 ///
 /// The stages depend on the kind of storage in these places:
 ///
-/// | stage | what depends on it | decided by |
+/// | stage | behaviour | decided by |
 /// |---|---|---|
 /// | all, at shutdown | whether open traces remain for the next start | [`Store::keeps_unfinished_traces`] |
 /// | admission, health | a full or failed storage | [`Store::is_full`], [`Store::has_failed`] |
 /// | schedule | how many traces one write stores | [`Store::max_batch`], [`Store::max_batches`] |
 /// | shard | due traces close after each trace of a request, and release their records | a record of [`Store::admit`] |
-/// | ingest | exported and forwarded spans are left out | [`Store::exported_before`], [`Store::has_passed`] |
+/// | ingest | exported and forwarded spans are left out | [`Store::exported_before`], [`Store::was_forwarded`] |
 /// | ingest | a stored request waits for no queue, and no signal is refused | [`ReceivedRecord`] |
-/// | shard, schedule, delivery | traces of another process are dropped | [`Store::revoked`], [`Store::has_lapsed`] |
+/// | shard, schedule, delivery | another process's traces end | [`Store::revocation_token`], [`Store::has_lapsed`] |
 /// | shard | whether spans of a closed trace are late | [`Store::is_late`] |
-/// | service, at shutdown | what is open of stored requests is dropped | [`Store::end_received`] |
+/// | service, at shutdown | open traces of requests that receivers have stored are dropped | [`Store::end_received`] |
 ///
 /// The last five exist for Kafka alone.
 pub(super) trait Store: Send + Sync + Debug {
-    /// Whether traces survive the process. If so, shutdown leaves open traces and those that wait for judges
-    /// to the next start; else it closes them and delivers them.
+    /// Whether stored traces survive the process. If so, shutdown leaves open traces and those that wait for judges
+    /// to the next start; otherwise it closes and delivers them.
     fn keeps_unfinished_traces(&self) -> bool {
         false
     }
 
-    /// Whether new requests are to be refused.
+    /// Whether new requests have to be refused.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Whether it failed for good: nothing is stored until the process starts again.
+    /// Whether the store has failed permanently: nothing is stored until the process starts again.
     fn has_failed(&self) -> bool {
         false
     }
 
-    /// Small traces that are stored and delivered together. 1 if storing takes no time: each trace is
-    /// delivered before the next one is evaluated.
+    /// The maximum number of small traces that are stored and delivered together. 1 if storing takes no time: each
+    /// trace is then delivered before the next one is evaluated.
     fn max_batch(&self) -> usize {
         1
     }
 
-    /// Batches that may wait for the store while further traces are evaluated, so that one write serves
-    /// many. 0 if storing takes no time.
+    /// The maximum number of batches that wait for the store while further traces are evaluated, so that one write
+    /// contains many traces. 0 if storing takes no time.
     fn max_batches(&self) -> usize {
         0
     }
 
-    /// Stores a request, or a part of one; `None` if that failed. `record` is called only by stores that
-    /// write it or hold the record of its receiver.
+    /// Stores a request, or a part of one; `None` if that fails. `record` is called only by stores that write it or
+    /// that retain the record of its receiver.
     fn admit(
         &self,
         _: Signal,
@@ -147,41 +147,42 @@ pub(super) trait Store: Send + Sync + Debug {
         ExportedBefore::No
     }
 
-    /// Whether what is forwarded of such a request was delivered before.
-    fn has_passed(&self, _: ReceivedRecord) -> bool {
+    /// Whether the forwarded part of such a request was delivered before.
+    fn was_forwarded(&self, _: ReceivedRecord) -> bool {
         false
     }
 
-    /// Ends what receivers have stored: what is open of it is dropped, and nothing of it exported.
+    /// Ends all records that receivers have stored: their open traces are dropped, and no trace of them is exported.
     fn end_received(&self) {}
 
-    /// Notes that a trace in these records closed.
-    fn close(&self, _: TraceId, _records: &[Seq]) {}
+    /// Records that a trace of these records closed.
+    fn note_closed(&self, _: TraceId, _records: &[Seq]) {}
 
-    /// Whether a trace that closed before is the one of this record, so that its spans are late. Else the trace
-    /// is assembled again, from its first record on.
+    /// Whether the spans of this record are late for a trace that closed before. Otherwise the trace is assembled
+    /// again, from its first record on.
     fn is_late(&self, _record: Seq, _: TraceId) -> bool {
         true
     }
 
-    /// Whether another process has these records now, so that a trace of them is not exported here.
+    /// Whether another process owns these records now, so that a trace of them is not exported here.
     fn has_lapsed(&self, _records: &[Seq]) -> bool {
         false
     }
 
-    /// Cancelled when another process gets these records, so that their trace need not be evaluated.
-    fn revoked(&self, _records: &[Seq]) -> Option<CancellationToken> {
+    /// A token that is cancelled when the partition of these records is revoked, so that their trace need not be
+    /// evaluated; `None` if that cannot happen.
+    fn revocation_token(&self, _records: &[Seq]) -> Option<CancellationToken> {
         None
     }
 
-    /// Stores verdicts. Returns when the traces may be exported, with the first of their consecutive
-    /// records.
+    /// Stores verdicts. Completes when the traces may be exported, with the first of their consecutive record
+    /// numbers; `None` if nothing is stored.
     fn append_verdicts<'a>(&'a self, _: &'a [EncodedTrace]) -> StoreFuture<'a, Option<Seq>> {
         Box::pin(ready(None))
     }
 
     /// Tracks a record until the exporters (id, and whether it is required) have acknowledged it.
-    /// `_releases` are released when all required ones have.
+    /// `_releases` are released when all required exporters have acknowledged it.
     fn track(&self, _: Seq, _releases: Releases, _exporters: Vec<(Arc<str>, bool)>) -> Option<Delivery> {
         None
     }
@@ -189,7 +190,7 @@ pub(super) trait Store: Send + Sync + Debug {
     /// Releases records.
     fn release(&self, _: Releases) {}
 
-    /// Writes what is not written yet, and ends.
+    /// Writes all pending records, and ends.
     fn end(&self) -> StoreFuture<'_, ()> {
         Box::pin(ready(()))
     }
@@ -214,7 +215,7 @@ impl Store for Arc<Journal> {
         Journal::has_failed(self)
     }
 
-    /// Each command to the journal and each response wakes a thread.
+    /// More than 1, since each command to the journal and each response wakes a thread.
     fn max_batch(&self) -> usize {
         16
     }

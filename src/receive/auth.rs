@@ -21,8 +21,8 @@ use verdict_telemetry::LogThrottle;
 /// Interval between reloads of the token file: the longest time a removed token stays valid.
 pub(crate) const TOKEN_RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Largest token file in bytes; one has a few lines.
-const MAX_FILE: u64 = 1 << 20;
+/// Maximum size of the token file in bytes, which usually has a few lines.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// `auth` of a protocol. Requests without one of these credentials are refused (UNAUTHENTICATED, 401).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -51,7 +51,7 @@ pub struct Basic {
 }
 
 impl Auth {
-    /// Invalid values.
+    /// The problems of invalid values.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut add = |key, message| problems.push(Problem::new(key, message));
@@ -77,7 +77,7 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Why the token file cannot be used. Never contains a token.
+/// The token file cannot be used. The message contains no token.
 #[derive(Debug, thiserror::Error)]
 #[error("auth.bearer_token_file: {path}: {reason}")]
 pub(crate) struct TokenFileError {
@@ -120,8 +120,8 @@ impl Authenticator {
 
     /// Whether the headers contain valid credentials. Logs credentials that are not valid.
     pub(crate) fn accepts(&self, headers: &HeaderMap) -> bool {
-        let accepted = self.knows(headers);
-        // A browser asks without credentials first.
+        let accepted = self.has_valid_credentials(headers);
+        // A browser sends its first request without credentials.
         if !accepted
             && headers.contains_key(header::AUTHORIZATION)
             && let Some(suppressed) = self.throttle.allow("credentials")
@@ -131,18 +131,18 @@ impl Authenticator {
         accepted
     }
 
-    fn knows(&self, headers: &HeaderMap) -> bool {
+    fn has_valid_credentials(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         // Several values are ambiguous.
         let (Some(value), None) = (values.next(), values.next()) else { return false };
         let value = value.as_bytes();
         let Some(space) = value.iter().position(|b| *b == b' ') else { return false };
-        let (scheme, rest) = value.split_at(space);
-        let rest = rest.trim_ascii();
+        let (scheme, credentials) = value.split_at(space);
+        let credentials = credentials.trim_ascii();
         if scheme.eq_ignore_ascii_case(b"bearer") {
-            self.is_known_token(rest)
+            self.is_known_token(credentials)
         } else if scheme.eq_ignore_ascii_case(b"basic") {
-            let decoded = STANDARD.decode(rest).unwrap_or_default();
+            let decoded = STANDARD.decode(credentials).unwrap_or_default();
             self.basic.as_ref().is_some_and(|expected| constant_time_eq(expected, &decoded))
         } else {
             false
@@ -166,6 +166,7 @@ impl Authenticator {
         }
     }
 
+    /// Whether a token file is configured, so that [`Authenticator::reload`] has an effect.
     pub(crate) fn has_file(&self) -> bool {
         self.file.is_some()
     }
@@ -179,21 +180,21 @@ impl Authenticator {
     }
 }
 
-/// Compares digests, so that the time does not depend on the length of the known one either.
+/// Compares digests, so that the time does not depend on the length of the expected secret either.
 fn constant_time_eq(expected: &Secret, candidate: &[u8]) -> bool {
     Sha256::digest(expected.expose()).as_slice().ct_eq(Sha256::digest(candidate).as_slice()).into()
 }
 
 fn read_tokens(path: &std::path::Path) -> Result<Vec<Secret>, TokenFileError> {
     let error = |reason: String| TokenFileError { path: path.display().to_string(), reason };
-    let text =
-        crate::bounded_file::read_bounded(path, MAX_FILE).map_err(|e| error(format!("cannot read: {e}")))?;
+    let text = crate::bounded_file::read_bounded(path, MAX_FILE_BYTES)
+        .map_err(|e| error(format!("cannot read: {e}")))?;
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {
         return Err(error("contains no token".to_owned()));
     }
     match lines.iter().position(|line| !is_token(line)) {
-        Some(at) => Err(error(format!("entry {} is not a valid token", at + 1))),
+        Some(index) => Err(error(format!("entry {} is not a valid token", index + 1))),
         None => Ok(lines.into_iter().map(Secret::new).collect()),
     }
 }

@@ -3,8 +3,8 @@
 //! In: chunks of a body as the connection yields them. Out: the message. Every chunk is copied or
 //! decompressed exactly once and then released, so that no message keeps a connection's read buffer
 //! in memory. Neither the content length nor the compression ratio is trusted: memory grows with
-//! the bytes received, up to the limit, and counts with the decompressor's in a limit that all requests
-//! share. What is allocated and not yet written is not counted: until then it costs address space only.
+//! the bytes received, up to the limit. It counts, with that of the decompressor, in a limit that all requests share.
+//! Capacity that is allocated and not yet written is not counted: until then it costs address space only.
 
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
@@ -12,7 +12,7 @@ use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
 use crate::reservation::FairReservation;
 
-/// A content length up to this is allocated at once. Batches of agent spans are mostly smaller.
+/// The content length up to which a body is allocated at once. Batches of agent spans are mostly smaller.
 const TRUSTED_LENGTH: usize = 1 << 20;
 
 /// Smallest initial output buffer of a decompressor.
@@ -23,29 +23,29 @@ const MIN_OUTPUT: usize = 16 << 10;
 const ZSTD_WINDOW_LOG: u32 = 25;
 
 /// Memory of an inflater: a window of 32 KiB, and tables.
-const INFLATER: usize = 48 << 10;
+const INFLATER_BYTES: usize = 48 << 10;
 
 /// Memory of a zstd decoder without its window: context, and a block of 128 KiB as input.
-const ZSTD_DECODER: usize = 256 << 10;
+const ZSTD_DECODER_BYTES: usize = 256 << 10;
 
-/// The ratio is not checked for output up to this: small bodies of one repeated line compress better
+/// The size of the output up to which the ratio is not checked: small bodies of one repeated line compress better
 /// than any batch and are harmless.
-const RATIO_FREE: usize = 1 << 20;
+const MIN_RATIO_CHECKED: usize = 1 << 20;
 
 /// Why a body was rejected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// Over the limit, before or after decompression.
+    /// Larger than the limit, before or after decompression.
     #[error("the request is larger than {limit} bytes")]
     TooLarge { limit: usize },
     #[error("the decompressed request is more than {ratio} times as large as the compressed one")]
-    Ratio { ratio: u32 },
+    DecompressionRatio { ratio: u32 },
     #[error("too many bytes of requests are in flight")]
     InFlightLimit,
-    /// Not compressed or framed as declared.
+    /// The body is not compressed or framed as declared.
     #[error("{0}")]
     Malformed(String),
-    /// Ended early, or stalled.
+    /// The body ended early, or stalled.
     #[error("{0}")]
     CutOff(&'static str),
 }
@@ -73,11 +73,11 @@ enum Codec {
 pub(crate) struct BodyDecoder {
     codec: Codec,
     out: Vec<u8>,
-    /// The declared length of the body as sent.
+    /// The declared length of the body, before decompression.
     content_length: Option<usize>,
     max_size: usize,
     max_ratio: u32,
-    /// Bytes received.
+    /// Bytes received, before decompression.
     received: usize,
     /// Bytes of the request besides the body: its headers.
     overhead: usize,
@@ -119,7 +119,7 @@ impl BodyDecoder {
             overhead,
             reservation,
         };
-        // Headers and decompressor are in memory also while no byte of the body arrives.
+        // Headers and decompressor are in memory before the first byte of the body arrives.
         decoder.charge(0)?;
         Ok(decoder)
     }
@@ -130,34 +130,36 @@ impl BodyDecoder {
         match self.codec {
             Codec::Identity => self.copy(chunk)?,
             Codec::Zlib { .. } => self.inflate(chunk)?,
-            Codec::Zstd { .. } => self.unzstd(chunk)?,
+            Codec::Zstd { .. } => self.decompress_zstd(chunk)?,
         }
         self.charge(self.out.capacity())
     }
 
-    /// Charges an output of this capacity: what is written, and as much again, into which it may be copied.
+    /// Charges an output of this capacity: the written bytes, and as many again, since a larger allocation may be
+    /// a copy of them.
     fn charge(&mut self, capacity: usize) -> Result<(), BodyError> {
         let written = self.out.len();
         let decompressor = match self.codec {
             Codec::Identity => 0,
-            Codec::Zlib { .. } => INFLATER,
+            Codec::Zlib { .. } => INFLATER_BYTES,
             // The window fills with the output.
-            Codec::Zstd { .. } => ZSTD_DECODER + written.min(1 << ZSTD_WINDOW_LOG),
+            Codec::Zstd { .. } => ZSTD_DECODER_BYTES + written.min(1 << ZSTD_WINDOW_LOG),
         };
         let bytes = self.overhead + decompressor + capacity.min(written.saturating_mul(2));
         if self.reservation.resize(bytes) { Ok(()) } else { Err(BodyError::InFlightLimit) }
     }
 
+    /// Adds a chunk of an uncompressed body.
     fn copy(&mut self, chunk: &[u8]) -> Result<(), BodyError> {
-        let need = self.out.len().saturating_add(chunk.len());
-        if need > self.max_size {
+        let needed = self.out.len().saturating_add(chunk.len());
+        if needed > self.max_size {
             return Err(BodyError::TooLarge { limit: self.max_size });
         }
-        if need > self.out.capacity() {
-            let doubled = need.max(self.out.capacity().saturating_mul(2));
+        if needed > self.out.capacity() {
+            let doubled = needed.max(self.out.capacity().saturating_mul(2));
             self.grow(match self.content_length {
-                Some(length) if length <= TRUSTED_LENGTH => length.max(need),
-                Some(length) => doubled.max(TRUSTED_LENGTH).min(length.max(need)),
+                Some(length) if length <= TRUSTED_LENGTH => length.max(needed),
+                Some(length) => doubled.max(TRUSTED_LENGTH).min(length.max(needed)),
                 None => doubled.min(self.max_size),
             })?;
         }
@@ -179,8 +181,10 @@ impl BodyDecoder {
         if self.out.len() > self.max_size {
             return Err(BodyError::TooLarge { limit: self.max_size });
         }
-        if self.out.len() > RATIO_FREE && self.out.len() / self.received.max(1) >= self.max_ratio as usize {
-            return Err(BodyError::Ratio { ratio: self.max_ratio });
+        if self.out.len() > MIN_RATIO_CHECKED
+            && self.out.len() / self.received.max(1) >= self.max_ratio as usize
+        {
+            return Err(BodyError::DecompressionRatio { ratio: self.max_ratio });
         }
         if self.out.len() == self.out.capacity() {
             let first = self.content_length.unwrap_or(0).saturating_mul(4).clamp(MIN_OUTPUT, TRUSTED_LENGTH);
@@ -205,11 +209,11 @@ impl BodyDecoder {
                 **state = inflater(true);
                 *done = false;
             }
-            let (read, written) = (state.total_in(), self.out.len());
+            let (read_before, written) = (state.total_in(), self.out.len());
             let status = state
                 .decompress_vec(chunk, &mut self.out, FlushDecompress::None)
                 .map_err(|e| malformed(format!("bad compressed data: {e}")))?;
-            let read = usize::try_from(state.total_in() - read).unwrap_or(usize::MAX);
+            let read = usize::try_from(state.total_in() - read_before).unwrap_or(usize::MAX);
             chunk = chunk.get(read..).unwrap_or_default();
             match status {
                 Status::StreamEnd => *done = true,
@@ -222,7 +226,7 @@ impl BodyDecoder {
         }
     }
 
-    fn unzstd(&mut self, chunk: &[u8]) -> Result<(), BodyError> {
+    fn decompress_zstd(&mut self, chunk: &[u8]) -> Result<(), BodyError> {
         let mut input = InBuffer::around(chunk);
         loop {
             self.ensure_space()?;
@@ -231,15 +235,15 @@ impl BodyDecoder {
             let mut output = OutBuffer::around_pos(&mut self.out, written);
             let hint =
                 state.run(&mut input, &mut output).map_err(|e| malformed(format!("bad zstd data: {e}")))?;
-            let idle = input.pos() == read && self.out.len() == written;
-            if !idle {
+            let made_no_progress = input.pos() == read && self.out.len() == written;
+            if !made_no_progress {
                 *done = hint == 0;
             }
             // With a full output there may be more; otherwise more input is needed.
-            if input.pos() == chunk.len() && (idle || self.out.len() < self.out.capacity()) {
+            if input.pos() == chunk.len() && (made_no_progress || self.out.len() < self.out.capacity()) {
                 return Ok(());
             }
-            if idle {
+            if made_no_progress {
                 return Err(malformed("bad zstd data"));
             }
         }
@@ -247,17 +251,17 @@ impl BodyDecoder {
 
     /// The message in an allocation of its exact size, and its reserved bytes.
     pub(crate) fn finish(mut self) -> Result<(Bytes, FairReservation), BodyError> {
-        let complete = match self.codec {
+        let is_complete = match self.codec {
             Codec::Identity => true,
             Codec::Zlib { done, .. } | Codec::Zstd { done, .. } => done,
         };
-        if !complete {
+        if !is_complete {
             return Err(malformed("the compressed data is cut off"));
         }
         if self.out.len() > self.max_size {
             return Err(BodyError::TooLarge { limit: self.max_size });
         }
-        // Slices of it may live as long as a trace, and would keep unused capacity in memory.
+        // Slices of the message may live as long as a trace, and would keep unused capacity in memory.
         self.out.shrink_to_fit();
         self.reservation.resize(self.overhead + self.out.len());
         Ok((Bytes::from(self.out), self.reservation))

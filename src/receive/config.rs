@@ -21,7 +21,7 @@ use super::tls::ServerTls;
 #[schemars(extend("pattern" = "^[^/]*:[0-9]{1,5}$"), description = "host:port; 127.0.0.1:4317")]
 pub struct Endpoint(String);
 
-/// Not of the form `host:port`; the message names the value and the problem.
+/// A text is not of the form `host:port`. The message contains the text and the problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidEndpoint(String);
@@ -51,12 +51,12 @@ impl Endpoint {
         &self.0
     }
 
-    /// The address to bind: Go's `:4317` means every interface.
+    /// The address to bind. An empty host, as in `:4317`, is every interface, as in Go.
     pub(crate) fn bindable(&self) -> Cow<'_, str> {
         if self.0.starts_with(':') { format!("0.0.0.0{}", self.0).into() } else { self.0.as_str().into() }
     }
 
-    /// Whether it is certain from the text that only this machine can reach it.
+    /// Whether the text alone shows that only this machine can reach the address.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.host();
         let address = host.parse::<IpAddr>();
@@ -117,10 +117,10 @@ settings! {
         /// reaches the port can send, unless `auth` or mTLS is set.
         endpoint: Endpoint = Endpoint::loopback(4317),
         /// Default none: connections are not encrypted.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         tls: Option<ServerTls>,
         /// Default none: senders are not authenticated.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         auth: Option<Auth>,
         /// Default 64. Largest message in MiB, after decompression. Larger ones are refused permanently
         /// (RESOURCE_EXHAUSTED), so that senders drop or split them.
@@ -164,13 +164,13 @@ settings! {
         /// reaches the port can send, unless `auth` or mTLS is set.
         endpoint: Endpoint = Endpoint::loopback(4318),
         /// Default none: connections are not encrypted.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         tls: Option<ServerTls>,
         /// Default none: senders are not authenticated.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         auth: Option<Auth>,
         /// Default none: browsers let no page of another origin send.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         cors: Option<Cors>,
         /// Default /v1/traces, the default of SDKs. Path of traces.
         traces_url_path: String = "/v1/traces".to_owned(),
@@ -199,45 +199,47 @@ settings! {
 #[serde(deny_unknown_fields)]
 pub struct Protocols {
     /// OTLP/gRPC. Default 127.0.0.1:4317. Off if only `http` is given.
-    #[serde(default, deserialize_with = "named", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "default_if_null", skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcConfig>,
     /// OTLP/HTTP. Default 127.0.0.1:4318. Off if only `grpc` is given.
-    #[serde(default, deserialize_with = "named", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "default_if_null", skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpConfig>,
 }
 
-/// A key without a value enables the protocol with its defaults.
-fn named<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<Option<T>, D::Error> {
+/// A key without a value enables the protocol with its defaults, as in the Collector.
+fn default_if_null<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    d: D,
+) -> Result<Option<T>, D::Error> {
     Ok(Some(Option::<T>::deserialize(d)?.unwrap_or_default()))
 }
 
 /// A key without a value is an error, so that a listener is not silently left unprotected.
-pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn non_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
     T::deserialize(d).map(Some)
 }
 
 impl OtlpConfig {
-    /// Invalid values.
+    /// The problems of invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        let mut positive = |key: &str, value: u64| {
+        let mut require_positive = |key: &str, value: u64| {
             if value == 0 {
                 problems.push(Problem::new(key, "must be at least 1; with 0 nothing could be received"));
             }
         };
-        positive("admission.request_limit_mib", self.admission.request_limit_mib);
-        positive("admission.max_decompression_ratio", self.admission.max_decompression_ratio.into());
+        require_positive("admission.request_limit_mib", self.admission.request_limit_mib);
+        require_positive("admission.max_decompression_ratio", self.admission.max_decompression_ratio.into());
         if let Some(grpc) = &self.protocols.grpc {
-            positive("protocols.grpc.max_recv_msg_size_mib", grpc.max_recv_msg_size_mib);
-            positive("protocols.grpc.max_concurrent_streams", grpc.max_concurrent_streams.into());
-            positive("protocols.grpc.max_connections", grpc.max_connections.into());
-            positive("protocols.grpc.max_header_size", grpc.max_header_size.0);
+            require_positive("protocols.grpc.max_recv_msg_size_mib", grpc.max_recv_msg_size_mib);
+            require_positive("protocols.grpc.max_concurrent_streams", grpc.max_concurrent_streams.into());
+            require_positive("protocols.grpc.max_connections", grpc.max_connections.into());
+            require_positive("protocols.grpc.max_header_size", grpc.max_header_size.0);
         }
         if let Some(http) = &self.protocols.http {
-            positive("protocols.http.max_request_body_size", http.max_request_body_size.0);
-            positive("protocols.http.max_concurrent_streams", http.max_concurrent_streams.into());
-            positive("protocols.http.max_connections", http.max_connections.into());
-            positive("protocols.http.max_header_size", http.max_header_size.0);
+            require_positive("protocols.http.max_request_body_size", http.max_request_body_size.0);
+            require_positive("protocols.http.max_concurrent_streams", http.max_concurrent_streams.into());
+            require_positive("protocols.http.max_connections", http.max_connections.into());
+            require_positive("protocols.http.max_header_size", http.max_header_size.0);
             problems.extend(http.path_problems());
             let cors = http.cors.iter().flat_map(Cors::problems);
             problems.extend(cors.map(|problem| problem.in_section("protocols.http.cors")));
@@ -324,23 +326,26 @@ mod tests {
         let yaml = format!("admission: {{ request_limit_mib: 0 }}\nprotocols: {{ {http} }}");
         let problems = read(&yaml).unwrap().problems();
         let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
-        let wanted = [
+        let expected = [
             "admission.request_limit_mib",
             "protocols.http.max_connections",
             "protocols.http.logs_url_path",
             "protocols.http.metrics_url_path",
         ];
-        assert_eq!(keys, wanted, "{problems:?}");
+        assert_eq!(keys, expected, "{problems:?}");
     }
 
     #[test]
     fn unknown_keys_and_invalid_endpoints_are_errors() {
         assert!(read("protocols: { grpc: { endpont: a:1 } }").unwrap_err().contains("endpont"));
-        for bad in ["localhost", "http://localhost:4317", "::1:4317", "localhost:99999"] {
-            assert!(read(&format!("protocols: {{ grpc: {{ endpoint: \"{bad}\" }} }}")).is_err(), "{bad}");
+        for invalid in ["localhost", "http://localhost:4317", "::1:4317", "localhost:99999"] {
+            assert!(
+                read(&format!("protocols: {{ grpc: {{ endpoint: \"{invalid}\" }} }}")).is_err(),
+                "{invalid}"
+            );
         }
-        for good in ["localhost:4317", "[::1]:4317", ":4317", "0.0.0.0:0"] {
-            assert!(Endpoint::new(good).is_ok(), "{good}");
+        for valid in ["localhost:4317", "[::1]:4317", ":4317", "0.0.0.0:0"] {
+            assert!(Endpoint::new(valid).is_ok(), "{valid}");
         }
         assert_eq!(Endpoint::new(":4317").unwrap().bindable(), "0.0.0.0:4317");
     }

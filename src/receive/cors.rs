@@ -1,4 +1,4 @@
-//! Cross-origin resource sharing for OTLP/HTTP: the web pages that may send.
+//! Cross-origin resource sharing for OTLP/HTTP: which web pages may send.
 //!
 //! In: [`Cors`], and the headers of a request. Out: the headers by which a browser allows a page to send, or
 //! to read the response. Other clients ignore CORS, so it is no substitute for `auth`.
@@ -8,8 +8,8 @@
 use http::{HeaderMap, HeaderValue, Method, header};
 use verdict_config::{Problem, settings};
 
-/// Headers that OTLP in a browser needs beyond those always allowed.
-const ALWAYS: &str = "accept, content-type, content-encoding, x-requested-with";
+/// Request headers that OTLP in a browser needs and that are allowed without configuration.
+const DEFAULT_HEADERS: &str = "accept, content-type, content-encoding, x-requested-with";
 
 settings! {
     /// `cors` of OTLP/HTTP. Without it browsers let no page of another origin send.
@@ -26,17 +26,17 @@ settings! {
 }
 
 impl Cors {
-    /// Invalid values; keys are relative to `cors`.
+    /// The problems of invalid values; keys are relative to `cors`.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if self.allowed_origins.is_empty() {
             problems.push(Problem::new("allowed_origins", "must name at least one origin"));
         }
         for (i, origin) in self.allowed_origins.iter().enumerate() {
-            let whole = origin.split_once("://").is_some_and(|(_, host)| {
+            let is_origin = origin.split_once("://").is_some_and(|(_, host)| {
                 !host.is_empty() && !host.contains('/') && origin.matches('*').count() <= 1
             });
-            if origin != "*" && !whole {
+            if origin != "*" && !is_origin {
                 let message = format!(
                     "{origin:?} is not an origin such as https://app.example or https://*.app.example"
                 );
@@ -54,7 +54,7 @@ impl Cors {
         problems
     }
 
-    /// The headers of the response if this is a preflight request.
+    /// The headers of the response to a preflight request; `None` if the request is none.
     pub(crate) fn preflight(&self, method: &Method, request: &HeaderMap) -> Option<HeaderMap> {
         if method != Method::OPTIONS || !request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
             return None;
@@ -86,27 +86,28 @@ impl Cors {
         }
     }
 
+    /// Adds the headers that allow the request's origin. Returns `false` if the origin is not allowed.
     fn allow_origin(&self, request: &HeaderMap, response: &mut HeaderMap) -> bool {
         let Some(origin) = request.get(header::ORIGIN) else { return false };
         let Ok(text) = origin.to_str() else { return false };
-        if self.allowed_origins.iter().any(|allowed| allowed != "*" && matches(allowed, text)) {
+        if self.allowed_origins.iter().any(|allowed| allowed != "*" && origin_matches(allowed, text)) {
             response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             // sendBeacon, which pages use on closing, always sends with credentials.
             response.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
             return true;
         }
-        let any = self.allowed_origins.iter().any(|allowed| allowed == "*");
-        if any {
+        let allows_all = self.allowed_origins.iter().any(|allowed| allowed == "*");
+        if allows_all {
             response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         }
-        any
+        allows_all
     }
 
     fn allowed_headers(&self, request: &HeaderMap) -> Option<HeaderValue> {
         if self.allowed_headers.iter().any(|name| name == "*") {
             return request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
         }
-        let mut names = ALWAYS.to_owned();
+        let mut names = DEFAULT_HEADERS.to_owned();
         for name in &self.allowed_headers {
             names.push_str(", ");
             names.push_str(&name.to_ascii_lowercase());
@@ -115,8 +116,8 @@ impl Cors {
     }
 }
 
-/// Matches an origin; `*` matches one or more characters of a host name.
-fn matches(allowed: &str, origin: &str) -> bool {
+/// Whether an origin matches an allowed one; `*` matches one or more characters of a host name.
+fn origin_matches(allowed: &str, origin: &str) -> bool {
     match allowed.split_once('*') {
         None => allowed.eq_ignore_ascii_case(origin),
         Some((before, after)) => {
@@ -124,7 +125,7 @@ fn matches(allowed: &str, origin: &str) -> bool {
             let origin = origin.to_ascii_lowercase();
             origin
                 .strip_prefix(&allowed_before)
-                .and_then(|rest| rest.strip_suffix(&allowed_after))
+                .and_then(|suffix| suffix.strip_suffix(&allowed_after))
                 .is_some_and(|name| !name.is_empty() && !name.contains(['/', ':', '@']))
         }
     }
@@ -136,8 +137,8 @@ mod tests {
 
     #[test]
     fn origins_match_exactly_or_with_one_wildcard_in_the_host() {
-        assert!(matches("https://a.test", "https://A.test"));
-        assert!(matches("https://*.a.test", "https://x.y.a.test"));
+        assert!(origin_matches("https://a.test", "https://A.test"));
+        assert!(origin_matches("https://*.a.test", "https://x.y.a.test"));
         for (allowed, origin) in [
             ("https://a.test", "https://a.test.evil"),
             ("https://a.test", "http://a.test"),
@@ -146,7 +147,7 @@ mod tests {
             ("https://*.a.test", "https://evil:1@.a.test"),
             ("https://*.a.test", "https://evil/.a.test"),
         ] {
-            assert!(!matches(allowed, origin), "{allowed} {origin}");
+            assert!(!origin_matches(allowed, origin), "{allowed} {origin}");
         }
     }
 

@@ -25,8 +25,8 @@ use super::rejection::RequestRejection;
 use super::request_handler::{RequestHandler, body_deadline, next_chunk, response};
 use crate::reservation::FairReservation;
 
-/// Flag and length before a message.
-const PREFIX: usize = 5;
+/// Length of the prefix of a message: the compression flag and the length of the message.
+const PREFIX_LENGTH: usize = 5;
 
 const SUPPORTED_ENCODINGS: HeaderValue = HeaderValue::from_static("identity,gzip,zstd");
 
@@ -58,10 +58,9 @@ async fn respond(handler: &RequestHandler, request: Request) -> Response {
 }
 
 fn is_grpc(headers: &HeaderMap) -> bool {
-    let Some(kind) = headers.get(header::CONTENT_TYPE) else { return false };
-    let kind = kind.as_bytes();
-    let subtype = kind.strip_prefix(b"application/grpc");
-    subtype.is_some_and(|rest| matches!(rest.first(), None | Some(b';')) || rest.starts_with(b"+proto"))
+    let Some(content_type) = headers.get(header::CONTENT_TYPE) else { return false };
+    let suffix = content_type.as_bytes().strip_prefix(b"application/grpc");
+    suffix.is_some_and(|suffix| matches!(suffix.first(), None | Some(b';')) || suffix.starts_with(b"+proto"))
 }
 
 fn coding(headers: &HeaderMap) -> Result<Coding, RequestRejection> {
@@ -80,30 +79,30 @@ async fn handle(
 ) -> Result<Accepted, RequestRejection> {
     let coding = coding(request.headers())?;
     handler.check_pressure()?;
-    let (message, reservation) = read(handler, coding, request).await?;
+    let (message, reservation) = read_message(handler, coding, request).await?;
     handler.offer(signal, message, reservation).await
 }
 
 /// Reads the one message of a unary call.
-async fn read(
+async fn read_message(
     handler: &RequestHandler,
     coding: Coding,
     request: Request,
 ) -> Result<(Bytes, FairReservation), BodyError> {
     const TRUNCATED: &str = "the request ends within its message";
-    // Headers do not stay in memory while the body arrives.
+    // The headers are dropped: they must not stay in memory while the body arrives.
     let (Parts { extensions, .. }, mut body) = request.into_parts();
     let mut deadline = body_deadline();
-    let mut prefix = [0; PREFIX];
-    let mut have = 0;
+    let mut prefix = [0; PREFIX_LENGTH];
+    let mut prefix_bytes = 0;
     let mut chunk = Bytes::new();
-    while have < PREFIX {
+    while prefix_bytes < PREFIX_LENGTH {
         if chunk.is_empty() {
             chunk = next_chunk(&mut body, &mut deadline).await?.ok_or_else(|| malformed(TRUNCATED))?;
         }
-        let part = chunk.split_to(chunk.len().min(PREFIX - have));
-        prefix[have..have + part.len()].copy_from_slice(&part);
-        have += part.len();
+        let part = chunk.split_to(chunk.len().min(PREFIX_LENGTH - prefix_bytes));
+        prefix[prefix_bytes..prefix_bytes + part.len()].copy_from_slice(&part);
+        prefix_bytes += part.len();
     }
     let [flag, length @ ..] = prefix;
     let coding = match (flag, coding) {
@@ -114,18 +113,18 @@ async fn read(
         (1, coding) => coding,
         _ => return Err(malformed("invalid compression flag of the message")),
     };
-    let mut left = u32::from_be_bytes(length) as usize;
-    let mut decoder = handler.body_decoder(coding, Some(left), &extensions, 0)?;
+    let mut remaining = u32::from_be_bytes(length) as usize;
+    let mut decoder = handler.body_decoder(coding, Some(remaining), &extensions, 0)?;
     let mut next = Some(chunk);
     while let Some(chunk) = next {
-        left = left
+        remaining = remaining
             .checked_sub(chunk.len())
             .ok_or_else(|| malformed("more than one message in a unary call"))?;
         decoder.push(&chunk)?;
         drop(chunk);
         next = next_chunk(&mut body, &mut deadline).await?;
     }
-    if left > 0 { Err(malformed(TRUNCATED)) } else { decoder.finish() }
+    if remaining > 0 { Err(malformed(TRUNCATED)) } else { decoder.finish() }
 }
 
 fn success(accepted: Accepted) -> Response {
@@ -140,8 +139,8 @@ fn success(accepted: Accepted) -> Response {
 }
 
 fn failure(handler: &RequestHandler, rejection: &RequestRejection) -> Response {
-    // Details only if they add something to code and message.
-    let details = match rejection.retry() {
+    // Without a retry delay, details would only repeat code and message.
+    let details = match rejection.retry_delay() {
         Some(_) => rejection.status().encode_to_vec().into(),
         None => Bytes::new(),
     };

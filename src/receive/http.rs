@@ -27,10 +27,10 @@ use super::intake::{Accepted, Refused};
 use super::rejection::RequestRejection;
 use super::request_handler::{RequestHandler, body_deadline, next_chunk, response};
 
-/// JSON above this size is decoded on a blocking thread: it takes milliseconds.
-const LARGE_JSON: usize = 256 << 10;
+/// JSON above this size is decoded on a blocking thread, since decoding takes milliseconds.
+const LARGE_JSON_BYTES: usize = 256 << 10;
 
-/// How long the rest of a rejected request's body is read.
+/// How long the remaining body of a rejected request is read.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// The encoding of a request and its response.
@@ -38,15 +38,16 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 enum WireFormat {
     Protobuf,
     Json,
-    /// Any other: responses are plain text.
+    /// Any other encoding; the response is plain text.
     Unsupported,
 }
 
 impl WireFormat {
     fn from_headers(headers: &HeaderMap) -> WireFormat {
-        let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let essence = kind.split(';').next().unwrap_or_default().trim();
-        let has_content_type = |format: &WireFormat| essence.eq_ignore_ascii_case(format.content_type());
+        let content_type =
+            headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let media_type = content_type.split(';').next().unwrap_or_default().trim();
+        let has_content_type = |format: &WireFormat| media_type.eq_ignore_ascii_case(format.content_type());
         [WireFormat::Protobuf, WireFormat::Json]
             .into_iter()
             .find(has_content_type)
@@ -62,7 +63,8 @@ impl WireFormat {
     }
 }
 
-/// Marks the response to a body that stalled or broke off: reading the rest would only wait again.
+/// Extension of the response to a body that stalled or broke off: it is not drained, since reading it would only wait
+/// again.
 #[derive(Clone)]
 struct CutOff;
 
@@ -88,7 +90,7 @@ pub(crate) fn router(handler: RequestHandler, config: &HttpConfig) -> Router {
 
 async fn serve(state: &HttpState, request: Request) -> Response {
     let (parts, mut body) = request.into_parts();
-    // Before authentication: browsers send preflight requests without credentials.
+    // This precedes authentication, since browsers send preflight requests without credentials.
     let preflight = state.cors.as_ref().and_then(|cors| cors.preflight(&parts.method, &parts.headers));
     if let Some(headers) = preflight {
         return (StatusCode::NO_CONTENT, headers).into_response();
@@ -98,9 +100,9 @@ async fn serve(state: &HttpState, request: Request) -> Response {
         cors.add_headers(&parts.headers, response.headers_mut());
     }
     // A client that awaits "100 Continue" sends no body after a rejection; HTTP/2 resets the stream.
-    let unread = parts.version < Version::HTTP_2 && !parts.headers.contains_key(header::EXPECT);
-    let ended = response.status() == StatusCode::OK || response.extensions().get::<CutOff>().is_some();
-    if unread && !ended {
+    let may_send_body = parts.version < Version::HTTP_2 && !parts.headers.contains_key(header::EXPECT);
+    let has_ended = response.status() == StatusCode::OK || response.extensions().get::<CutOff>().is_some();
+    if may_send_body && !has_ended {
         drain(&mut body).await;
     }
     response
@@ -133,7 +135,7 @@ pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, RequestRejection> {
         b"" | b"identity" => Ok(Coding::Identity),
         b"gzip" | b"x-gzip" => Ok(Coding::Gzip),
         b"zstd" => Ok(Coding::Zstd),
-        // HTTP's name of the zlib format.
+        // HTTP calls the zlib format `deflate`.
         b"deflate" => Ok(Coding::Zlib),
         _ => Err(RequestRejection::Encoding(String::from_utf8_lossy(name.as_bytes()).into_owned())),
     }
@@ -164,8 +166,8 @@ async fn handle(
             true => Ok(()),
             false => Err(BodyError::InFlightLimit),
         };
-        // Both forms are in memory until the conversion has ended. Packed numbers may take more than their
-        // digits.
+        // Both forms are in memory until the conversion has ended. The protobuf form can be larger than the JSON,
+        // since fixed-size numbers may take more bytes than their digits.
         charge(message.len().saturating_mul(2))?;
         message = to_protobuf(signal, message).await?;
         charge(message.len())?;
@@ -174,21 +176,21 @@ async fn handle(
 }
 
 async fn to_protobuf(signal: Signal, body: Bytes) -> Result<Bytes, RequestRejection> {
-    let decoded = if body.len() > LARGE_JSON {
-        let decoding = tokio::task::spawn_blocking(move || json::decode(signal, &body));
-        decoding.await.map_err(|_| malformed("the JSON could not be decoded"))?
+    let decoded = if body.len() > LARGE_JSON_BYTES {
+        let task = tokio::task::spawn_blocking(move || json::decode(signal, &body));
+        task.await.map_err(|_| malformed("the JSON could not be decoded"))?
     } else {
         json::decode(signal, &body)
     };
     decoded.map_err(|error| RequestRejection::Refused(Refused::Malformed(error.to_string())))
 }
 
-/// Reads and discards the rest of the body: an HTTP/1.1 client reads the response only after it has
-/// sent its body, and would lose the response if the connection were closed before.
+/// Reads and discards the remaining body: an HTTP/1.1 client reads the response only after it has
+/// sent its body, and would lose the response if the connection were closed earlier.
 async fn drain(body: &mut Body) {
     let mut deadline = body_deadline();
-    let rest = async { while let Ok(Some(_)) = next_chunk(body, &mut deadline).await {} };
-    let _ = timeout(DRAIN_TIME, rest).await;
+    let drained = async { while let Ok(Some(_)) = next_chunk(body, &mut deadline).await {} };
+    let _ = timeout(DRAIN_TIME, drained).await;
 }
 
 fn success(signal: Signal, format: WireFormat, accepted: Accepted) -> Response {
@@ -196,14 +198,14 @@ fn success(signal: Signal, format: WireFormat, accepted: Accepted) -> Response {
     let body = match (format, &response.partial_success) {
         (WireFormat::Json, None) => b"{}".to_vec(),
         (WireFormat::Json, Some(partial)) => {
-            let rejected = match signal {
+            let rejected_key = match signal {
                 Signal::Traces => "rejectedSpans",
                 Signal::Logs => "rejectedLogRecords",
                 Signal::Metrics => "rejectedDataPoints",
             };
-            // Protobuf's JSON writes 64-bit numbers as strings.
+            // The JSON mapping of protobuf represents 64-bit numbers as strings.
             let count = partial.rejected_spans.to_string();
-            let partial = json!({ rejected: count, "errorMessage": partial.error_message });
+            let partial = json!({ rejected_key: count, "errorMessage": partial.error_message });
             json!({ "partialSuccess": partial }).to_string().into_bytes()
         }
         _ => response.encode_to_vec(),

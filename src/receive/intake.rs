@@ -44,8 +44,8 @@ pub enum Refused {
     /// No exporter is configured for the signal, so accepting would drop it: UNIMPLEMENTED / 404.
     #[error("no exporter accepts {}", .0.as_str())]
     Unsupported(Signal),
-    /// The destinations do not accept the signal at present. Retryable as [`Refused::Overloaded`], since a
-    /// proxy without a route answers as a destination without the signal does.
+    /// The destinations do not accept the signal at present. Retryable as [`Refused::Overloaded`], since the response
+    /// of a proxy without a route is the same as that of a destination without the signal.
     #[error("no destination accepts {} at present", .0.as_str())]
     Undeliverable(Signal),
     /// Retryable as [`Refused::Overloaded`]: another instance may accept the request.
@@ -65,15 +65,16 @@ pub trait Intake: Send + Sync + 'static {
     fn pressure(&self) -> Option<Duration>;
     /// Accepts a request; returns when it may be acknowledged.
     fn offer(&self, offer: Offer) -> OfferFuture<'_>;
-    /// As [`Intake::offer`], of a request that the receiver has stored and that is released by its record.
+    /// As [`Intake::offer`], for a request that is stored as `_record`: the record is released when it is no longer
+    /// needed.
     fn offer_stored(&self, offer: Offer, _record: Seq) -> OfferFuture<'_> {
         self.offer(offer)
     }
-    /// Drops the open traces whose records another process gets; returns when none of them is open.
+    /// Drops the open traces whose partitions were revoked; returns when none of them is open.
     fn drop_revoked(&self) -> DropFuture {
         Box::pin(std::future::ready(()))
     }
-    /// Counts bytes that the receiver holds in the memory budget until what it returns is dropped.
+    /// Counts bytes of the receiver in the memory budget until the returned value is dropped.
     fn charge(&self, _bytes: usize) -> Box<dyn Any + Send> {
         Box::new(())
     }

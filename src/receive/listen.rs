@@ -35,7 +35,7 @@ use super::connections::{Connections, OpenConnection, Peers};
 use super::tls::Identity;
 
 /// Length of HTTP/2's preface: with fewer bytes the peer's protocol is unknown.
-const PREFACE: usize = 24;
+const PREFACE_LENGTH: usize = 24;
 
 /// Timeout of a TLS handshake: enough for three round trips over a very slow link, but bounded,
 /// since a handshake occupies one of the allowed connections.
@@ -60,18 +60,19 @@ impl BindError {
     }
 }
 
-/// Limits of a listener.
+/// Limits of a listener on its connections.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerLimits {
-    pub(crate) connections: u32,
-    pub(crate) streams: u32,
-    pub(crate) header_bytes: usize,
+    pub(crate) max_connections: u32,
+    /// Concurrent requests per HTTP/2 connection.
+    pub(crate) max_streams: u32,
+    pub(crate) max_header_bytes: usize,
     /// Timeout for the TLS handshake and for request headers.
-    pub(crate) header_time: Option<Duration>,
+    pub(crate) header_timeout: Option<Duration>,
     /// Interval and timeout of HTTP/2 pings.
     pub(crate) ping: Option<(Duration, Duration)>,
     /// Age at which a connection is shut down gracefully, and the grace time for its requests.
-    pub(crate) age: Option<(Duration, Duration)>,
+    pub(crate) max_age: Option<(Duration, Duration)>,
     /// HTTP/1.1 or HTTP/2; `None` for both.
     pub(crate) version: Option<Version>,
 }
@@ -82,7 +83,7 @@ pub(crate) struct ListenerMetrics {
     /// Open connections.
     pub(crate) open: Gauge,
     pub(crate) handshakes_failed: Counter,
-    /// The memory that the requests of each peer hold.
+    /// The limits on the bytes of each peer's requests.
     pub(crate) peers: Peers,
 }
 
@@ -95,7 +96,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// `key` is the section of the configuration.
+    /// Binds a socket. `key` is the section of the configuration, for errors.
     pub(crate) async fn bind(key: &'static str, endpoint: &Endpoint) -> Result<Listener, BindError> {
         let failed = |source| BindError::new(key, endpoint, source);
         let socket = TcpListener::bind(endpoint.bindable().as_ref()).await.map_err(failed)?;
@@ -119,7 +120,7 @@ impl Listener {
     ) {
         // Resolves handlers once instead of for each request.
         let router = router.with_state::<()>(());
-        let mut connections = Connections::new(self.addr, limits.connections, metrics.peers.clone());
+        let mut connections = Connections::new(self.addr, limits.max_connections, metrics.peers.clone());
         let builder = builder(&limits);
         let tasks = TaskTracker::new();
         // Cancelled when the grace time is over, and when this future is dropped.
@@ -142,8 +143,8 @@ impl Listener {
                 open,
                 builder: builder.clone(),
                 router: router.clone(),
-                header_time: limits.header_time,
-                age: limits.age.map(|(age, grace)| (with_jitter(age, peer), grace)),
+                header_timeout: limits.header_timeout,
+                max_age: limits.max_age.map(|(age, grace)| (with_jitter(age, peer), grace)),
             };
             let tls = self.tls.as_ref().map(|identity| TlsAcceptor::from(identity.current()));
             let (metrics, stop, abort) = (metrics.clone(), stop.clone(), abort.clone());
@@ -166,6 +167,7 @@ impl Listener {
     }
 }
 
+/// Logs an error of `accept` and pauses, unless only the peer's connection failed.
 async fn after_failed_accept(listener: SocketAddr, error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
@@ -184,14 +186,14 @@ fn builder(limits: &ListenerLimits) -> Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_time)
+        .header_read_timeout(limits.header_timeout)
         // Limits the headers (431) and the size of body reads; hyper requires at least 8 KiB.
-        .max_buf_size(limits.header_bytes.max(8 << 10));
+        .max_buf_size(limits.max_header_bytes.max(8 << 10));
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams)
-        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
+        .max_concurrent_streams(limits.max_streams)
+        .max_header_list_size(u32::try_from(limits.max_header_bytes).unwrap_or(u32::MAX));
     if let Some((interval, timeout)) = limits.ping {
         builder.http2().keep_alive_interval(interval).keep_alive_timeout(timeout);
     }
@@ -207,8 +209,8 @@ struct AcceptedConnection {
     open: Arc<OpenConnection>,
     builder: Builder<TokioExecutor>,
     router: Router,
-    header_time: Option<Duration>,
-    age: Option<(Duration, Duration)>,
+    header_timeout: Option<Duration>,
+    max_age: Option<(Duration, Duration)>,
 }
 
 impl AcceptedConnection {
@@ -223,7 +225,7 @@ impl AcceptedConnection {
         // Responses are small: Nagle's algorithm would only delay acknowledgements.
         let _ = socket.set_nodelay(true);
         let Some(tls) = tls else { return self.serve(socket, stop).await };
-        let limit = self.header_time.map_or(HANDSHAKE_TIMEOUT, |time| time.min(HANDSHAKE_TIMEOUT));
+        let limit = self.header_timeout.map_or(HANDSHAKE_TIMEOUT, |time| time.min(HANDSHAKE_TIMEOUT));
         let peer = self.peer;
         let handshake = tokio::select! {
             () = stop.cancelled() => return,
@@ -245,11 +247,11 @@ impl AcceptedConnection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        // hyper has no timeout for a peer that sends less than a preface.
+        // The bytes received are counted, since hyper has no timeout for a peer that sends less than a preface.
         let received = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&received);
+        let received_by_reader = Arc::clone(&received);
         let socket = InspectReader::new(socket, move |bytes: &[u8]| {
-            count.fetch_add(bytes.len(), Ordering::Relaxed);
+            received_by_reader.fetch_add(bytes.len(), Ordering::Relaxed);
         });
         let (mut router, open) = (self.router, Arc::clone(&self.open));
         let service = TowerToHyperService::new(service_fn(move |mut request: Request<_>| {
@@ -261,46 +263,47 @@ impl AcceptedConnection {
                 response.await
             }
         }));
-        let mut serving = pin!(self.builder.serve_connection(TokioIo::new(socket), service));
+        let mut connection = pin!(self.builder.serve_connection(TokioIo::new(socket), service));
         let started = Instant::now();
-        let mut preface_deadline = self.header_time.map(|limit| started + limit);
+        let mut preface_deadline = self.header_timeout.map(|limit| started + limit);
         let mut grace_end: Option<Instant> = None;
-        let retire = self.age.map(|(age, _)| started + age);
-        let mut stopping = false;
+        let max_age_reached = self.max_age.map(|(age, _)| started + age);
+        let mut is_shutting_down = false;
         loop {
-            let mut shut_down = false;
+            let mut begin_shutdown = false;
             tokio::select! {
-                done = serving.as_mut() => {
-                    if let Err(error) = done {
+                result = connection.as_mut() => {
+                    if let Err(error) = result {
                         tracing::debug!(peer = %self.peer, %error, "connection ended");
                     }
                     return;
                 }
                 () = until(preface_deadline) => {
                     preface_deadline = None;
-                    if received.load(Ordering::Relaxed) < PREFACE {
+                    if received.load(Ordering::Relaxed) < PREFACE_LENGTH {
                         return;
                     }
                 }
-                () = stop.cancelled(), if !stopping => shut_down = true,
-                () = until(retire), if !stopping => {
-                    shut_down = true;
-                    grace_end = self.age.map(|(_, grace)| Instant::now() + grace);
+                () = stop.cancelled(), if !is_shutting_down => begin_shutdown = true,
+                () = until(max_age_reached), if !is_shutting_down => {
+                    begin_shutdown = true;
+                    grace_end = self.max_age.map(|(_, grace)| Instant::now() + grace);
                 }
-                () = self.open.close.cancelled(), if !stopping => {
-                    shut_down = true;
+                () = self.open.close.cancelled(), if !is_shutting_down => {
+                    begin_shutdown = true;
                     grace_end = Some(Instant::now() + self.open.grace());
                 }
                 () = until(grace_end) => return,
             }
-            if shut_down {
-                stopping = true;
-                serving.as_mut().graceful_shutdown();
+            if begin_shutdown {
+                is_shutting_down = true;
+                connection.as_mut().graceful_shutdown();
             }
         }
     }
 }
 
+/// Waits until a time; forever without one.
 async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,

@@ -18,7 +18,7 @@ use super::auth::{Auth, Authenticator, TOKEN_RELOAD_INTERVAL};
 use super::config::Endpoint;
 use super::listen::BindError;
 use super::tls::{Identity, ServerTls};
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 
 /// TLS identity and authenticator of a listener.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +48,7 @@ impl ListenerSecurity {
         self.identity.is_some()
     }
 
+    /// Whether senders must authenticate, by credentials or by a client certificate.
     pub(crate) fn authenticates(&self) -> bool {
         self.authenticator.is_some() || self.identity.as_ref().is_some_and(|identity| identity.is_mutual())
     }
@@ -90,25 +91,26 @@ impl ListenerSecurity {
     }
 }
 
-/// Calls `reload` at every `interval`; logs each change, and a problem that was not there the time before.
-/// `kind` is `certificates` or `tokens`.
+/// Calls `reload` at every `interval`; logs each change, and an error unless it repeats the previous one.
+/// `credentials` is `certificates` or `tokens`.
 async fn reload_every(
     interval: Duration,
-    kind: &'static str,
+    credentials: &'static str,
     reload: impl Fn() -> Result<bool, String> + Clone + Send + 'static,
 ) {
-    let mut last_fault = None;
+    let mut last_error = None;
     loop {
         sleep(interval).await;
-        let reloaded = spawn_blocking(reload.clone()).await.unwrap_or_else(|e| Err(ended(&e).to_owned()));
+        let reloaded =
+            spawn_blocking(reload.clone()).await.unwrap_or_else(|e| Err(join_error_reason(&e).to_owned()));
         match &reloaded {
-            Ok(true) => tracing::info!("{kind} reloaded"),
-            Err(error) if last_fault.as_ref() != Some(error) => {
-                tracing::error!(%error, "cannot reload {kind}; the current ones stay in use");
+            Ok(true) => tracing::info!("{credentials} reloaded"),
+            Err(error) if last_error.as_ref() != Some(error) => {
+                tracing::error!(%error, "cannot reload {credentials}; the current ones stay in use");
             }
             _ => {}
         }
-        last_fault = reloaded.err();
+        last_error = reloaded.err();
     }
 }
 

@@ -1,28 +1,28 @@
 //! Receives OTLP over gRPC and HTTP: reads and decompresses bodies under limits, offers messages to
 //! the pipeline, and responds as the protocol requires.
 //!
-//! In: connections. Out: [`Offer`]s to an [`Intake`], and responses by OTLP's rules: malformed
-//! INVALID_ARGUMENT / 400, too large RESOURCE_EXHAUSTED without RetryInfo / 413, overloaded
-//! UNAVAILABLE with RetryInfo / 503 with Retry-After, partly rejected `partial_success`, a signal
-//! without exporter UNIMPLEMENTED / 404.
+//! In: connections. Out: [`Offer`]s to an [`Intake`], and responses by OTLP's rules, over gRPC / HTTP:
+//!
+//! | request | response |
+//! |---|---|
+//! | malformed | INVALID_ARGUMENT / 400 |
+//! | too large | RESOURCE_EXHAUSTED without RetryInfo / 413 |
+//! | refused by an overloaded pipeline | UNAVAILABLE with RetryInfo / 503 with Retry-After |
+//! | partly rejected | `partial_success` |
+//! | of a signal without exporter | UNIMPLEMENTED / 404 |
 //!
 //! [`bind`] opens the sockets, so that ports are known and an address in use fails early;
-//! [`Bound::serve`] serves requests until its cancellation, then lets those in flight finish.
-//! `listen` accepts connections, `grpc` and `http` implement the protocols, `body` decompresses
-//! under limits, `request_handler` is what both protocols share, `intake` the interface to the
-//! pipeline. `tls`, `auth` and `cors` restrict senders; `listener_security` loads and reloads the
-//! files of the first two. `restricted_listener` is a listener that is no receiver; `paths` is one, for questions
-//! before a call.
+//! [`Bound::serve`] serves requests until its cancellation, then lets requests in flight finish.
 //!
 //! | file | content |
 //! |---|---|
 //! | `config` | the section `receivers.otlp` |
 //! | `listen`, `connections` | the accept loop of all listeners; open connections and their fair shares |
 //! | `grpc`, `http`, `body` | the protocols; bodies, decompressed under limits |
-//! | `request_handler`, `intake`, `rejection` | what both protocols share; the interface to the pipeline; why a request is rejected |
-//! | `tls`, `auth`, `cors`, `listener_security` | who may send; files of certificates and credentials, reloaded |
-//! | `restricted_listener`, `paths` | a listener that is no receiver; questions before a call |
-//! | `kafka` | records of Kafka |
+//! | `request_handler`, `intake`, `rejection` | the steps that both protocols share; the interface to the pipeline; the reason of a rejection |
+//! | `tls`, `auth`, `cors`, `listener_security` | restrictions on senders; the files of certificates and credentials, loaded and reloaded |
+//! | `restricted_listener`, `paths` | a listener that is no receiver, for callers that are authenticated; such a listener for questions before a call |
+//! | `kafka` | the receiver of records of Kafka |
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl Bound {
         Bound { in_flight: ByteLimit::new(self.in_flight.limit.min(bytes)), ..self }
     }
 
-    /// The bytes of requests in flight, and their limit.
+    /// The limit on bytes of requests in flight, counted in the self-metrics.
     pub(crate) fn in_flight(&self, telemetry: &Telemetry) -> ByteLimit {
         self.in_flight.clone().counted_in(&telemetry.receive.held_bytes)
     }
@@ -140,12 +140,12 @@ impl Bound {
         grace: Duration,
     ) {
         let in_flight = self.in_flight(&telemetry);
-        // A quarter: as much as is left for others.
+        // A quarter: while the total is above three quarters, only peers within their share are admitted.
         let peers = Peers { share: in_flight.limit / 4, ..Peers::default() };
         let max_ratio = self.config.admission.max_decompression_ratio;
         let serve = |(listener, security): (Listener, ListenerSecurity),
                      transport: Transport,
-                     max_message: u64,
+                     max_message_bytes: u64,
                      limits: ListenerLimits,
                      router: &dyn Fn(RequestHandler) -> Router| {
             let (protocol, key) = match transport {
@@ -157,7 +157,7 @@ impl Bound {
                 intake: intake.clone(),
                 telemetry: telemetry.clone(),
                 in_flight: in_flight.clone(),
-                max_message: usize::try_from(max_message).unwrap_or(usize::MAX),
+                max_message_bytes: usize::try_from(max_message_bytes).unwrap_or(usize::MAX),
                 max_ratio,
                 authenticator: security.authenticator.clone(),
             };
@@ -168,13 +168,13 @@ impl Bound {
             };
             tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "receiving {protocol}");
             security.warn_if_exposed(key, listener.addr);
-            let serving = listener.serve(router(handler), limits, metrics, stop.clone(), grace);
-            join(serving, security.reload_loop(stop.clone()))
+            let served = listener.serve(router(handler), limits, metrics, stop.clone(), grace);
+            join(served, security.reload_loop(stop.clone()))
         };
         let Protocols { grpc, http } = self.config.protocols;
         let grpc = self.grpc.zip(grpc).map(|(bound, config)| {
-            let max_message = config.max_recv_msg_size_mib.saturating_mul(MIB);
-            serve(bound, Transport::Grpc, max_message, ListenerLimits::grpc(&config), &grpc::router)
+            let max_message_bytes = config.max_recv_msg_size_mib.saturating_mul(MIB);
+            serve(bound, Transport::Grpc, max_message_bytes, ListenerLimits::grpc(&config), &grpc::router)
         });
         let http = self.http.zip(http).map(|(bound, config)| {
             let router = |handler| http::router(handler, &config);
@@ -194,27 +194,27 @@ impl ListenerLimits {
     fn grpc(config: &config::GrpcConfig) -> ListenerLimits {
         let keepalive = &config.keepalive.server_parameters;
         ListenerLimits {
-            connections: config.max_connections,
-            streams: config.max_concurrent_streams,
-            header_bytes: usize::try_from(config.max_header_size.0).unwrap_or(usize::MAX),
+            max_connections: config.max_connections,
+            max_streams: config.max_concurrent_streams,
+            max_header_bytes: usize::try_from(config.max_header_size.0).unwrap_or(usize::MAX),
             // The Collector has no key for gRPC's header timeout.
-            header_time: Some(Duration::from_secs(60)),
+            header_timeout: Some(Duration::from_secs(60)),
             ping: (!keepalive.time.0.is_zero()).then_some((keepalive.time.0, keepalive.timeout.0)),
-            age: keepalive.max_connection_age.map(|age| (age.0, keepalive.max_connection_age_grace.0)),
+            max_age: keepalive.max_connection_age.map(|age| (age.0, keepalive.max_connection_age_grace.0)),
             version: Some(Version::HTTP_2),
         }
     }
 
     fn http(config: &config::HttpConfig) -> ListenerLimits {
-        let idle = Some(config.read_header_timeout.0).filter(|time| !time.is_zero());
+        let timeout = Some(config.read_header_timeout.0).filter(|time| !time.is_zero());
         ListenerLimits {
-            connections: config.max_connections,
-            streams: config.max_concurrent_streams,
-            header_bytes: usize::try_from(config.max_header_size.0).unwrap_or(usize::MAX),
-            header_time: idle,
+            max_connections: config.max_connections,
+            max_streams: config.max_concurrent_streams,
+            max_header_bytes: usize::try_from(config.max_header_size.0).unwrap_or(usize::MAX),
+            header_timeout: timeout,
             // On HTTP/2 the header timeout does not detect a vanished peer; pings do.
-            ping: idle.map(|idle| (idle, Duration::from_secs(20))),
-            age: None,
+            ping: timeout.map(|interval| (interval, Duration::from_secs(20))),
+            max_age: None,
             version: None,
         }
     }

@@ -1,9 +1,9 @@
 //! `POST /v1/paths/next`: whether a call that an agent is about to make is allowed, for gateways that ask
 //! before a tool runs.
 //!
-//! In: HTTP requests with a [`PathQuestion`] as JSON. Out: a [`PathReply`] as JSON, or the reason for which
-//! there is none. The listener has its own port, and the accept loop, TLS, authentication and limits of the
-//! receivers. It answers only authenticated callers, except on loopback: the answers describe what a run did.
+//! In: HTTP requests with a [`PathQuestion`] as JSON. Out: a [`PathReply`] as JSON, or an error. The listener has its
+//! own port, and the accept loop, TLS, authentication and limits of the receivers. It answers only authenticated
+//! callers, except on loopback, since the answers describe the calls of a run.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use verdict_otlp::trace::TraceId;
 
 use super::auth::{Auth, Authenticator};
 use super::body::{BodyDecoder, BodyError, malformed};
-use super::config::{Endpoint, given};
+use super::config::{Endpoint, non_null};
 use super::connections::OpenConnection;
 use super::http::coding;
 use super::intake::Refused;
@@ -40,20 +40,20 @@ use crate::clock::unix_nanos;
 use crate::reservation::ByteLimit;
 
 const PATH: &str = "/v1/paths/next";
-/// Largest question: a call with its arguments.
-const MAX_BODY: usize = 256 << 10;
+/// Maximum bytes of a question: a call with its arguments.
+const MAX_BODY_BYTES: usize = 256 << 10;
 /// Largest ratio of decompressed to received bytes.
 const MAX_RATIO: u32 = 100;
-/// Bytes of all questions that are being read or answered.
-const MAX_IN_FLIGHT: u64 = 32 << 20;
-/// Few gateways ask.
-const CONNECTIONS: u32 = 256;
-/// Longest name or id.
+/// Maximum bytes of all questions that are being read or answered.
+const MAX_IN_FLIGHT_BYTES: u64 = 32 << 20;
+/// Limit on connections: few gateways send questions.
+const MAX_CONNECTIONS: u32 = 256;
+/// Maximum bytes of a name or id.
 pub(crate) const MAX_NAME: usize = 1024;
-/// JSON values of a question, at most. They take more memory than their text.
+/// Maximum number of JSON values in a question: parsed, they take more memory than their text.
 const MAX_VALUES: usize = 4096;
-/// Memory of one value besides its text, at most: with its key and hash in an object.
-const VALUE_BYTES: usize = 150;
+/// Maximum memory of one value in addition to its text: with its key and hash in an object.
+const VALUE_OVERHEAD_BYTES: usize = 150;
 
 settings! {
     /// The listener of questions before a call.
@@ -62,16 +62,16 @@ settings! {
         /// with `client_ca_file`.
         endpoint: Endpoint = Endpoint::loopback(4320),
         /// Default none: connections are not encrypted.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         tls: Option<ServerTls>,
         /// Default none: on loopback callers are not authenticated.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         auth: Option<Auth>,
     }
 }
 
 impl PathsApi {
-    /// Values that cannot be used.
+    /// The problems of invalid values.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         restricted_listener::problems(&self.endpoint, self.tls.as_ref(), self.auth.as_ref())
     }
@@ -90,7 +90,7 @@ pub(crate) struct PathQuestion {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum RunId {
     Trace(TraceId),
-    /// The open trace of this session that spans came for last.
+    /// The open trace of this session that received spans last.
     Session(String),
 }
 
@@ -98,7 +98,7 @@ pub(crate) enum RunId {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PathReply {
     pub decision: PathDecision,
-    /// Why no task answers.
+    /// The reason why there is no decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     /// The trace that the run is in, if any of its spans has arrived.
@@ -110,7 +110,7 @@ pub(crate) struct PathReply {
 }
 
 impl PathReply {
-    /// The answer of the tasks that apply.
+    /// The answer of the tasks that apply to the run; `reason` is `no_task` if there are none.
     pub(crate) fn new(answer: PathAnswer, trace: Option<TraceId>, pending: usize) -> PathReply {
         let reason = answer.tasks.is_empty().then_some("no_task");
         let PathAnswer { decision, tasks } = answer;
@@ -133,22 +133,22 @@ pub(crate) trait PathDecider: Send + Sync + 'static {
     fn decide(&self, question: PathQuestion) -> PathReplyFuture<'_>;
 }
 
-/// A question as written.
+/// A question in its JSON form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenQuestion {
+struct QuestionJson {
     trace_id: Option<String>,
     session_id: Option<String>,
     agent: Option<String>,
     service: Option<String>,
     prompt: Option<String>,
     task: Option<String>,
-    call: WrittenCall,
+    call: CallJson,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenCall {
+struct CallJson {
     name: String,
     #[serde(default)]
     arguments: Value,
@@ -173,13 +173,13 @@ impl BoundPaths {
 
     /// Answers until `stop` is cancelled, then lets requests in flight finish for at most `grace`.
     pub(crate) async fn serve(self, decider: Arc<dyn PathDecider>, stop: CancellationToken, grace: Duration) {
-        let in_flight = ByteLimit::new(MAX_IN_FLIGHT);
+        let in_flight = ByteLimit::new(MAX_IN_FLIGHT_BYTES);
         let state = Arc::new(PathsState { decider, authenticator: self.0.authenticator(), in_flight });
         let router = Router::new().fallback(move |request: Request| {
             let state = Arc::clone(&state);
             async move { state.respond(request).await }
         });
-        self.0.serve(router, CONNECTIONS, PATH, stop, grace).await;
+        self.0.serve(router, MAX_CONNECTIONS, PATH, stop, grace).await;
     }
 }
 
@@ -193,59 +193,59 @@ impl PathsState {
     async fn respond(&self, request: Request) -> Response {
         let (parts, mut body) = request.into_parts();
         if parts.uri.path() != PATH {
-            return failure(StatusCode::NOT_FOUND, "no such path");
+            return error_response(StatusCode::NOT_FOUND, "no such path");
         }
         if let Some(challenges) = restricted_listener::refusal(self.authenticator.as_deref(), &parts.headers)
         {
-            let mut response = rejected(&RequestRejection::Unauthenticated);
+            let mut response = rejection_response(&RequestRejection::Unauthenticated);
             response.headers_mut().extend(challenges);
             return response;
         }
         if parts.method != Method::POST {
             let allow = [(header::ALLOW, "POST")];
-            return (allow, failure(StatusCode::METHOD_NOT_ALLOWED, "send questions with POST"))
+            return (allow, error_response(StatusCode::METHOD_NOT_ALLOWED, "send questions with POST"))
                 .into_response();
         }
         match self.answer(&parts, &mut body).await {
             Ok(reply) => json_response(StatusCode::OK, &json!(reply)),
-            Err(rejection) => rejected(&rejection),
+            Err(rejection) => rejection_response(&rejection),
         }
     }
 
     async fn answer(&self, parts: &Parts, body: &mut Body) -> Result<PathReply, RequestRejection> {
-        let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        if !essence.eq_ignore_ascii_case("application/json") {
+        let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        if !media_type.eq_ignore_ascii_case("application/json") {
             return Err(RequestRejection::ContentType);
         }
         let coding = coding(&parts.headers)?;
         let length = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         let reservation = self.in_flight.reserve_for(&OpenConnection::limit_of(&parts.extensions));
-        let mut decoder = BodyDecoder::new(coding, length, MAX_BODY, MAX_RATIO, (0, reservation))?;
+        let mut decoder = BodyDecoder::new(coding, length, MAX_BODY_BYTES, MAX_RATIO, (0, reservation))?;
         let mut deadline = body_deadline();
         while let Some(chunk) = next_chunk(body, &mut deadline).await? {
             decoder.push(&chunk)?;
         }
         let (text, mut reservation) = decoder.finish()?;
         let text = std::str::from_utf8(&text).map_err(|error| malformed(error.to_string()))?;
-        // Counted and charged before it is parsed.
+        // The values are counted and charged before the text is parsed.
         let values = json_values(text);
         if values > MAX_VALUES {
             return Err(malformed(format!("more than {MAX_VALUES} JSON values")).into());
         }
-        if !reservation.resize(2 * text.len() + values * VALUE_BYTES) {
+        if !reservation.resize(2 * text.len() + values * VALUE_OVERHEAD_BYTES) {
             return Err(BodyError::InFlightLimit.into());
         }
-        let written: WrittenQuestion =
+        let written: QuestionJson =
             serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-        let question = written.question().map_err(malformed)?;
+        let question = written.into_question().map_err(malformed)?;
         self.decider.decide(question).await.map_err(RequestRejection::Refused)
     }
 }
 
-impl WrittenQuestion {
-    fn question(self) -> Result<PathQuestion, String> {
-        let WrittenQuestion { trace_id, session_id, agent, service, prompt, task, call } = self;
+impl QuestionJson {
+    fn into_question(self) -> Result<PathQuestion, String> {
+        let QuestionJson { trace_id, session_id, agent, service, prompt, task, call } = self;
         let run = match (trace_id, session_id) {
             (Some(id), None) => {
                 let id =
@@ -274,17 +274,17 @@ fn json_response(status: StatusCode, body: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
-fn failure(status: StatusCode, message: &str) -> Response {
+fn error_response(status: StatusCode, message: &str) -> Response {
     json_response(status, &json!({ "error": message }))
 }
 
-fn rejected(rejection: &RequestRejection) -> Response {
+fn rejection_response(rejection: &RequestRejection) -> Response {
     let (_, status, _) = rejection.codes();
     let message = match rejection {
         RequestRejection::ContentType => "send application/json".to_owned(),
         other => other.message(),
     };
-    let mut response = failure(status, &message);
+    let mut response = error_response(status, &message);
     if let Some(seconds) = rejection.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
@@ -302,15 +302,15 @@ mod tests {
 
     #[test]
     fn address_on_the_network_needs_authentication() {
-        for good in
+        for valid in
             ["{}", "{ endpoint: '[::1]:1' }", "{ endpoint: 'localhost:1' }", "{ endpoint: '127.9.9.9:1' }"]
         {
-            assert!(problems(good).is_empty(), "{good}");
+            assert!(problems(valid).is_empty(), "{valid}");
         }
-        for bad in ["0.0.0.0:1", ":1", "[::]:1", "gateway.local:1"] {
-            assert_eq!(problems(&format!("{{ endpoint: '{bad}' }}")), ["endpoint"], "{bad}");
-            let yaml = format!("{{ endpoint: '{bad}', auth: {{ bearer_token_file: /tokens }} }}");
-            assert!(problems(&yaml).is_empty(), "{bad}");
+        for public in ["0.0.0.0:1", ":1", "[::]:1", "gateway.local:1"] {
+            assert_eq!(problems(&format!("{{ endpoint: '{public}' }}")), ["endpoint"], "{public}");
+            let yaml = format!("{{ endpoint: '{public}', auth: {{ bearer_token_file: /tokens }} }}");
+            assert!(problems(&yaml).is_empty(), "{public}");
         }
         let mutual = "{ endpoint: '0.0.0.0:1', tls: { cert_file: c, key_file: k, client_ca_file: a } }";
         assert!(problems(mutual).is_empty());
@@ -320,15 +320,15 @@ mod tests {
     #[test]
     fn question_names_one_run_and_one_call() {
         let read = |text: &str| {
-            let written: WrittenQuestion = serde_json::from_str(text).map_err(|error| error.to_string())?;
-            written.question()
+            let written: QuestionJson = serde_json::from_str(text).map_err(|error| error.to_string())?;
+            written.into_question()
         };
         let trace = "0af7651916cd43dd8448eb211c80319c";
-        let good =
+        let question =
             read(&format!(r#"{{"trace_id": "{trace}", "task": "t", "call": {{"name": "f"}}}}"#)).unwrap();
-        assert_eq!(good.run, RunId::Trace(trace.parse().unwrap()));
-        assert_eq!(good.hints.task.as_deref(), Some("t"));
-        for (bad, expected) in [
+        assert_eq!(question.run, RunId::Trace(trace.parse().unwrap()));
+        assert_eq!(question.hints.task.as_deref(), Some("t"));
+        for (invalid, expected) in [
             (r#"{"call": {"name": "f"}}"#.to_owned(), "either trace_id or session_id"),
             (format!(r#"{{"trace_id": "{trace}", "session_id": "s", "call": {{"name": "f"}}}}"#), "either"),
             (r#"{"trace_id": "xyz", "call": {"name": "f"}}"#.to_owned(), "32 hexadecimal digits"),
@@ -337,8 +337,8 @@ mod tests {
             (r#"{"session_id": "s", "call": {}}"#.to_owned(), "missing field `name`"),
             (r#"{"session_id": "s", "cal": {}}"#.to_owned(), "unknown field `cal`"),
         ] {
-            let found = read(&bad).unwrap_err();
-            assert!(found.contains(expected), "{bad}: {found}");
+            let error = read(&invalid).unwrap_err();
+            assert!(error.contains(expected), "{invalid}: {error}");
         }
     }
 
@@ -363,7 +363,7 @@ mod tests {
             state.respond(request.body(Body::from(text)).unwrap()).await.status()
         };
         let list = |values: usize| format!("[1{}]", ",1".repeat(values - 1));
-        // Another question holds a byte: the only one may have any size.
+        // Another question reserves a byte, since a single reservation may have any size.
         let other = in_flight.reserve(1);
         assert_eq!(ask(list(1000)).await, StatusCode::OK);
         assert_eq!(ask(list(3000)).await, StatusCode::SERVICE_UNAVAILABLE, "450,000 bytes");

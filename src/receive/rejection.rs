@@ -1,5 +1,5 @@
-//! Why a request was rejected, as gRPC code, HTTP status, `google.rpc.Status`, retry delay and metric
-//! label.
+//! The reason for which a request was rejected, as gRPC code, HTTP status, `google.rpc.Status`, retry delay and
+//! metric label.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::telemetry::RequestOutcome;
 /// are acknowledged.
 const IN_FLIGHT_RETRY: Duration = Duration::from_secs(1);
 
-/// Longest message in a response; gRPC sends it in a header.
-const MESSAGE_CHARS: usize = 1024;
+/// Maximum characters of the message in a response; gRPC sends it in a header.
+const MAX_MESSAGE_CHARS: usize = 1024;
 
-/// Why a request was rejected.
+/// The reason for which a request was rejected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum RequestRejection {
     Body(BodyError),
@@ -39,7 +39,7 @@ impl From<BodyError> for RequestRejection {
 
 impl RequestRejection {
     /// The retry delay, if retrying would help.
-    pub(crate) fn retry(&self) -> Option<Duration> {
+    pub(crate) fn retry_delay(&self) -> Option<Duration> {
         match self {
             RequestRejection::Refused(Refused::Overloaded { retry }) => Some(*retry),
             RequestRejection::Refused(Refused::ShuttingDown | Refused::Undeliverable(_))
@@ -50,10 +50,11 @@ impl RequestRejection {
 
     /// The retry delay as a `Retry-After`: whole seconds, rounded up, so that no retry comes too early.
     pub(super) fn retry_after(&self) -> Option<HeaderValue> {
-        let seconds = u64::try_from(self.retry()?.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
+        let seconds = u64::try_from(self.retry_delay()?.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
         Some(seconds.max(1).into())
     }
 
+    /// The text of the response.
     pub(crate) fn message(&self) -> String {
         let text = match self {
             RequestRejection::Body(error) => error.to_string(),
@@ -64,14 +65,14 @@ impl RequestRejection {
             RequestRejection::ContentType => "send application/x-protobuf or application/json".to_owned(),
             RequestRejection::Unauthenticated => "credentials are missing or unknown".to_owned(),
         };
-        text.chars().take(MESSAGE_CHARS).collect()
+        text.chars().take(MAX_MESSAGE_CHARS).collect()
     }
 
     /// The gRPC code, the HTTP status, and the outcome in the self-metrics.
     pub(crate) fn codes(&self) -> (Code, StatusCode, RequestOutcome) {
-        use BodyError::{CutOff, InFlightLimit, Malformed, Ratio, TooLarge};
+        use BodyError::{CutOff, DecompressionRatio, InFlightLimit, Malformed, TooLarge};
         match self {
-            RequestRejection::Body(TooLarge { .. } | Ratio { .. }) => {
+            RequestRejection::Body(TooLarge { .. } | DecompressionRatio { .. }) => {
                 (Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE, RequestOutcome::TooLarge)
             }
             RequestRejection::Body(Malformed(_)) | RequestRejection::Refused(Refused::Malformed(_)) => {
@@ -105,6 +106,6 @@ impl RequestRejection {
 
     /// The body of an error response.
     pub(crate) fn status(&self) -> rpc::RpcStatus {
-        rpc::RpcStatus::new(self.codes().0 as i32, self.message(), self.retry())
+        rpc::RpcStatus::new(self.codes().0 as i32, self.message(), self.retry_delay())
     }
 }

@@ -1,7 +1,7 @@
 //! The part of request handling that both transports share: authentication, back pressure, offering
 //! the message to the intake, and metrics.
 //!
-//! In: the decompressed message. Out: `Export*ServiceResponse`, or a [`Rejection`].
+//! In: the decompressed message. Out: `Export*ServiceResponse`, or a [`RequestRejection`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use crate::reservation::{ByteLimit, FairReservation};
 use crate::telemetry::{RequestOutcome, Telemetry};
 
 /// How long a sender may pause within a body before the request is rejected.
-const STALL: Duration = Duration::from_secs(30);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A body must be complete after this time, ...
-const BODY_TIME: Duration = Duration::from_secs(10);
+/// A body must be complete after this time, since senders time out after 10 s by default, ...
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// ... and one second more for each of these bytes. Senders give up after 10 s by default. A slower one
-/// would hold its stream, its headers and its memory for hours.
-const BYTES_PER_SECOND: u32 = 64 << 10;
+/// ... plus one second for each of these many bytes. A slower sender would hold its stream, its headers and its
+/// memory for hours.
+const MIN_BYTES_PER_SECOND: u32 = 64 << 10;
 
 /// Handles the requests of one transport.
 pub(crate) struct RequestHandler {
@@ -42,13 +42,14 @@ pub(crate) struct RequestHandler {
     /// Bytes of all requests in flight.
     pub(crate) in_flight: ByteLimit,
     /// Largest message after decompression, in bytes.
-    pub(crate) max_message: usize,
+    pub(crate) max_message_bytes: usize,
     /// Largest ratio of decompressed to received bytes.
     pub(crate) max_ratio: u32,
     pub(crate) authenticator: Option<Arc<Authenticator>>,
 }
 
 impl RequestHandler {
+    /// Rejects a request without valid credentials, if some are required.
     pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<(), RequestRejection> {
         match &self.authenticator {
             Some(authenticator) if !authenticator.accepts(headers) => Err(RequestRejection::Unauthenticated),
@@ -63,7 +64,8 @@ impl RequestHandler {
         }
     }
 
-    /// Decodes a body into the share of memory of the peer in `extensions`. `overhead` is charged with it.
+    /// A decoder whose memory is charged to the peer of the request with these extensions. `overhead` is charged
+    /// as well.
     pub(crate) fn body_decoder(
         &self,
         coding: Coding,
@@ -72,7 +74,13 @@ impl RequestHandler {
         overhead: usize,
     ) -> Result<BodyDecoder, BodyError> {
         let reservation = self.in_flight.reserve_for(&OpenConnection::limit_of(extensions));
-        BodyDecoder::new(coding, content_length, self.max_message, self.max_ratio, (overhead, reservation))
+        BodyDecoder::new(
+            coding,
+            content_length,
+            self.max_message_bytes,
+            self.max_ratio,
+            (overhead, reservation),
+        )
     }
 
     /// Rejects the request while the pipeline is overloaded; called before the body is read.
@@ -116,20 +124,20 @@ impl RequestHandler {
 
 /// The deadline of a body that has begun now; each chunk extends it.
 pub(crate) fn body_deadline() -> Instant {
-    Instant::now() + BODY_TIME
+    Instant::now() + BODY_TIMEOUT
 }
 
 /// The next chunk of a request body; `None` at its end.
 pub(crate) async fn next_chunk(body: &mut Body, deadline: &mut Instant) -> Result<Option<Bytes>, BodyError> {
     loop {
-        match timeout_at((*deadline).min(Instant::now() + STALL), body.frame()).await {
+        match timeout_at((*deadline).min(Instant::now() + STALL_TIMEOUT), body.frame()).await {
             Err(_) => return Err(BodyError::CutOff("the request body arrives too slowly")),
             Ok(Some(Err(_))) => return Err(BodyError::CutOff("the request body was cut off")),
             Ok(None) => return Ok(None),
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data() {
                     let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-                    *deadline += Duration::from_secs(1) * length / BYTES_PER_SECOND;
+                    *deadline += Duration::from_secs(1) * length / MIN_BYTES_PER_SECOND;
                     return Ok(Some(data));
                 }
             }
@@ -141,9 +149,9 @@ pub(crate) async fn next_chunk(body: &mut Body, deadline: &mut Instant) -> Resul
 /// of the encoding.
 pub(crate) fn response(accepted: Accepted) -> ExportTraceServiceResponse {
     // OTLP: absent on full success; a message without rejected items is a warning.
-    let partial = accepted.rejected > 0 || !accepted.message.is_empty();
+    let is_partial = accepted.rejected > 0 || !accepted.message.is_empty();
     ExportTraceServiceResponse {
-        partial_success: partial.then(|| ExportTracePartialSuccess {
+        partial_success: is_partial.then(|| ExportTracePartialSuccess {
             rejected_spans: i64::try_from(accepted.rejected).unwrap_or(i64::MAX),
             error_message: accepted.message,
         }),

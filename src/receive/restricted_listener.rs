@@ -1,8 +1,8 @@
-//! A listener that is no receiver, whose answers describe what runs did: it is on loopback, or authenticates its
+//! A listener that is no receiver, whose responses contain data of runs: it listens on loopback, or authenticates its
 //! callers.
 //!
 //! In: address, TLS, credentials, a router. Out: requests to the router, with the accept loop, TLS and limits of the
-//! receivers. [`refusal`] is to be called for each request.
+//! receivers. The router must call [`refusal`] for each request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,18 +21,18 @@ use super::listen::{BindError, Listener, ListenerLimits, ListenerMetrics};
 use super::listener_security::ListenerSecurity;
 use super::tls::ServerTls;
 
-const STREAMS: u32 = 64;
-const HEADER_BYTES: usize = 16 << 10;
+const MAX_STREAMS: u32 = 64;
+const MAX_HEADER_BYTES: usize = 16 << 10;
 /// Timeout for headers and idle connections, as of the receivers.
-const HEADER_TIME: Duration = Duration::from_secs(60);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Settings that cannot be used.
+/// The problems of invalid settings.
 pub(crate) fn problems(endpoint: &Endpoint, tls: Option<&ServerTls>, auth: Option<&Auth>) -> Vec<Problem> {
     let auth_problems = auth.into_iter().flat_map(Auth::problems).map(|problem| problem.in_section("auth"));
     let mut problems: Vec<Problem> = auth_problems.collect();
-    let mutual = tls.is_some_and(|tls| tls.client_ca_file.is_some());
-    if auth.is_none() && !mutual && !endpoint.is_loopback() {
+    let is_mutual = tls.is_some_and(|tls| tls.client_ca_file.is_some());
+    if auth.is_none() && !is_mutual && !endpoint.is_loopback() {
         let message = format!(
             "{endpoint} can be reached from the network: set auth, or tls with client_ca_file, or listen on 127.0.0.1"
         );
@@ -81,12 +81,12 @@ impl RestrictedListener {
         self.security.authenticator.clone()
     }
 
-    /// Serves until `stop` is cancelled, then lets requests in flight finish for at most `grace`. `content` is what is
-    /// served, for the log.
+    /// Serves until `stop` is cancelled, then lets requests in flight finish for at most `grace`. `content` describes
+    /// the responses in the log.
     pub(crate) async fn serve(
         self,
         router: Router,
-        connections: u32,
+        max_connections: u32,
         content: &'static str,
         stop: CancellationToken,
         grace: Duration,
@@ -95,20 +95,20 @@ impl RestrictedListener {
         tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "serving {content}");
         security.warn_if_exposed(key, listener.addr);
         let limits = ListenerLimits {
-            connections,
-            streams: STREAMS,
-            header_bytes: HEADER_BYTES,
-            header_time: Some(HEADER_TIME),
-            ping: Some((HEADER_TIME, PING_TIMEOUT)),
-            age: None,
+            max_connections,
+            max_streams: MAX_STREAMS,
+            max_header_bytes: MAX_HEADER_BYTES,
+            header_timeout: Some(HEADER_TIMEOUT),
+            ping: Some((HEADER_TIMEOUT, PING_TIMEOUT)),
+            max_age: None,
             version: None,
         };
-        let serving = listener.serve(router, limits, ListenerMetrics::default(), stop.clone(), grace);
-        join(serving, security.reload_loop(stop)).await;
+        let served = listener.serve(router, limits, ListenerMetrics::default(), stop.clone(), grace);
+        join(served, security.reload_loop(stop)).await;
     }
 }
 
-/// The headers of the refusal (401) of a request without valid credentials; `None` if it may be answered.
+/// The headers of the response (401) to a request without valid credentials; `None` if its credentials are valid.
 pub(crate) fn refusal(authenticator: Option<&Authenticator>, headers: &HeaderMap) -> Option<HeaderMap> {
     let authenticator = authenticator.filter(|authenticator| !authenticator.accepts(headers))?;
     let mut challenges = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! Servers on free ports, with an intake that records the offered requests and gives configured answers.
+//! Servers on free ports, with an intake that records the offered requests and returns a configured answer.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,37 +19,38 @@ mod http;
 mod listener_security;
 mod serving;
 
-/// Accepts every request unless `answer` is set; does not answer while the gate has no permits.
-struct Fake {
+/// Returns `answer` to every request, which is success by default; waits while the gate has no permits.
+struct FakeIntake {
     offers: Mutex<Vec<Offer>>,
     answer: Mutex<Result<Accepted, Refused>>,
     pressure: Mutex<Option<Duration>>,
     gate: Semaphore,
-    /// Requests that have come to the gate.
+    /// Requests that have reached the gate.
+    arrived: AtomicUsize,
+    /// Requests that wait at the gate now, ...
     waiting: AtomicUsize,
-    /// Requests at the gate now, and at most.
-    inside: AtomicUsize,
-    max_inside: AtomicUsize,
+    /// ... and the maximum so far.
+    max_waiting: AtomicUsize,
 }
 
-impl Intake for Fake {
+impl Intake for FakeIntake {
     fn pressure(&self) -> Option<Duration> {
         *self.pressure.lock().unwrap()
     }
     fn offer(&self, offer: Offer) -> OfferFuture<'_> {
         self.offers.lock().unwrap().push(offer);
         Box::pin(async {
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            self.max_inside.fetch_max(self.inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            self.arrived.fetch_add(1, Ordering::SeqCst);
+            self.max_waiting.fetch_max(self.waiting.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             let _passed = self.gate.acquire().await.unwrap();
-            self.inside.fetch_sub(1, Ordering::SeqCst);
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
             self.answer.lock().unwrap().clone()
         })
     }
 }
 
 struct Server {
-    intake: Arc<Fake>,
+    intake: Arc<FakeIntake>,
     telemetry: Arc<Telemetry>,
     grpc: SocketAddr,
     http: SocketAddr,
@@ -85,21 +86,21 @@ impl Server {
 
     fn over(bound: Bound, grace: Duration) -> Server {
         let (grpc, http) = (bound.grpc_addr().unwrap(), bound.http_addr().unwrap());
-        let intake = Arc::new(Fake {
+        let intake = Arc::new(FakeIntake {
             offers: Mutex::default(),
             answer: Mutex::new(Ok(Accepted::default())),
             pressure: Mutex::default(),
             gate: Semaphore::new(1000),
+            arrived: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
-            inside: AtomicUsize::new(0),
-            max_inside: AtomicUsize::new(0),
+            max_waiting: AtomicUsize::new(0),
         });
         let (telemetry, stop) = (Telemetry::new(), CancellationToken::new());
         let serving = tokio::spawn(bound.serve(intake.clone(), telemetry.clone(), stop.clone(), grace));
         Server { intake, telemetry, grpc, http, stop, serving }
     }
 
-    fn answers(&self, answer: Result<Accepted, Refused>) {
+    fn set_answer(&self, answer: Result<Accepted, Refused>) {
         *self.intake.answer.lock().unwrap() = answer;
     }
 
@@ -107,16 +108,16 @@ impl Server {
         self.intake.offers.lock().unwrap().clone()
     }
 
-    fn counted(&self, transport: &str, signal: &str, outcome: &str) -> u64 {
-        let start = format!(
+    fn request_count(&self, transport: &str, signal: &str, outcome: &str) -> u64 {
+        let sample = format!(
             "otel_verdict_receive_requests_total{{transport=\"{transport}\",signal=\"{signal}\",outcome=\"{outcome}\"}} "
         );
         let page = self.telemetry.render(TextFormat::OpenMetrics);
-        page.lines().find_map(|l| l.strip_prefix(&start)).map_or(0, |n| n.parse().unwrap())
+        page.lines().find_map(|l| l.strip_prefix(&sample)).map_or(0, |n| n.parse().unwrap())
     }
 
-    /// No bytes are reserved after every request is answered.
-    async fn held_settles_to_zero(&self) {
+    /// Fails if bytes are still reserved some time after every request was answered.
+    async fn wait_until_no_bytes_are_held(&self) {
         for _ in 0..18_000 {
             if self.telemetry.receive.held_bytes.get() == 0 {
                 return;

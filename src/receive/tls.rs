@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use verdict_config::Period;
 
 /// Largest PEM file in bytes: chains have some KiB, bundles of authorities some hundred.
-const MAX_FILE: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// `tls` of a protocol, which is then served over TLS only.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -43,11 +43,11 @@ pub struct ServerTls {
     pub min_version: TlsVersion,
     /// Default 1m. Interval at which the files are read again, for new connections. Unusable files are
     /// logged, and the current ones stay in use. 0 reads the files at start only.
-    #[serde(default = "minute")]
+    #[serde(default = "one_minute")]
     pub reload_interval: Period,
 }
 
-fn minute() -> Period {
+fn one_minute() -> Period {
     Period::secs(60)
 }
 
@@ -63,7 +63,7 @@ pub enum TlsVersion {
     V13,
 }
 
-/// Why TLS cannot be set up.
+/// TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerTlsError {
     #[error("tls: cannot read {path}: {reason}")]
@@ -98,7 +98,7 @@ impl Identity {
         let files = PemFiles::read(settings)?;
         let hasher = RandomState::new();
         let last_hash = AtomicU64::new(hasher.hash_one(&files));
-        let current = ArcSwap::from_pointee(files.build(settings, &alpn)?);
+        let current = ArcSwap::from_pointee(files.server_config(settings, &alpn)?);
         Ok(Identity { settings: settings.clone(), alpn, current, hasher, last_hash })
     }
 
@@ -107,7 +107,7 @@ impl Identity {
         self.current.load_full()
     }
 
-    /// Clients must present a certificate.
+    /// Whether clients must present a certificate.
     pub(crate) fn is_mutual(&self) -> bool {
         self.settings.client_ca_file.is_some()
     }
@@ -125,18 +125,22 @@ impl Identity {
         if self.last_hash.swap(hash, Ordering::Relaxed) == hash {
             return Ok(false);
         }
-        self.current.store(Arc::new(files?.build(&self.settings, &self.alpn)?));
+        self.current.store(Arc::new(files?.server_config(&self.settings, &self.alpn)?));
         Ok(true)
     }
 }
 
 impl PemFiles {
     fn read(settings: &ServerTls) -> Result<PemFiles, ServerTlsError> {
-        let authorities = settings.client_ca_file.as_deref().map(read).transpose()?;
-        Ok(PemFiles { cert: read(&settings.cert_file)?, key: read(&settings.key_file)?, authorities })
+        let authorities = settings.client_ca_file.as_deref().map(read_file).transpose()?;
+        Ok(PemFiles {
+            cert: read_file(&settings.cert_file)?,
+            key: read_file(&settings.key_file)?,
+            authorities,
+        })
     }
 
-    fn build(&self, settings: &ServerTls, alpn: &[Vec<u8>]) -> Result<ServerConfig, ServerTlsError> {
+    fn server_config(&self, settings: &ServerTls, alpn: &[Vec<u8>]) -> Result<ServerConfig, ServerTlsError> {
         let unusable = |e: &dyn std::fmt::Display| ServerTlsError::Unusable(e.to_string());
         let provider = Arc::new(ring::default_provider());
         let versions: &[&SupportedProtocolVersion] = match settings.min_version {
@@ -170,13 +174,13 @@ fn unreadable(path: &Path, reason: impl std::fmt::Display) -> ServerTlsError {
     ServerTlsError::File { path: path.to_owned(), reason: reason.to_string() }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, ServerTlsError> {
+fn read_file(path: &Path) -> Result<Vec<u8>, ServerTlsError> {
     let mut content = Vec::new();
     let file = File::open(path).map_err(|e| unreadable(path, e))?;
-    file.take(MAX_FILE + 1).read_to_end(&mut content).map_err(|e| unreadable(path, e))?;
-    match content.len() as u64 <= MAX_FILE {
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).map_err(|e| unreadable(path, e))?;
+    match content.len() as u64 <= MAX_FILE_BYTES {
         true => Ok(content),
-        false => Err(unreadable(path, format_args!("it is larger than {MAX_FILE} bytes"))),
+        false => Err(unreadable(path, format_args!("it is larger than {MAX_FILE_BYTES} bytes"))),
     }
 }
 

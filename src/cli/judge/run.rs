@@ -46,7 +46,7 @@ impl JudgeRun {
 
     fn new(options: &JudgeOptions, config: &Config, asked: bool) -> Result<JudgeRun, CommandFailure> {
         match logging::init(&config.service.log_level, config.service.log_format) {
-            Ok(()) | Err(logging::Error::Again) => {}
+            Ok(()) | Err(logging::Error::AlreadyInitialised) => {}
             Err(error) => return Err(CommandFailure::Usage(error.to_string())),
         }
         let mut judging = config.judging.clone();

@@ -1,8 +1,8 @@
-//! Renders one trace as text: a summary, one line per span, and below a failing span its failing
-//! metrics with their findings.
+//! Renders one trace as text: a summary, one line per span, and below a failed span its failed metrics with their
+//! findings.
 //!
-//! Limits: spans, indentation, findings and line width. The sender chooses the depth, so nothing
-//! recurses and indentation stops growing.
+//! Spans, indentation, findings and line width are limited. The sender controls the depth of the tree, so rendering
+//! does not recurse.
 
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -11,29 +11,29 @@ use verdict_eval::annotation::TraceHeader;
 use verdict_otlp::trace::Idx;
 
 use super::paint::{ConsoleLine, Paint, width, wrap};
-use super::read::{AnnotatedTrace, ShownMetric, SpanAnnotations};
+use super::read::{AnnotatedTrace, MetricAnnotation, SpanAnnotations};
 use super::style::TreeStyle;
 
-/// Spans rendered of one trace.
+/// Limit on the rendered spans of a trace.
 const MAX_SPANS: usize = 2_000;
-/// Deeper spans are rendered at this depth: each level takes three columns.
+/// Deeper spans are indented as at this depth: each level takes three columns.
 const MAX_DEPTH: usize = 24;
-/// Findings rendered of one metric.
+/// Limit on the rendered findings of a metric.
 const MAX_FINDINGS: usize = 3;
-/// Lines of one finding.
-const MAX_LINES: usize = 3;
-/// Columns of the longest name of a kind.
-const KIND: usize = 9;
-/// Smallest usable width.
+/// Limit on the lines of a finding.
+const MAX_FINDING_LINES: usize = 3;
+/// Columns of the longest name of a span kind.
+const KIND_WIDTH: usize = 9;
+/// The smallest supported width of a line.
 const MIN_WIDTH: usize = 40;
-/// Columns reserved after names, for times and categories.
-const BEHIND: usize = 34;
+/// Columns reserved for durations and notes, which follow the names.
+const NOTES_WIDTH: usize = 34;
 
 /// A span to render.
 struct SpanRow {
-    at: Idx,
+    span: Idx,
     depth: usize,
-    last: bool,
+    is_last_sibling: bool,
     has_children: bool,
 }
 
@@ -41,52 +41,56 @@ pub(super) fn trace(trace: &AnnotatedTrace, style: &TreeStyle, out: &mut String)
     let page = Page { width: style.width.max(MIN_WIDTH), color: style.color };
     page.summary(trace, out);
     let rows = rows(trace);
-    let longest = rows.iter().map(|row| indent(row) + 2 + KIND + 1 + width(&trace.shown[row.at].name)).max();
-    let column = longest.unwrap_or(0).min(page.width.saturating_sub(BEHIND)).max(MIN_WIDTH / 2);
-    // Whether an ancestor's level has more spans, and so a vertical line.
-    let mut through = [false; MAX_DEPTH + 1];
+    let names_end = rows.iter().map(|row| name_column(row) + width(&trace.annotations[row.span].name)).max();
+    let duration_column =
+        names_end.unwrap_or(0).min(page.width.saturating_sub(NOTES_WIDTH)).max(MIN_WIDTH / 2);
+    // For each level, whether more siblings of the ancestor follow, so that a vertical line continues.
+    let mut continued_levels = [false; MAX_DEPTH + 1];
     for row in &rows {
         let depth = row.depth.min(MAX_DEPTH);
-        page.span(row, &trace.shown[row.at], &through[..depth], column, out);
-        through[depth] = !row.last && row.depth <= MAX_DEPTH;
-        let mut under = String::from("  ");
-        under.extend((1..=depth).map(|level| if through[level] { "│  " } else { "   " }));
-        under.push_str(if row.has_children { "│   " } else { "    " });
-        for metric in &trace.shown[row.at].failed {
-            page.metric(metric, &under, out);
+        page.span(row, &trace.annotations[row.span], &continued_levels[..depth], duration_column, out);
+        continued_levels[depth] = !row.is_last_sibling && row.depth <= MAX_DEPTH;
+        let mut metric_indent = String::from("  ");
+        metric_indent.extend((1..=depth).map(|level| if continued_levels[level] { "│  " } else { "   " }));
+        metric_indent.push_str(if row.has_children { "│   " } else { "    " });
+        for metric in &trace.annotations[row.span].failed_metrics {
+            page.metric(metric, &metric_indent, out);
         }
     }
-    let more = trace.tree.len().saturating_sub(rows.len());
-    if more > 0 {
+    let omitted = trace.tree.len().saturating_sub(rows.len());
+    if omitted > 0 {
         let mut line = page.line();
-        line.layout("  ", Paint::Plain).write(&format!("… and {more} more spans"), Paint::Faint);
+        line.layout("  ", Paint::Plain).write(&format!("… and {omitted} more spans"), Paint::Faint);
         line.finish(out);
     }
 }
 
-/// Spans in rendering order.
+/// The rendered spans, in the order of the tree.
 fn rows(trace: &AnnotatedTrace) -> Vec<SpanRow> {
     let tree = &trace.tree;
     let mut depths: HashMap<Idx, usize> = HashMap::new();
     let mut rows = Vec::new();
-    for &at in tree.order().iter().take(MAX_SPANS) {
-        let (siblings, depth) = match tree.parent(at) {
+    for &span in tree.order().iter().take(MAX_SPANS) {
+        let (siblings, depth) = match tree.parent(span) {
             Some(parent) => (tree.children(parent), depths.get(&parent).copied().unwrap_or(0) + 1),
             None => (tree.top(), 0),
         };
-        depths.insert(at, depth);
-        let last = siblings.last() == Some(&at);
-        rows.push(SpanRow { at, depth, last, has_children: !tree.children(at).is_empty() });
+        depths.insert(span, depth);
+        let is_last_sibling = siblings.last() == Some(&span);
+        let has_children = !tree.children(span).is_empty();
+        rows.push(SpanRow { span, depth, is_last_sibling, has_children });
     }
     rows
 }
 
-/// Columns before a span's result mark.
-fn indent(row: &SpanRow) -> usize {
-    2 + 3 * row.depth.min(MAX_DEPTH)
+/// The column at which the name of a span begins: after the indentation, the result symbol and the kind, each
+/// followed by a space.
+fn name_column(row: &SpanRow) -> usize {
+    2 + 3 * row.depth.min(MAX_DEPTH) + 2 + KIND_WIDTH + 1
 }
 
-fn mark(passed: Option<bool>) -> (&'static str, Paint) {
+/// The symbol and the colour of a result.
+fn result_symbol(passed: Option<bool>) -> (&'static str, Paint) {
     match passed {
         Some(true) => ("✓", Paint::Good),
         Some(false) => ("✗", Paint::Bad),
@@ -94,8 +98,8 @@ fn mark(passed: Option<bool>) -> (&'static str, Paint) {
     }
 }
 
-/// A duration with a readable unit.
-fn time(nanos: u64) -> String {
+/// A duration, with the unit chosen by its size.
+fn format_duration(nanos: u64) -> String {
     let ms = nanos as f64 / 1e6;
     match ms {
         ms if ms < 1.0 => format!("{:.0} µs", ms * 1e3),
@@ -106,14 +110,16 @@ fn time(nanos: u64) -> String {
 }
 
 /// A time as RFC 3339, in UTC and whole seconds.
-fn date(nanos: u64) -> String {
+fn format_time(nanos: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(nanos)).to_string()
 }
 
-fn plural(n: usize, one: &str) -> String {
-    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+/// A number with `noun`, in the plural unless the number is 1.
+fn count(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
+/// Renders the lines of a trace.
 struct Page {
     width: usize,
     color: bool,
@@ -126,30 +132,30 @@ impl Page {
 
     fn summary(&self, trace: &AnnotatedTrace, out: &mut String) {
         let passed = trace.summary.as_ref().and_then(|s| s.passed);
-        let (glyph, paint) = mark(passed);
-        let word = match (passed, &trace.summary) {
+        let (symbol, paint) = result_symbol(passed);
+        let verdict = match (passed, &trace.summary) {
             (Some(true), _) => "pass",
             (Some(false), _) => "fail",
             (None, Some(_)) => "unmeasured",
-            // The verdict stays as it was printed with the trace.
+            // Late spans without a revised verdict: the verdict was rendered earlier, with the trace.
             (None, None) if trace.is_late() => "late spans",
             (None, None) => "no verdict",
         };
         let mut line = self.line();
-        line.write(glyph, paint).layout(" ", Paint::Plain).write(word, paint);
+        line.write(symbol, paint).layout(" ", Paint::Plain).write(verdict, paint);
         line.layout("  trace ", Paint::Faint).write(&trace.id(), Paint::Strong);
-        let mut facts = vec![plural(trace.tree.len(), "span")];
+        let mut facts = vec![count(trace.tree.len(), "span")];
         if trace.failures() > 0 {
             facts.push(format!("{} failing", trace.failures()));
         }
-        facts.extend(trace.header.duration.map(time));
-        facts.extend(trace.header.start.map(date));
+        facts.extend(trace.header.duration.map(format_duration));
+        facts.extend(trace.header.start.map(format_time));
         if let Some(summary) = &trace.summary
             && !summary.close_reason.is_empty()
         {
             facts.push(format!("closed by {}", summary.close_reason));
         }
-        if trace.incomplete {
+        if trace.is_incomplete {
             facts.push("incomplete".to_owned());
         }
         if trace.tree.has_skew() {
@@ -160,7 +166,7 @@ impl Page {
         self.header(&trace.header, out);
         let Some(summary) = &trace.summary else { return };
         for (label, text) in
-            [("failed ", summary.failed_metrics.join(", ")), ("chain  ", summary.chain.join(" ▸ "))]
+            [("failed ", summary.failed_metrics.join(", ")), ("chain  ", summary.failure_chain.join(" ▸ "))]
         {
             if !text.is_empty() {
                 let mut line = self.line();
@@ -172,11 +178,11 @@ impl Page {
 
     /// The service, the agent and the session in one line, the task in the next.
     fn header(&self, header: &TraceHeader, out: &mut String) {
-        let named = [("service", &header.service), ("agent", &header.agent), ("session", &header.session)];
-        let named: Vec<String> =
-            named.iter().filter_map(|(label, name)| Some(format!("{label} {}", name.as_ref()?))).collect();
+        let fields = [("service", &header.service), ("agent", &header.agent), ("session", &header.session)];
+        let labelled: Vec<String> =
+            fields.iter().filter_map(|(label, value)| Some(format!("{label} {}", value.as_ref()?))).collect();
         let task = header.task.clone().unwrap_or_default();
-        for (label, text) in [("run    ", named.join(" · ")), ("task   ", task)] {
+        for (label, text) in [("run    ", labelled.join(" · ")), ("task   ", task)] {
             if !text.is_empty() {
                 let mut line = self.line();
                 line.layout("  ", Paint::Plain).layout(label, Paint::Faint).write(&text, Paint::Plain);
@@ -188,75 +194,75 @@ impl Page {
     fn span(
         &self,
         row: &SpanRow,
-        shown: &SpanAnnotations,
-        through: &[bool],
-        column: usize,
+        annotations: &SpanAnnotations,
+        continued_levels: &[bool],
+        duration_column: usize,
         out: &mut String,
     ) {
         let mut line = self.line();
         line.layout("  ", Paint::Plain);
-        for open in through.iter().skip(1) {
-            line.layout(if *open { "│  " } else { "   " }, Paint::Faint);
+        for is_continued in continued_levels.iter().skip(1) {
+            line.layout(if *is_continued { "│  " } else { "   " }, Paint::Faint);
         }
         if row.depth > 0 {
-            line.layout(if row.last { "└─ " } else { "├─ " }, Paint::Faint);
+            line.layout(if row.is_last_sibling { "└─ " } else { "├─ " }, Paint::Faint);
         }
-        let (glyph, paint) = mark(shown.passed);
-        let faint = shown.passed.is_none();
-        line.write(glyph, paint).layout(" ", Paint::Plain);
-        let kind = format!("{:KIND$} ", shown.kind.as_str());
+        let (symbol, paint) = result_symbol(annotations.passed);
+        line.write(symbol, paint).layout(" ", Paint::Plain);
+        let kind = format!("{:KIND_WIDTH$} ", annotations.kind.as_str());
         line.layout(&kind, Paint::Faint);
-        let name_width = column.saturating_sub(indent(row) + 2 + KIND + 1).max(8);
-        let plain = if faint { Paint::Faint } else { Paint::Plain };
-        line.write(&super::paint::fit(&shown.name, name_width), plain);
-        line.pad_to(column);
-        let time = shown.nanos.map(time).unwrap_or_default();
-        line.layout(&format!("{time:>9}"), Paint::Faint);
-        let mut notes: Vec<&str> = shown.severity.as_deref().into_iter().collect();
-        notes.extend(shown.categories.iter().map(String::as_str));
-        if shown.passed == Some(false) && shown.by_children {
+        let name_width = duration_column.saturating_sub(name_column(row)).max(8);
+        let name_paint = if annotations.passed.is_none() { Paint::Faint } else { Paint::Plain };
+        line.write(&super::paint::fit(&annotations.name, name_width), name_paint);
+        line.pad_to(duration_column);
+        let duration = annotations.duration_nanos.map(format_duration).unwrap_or_default();
+        line.layout(&format!("{duration:>9}"), Paint::Faint);
+        let mut notes: Vec<&str> = annotations.severity.as_deref().into_iter().collect();
+        notes.extend(annotations.categories.iter().map(String::as_str));
+        if annotations.passed == Some(false) && annotations.is_caused_by_children {
             notes.push("caused by children");
         }
-        if shown.error && shown.passed != Some(false) {
+        if annotations.has_error_status && annotations.passed != Some(false) {
             notes.push("error status");
         }
-        if shown.late {
+        if annotations.is_late {
             notes.push("late");
         }
         line.layout("  ", Paint::Plain).write(&notes.join(" · "), Paint::Warn);
         line.finish(out);
     }
 
-    /// Name and value, then each finding, wrapped.
-    fn metric(&self, metric: &ShownMetric, under: &str, out: &mut String) {
+    /// Renders a failed metric: its name and value, then its findings, wrapped.
+    fn metric(&self, metric: &MetricAnnotation, indent: &str, out: &mut String) {
         let mut line = self.line();
-        line.layout(under, Paint::Faint).write(&metric.name, Paint::Bad);
+        line.layout(indent, Paint::Faint).write(&metric.name, Paint::Bad);
         if !metric.value.is_empty() {
             line.layout(" ", Paint::Plain).write(&metric.value, Paint::Strong);
         }
         line.layout("  ", Paint::Plain);
-        let rest = self.width.saturating_sub(width(under) + 2);
+        let full_width = self.width.saturating_sub(width(indent) + 2);
         let findings: Vec<&str> = metric.explanation.lines().filter(|l| !l.trim().is_empty()).collect();
-        let lines = if rest < MIN_WIDTH { 1 } else { MAX_LINES };
+        let lines = if full_width < MIN_WIDTH { 1 } else { MAX_FINDING_LINES };
         for (i, finding) in findings.iter().take(MAX_FINDINGS).enumerate() {
-            let first = if i == 0 { line.remaining() } else { rest };
-            for (n, text) in wrap(finding, first, rest, lines).iter().enumerate() {
+            let first_width = if i == 0 { line.remaining() } else { full_width };
+            for (n, text) in wrap(finding, first_width, full_width, lines).iter().enumerate() {
                 if i + n > 0 {
-                    std::mem::replace(&mut line, self.under(under)).finish(out);
+                    std::mem::replace(&mut line, self.continuation_line(indent)).finish(out);
                 }
                 line.write(text, Paint::Plain);
             }
         }
         if findings.len() > MAX_FINDINGS {
-            std::mem::replace(&mut line, self.under(under)).finish(out);
+            std::mem::replace(&mut line, self.continuation_line(indent)).finish(out);
             line.write(&format!("… and {} more", findings.len() - MAX_FINDINGS), Paint::Faint);
         }
         line.finish(out);
     }
 
-    fn under(&self, under: &str) -> ConsoleLine {
+    /// A line below the name of a metric, with its indentation.
+    fn continuation_line(&self, indent: &str) -> ConsoleLine {
         let mut line = self.line();
-        line.layout(under, Paint::Faint).layout("  ", Paint::Plain);
+        line.layout(indent, Paint::Faint).layout("  ", Paint::Plain);
         line
     }
 }

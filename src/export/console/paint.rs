@@ -1,4 +1,4 @@
-//! Text for a terminal: control characters removed, cut and padded by columns, coloured.
+//! Text for a terminal: replaces control characters, cuts, wraps and pads by display columns, and adds colours.
 
 use std::fmt::Write;
 
@@ -16,6 +16,7 @@ pub(super) enum Paint {
 }
 
 impl Paint {
+    /// The parameters of the ANSI escape sequence; empty for no colour.
     fn code(self) -> &'static str {
         match self {
             Paint::Plain => "",
@@ -28,7 +29,7 @@ impl Paint {
     }
 }
 
-/// A line of limited width.
+/// A line with a limit on its width.
 pub(super) struct ConsoleLine {
     text: String,
     width: usize,
@@ -41,13 +42,13 @@ impl ConsoleLine {
         ConsoleLine { text: String::new(), width, remaining: width, color }
     }
 
-    /// Adds untrusted text, cut to the columns left.
+    /// Appends untrusted text, cut to the remaining columns.
     pub(super) fn write(&mut self, text: &str, paint: Paint) -> &mut ConsoleLine {
         let fitted = fit(text, self.remaining);
         self.paint(&fitted, paint)
     }
 
-    /// Adds layout characters, unless they do not fit.
+    /// Appends layout characters if they fit.
     pub(super) fn layout(&mut self, glyphs: &str, paint: Paint) -> &mut ConsoleLine {
         if width(glyphs) <= self.remaining { self.paint(glyphs, paint) } else { self }
     }
@@ -62,12 +63,12 @@ impl ConsoleLine {
         self
     }
 
-    /// Columns that are left.
+    /// The columns up to the maximum width.
     pub(super) fn remaining(&self) -> usize {
         self.remaining
     }
 
-    /// Adds spaces up to a column.
+    /// Appends spaces up to `column`.
     pub(super) fn pad_to(&mut self, column: usize) -> &mut ConsoleLine {
         let spaces = column.saturating_sub(self.width - self.remaining).min(self.remaining);
         self.text.extend(std::iter::repeat_n(' ', spaces));
@@ -75,21 +76,21 @@ impl ConsoleLine {
         self
     }
 
-    /// The line, without spaces at its end.
+    /// Appends the line to `out`, without spaces at its end.
     pub(super) fn finish(self, out: &mut String) {
         out.push_str(self.text.trim_end());
         out.push('\n');
     }
 }
 
-/// Columns that text takes.
+/// The number of columns that `text` takes.
 pub(super) fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// Replaces characters that would move the cursor, change colours, end the line or change the
-/// direction of writing.
-fn safe(c: char) -> char {
+/// Replaces characters that would move the cursor, change colours, end the line or change the direction of the
+/// text.
+fn replace_control(c: char) -> char {
     match c {
         '\t' | '\n' | '\r' | '\u{2028}' | '\u{2029}' => ' ',
         // Bidirectional controls, and characters without width.
@@ -103,63 +104,64 @@ fn safe(c: char) -> char {
     }
 }
 
-/// `text` on one line of at most `columns`, with runs of spaces collapsed and an ellipsis if it was
-/// cut. Reads no further than necessary.
+/// `text` on one line of at most `columns`, with runs of spaces collapsed, and with an ellipsis if it is cut. Text
+/// after the cut is not read.
 pub(super) fn fit(text: &str, columns: usize) -> String {
-    // Combining marks have no width, so the number of characters is limited too.
+    // Combining marks have no width, so the number of characters is limited as well.
     let max_chars = columns.saturating_mul(4);
     let mut out = String::new();
-    let (mut used, mut count, mut cut_at) = (0, 0, 0);
+    // `cut_at` is the length of the output that leaves a column for the ellipsis.
+    let (mut used_columns, mut char_count, mut cut_at) = (0, 0, 0);
     let mut after_space = true;
-    for c in text.chars().map(safe) {
+    for c in text.chars().map(replace_control) {
         if std::mem::replace(&mut after_space, c == ' ') && c == ' ' {
             continue;
         }
-        let wide = c.width().unwrap_or(0);
-        count += 1;
-        if used + wide > columns || count > max_chars {
+        let char_width = c.width().unwrap_or(0);
+        char_count += 1;
+        if used_columns + char_width > columns || char_count > max_chars {
             out.truncate(cut_at);
             if columns > 0 {
                 out.push('…');
             }
             return out;
         }
-        used += wide;
+        used_columns += char_width;
         out.push(c);
-        if used < columns {
+        if used_columns < columns {
             cut_at = out.len();
         }
     }
     out
 }
 
-/// `text` in at most `lines` lines, broken between words where there are any: the first of
-/// `first` columns, the others of `rest`. What is left over is cut with an ellipsis.
-pub(super) fn wrap(text: &str, first: usize, rest: usize, lines: usize) -> Vec<String> {
+/// Wraps `text`, between words if possible, to at most `lines` lines: the first of `first_width` columns, the others
+/// of `other_width`. The last line is cut with an ellipsis if text remains.
+pub(super) fn wrap(text: &str, first_width: usize, other_width: usize, lines: usize) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut text = text.trim_start();
     while out.len() < lines && !text.is_empty() {
-        let columns = if out.is_empty() { first } else { rest };
+        let columns = if out.is_empty() { first_width } else { other_width };
         let end = if out.len() + 1 == lines { text.len() } else { line_end(text, columns) };
-        let (line, left) = text.split_at(end);
+        let (line, remainder) = text.split_at(end);
         out.push(fit(line.trim_end(), columns));
-        text = left.trim_start();
+        text = remainder.trim_start();
     }
     out
 }
 
-/// Where a line of `columns` ends: all of the text, its last space that fits, or, in a word
-/// longer than the line, the last character that does (at least one).
+/// The byte position at which a line of `columns` ends: the end of the text if it fits, else the last space that
+/// fits, else, in a word longer than the line, the end of the last character that fits (at least one).
 fn line_end(text: &str, columns: usize) -> usize {
-    let (mut used, mut space) = (0, None);
-    for (at, c) in text.char_indices() {
+    let (mut used_columns, mut last_space) = (0, None);
+    for (position, c) in text.char_indices() {
         if c.is_whitespace() {
-            space = Some(at);
+            last_space = Some(position);
         }
-        used += safe(c).width().unwrap_or(0);
-        if used > columns {
-            let hard = if at == 0 { c.len_utf8() } else { at };
-            return space.filter(|&at| at > 0).unwrap_or(hard);
+        used_columns += replace_control(c).width().unwrap_or(0);
+        if used_columns > columns {
+            let forced_break = if position == 0 { c.len_utf8() } else { position };
+            return last_space.filter(|&position| position > 0).unwrap_or(forced_break);
         }
     }
     text.len()

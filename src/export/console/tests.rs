@@ -1,4 +1,4 @@
-//! The drawn tree, on spans annotated by hand, and on any bytes that a sender may make.
+//! Tests rendered traces: of hand-written annotations, and of arbitrary bytes that a sender may produce.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
@@ -11,7 +11,7 @@ use verdict_otlp::trace::Kind;
 
 use super::*;
 
-fn wrap(value: Any) -> AnyValue {
+fn any_value(value: Any) -> AnyValue {
     AnyValue { value: Some(value) }
 }
 
@@ -20,17 +20,17 @@ fn text(s: &str) -> Any {
 }
 
 fn list(items: &[&str]) -> Any {
-    Any::ArrayValue(ArrayValue { values: items.iter().map(|s| wrap(text(s))).collect() })
+    Any::ArrayValue(ArrayValue { values: items.iter().map(|s| any_value(text(s))).collect() })
 }
 
-/// A span numbered `id` below `parent` (0: a root), with annotations.
+/// A span with the id `id` and the parent `parent` (0: none), with annotations.
 fn span(id: u8, parent: u8, name: &str, ms: u64, attributes: &[(&str, Any)]) -> Span {
-    let id8 = |n: u8| if n == 0 { vec![] } else { vec![0, 0, 0, 0, 0, 0, 0, n] };
+    let id_bytes = |n: u8| if n == 0 { vec![] } else { vec![0, 0, 0, 0, 0, 0, 0, n] };
     let start = 1_000_000_000 + u64::from(id) * 1_000;
     Span {
         trace_id: vec![0xab; 16],
-        span_id: id8(id),
-        parent_span_id: id8(parent),
+        span_id: id_bytes(id),
+        parent_span_id: id_bytes(parent),
         name: name.into(),
         start_time_unix_nano: start,
         end_time_unix_nano: start + ms * 1_000_000,
@@ -38,7 +38,7 @@ fn span(id: u8, parent: u8, name: &str, ms: u64, attributes: &[(&str, Any)]) -> 
             .iter()
             .map(|(k, v)| KeyValue {
                 key: format!("verdict.{k}"),
-                value: Some(wrap(v.clone())),
+                value: Some(any_value(v.clone())),
                 ..Default::default()
             })
             .collect(),
@@ -52,8 +52,8 @@ fn piece(spans: Vec<Span>) -> Bytes {
     ExportTraceServiceRequest { resource_spans }.encode_to_vec().into()
 }
 
-/// Kinds by the first letter of the name, and times as they were sent.
-fn by_name(tree: Tree) -> RenderedTrace {
+/// Recognises kinds by the first letter of the name, and keeps the times of the spans.
+fn recognise_by_name(tree: Tree) -> RenderedTrace {
     let kinds = tree.spans.iter().map(|span| kind_of(&span.bytes)).collect();
     let start = tree.spans.iter().map(|span| span.start).min().unwrap();
     let end = tree.spans.iter().map(|span| span.end).max().unwrap();
@@ -130,10 +130,10 @@ fn failing_trace() -> Vec<Span> {
 
 #[test]
 fn failing_trace_shows_failed_metrics_and_findings() {
-    // Pieces in any order: the tree does not care.
+    // The order of the pieces does not matter.
     let mut spans = failing_trace();
     let tail = spans.split_off(3);
-    let drawn = render(&[piece(tail), piece(spans)], &by_name, &style(100, false));
+    let drawn = render(&[piece(tail), piece(spans)], &recognise_by_name, &style(100, false));
     insta::assert_snapshot!(drawn, @r#"
     ✗ fail  trace abababababababababababababababab  5 spans · 1 failing · 4.2 s · closed by root_ended
       failed error_detection, tool_completeness
@@ -163,7 +163,7 @@ fn header_names_the_run_and_its_task() {
     };
     let drawn = render(
         &[piece(vec![span(1, 0, "agent", 5, &[])])],
-        &|tree| RenderedTrace { header: header.clone(), ..by_name(tree) },
+        &|tree| RenderedTrace { header: header.clone(), ..recognise_by_name(tree) },
         &style(100, false),
     );
     insta::assert_snapshot!(drawn, @r#"
@@ -175,20 +175,21 @@ fn header_names_the_run_and_its_task() {
 }
 
 #[test]
-fn header_says_that_spans_are_late_if_they_do_not_change_the_verdict() {
+fn header_marks_late_spans_that_do_not_change_the_verdict() {
     let late = [("result", text("fail")), ("cause", text("self")), ("late", Any::BoolValue(true))];
     let spans = vec![span(4, 3, "get_page", 12, &late), span(5, 4, "http GET", 1, &late[2..])];
-    let drawn = render(&[piece(spans)], &by_name, &style(100, false));
+    let drawn = render(&[piece(spans)], &recognise_by_name, &style(100, false));
     insta::assert_snapshot!(drawn, @r#"
     – late spans  trace abababababababababababababababab  2 spans · 1 failing · 12 ms
       ✗ tool      get_page       12 ms  late
       └─ – unknown   http GET     1 ms  late
     "#);
-    // One that does is a verdict.
-    let (mut revised, more) =
+    // A late span that revises the verdict has annotations of the trace.
+    let (mut revised, trace_annotations) =
         (late.to_vec(), [("trace.result", text("fail")), ("trace.close_reason", text("late"))]);
-    revised.extend(more);
-    let drawn = render(&[piece(vec![span(4, 3, "get_page", 12, &revised)])], &by_name, &style(100, false));
+    revised.extend(trace_annotations);
+    let drawn =
+        render(&[piece(vec![span(4, 3, "get_page", 12, &revised)])], &recognise_by_name, &style(100, false));
     assert!(drawn.starts_with("✗ fail  trace "), "{drawn}");
 }
 
@@ -197,19 +198,19 @@ fn only_traces_with_selected_results_are_rendered() {
     let mut other = span(1, 0, "chat", 5, &[]);
     other.trace_id = vec![1; 16];
     let pieces = [piece(failing_trace()), piece(vec![other])];
-    let traces_of = |only: &[TraceResult]| {
-        render_only(only, &pieces, &by_name, &style(100, false)).matches("trace ").count()
+    let rendered_traces = |only: &[TraceResult]| {
+        render_only(only, &pieces, &recognise_by_name, &style(100, false)).matches("trace ").count()
     };
-    assert_eq!(traces_of(&[]), 2);
-    assert_eq!(traces_of(&[TraceResult::Fail]), 1);
-    assert_eq!(traces_of(&[TraceResult::Fail, TraceResult::Unmeasured]), 2);
-    assert_eq!(traces_of(&[TraceResult::Pass]), 0);
+    assert_eq!(rendered_traces(&[]), 2);
+    assert_eq!(rendered_traces(&[TraceResult::Fail]), 1);
+    assert_eq!(rendered_traces(&[TraceResult::Fail, TraceResult::Unmeasured]), 2);
+    assert_eq!(rendered_traces(&[TraceResult::Pass]), 0);
 }
 
 #[test]
 fn colour_is_used_only_if_configured() {
-    let plain = render(&[piece(failing_trace())], &by_name, &style(100, false));
-    let colored = render(&[piece(failing_trace())], &by_name, &style(100, true));
+    let plain = render(&[piece(failing_trace())], &recognise_by_name, &style(100, false));
+    let colored = render(&[piece(failing_trace())], &recognise_by_name, &style(100, true));
     assert!(!plain.contains('\x1b') && colored.contains("\x1b[1;31m✗\x1b[0m"));
     let mut stripped = colored;
     for code in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[1;31m"] {
@@ -223,8 +224,11 @@ fn colour_is_used_only_if_configured() {
 fn unannotated_spans_and_several_traces_are_rendered() {
     let mut other = span(1, 0, "chat", 5, &[]);
     other.trace_id = vec![1; 16];
-    let drawn =
-        render(&[piece(vec![span(1, 9, "agent orphan", 5, &[]), other])], &by_name, &style(80, false));
+    let drawn = render(
+        &[piece(vec![span(1, 9, "agent orphan", 5, &[]), other])],
+        &recognise_by_name,
+        &style(80, false),
+    );
     insta::assert_snapshot!(drawn, @r#"
     – no verdict  trace abababababababababababababababab  1 span · 5 ms
       – agent     agent orphan     5 ms
@@ -244,9 +248,10 @@ fn span_text_cannot_control_the_terminal() {
         ("severity", text(hostile)),
         ("category", list(&[hostile])),
     ];
-    let drawn = render(&[piece(vec![span(1, 0, hostile, 1, &attributes)])], &by_name, &style(100, false));
+    let drawn =
+        render(&[piece(vec![span(1, 0, hostile, 1, &attributes)])], &recognise_by_name, &style(100, false));
     assert!(!drawn.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'), "{drawn:?}");
-    // The summary, the span, and two lines of explanation: its own line break is layout.
+    // The summary, the span, and two lines of explanation: the line break in the text separates findings.
     assert_eq!(drawn.lines().count(), 4, "{drawn}");
 }
 
@@ -261,7 +266,7 @@ fn deep_chain_takes_bounded_space() {
             ..Span::default()
         })
         .collect();
-    let drawn = render(&[piece(spans)], &by_name, &style(120, false));
+    let drawn = render(&[piece(spans)], &recognise_by_name, &style(120, false));
     assert!(drawn.ends_with("  … and 18000 more spans\n"), "{}", &drawn[drawn.len() - 60..]);
     assert!(drawn.len() < 2_100 * 300, "{}", drawn.len());
 }
@@ -276,7 +281,7 @@ proptest! {
             let attributes = [("result", text("fail")), ("m.result", text("fail")), ("m.explanation", text(name))];
             span(u8::try_from(i).unwrap() + 1, *parent, name, 1, &attributes)
         });
-        let drawn = render(&[piece(spans.collect())], &by_name, &style(width, false));
+        let drawn = render(&[piece(spans.collect())], &recognise_by_name, &style(width, false));
         for line in drawn.lines() {
             prop_assert!(paint::width(line) <= width.max(40), "{line}");
         }
@@ -286,33 +291,36 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_render_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = render(&[bytes.into()], &by_name, &style(80, true));
+        let _ = render(&[bytes.into()], &recognise_by_name, &style(80, true));
     }
 }
 
 #[test]
-fn times_and_order_are_those_of_the_evaluation() {
-    // The tool's clock is two seconds ahead.
-    let ahead = |mut span: Span| {
+fn times_and_order_are_corrected_for_clock_skew() {
+    // The clock of the tool is two seconds ahead.
+    let shifted = |mut span: Span| {
         span.start_time_unix_nano += 2_000_000_000;
         span.end_time_unix_nano += 2_000_000_000;
         span
     };
     let spans = vec![
         span(1, 0, "agent", 900, &[]),
-        ahead(span(2, 1, "get weather", 100, &[])),
+        shifted(span(2, 1, "get weather", 100, &[])),
         span(3, 1, "chat", 100, &[]),
     ];
     let corrected = |tree: Tree| {
         let (id, mut spans) = (tree.id, tree.spans);
         spans.iter_mut().filter(|span| span.id.0[7] == 2).for_each(|span| span.set_skew(2_000_000_000));
-        by_name(Tree::new(id, spans))
+        recognise_by_name(Tree::new(id, spans))
     };
     let drawn = render(&[piece(spans.clone())], &corrected, &style(100, false));
-    let place = |drawn: &str, name: &str| drawn.find(name).unwrap();
-    assert!(place(&drawn, "get weather") < place(&drawn, "chat"), "{drawn}");
+    let position = |drawn: &str, name: &str| drawn.find(name).unwrap();
+    assert!(position(&drawn, "get weather") < position(&drawn, "chat"), "{drawn}");
     assert!(drawn.contains("3 spans · 900 ms · clocks corrected"), "{drawn}");
-    let raw = render(&[piece(spans)], &by_name, &style(100, false));
-    assert!(place(&raw, "chat") < place(&raw, "get weather") && raw.contains("3 spans · 2.1 s"), "{raw}");
+    let raw = render(&[piece(spans)], &recognise_by_name, &style(100, false));
+    assert!(
+        position(&raw, "chat") < position(&raw, "get weather") && raw.contains("3 spans · 2.1 s"),
+        "{raw}"
+    );
     assert!(!raw.contains("corrected"));
 }

@@ -1,4 +1,4 @@
-//! Checks the settings of exporters of type `scores`, and finds the exporter that each of them follows.
+//! Checks the settings of exporters of type `scores`, and finds the exporter whose spans each of them follows.
 
 use reqwest::Url;
 use verdict_config::Problem;
@@ -36,11 +36,11 @@ impl ScoresConfig {
         if let Err(message) = self.base() {
             problems.push(Problem::new("endpoint", message));
         }
-        let langfuse = self.flavor == Some(Flavor::Langfuse);
-        if !self.public_key.is_empty() && (!langfuse || self.api_key.is_none()) {
+        let is_langfuse = self.flavor == Some(Flavor::Langfuse);
+        if !self.public_key.is_empty() && (!is_langfuse || self.api_key.is_none()) {
             problems.push(Problem::new("public_key", "is for flavor: langfuse, together with api_key"));
         }
-        if langfuse && self.api_key.is_some() && self.public_key.is_empty() {
+        if is_langfuse && self.api_key.is_some() && self.public_key.is_empty() {
             problems.push(Problem::new("public_key", "required for flavor: langfuse with api_key"));
         }
         if !self.project.is_empty() && self.flavor != Some(Flavor::Langsmith) {
@@ -54,35 +54,37 @@ impl ScoresConfig {
 }
 
 impl ExporterConfigs {
-    /// The exporter of the spans whose scores exporter `id` sends, of those in use; `None` if `id` sends no
-    /// scores, or if no spans are sent to a server.
+    /// The exporter in `used` that sends the spans of the scores that exporter `id` sends; `None` if `id` is not of
+    /// type `scores`, or if no exporter in use sends spans to a server.
     ///
     /// # Errors
-    /// Why it is unknown.
-    pub fn followed(&self, id: &str, used: &[String]) -> Result<Option<String>, Problem> {
+    /// A problem of `after` if it names no such exporter, or if it is not set and several exporters send spans.
+    pub fn followed_exporter(&self, id: &str, used: &[String]) -> Result<Option<String>, Problem> {
         let Some(ExporterConfig::Scores(scores)) = self.0.get(id) else { return Ok(None) };
-        let sends = |id: &&String| {
-            let to_server = match self.0.get(*id) {
+        let sends_spans = |id: &&String| {
+            let is_server = match self.0.get(*id) {
                 Some(ExporterConfig::Grpc(c)) => c.signals.contains(&Signal::Traces),
                 Some(ExporterConfig::Http(c)) => c.signals.contains(&Signal::Traces),
                 Some(ExporterConfig::Custom(c)) => c.signals.contains(&Signal::Traces),
                 Some(ExporterConfig::Kafka(c)) => c.signals.contains(&Signal::Traces),
                 _ => false,
             };
-            to_server || **id == scores.after && matches!(self.0.get(*id), Some(ExporterConfig::File(_)))
+            is_server || **id == scores.after && matches!(self.0.get(*id), Some(ExporterConfig::File(_)))
         };
-        let wrong = |message: String| Err(Problem::new("after", message));
-        let senders: Vec<&String> = used.iter().filter(sends).collect();
+        let problem = |message: String| Err(Problem::new("after", message));
+        let senders: Vec<&String> = used.iter().filter(sends_spans).collect();
         if !scores.after.is_empty() {
             return match senders.contains(&&scores.after) {
                 true => Ok(Some(scores.after.clone())),
-                false => wrong(format!("'{}' is no exporter in use that sends traces", scores.after)),
+                false => problem(format!("'{}' is no exporter in use that sends traces", scores.after)),
             };
         }
         match senders[..] {
             [] => Ok(None),
-            [one] => Ok(Some(one.clone())),
-            _ => wrong("several exporters send traces; name the one that sends them to this back end".into()),
+            [sender] => Ok(Some(sender.clone())),
+            _ => {
+                problem("several exporters send traces; name the one that sends them to this back end".into())
+            }
         }
     }
 }

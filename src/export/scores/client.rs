@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use prost::Message;
 
 use super::http::Api;
-use super::pending_scores::Scores;
+use super::pending_scores::PendingScores;
 use super::read::{self, Normalize};
 use super::{datadog, langfuse, langsmith, mlflow, phoenix};
 use crate::export::client::{ExportClient, ExportFuture};
@@ -32,9 +32,9 @@ pub(in crate::export) struct ScoresClient {
 enum BackEnd {
     Phoenix,
     Langfuse,
-    Mlflow(Box<mlflow::Locks>),
+    Mlflow(Box<mlflow::TraceLocks>),
     Datadog,
-    Langsmith(langsmith::Project, langsmith::Rootless),
+    Langsmith(langsmith::Project, langsmith::RootlessRuns),
 }
 
 impl fmt::Debug for ScoresClient {
@@ -55,9 +55,10 @@ impl ScoresClient {
             Flavor::Langfuse => BackEnd::Langfuse,
             Flavor::Mlflow => BackEnd::Mlflow(Box::default()),
             Flavor::Datadog => BackEnd::Datadog,
-            Flavor::Langsmith => {
-                BackEnd::Langsmith(langsmith::Project::new(&config.project), langsmith::Rootless::default())
-            }
+            Flavor::Langsmith => BackEnd::Langsmith(
+                langsmith::Project::new(&config.project),
+                langsmith::RootlessRuns::default(),
+            ),
         };
         let (api, normalize) = (Api::new(config)?, Arc::clone(normalize));
         Ok(ScoresClient { api, back_end, include: config.include, prefix: prefix.to_owned(), normalize })
@@ -69,18 +70,18 @@ impl ScoresClient {
             Ok(requests) => read::scores(&requests, self.include, &self.prefix, &self.normalize),
             Err(error) => return ExportResult::Rejected(format!("not a request of logs: {error}")).into(),
         };
-        let scores = Scores::new(request, all);
-        let sent = match &self.back_end {
+        let scores = PendingScores::new(request, all);
+        let result = match &self.back_end {
             BackEnd::Phoenix => phoenix::send(&self.api, &scores).await,
             BackEnd::Langfuse => langfuse::send(&self.api, &scores).await,
             BackEnd::Mlflow(locks) => mlflow::send(&self.api, locks, &scores).await,
             BackEnd::Datadog => datadog::send(&self.api, &scores).await,
-            BackEnd::Langsmith(project, rootless) => {
-                langsmith::send(&self.api, project, rootless, &scores).await
+            BackEnd::Langsmith(project, rootless_runs) => {
+                langsmith::send(&self.api, project, rootless_runs, &scores).await
             }
         };
         let delivered = scores.end_attempt();
-        match sent {
+        match result {
             Ok(()) => {
                 let rejected = delivered.refused.len() as u64;
                 ExportResult::Accepted { rejected, message: delivered.reason.clone() }.into()

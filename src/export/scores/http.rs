@@ -1,6 +1,6 @@
 //! Requests to a back end's API: JSON over HTTP, without redirects.
 //!
-//! In: a method, a path and a body. Out: the body of the response, or why there is none.
+//! In: a method, a path and a body. Out: the body of the response, or the refusal.
 
 use ::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -15,8 +15,8 @@ use crate::export::api::{self, Refusal};
 use crate::export::config::{Flavor, ScoresConfig};
 use crate::export::response::ExportResult;
 
-/// Largest response that is read: the assessments of one trace of MLflow.
-const MAX_RESPONSE: usize = 16 << 20;
+/// Limit on the size of a response. The largest one lists the assessments of a trace in MLflow.
+const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// The API of one back end.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Api {
     headers: HeaderMap,
 }
 
-/// The headers of every request, with sensitive values.
+/// The headers of every request. Their values are marked as sensitive.
 pub(super) fn headers(config: &ScoresConfig) -> Result<HeaderMap, ClientError> {
     let mut headers = verdict_client::headers(&config.headers)?;
     if let (Some(flavor), Some(key)) = (config.flavor, &config.api_key) {
@@ -53,7 +53,7 @@ impl Api {
         Ok(Api { client, base, headers: headers(config)? })
     }
 
-    /// Sends a request to `path` below the base URL. The response is null if it is no JSON.
+    /// Sends a request to `path` below the base URL. Returns the body of the response, or null if it is not JSON.
     pub(super) async fn call(
         &self,
         method: Method,
@@ -69,7 +69,7 @@ impl Api {
         if let Some(body) = body {
             request = request.body(body.to_string());
         }
-        let body = api::send(request, MAX_RESPONSE).await?;
+        let body = api::send(request, MAX_RESPONSE_BYTES).await?;
         Ok(serde_json::from_slice(&body).unwrap_or_default())
     }
 }

@@ -1,7 +1,7 @@
 //! Langfuse: `POST api/public/ingestion` with `score-create` events.
 //!
-//! A score is replaced by the next one with the same id. An event with an id that was seen before is ignored,
-//! so the id of an event is made of its content and time. The response is 207 with a status per event. Scores may
+//! A score replaces the previous one with the same id. Langfuse ignores an event whose id it has received before,
+//! so the id of an event is derived from its content and time. The response is 207 with a status per event. Scores may
 //! arrive before their trace. Unmeasured verdicts have no number and are not sent.
 
 use std::time::{Duration, UNIX_EPOCH};
@@ -11,40 +11,40 @@ use serde_json::{Value, json};
 
 use super::http::Api;
 use super::ids;
-use super::pending_scores::{Scores, Sent};
+use super::pending_scores::{PendingScores, SendResult};
 use super::read::{Score, ScoreSubject};
 use crate::export::response::{ExportResponse, ExportResult, one_line};
 
-/// Largest batch that Langfuse's documentation recommends.
+/// The largest number of events in a batch that Langfuse's documentation recommends.
 const MAX_EVENTS: usize = 100;
 
-pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
-    let left = scores.left();
+pub(super) async fn send(api: &Api, scores: &PendingScores<'_>) -> SendResult {
+    let unsent = scores.unsent();
     let events: Vec<(usize, Value)> =
-        left.iter().filter_map(|(at, score)| Some((*at, event(score)?))).collect();
-    scores.mark_delivered(left.iter().filter(|(_, score)| score.value.is_none()).map(|(at, _)| *at));
+        unsent.iter().filter_map(|(index, score)| Some((*index, event(score)?))).collect();
+    scores.mark_delivered(unsent.iter().filter(|(_, score)| score.value.is_none()).map(|(index, _)| *index));
     for chunk in events.chunks(MAX_EVENTS) {
         let body = json!({ "batch": chunk.iter().map(|(_, event)| event).collect::<Vec<_>>() });
-        let sent = api.call(Method::POST, "api/public/ingestion", Some(&body)).await;
-        let response = sent.map_err(|refusal| refusal.response)?;
-        let (mut pending, mut failed) = (chunk.to_vec(), None);
+        let result = api.call(Method::POST, "api/public/ingestion", Some(&body)).await;
+        let response = result.map_err(|refusal| refusal.response)?;
+        let (mut pending, mut retryable) = (chunk.to_vec(), None);
         for error in response["errors"].as_array().into_iter().flatten() {
-            // An error without a known id is about one of them.
-            let at = pending.iter().position(|(_, event)| event["id"] == error["id"]).unwrap_or(0);
-            if at >= pending.len() {
+            // An error with an unknown id is attributed to an arbitrary event, so that the counts are right.
+            let position = pending.iter().position(|(_, event)| event["id"] == error["id"]).unwrap_or(0);
+            if position >= pending.len() {
                 break;
             }
-            let (score, _) = pending.swap_remove(at);
+            let (score, _) = pending.swap_remove(position);
             let status = error["status"].as_u64().unwrap_or(0);
             let message = error["message"].as_str().or(error["error"].as_str()).unwrap_or_default();
             let reason = format!("status {status} for a score: {}", one_line(message));
             match status {
-                408 | 429 | 500.. => failed = Some(retry(reason)),
-                _ => scores.refused(score, reason),
+                408 | 429 | 500.. => retryable = Some(retry(reason)),
+                _ => scores.mark_refused(score, reason),
             }
         }
         scores.mark_delivered(pending.iter().map(|(score, _)| *score));
-        if let Some(response) = failed {
+        if let Some(response) = retryable {
             return Err(response);
         }
     }
@@ -64,14 +64,14 @@ fn event(score: &Score) -> Option<Value> {
         "dataType": "NUMERIC",
         "metadata": score.metadata,
     });
-    if score.target == ScoreSubject::Span {
+    if score.subject == ScoreSubject::Span {
         body["observationId"] = score.span.to_string().into();
     }
     if let Some(comment) = &score.comment {
         body["comment"] = comment.as_str().into();
     }
-    let evaluated = UNIX_EPOCH + Duration::from_nanos(score.evaluated);
-    let timestamp = humantime::format_rfc3339_millis(evaluated).to_string();
+    let evaluated_at = UNIX_EPOCH + Duration::from_nanos(score.evaluated_at_nanos);
+    let timestamp = humantime::format_rfc3339_millis(evaluated_at).to_string();
     Some(json!({
         "id": ids::text_uuid(&format!("{timestamp} {body}")).to_string(),
         "type": "score-create",

@@ -1,17 +1,19 @@
 //! LangSmith: `POST api/v1/feedback`, one request per score.
 //!
-//! The id of a feedback is ours, so that a repeat is the same feedback: where it exists already (409), it is
-//! updated (`PATCH api/v1/feedback/{id}`: score, value and comment). The verdict of a trace is feedback of its root
-//! run. Of a trace without a root it is feedback of the topmost run, removed when the root's follows.
+//! The client chooses the id of a feedback, so that a repeated score has the same id. If the feedback exists already
+//! (409), it is updated (`PATCH api/v1/feedback/{id}`: score, value and comment). The verdict on a trace becomes
+//! feedback on its root run. Without a root it becomes feedback on the topmost run, which is deleted once the verdict
+//! on the root run has been sent.
 //!
-//! Read from LangSmith's client for Python (0.15.1, `client.py`, `integrations/otel`): paths, bodies, run ids, the
-//! places of a score, and that a run that is not stored yet is 404. `trace_id` is optional; that client sends
-//! feedback together by it. That a known id is 409 is not written there: it is so for runs.
+//! LangSmith's client for Python (0.15.1, `client.py`, `integrations/otel`) is the source of the paths, bodies, run
+//! ids, the number of decimal places of a score, and the status 404 for a run that is not stored yet. `trace_id` is
+//! optional: that client uses it to batch feedback. It does not show the status 409 for a known id of a feedback;
+//! that is assumed from the API of runs.
 //!
-//! `session_id` is the id of the run's project. A deployment on SmithDB alone answers 501 to feedback without it, and
-//! LangSmith's guide to the migration has the dates from which no other one takes such feedback. Spans do not name
-//! their project, hence it is configured; `GET api/v1/sessions` has the id of a name. A project is created by
-//! its first run.
+//! `session_id` is the id of the run's project. A deployment that uses only SmithDB answers 501 to feedback without
+//! it; LangSmith's migration guide has the dates from which other deployments refuse such feedback, too. Spans do not
+//! contain the name of their project, hence it is configured, and `GET api/v1/sessions` returns its id. LangSmith
+//! creates a project with its first run.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,17 +27,17 @@ use verdict_otlp::trace::{SpanId, TraceId};
 
 use super::http::Api;
 use super::ids;
-use super::pending_scores::{Scores, Sent};
+use super::pending_scores::{PendingScores, SendResult};
 use super::read::{Score, ScoreSubject};
 use crate::export::api::Refusal;
 use crate::export::response::{ExportResponse, ExportResult};
 
-/// The project of the runs.
+/// The project of the runs that scores are about.
 #[derive(Debug)]
 pub(super) struct Project {
-    /// The name or the id of the project; empty if feedback is sent without it.
+    /// The configured name or id; empty if feedback is sent without a project.
     configured: String,
-    /// The id of the project, once known.
+    /// The id of the project: the configured one, or the cached result of the request by name.
     id: Mutex<Option<Uuid>>,
 }
 
@@ -48,7 +50,7 @@ impl Project {
         self.id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The id of the project; asks for it if it is not known.
+    /// The id of the project, requested by name if it is not cached; `None` if no project is configured.
     async fn id(&self, api: &Api) -> Result<Option<Uuid>, ExportResponse> {
         let cached_id = *self.lock_id();
         if cached_id.is_some() || self.configured.is_empty() {
@@ -57,68 +59,78 @@ impl Project {
         let query = [("name", &*self.configured), ("limit", "1"), ("include_stats", "false")];
         let url = Url::parse_with_params("http://langsmith", query);
         let path = format!("api/v1/sessions?{}", url.as_ref().ok().and_then(Url::query).unwrap_or_default());
-        let found = api.call(Method::GET, &path, None).await.map_err(|refusal| refusal.retried().response)?;
-        let id = found[0]["id"].as_str().and_then(|id| Uuid::try_parse(id).ok());
+        let projects =
+            api.call(Method::GET, &path, None).await.map_err(|refusal| refusal.into_retryable().response)?;
+        let id = projects[0]["id"].as_str().and_then(|id| Uuid::try_parse(id).ok());
         let absent = || format!("there is no project '{}' yet", self.configured);
         let id = id.ok_or_else(|| ExportResult::Retry { after: None, reason: absent() })?;
         *self.lock_id() = Some(id);
         Ok(Some(id))
     }
 
-    /// One of that name may have taken the place of one that was deleted.
-    fn forget(&self) {
+    /// Removes the cached id: the project may have been deleted, and another one created with the same name.
+    fn clear_cached_id(&self) {
         *self.lock_id() = Uuid::try_parse(&self.configured).ok();
     }
 }
 
-/// Requests in flight at the same time.
-const CONCURRENT: usize = 8;
-/// Traces without a root that are remembered. Of others the earlier feedback stays when their root comes.
-const MAX_ROOTLESS: usize = 10_000;
+/// Limit on the requests in flight.
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 
-/// The runs that have the verdict of a trace without a root.
+/// Limit on the entries of [`RootlessRuns`]. If a root arrives for a trace without an entry, the feedback on the
+/// previous topmost run is not deleted.
+const MAX_ROOTLESS_TRACES: usize = 10_000;
+
+/// The run with the feedback on each trace without a root.
 #[derive(Debug, Default)]
-pub(super) struct Rootless(Mutex<HashMap<TraceId, SpanId>>);
+pub(super) struct RootlessRuns(Mutex<HashMap<TraceId, SpanId>>);
 
-impl Rootless {
+impl RootlessRuns {
     fn lock(&self) -> MutexGuard<'_, HashMap<TraceId, SpanId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set(&self, trace: TraceId, span: Option<SpanId>) {
-        let mut roots = self.lock();
+        let mut runs = self.lock();
         match span {
             Some(span) => {
-                if roots.len() >= MAX_ROOTLESS {
-                    roots.clear();
+                if runs.len() >= MAX_ROOTLESS_TRACES {
+                    runs.clear();
                 }
-                roots.insert(trace, span);
+                runs.insert(trace, span);
             }
-            None => _ = roots.remove(&trace),
+            None => _ = runs.remove(&trace),
         }
     }
 }
 
-pub(super) async fn send(api: &Api, project: &Project, rootless: &Rootless, scores: &Scores<'_>) -> Sent {
-    let mut missing = None;
-    let left = scores.left();
-    let session = if left.is_empty() { None } else { project.id(api).await? };
-    for chunk in left.chunks(CONCURRENT) {
-        let requests = chunk.iter().map(|(_, score)| write(api, session, rootless, score));
+pub(super) async fn send(
+    api: &Api,
+    project: &Project,
+    rootless_runs: &RootlessRuns,
+    scores: &PendingScores<'_>,
+) -> SendResult {
+    let mut missing_run = None;
+    let unsent = scores.unsent();
+    let project_id = if unsent.is_empty() { None } else { project.id(api).await? };
+    for chunk in unsent.chunks(MAX_CONCURRENT_REQUESTS) {
+        let requests = chunk.iter().map(|(_, score)| send_score(api, project_id, rootless_runs, score));
         let mut failed = None;
-        for ((at, _), result) in chunk.iter().zip(join_all(requests).await) {
+        for ((index, _), result) in chunk.iter().zip(join_all(requests).await) {
             match result {
-                Ok(()) => scores.mark_delivered([*at]),
-                // The run may come yet; other runs do not wait for it.
+                Ok(()) => scores.mark_delivered([*index]),
+                // The run may not be stored yet. The scores of other runs do not wait for it.
                 Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {
-                    missing.get_or_insert(refusal.retried().response);
+                    missing_run.get_or_insert(refusal.into_retryable().response);
                 }
-                Err(refusal) if refusal.status == Some(StatusCode::NOT_IMPLEMENTED) && session.is_none() => {
-                    failed = Some(refusal.ended("`project` is required here"));
+                Err(refusal)
+                    if refusal.status == Some(StatusCode::NOT_IMPLEMENTED) && project_id.is_none() =>
+                {
+                    failed = Some(refusal.into_permanent("`project` is required here"));
                 }
                 Err(refusal) => match refusal.content_refusal() {
-                    Ok(reason) => scores.refused(*at, reason),
-                    Err(response) => failed = Some(longer(failed, response)),
+                    Ok(reason) => scores.mark_refused(*index, reason),
+                    Err(response) => failed = Some(longer_wait(failed, response)),
                 },
             }
         }
@@ -126,14 +138,14 @@ pub(super) async fn send(api: &Api, project: &Project, rootless: &Rootless, scor
             return Err(response);
         }
     }
-    if missing.is_some() {
-        project.forget();
+    if missing_run.is_some() {
+        project.clear_cached_id();
     }
-    missing.map_or(Ok(()), Err)
+    missing_run.map_or(Ok(()), Err)
 }
 
-/// The response that asks for the longer wait, or that ends the request.
-fn longer(a: Option<ExportResponse>, b: ExportResponse) -> ExportResponse {
+/// The response with the longer `Retry-After`; a response that is not retryable takes precedence.
+fn longer_wait(a: Option<ExportResponse>, b: ExportResponse) -> ExportResponse {
     let wait = |response: &ExportResponse| match &response.result {
         ExportResult::Retry { after, .. } => Some(after.unwrap_or_default()),
         _ => None,
@@ -144,41 +156,48 @@ fn longer(a: Option<ExportResponse>, b: ExportResponse) -> ExportResponse {
     }
 }
 
-async fn write(api: &Api, session: Option<Uuid>, rootless: &Rootless, score: &Score) -> Result<(), Refusal> {
-    if score.target == ScoreSubject::Span {
-        return create(api, session, score, &ids::score_uuid(score).to_string()).await;
+/// Creates or updates the feedback for a score. Deletes the feedback on the previous topmost run of a trace if the
+/// verdict has moved to another run.
+async fn send_score(
+    api: &Api,
+    project_id: Option<Uuid>,
+    rootless_runs: &RootlessRuns,
+    score: &Score,
+) -> Result<(), Refusal> {
+    if score.subject == ScoreSubject::Span {
+        return create(api, project_id, score, &ids::score_uuid(score).to_string()).await;
     }
     let mut id = ids::score_uuid(score);
-    if score.rootless {
-        // Late spans revise the verdict of the root, which was sent before them.
+    if score.is_rootless {
+        // If the root was in an earlier revision of the trace, its feedback exists and is updated.
         match update(api, score, &id.to_string()).await {
             Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {}
-            updated => return updated,
+            result => return result,
         }
         id = ids::trace_score_uuid(score, score.span);
     }
-    create(api, session, score, &id.to_string()).await?;
-    let before = rootless.lock().get(&score.trace).copied();
-    if let Some(before) = before.filter(|before| !score.rootless || *before != score.span) {
-        let path = format!("api/v1/feedback/{}", ids::trace_score_uuid(score, before));
+    create(api, project_id, score, &id.to_string()).await?;
+    let previous_run = rootless_runs.lock().get(&score.trace).copied();
+    if let Some(previous_run) = previous_run.filter(|run| !score.is_rootless || *run != score.span) {
+        let path = format!("api/v1/feedback/{}", ids::trace_score_uuid(score, previous_run));
         match api.call(Method::DELETE, &path, None).await {
             Err(refusal) if refusal.status != Some(StatusCode::NOT_FOUND) => return Err(refusal),
             _ => {}
         }
     }
-    rootless.set(score.trace, Some(score.span).filter(|_| score.rootless));
+    rootless_runs.set(score.trace, Some(score.span).filter(|_| score.is_rootless));
     Ok(())
 }
 
 /// Creates the feedback, or updates it if it exists.
-async fn create(api: &Api, session: Option<Uuid>, score: &Score, id: &str) -> Result<(), Refusal> {
+async fn create(api: &Api, project_id: Option<Uuid>, score: &Score, id: &str) -> Result<(), Refusal> {
     let mut body = feedback(score, id);
-    if let Some(session) = session {
-        body["session_id"] = session.to_string().into();
+    if let Some(project_id) = project_id {
+        body["session_id"] = project_id.to_string().into();
     }
     match api.call(Method::POST, "api/v1/feedback", Some(&body)).await {
         Err(refusal) if refusal.status == Some(StatusCode::CONFLICT) => update(api, score, id).await,
-        other => other.map(|_| ()),
+        result => result.map(|_| ()),
     }
 }
 
@@ -192,9 +211,9 @@ async fn update(api: &Api, score: &Score, id: &str) -> Result<(), Refusal> {
 fn feedback(score: &Score, id: &str) -> Value {
     json!({
         "id": id,
-        "run_id": ids::langsmith_run(score.span).to_string(),
+        "run_id": ids::langsmith_run_id(score.span).to_string(),
         "key": score.name,
-        // More than four places are refused.
+        // LangSmith refuses more than four decimal places.
         "score": score.value.map(|value| (value * 1e4).round() / 1e4),
         "value": score.outcome.as_str(),
         "comment": score.comment,

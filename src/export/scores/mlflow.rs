@@ -1,8 +1,8 @@
 //! MLflow: `POST api/3.0/mlflow/traces/{trace}/assessments`.
 //!
-//! MLflow gives each assessment its id, so those of the trace are read first: one of the same name, span and
-//! source is updated (`PATCH`), unless it is equal. A trace that MLflow does not have yet is retried. Read from
-//! `mlflow/protos/assessments.proto` and `server/handlers.py` (3.17).
+//! MLflow generates the id of an assessment, so the assessments of the trace are read first: an assessment with the
+//! same name, span and source is updated (`PATCH`), unless it is equal. Scores of a trace that MLflow has not stored
+//! yet are retried. The API is defined in `mlflow/protos/assessments.proto` and `server/handlers.py` (3.17).
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -13,91 +13,101 @@ use verdict_otlp::trace::TraceId;
 
 use super::http::Api;
 use super::ids;
-use super::pending_scores::{Scores, Sent};
+use super::pending_scores::{PendingScores, SendResult};
 use super::read::{Score, ScoreOutcome, ScoreSubject};
 use crate::export::api::Refusal;
 
-/// Begins the source of our assessments.
-const SOURCE: &str = "otel-verdict";
+/// The source of assessments, alone or followed by a slash and the evaluator.
+const SOURCE_PREFIX: &str = "otel-verdict";
 
-/// One request reads the assessments of a trace and writes those that are missing; two at the same time would
-/// both write them. Traces share the locks.
+/// Locks by trace, in a fixed number of shards. They make reading the assessments of a trace and creating the missing
+/// ones atomic: two concurrent requests would both create them.
 #[derive(Debug, Default)]
-pub(super) struct Locks([Mutex<()>; 32]);
+pub(super) struct TraceLocks([Mutex<()>; 32]);
 
-impl Locks {
+impl TraceLocks {
     fn for_trace(&self, trace: TraceId) -> &Mutex<()> {
-        let [.., last] = trace.0;
-        &self.0[usize::from(last) % self.0.len()]
+        let [.., last_byte] = trace.0;
+        &self.0[usize::from(last_byte) % self.0.len()]
     }
 }
 
-pub(super) async fn send(api: &Api, locks: &Locks, scores: &Scores<'_>) -> Sent {
-    let mut missing = None;
-    // The scores of a trace are in one parcel, hence together.
-    for trace_scores in scores.left().chunk_by(|(_, a), (_, b)| a.trace == b.trace) {
+pub(super) async fn send(api: &Api, locks: &TraceLocks, scores: &PendingScores<'_>) -> SendResult {
+    let mut missing_trace = None;
+    // The scores of a trace are adjacent: they are in one parcel.
+    for trace_scores in scores.unsent().chunk_by(|(_, a), (_, b)| a.trace == b.trace) {
         let Some((_, first)) = trace_scores.first() else { continue };
-        let trace = ids::mlflow_trace(first.trace);
-        let _only = locks.for_trace(first.trace).lock().await;
+        let trace = ids::mlflow_trace_id(first.trace);
+        let _guard = locks.for_trace(first.trace).lock().await;
         let info = match api.call(Method::GET, &format!("api/3.0/mlflow/traces/{trace}"), None).await {
             Ok(info) => info,
-            // MLflow may never receive this trace; the other traces do not wait for it.
+            // MLflow may never receive this trace. The scores of other traces do not wait for it.
             Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {
-                missing.get_or_insert(refusal.retried().response);
+                missing_trace.get_or_insert(refusal.into_retryable().response);
                 continue;
             }
             Err(refusal) => return Err(refusal.response),
         };
         let existing = &info["trace"]["trace_info"]["assessments"];
-        for (at, score) in trace_scores {
-            let wanted = assessment(score, &trace);
-            let previous =
-                existing.as_array().into_iter().flatten().find(|candidate| is_same(candidate, &wanted));
-            match write(api, &trace, wanted, previous).await {
-                Ok(()) => scores.mark_delivered([*at]),
-                Err(refusal) => scores.refused(*at, refusal.content_refusal()?),
+        for (index, score) in trace_scores {
+            let assessment = assessment(score, &trace);
+            let previous = existing
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|candidate| is_previous(candidate, &assessment));
+            match create_or_update(api, &trace, assessment, previous).await {
+                Ok(()) => scores.mark_delivered([*index]),
+                Err(refusal) => scores.mark_refused(*index, refusal.content_refusal()?),
             }
         }
     }
-    missing.map_or(Ok(()), Err)
+    missing_trace.map_or(Ok(()), Err)
 }
 
-/// Creates an assessment, or updates the one that exists.
-async fn write(api: &Api, trace: &str, wanted: Value, exists: Option<&Value>) -> Result<(), Refusal> {
+/// Creates an assessment, or updates `previous` unless it is equal.
+async fn create_or_update(
+    api: &Api,
+    trace: &str,
+    assessment: Value,
+    previous: Option<&Value>,
+) -> Result<(), Refusal> {
     let path = format!("api/3.0/mlflow/traces/{trace}/assessments");
-    let Some(exists) = exists else {
-        api.call(Method::POST, &path, Some(&json!({ "assessment": wanted }))).await?;
+    let Some(previous) = previous else {
+        api.call(Method::POST, &path, Some(&json!({ "assessment": assessment }))).await?;
         return Ok(());
     };
     let value = |assessment: &Value| assessment["feedback"]["value"].as_f64();
-    let equal = value(exists) == value(&wanted)
-        && exists["feedback"]["error"] == wanted["feedback"]["error"]
-        && exists["rationale"] == wanted["rationale"]
-        && exists["metadata"] == wanted["metadata"];
-    if equal {
+    let is_equal = value(previous) == value(&assessment)
+        && previous["feedback"]["error"] == assessment["feedback"]["error"]
+        && previous["rationale"] == assessment["rationale"]
+        && previous["metadata"] == assessment["metadata"];
+    if is_equal {
         return Ok(());
     }
-    let id = exists["assessment_id"].as_str().unwrap_or_default();
-    let body = json!({ "assessment": wanted, "update_mask": "feedback,rationale,metadata" });
+    let id = previous["assessment_id"].as_str().unwrap_or_default();
+    let body = json!({ "assessment": assessment, "update_mask": "feedback,rationale,metadata" });
     api.call(Method::PATCH, &format!("{path}/{id}"), Some(&body)).await?;
     Ok(())
 }
 
-/// Whether an assessment of MLflow is a previous one of ours. Its source names the evaluator, which may have
-/// changed.
-fn is_same(existing: &Value, wanted: &Value) -> bool {
+/// Whether `existing`, which MLflow returned, is an earlier version of `assessment`. The evaluator in its source is
+/// not compared, since it may have changed.
+fn is_previous(existing: &Value, assessment: &Value) -> bool {
     let source = existing["source"]["source_id"].as_str().unwrap_or_default();
-    let ours = source == SOURCE || source.strip_prefix(SOURCE).is_some_and(|rest| rest.starts_with('/'));
+    let is_own_source = source == SOURCE_PREFIX
+        || source.strip_prefix(SOURCE_PREFIX).is_some_and(|suffix| suffix.starts_with('/'));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    ours && existing["assessment_name"] == wanted["assessment_name"]
-        && text(&existing["span_id"]) == text(&wanted["span_id"])
+    is_own_source
+        && existing["assessment_name"] == assessment["assessment_name"]
+        && text(&existing["span_id"]) == text(&assessment["span_id"])
         && existing["assessment_id"].is_string()
 }
 
 fn assessment(score: &Score, trace: &str) -> Value {
     let source = match score.evaluator.as_str() {
-        "" => SOURCE.to_owned(),
-        evaluator => format!("{SOURCE}/{evaluator}"),
+        "" => SOURCE_PREFIX.to_owned(),
+        evaluator => format!("{SOURCE_PREFIX}/{evaluator}"),
     };
     let mut feedback = json!({});
     match (score.outcome, score.value) {
@@ -110,7 +120,7 @@ fn assessment(score: &Score, trace: &str) -> Value {
         }
         (_, Some(value)) => feedback["value"] = value.into(),
     }
-    // Its values are strings.
+    // MLflow accepts only strings as values of metadata.
     let metadata: Map<String, Value> = score
         .metadata
         .iter()
@@ -123,14 +133,14 @@ fn assessment(score: &Score, trace: &str) -> Value {
         "assessment_name": ids::mlflow_name(&score.name),
         "trace_id": trace,
         "source": {
-            "source_type": if score.by_llm { "LLM_JUDGE" } else { "CODE" },
+            "source_type": if score.is_llm_judged { "LLM_JUDGE" } else { "CODE" },
             "source_id": source,
         },
-        "create_time": time(score.evaluated),
+        "create_time": timestamp(score.evaluated_at_nanos),
         "feedback": feedback,
         "metadata": metadata,
     });
-    if score.target == ScoreSubject::Span {
+    if score.subject == ScoreSubject::Span {
         assessment["span_id"] = score.span.to_string().into();
     }
     if let Some(comment) = &score.comment {
@@ -139,6 +149,6 @@ fn assessment(score: &Score, trace: &str) -> Value {
     assessment
 }
 
-fn time(nanos: u64) -> Value {
+fn timestamp(nanos: u64) -> Value {
     humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_nanos(nanos)).to_string().into()
 }

@@ -1,4 +1,4 @@
-//! The scores of a request, and which of them the back end has already: a retry sends the others.
+//! The scores of a request, with the ones that the back end has accepted or refused: a retry sends only the others.
 
 use std::sync::MutexGuard;
 
@@ -6,36 +6,36 @@ use super::read::Score;
 use crate::export::pack::{Delivered, ExportRequest};
 use crate::export::response::ExportResponse;
 
-/// The scores of a request. They are the same in every attempt.
+/// The scores of a request. Every attempt decodes the same scores in the same order, so that indices stay valid.
 #[derive(Debug)]
-pub(super) struct Scores<'a> {
+pub(super) struct PendingScores<'a> {
     request: &'a ExportRequest,
-    /// Each with the number of its chunk.
+    /// Each score with the index of its chunk.
     all: Vec<(usize, Score)>,
 }
 
-/// The result of an attempt: `Err` if scores are left.
-pub(super) type Sent = Result<(), ExportResponse>;
+/// The result of an attempt: `Err` if scores remain to be sent.
+pub(super) type SendResult = Result<(), ExportResponse>;
 
-impl<'a> Scores<'a> {
-    pub(super) fn new(request: &'a ExportRequest, all: Vec<(usize, Score)>) -> Scores<'a> {
-        Scores { request, all }
+impl<'a> PendingScores<'a> {
+    pub(super) fn new(request: &'a ExportRequest, all: Vec<(usize, Score)>) -> PendingScores<'a> {
+        PendingScores { request, all }
     }
 
-    /// Scores that are still to be sent, with their numbers.
-    pub(super) fn left(&self) -> Vec<(usize, &Score)> {
+    /// Scores that the back end has neither accepted nor refused yet, with their indices.
+    pub(super) fn unsent(&self) -> Vec<(usize, &Score)> {
         let delivered = self.request.delivered();
-        let all = self.all.iter().enumerate().map(|(at, (_, score))| (at, score));
-        all.filter(|(at, _)| !delivered.messages.contains(at)).collect()
+        let all = self.all.iter().enumerate().map(|(index, (_, score))| (index, score));
+        all.filter(|(index, _)| !delivered.messages.contains(index)).collect()
     }
 
-    /// Records that the back end has these scores, or that they are none of its scores.
+    /// Records that the back end has accepted these scores, or that it has no representation for them.
     pub(super) fn mark_delivered(&self, scores: impl IntoIterator<Item = usize>) {
         self.request.delivered().messages.extend(scores);
     }
 
-    /// Records that the back end refused this score for good, while it takes others.
-    pub(super) fn refused(&self, score: usize, reason: String) {
+    /// Records that the back end refused this score permanently because of its content.
+    pub(super) fn mark_refused(&self, score: usize, reason: String) {
         let mut delivered = self.request.delivered();
         delivered.messages.insert(score);
         delivered.refused.insert(score);
@@ -44,14 +44,14 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Notes the chunks none of whose scores is left.
+    /// Records the chunks without unsent scores as delivered, each with the number of its refused scores.
     pub(super) fn end_attempt(&self) -> MutexGuard<'a, Delivered> {
         let mut delivered = self.request.delivered();
         delivered.chunks = (0..self.request.chunks().len()).map(|chunk| (chunk, 0)).collect();
-        for (at, (chunk, _)) in self.all.iter().enumerate() {
-            if !delivered.messages.contains(&at) {
+        for (index, (chunk, _)) in self.all.iter().enumerate() {
+            if !delivered.messages.contains(&index) {
                 delivered.chunks.remove(chunk);
-            } else if delivered.refused.contains(&at)
+            } else if delivered.refused.contains(&index)
                 && let Some(refused) = delivered.chunks.get_mut(chunk)
             {
                 *refused += 1;

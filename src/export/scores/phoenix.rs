@@ -1,37 +1,38 @@
 //! Phoenix: `POST v1/{span,trace,session}_annotations`.
 //!
-//! An annotation is replaced by the next one with the same name and identifier of the same span, trace or
-//! session. Phoenix queues them (`sync=false`), so that a span which is not stored yet is no error. Read from
-//! its routers `v1/spans.py`, `v1/traces.py` and `v1/sessions.py` (20.26).
+//! An annotation replaces the previous one with the same name and identifier on the same span, trace or session.
+//! Phoenix queues annotations (`sync=false`), so that it accepts them for spans that it has not stored yet. The API is
+//! defined in its routers `v1/spans.py`, `v1/traces.py` and `v1/sessions.py` (20.26).
 
 use ::http::Method;
 use serde_json::{Value, json};
 
 use super::http::Api;
-use super::pending_scores::{Scores, Sent};
+use super::pending_scores::{PendingScores, SendResult};
 use super::read::{Score, ScoreSubject};
 
-/// Names our annotations among those of others.
+/// The identifier of annotations, which keeps them apart from annotations of other programs with the same name.
 const IDENTIFIER: &str = "otel-verdict";
 
-/// Annotations of one request: the body stays below a megabyte.
+/// Limit on the annotations in one request: the body stays below a megabyte.
 const MAX_ANNOTATIONS: usize = 500;
 
-pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
-    let left = scores.left();
-    let scores_for = |target| left.iter().filter(move |(_, score)| score.target == target);
-    let spans = scores_for(ScoreSubject::Span)
-        .map(|(at, score)| (Some(*at), annotation(score, "span_id", &score.span.to_string(), IDENTIFIER)));
-    let traces = scores_for(ScoreSubject::Trace).map(|(at, score)| {
-        // The annotation of the session follows.
-        let at = Some(*at).filter(|_| score.session.is_none());
-        (at, annotation(score, "trace_id", &score.trace.to_string(), IDENTIFIER))
+pub(super) async fn send(api: &Api, scores: &PendingScores<'_>) -> SendResult {
+    let unsent = scores.unsent();
+    let scores_for = |subject| unsent.iter().filter(move |(_, score)| score.subject == subject);
+    let spans = scores_for(ScoreSubject::Span).map(|(index, score)| {
+        (Some(*index), annotation(score, "span_id", &score.span.to_string(), IDENTIFIER))
     });
-    let sessions = scores_for(ScoreSubject::Trace).filter_map(|(at, score)| {
-        // A session has one verdict per trace.
+    let traces = scores_for(ScoreSubject::Trace).map(|(index, score)| {
+        // The score of a trace with a session is delivered with the annotation of the session, which is sent later.
+        let index = Some(*index).filter(|_| score.session.is_none());
+        (index, annotation(score, "trace_id", &score.trace.to_string(), IDENTIFIER))
+    });
+    let sessions = scores_for(ScoreSubject::Trace).filter_map(|(index, score)| {
+        // The verdict on each trace of a session is an annotation of its own.
         let identifier = format!("{IDENTIFIER}/{}", score.trace);
         let session = score.session.as_ref()?;
-        Some((Some(*at), annotation(score, "session_id", session, &identifier)))
+        Some((Some(*index), annotation(score, "session_id", session, &identifier)))
     });
     for (path, annotations) in [
         ("v1/span_annotations?sync=false", spans.collect::<Vec<_>>()),
@@ -41,14 +42,14 @@ pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
         for chunk in annotations.chunks(MAX_ANNOTATIONS) {
             let body = json!({ "data": chunk.iter().map(|(_, annotation)| annotation).collect::<Vec<_>>() });
             api.call(Method::POST, path, Some(&body)).await.map_err(|refusal| refusal.response)?;
-            scores.mark_delivered(chunk.iter().filter_map(|(at, _)| *at));
+            scores.mark_delivered(chunk.iter().filter_map(|(index, _)| *index));
         }
     }
     Ok(())
 }
 
 fn annotation(score: &Score, key: &str, id: &str, identifier: &str) -> Value {
-    // Phoenix keeps the name "note" for notes, and refuses the whole request.
+    // Phoenix reserves the name "note" and refuses a whole request that contains it.
     let name = if score.name == "note" { "note_" } else { &score.name };
     let mut result = json!({ "label": score.outcome.as_str() });
     if let Some(value) = score.value {
@@ -60,7 +61,7 @@ fn annotation(score: &Score, key: &str, id: &str, identifier: &str) -> Value {
     json!({
         key: id,
         "name": name,
-        "annotator_kind": if score.by_llm { "LLM" } else { "CODE" },
+        "annotator_kind": if score.is_llm_judged { "LLM" } else { "CODE" },
         "result": result,
         "metadata": score.metadata,
         "identifier": identifier,

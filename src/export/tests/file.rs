@@ -1,4 +1,4 @@
-//! The exporter that writes files.
+//! Tests the exporter of type `file`.
 
 use super::*;
 
@@ -8,12 +8,12 @@ async fn file_exporter_writes_one_request_per_line() {
     let path = folder.path().join("out.jsonl");
     let exporters = start(&format!("file: {{ path: {} }}", path.display()));
     exporters.send_record(parcel(&["a", "b"]), None).await;
-    exporters.send_record(logs(1), None).await;
+    exporters.send_record(logs_parcel(1), None).await;
     let mut two_pieces = parcel(&["c"]);
     two_pieces.pieces.extend(parcel(&["d"]).pieces);
     exporters.send_record(two_pieces, None).await;
     drain(&exporters).await;
-    assert_eq!(ended(only(&exporters)), (5, 0));
+    assert_eq!(exported_and_dropped(only(&exporters)), (5, 0));
     let text = std::fs::read_to_string(&path).unwrap();
     let mut lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     lines.sort_by_key(|line| line.get("resourceLogs").is_some());
@@ -31,17 +31,17 @@ async fn writes_to_a_full_disk_are_retried_until_retries_end() {
     );
     retry_until_dropped(&exporters, parcel(&["a"]), Duration::from_millis(50)).await;
     drain(&exporters).await;
-    assert_eq!(ended(only(&exporters)), (0, 1));
+    assert_eq!(exported_and_dropped(only(&exporters)), (0, 1));
     assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 1);
     assert!(only(&exporters).retries() > 1);
 }
 
-/// Sends a parcel and waits until it has been written.
-async fn write(exporters: &Exporters, name: &str) {
-    let written = || only(exporters).ledger().count(Outcome::Exported);
-    let before = written();
+/// Sends a span with this name and waits until it has been written.
+async fn send_and_wait(exporters: &Exporters, name: &str) {
+    let exported = || only(exporters).ledger().count(Outcome::Exported);
+    let before = exported();
     exporters.send_record(parcel(&[name]), None).await;
-    while written() == before {
+    while exported() == before {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -52,14 +52,14 @@ async fn file_that_was_renamed_or_removed_is_created_again_for_its_owner_only() 
     let folder = tempfile::tempdir().unwrap();
     let (path, moved) = (folder.path().join("out.jsonl"), folder.path().join("moved"));
     let exporters = start(&format!("file: {{ path: {} }}", path.display()));
-    write(&exporters, "first").await;
+    send_and_wait(&exporters, "first").await;
     std::fs::rename(&path, &moved).unwrap();
-    write(&exporters, "second").await;
+    send_and_wait(&exporters, "second").await;
     let read = |path| std::fs::read_to_string(path).unwrap();
     assert!(read(&moved).contains("first") && !read(&moved).contains("second"));
     assert!(read(&path).contains("second"));
     std::fs::remove_file(&path).unwrap();
-    write(&exporters, "third").await;
+    send_and_wait(&exporters, "third").await;
     assert!(read(&path).contains("third"));
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     drain(&exporters).await;
@@ -70,13 +70,13 @@ async fn file_that_was_renamed_is_created_again_at_sighup_without_a_write() {
     let folder = tempfile::tempdir().unwrap();
     let (path, moved) = (folder.path().join("out.jsonl"), folder.path().join("moved"));
     let exporters = start(&format!("file: {{ path: {} }}", path.display()));
-    write(&exporters, "first").await;
+    send_and_wait(&exporters, "first").await;
     std::fs::rename(&path, &moved).unwrap();
     exporters.reopen();
     while !path.exists() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    write(&exporters, "second").await;
+    send_and_wait(&exporters, "second").await;
     let read = |path| std::fs::read_to_string(path).unwrap();
     assert!(read(&moved).contains("first") && !read(&moved).contains("second"));
     assert!(read(&path).contains("second"));
@@ -90,9 +90,9 @@ async fn file_is_rotated_by_size() {
     let rotation = "rotation: { max_megabytes: 1, max_backups: 2 }";
     let exporters = start(&format!("file: {{ path: {}, {rotation} }}", path.display()));
     let padding = "p".repeat(400_000);
-    // Two of them fit into one file.
+    // A file has space for two spans.
     for name in ["a", "b", "c", "d", "e", "f", "g"] {
-        write(&exporters, &format!("{name}{padding}")).await;
+        send_and_wait(&exporters, &format!("{name}{padding}")).await;
     }
     drain(&exporters).await;
     let names = |file: &str| -> Vec<String> {
@@ -106,26 +106,19 @@ async fn file_is_rotated_by_size() {
 }
 
 #[tokio::test]
-async fn parcels_that_wait_are_written_with_one_fsync() {
+async fn queued_parcels_are_written_with_one_fsync() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let exporters = start(&format!("file: {{ path: {} }}", path.display()));
-    #[derive(Default)]
-    struct Count(std::sync::atomic::AtomicUsize);
-    impl RequestObserver for Count {
-        fn request(&self, _: &'static str, _: Duration) {
-            self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        }
-    }
-    let requests = Arc::new(Count::default());
+    let requests = Arc::new(RequestCounter::default());
     only(&exporters).observe(Arc::clone(&requests) as Arc<dyn RequestObserver>);
-    // The consumer runs on the same thread, so that all of them are queued before it.
-    let waits: Vec<_> = (0..50).map(|i| exporters.send_record(parcel(&[&format!("s{i}")]), None)).collect();
-    for wait in waits {
-        wait.await;
+    // The consumer runs on this thread, so that all parcels are queued before it takes one.
+    let sends: Vec<_> = (0..50).map(|i| exporters.send_record(parcel(&[&format!("s{i}")]), None)).collect();
+    for send in sends {
+        send.await;
     }
     drain(&exporters).await;
-    assert_eq!(ended(only(&exporters)), (50, 0));
+    assert_eq!(exported_and_dropped(only(&exporters)), (50, 0));
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 50);
     assert_eq!(requests.0.load(std::sync::atomic::Ordering::SeqCst), 1);
 }

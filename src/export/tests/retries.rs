@@ -1,8 +1,8 @@
-//! Which requests are retried, when, and until when.
+//! Tests the conditions, the delays and the end of retries.
 
 use super::*;
 
-/// google.rpc.Status with a RetryInfo of `millis`, encoded.
+/// A status with details that contain an encoded `google.rpc.RetryInfo` of `millis`.
 fn with_retry_info(code: Code, millis: u32) -> Status {
     let nanos = u64::from(millis) * 1_000_000;
     let mut duration = vec![0x10];
@@ -23,13 +23,13 @@ fn with_retry_info(code: Code, millis: u32) -> Status {
 
 #[tokio::test]
 async fn grpc_codes_are_retried_per_specification() {
-    let refused = [Code::PermissionDenied, Code::Unauthenticated];
-    for code in (1..=16).map(Code::from_i32).filter(|code| !refused.contains(code)) {
+    let credential_codes = [Code::PermissionDenied, Code::Unauthenticated];
+    for code in (1..=16).map(Code::from_i32).filter(|code| !credential_codes.contains(code)) {
         let sink = Sink::start(
             move |nth, _| if nth == 0 { TestResponse::code(code) } else { TestResponse::Ok(vec![]) },
         )
         .await;
-        let exporters = one("otlp_grpc", &sink, "");
+        let exporters = start_one("otlp_grpc", &sink, "");
         exporters.send_record(parcel(&["a", "b"]), None).await;
         drain(&exporters).await;
         let exporter = only(&exporters);
@@ -41,12 +41,16 @@ async fn grpc_codes_are_retried_per_specification() {
             | Code::OutOfRange
             | Code::Unavailable
             | Code::DataLoss => {
-                assert_eq!(ended(exporter), (2, 0), "{code:?}");
-                assert_eq!((sink.seen().len(), exporter.retries()), (2, 1), "{code:?}");
+                assert_eq!(exported_and_dropped(exporter), (2, 0), "{code:?}");
+                assert_eq!((sink.requests().len(), exporter.retries()), (2, 1), "{code:?}");
             }
             _ => {
-                assert_eq!(ended(exporter), (0, 2), "{code:?}");
-                assert_eq!((sink.seen().len(), exporter.dropped(DropReason::Refused)), (1, 2), "{code:?}");
+                assert_eq!(exported_and_dropped(exporter), (0, 2), "{code:?}");
+                assert_eq!(
+                    (sink.requests().len(), exporter.dropped(DropReason::Refused)),
+                    (1, 2),
+                    "{code:?}"
+                );
             }
         }
     }
@@ -62,7 +66,7 @@ async fn http_statuses_are_retried_per_specification() {
                 },
             )
             .await;
-        let exporters = one("otlp_http", &sink, "");
+        let exporters = start_one("otlp_http", &sink, "");
         exporters.send_record(parcel(&["a", "b"]), None).await;
         drain(&exporters).await;
         let expected = match status {
@@ -70,8 +74,8 @@ async fn http_statuses_are_retried_per_specification() {
             413 => (2, 0, 3),
             _ => (0, 2, 1),
         };
-        let (exported, dropped) = ended(only(&exporters));
-        assert_eq!((exported, dropped, sink.seen().len()), expected, "{status}");
+        let (exported, dropped) = exported_and_dropped(only(&exporters));
+        assert_eq!((exported, dropped, sink.requests().len()), expected, "{status}");
     }
 }
 
@@ -82,24 +86,24 @@ async fn retry_after_of_the_destination_is_respected() {
             if nth == 0 { TestResponse::Grpc(with_retry_info(code, 150)) } else { TestResponse::Ok(vec![]) }
         };
         let sink = Sink::start(busy).await;
-        let exporters = one("otlp_grpc", &sink, "");
+        let exporters = start_one("otlp_grpc", &sink, "");
         let started = Instant::now();
         exporters.send_record(parcel(&["a"]), None).await;
         drain(&exporters).await;
         assert!(started.elapsed() >= Duration::from_millis(150), "{code:?}: {:?}", started.elapsed());
-        assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 2));
+        assert_eq!((exported_and_dropped(only(&exporters)), sink.requests().len()), ((1, 0), 2));
     }
     let sink =
         Sink::start(
             |nth, _| if nth == 0 { TestResponse::Http(429, Some("1")) } else { TestResponse::Ok(vec![]) },
         )
         .await;
-    let exporters = one("otlp_http", &sink, "");
+    let exporters = start_one("otlp_http", &sink, "");
     let started = Instant::now();
     exporters.send_record(parcel(&["a"]), None).await;
     drain(&exporters).await;
     assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
-    assert_eq!(ended(only(&exporters)), (1, 0));
+    assert_eq!(exported_and_dropped(only(&exporters)), (1, 0));
 }
 
 #[tokio::test]
@@ -109,12 +113,12 @@ async fn retries_end_or_are_disabled_as_configured() {
         ("retry_on_failure: { enabled: false }", 1..2),
     ] {
         let sink = Sink::start(|_, _| TestResponse::code(Code::Unavailable)).await;
-        let exporters = one("otlp_grpc", &sink, policy);
+        let exporters = start_one("otlp_grpc", &sink, policy);
         retry_until_dropped(&exporters, parcel(&["a", "b", "c"]), Duration::from_millis(80)).await;
         drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (0, 3));
+        assert_eq!(exported_and_dropped(only(&exporters)), (0, 3));
         assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 3);
-        assert!(requests.contains(&sink.seen().len()), "{policy}: {}", sink.seen().len());
+        assert!(requests.contains(&sink.requests().len()), "{policy}: {}", sink.requests().len());
     }
 }
 
@@ -127,14 +131,17 @@ async fn request_that_a_rate_limit_refuses_is_not_multiplied() {
     {
         let limited = Status::new(Code::ResourceExhausted, "rate limit exceeded");
         let sink = Sink::start(move |_, _| TestResponse::Grpc(limited.clone())).await;
-        let exporters =
-            one("otlp_grpc", &sink, &format!("retry_on_failure: {{ {retries}, randomization_factor: 0 }}"));
-        retry_until_dropped(&exporters, padded(&names, 1000), Duration::from_millis(700)).await;
+        let exporters = start_one(
+            "otlp_grpc",
+            &sink,
+            &format!("retry_on_failure: {{ {retries}, randomization_factor: 0 }}"),
+        );
+        retry_until_dropped(&exporters, padded_parcel(&names, 1000), Duration::from_millis(700)).await;
         drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (0, 64));
+        assert_eq!(exported_and_dropped(only(&exporters)), (0, 64));
         assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 64);
-        assert!(attempts.contains(&sink.seen().len()), "{retries}: {} requests", sink.seen().len());
-        assert!(sink.seen().iter().all(|seen| seen.names() == names), "{retries}: whole requests only");
+        assert!(attempts.contains(&sink.requests().len()), "{retries}: {} requests", sink.requests().len());
+        assert!(sink.requests().iter().all(|seen| seen.names() == names), "{retries}: whole requests only");
     }
 }
 
@@ -149,13 +156,13 @@ async fn flapping_destination_receives_every_span() {
             _ => TestResponse::Ok(vec![]),
         })
         .await;
-        let exporters = one(protocol, &sink, "sending_queue: { num_consumers: 3 }");
+        let exporters = start_one(protocol, &sink, "sending_queue: { num_consumers: 3 }");
         for i in 0..60 {
             exporters.send_record(parcel(&[&format!("s{i}")]), None).await;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (60, 0), "{protocol}");
+        assert_eq!(exported_and_dropped(only(&exporters)), (60, 0), "{protocol}");
         let names: BTreeSet<String> = sink.names().into_iter().collect();
         assert_eq!(names.len(), 60, "{protocol}");
     }
@@ -163,7 +170,7 @@ async fn flapping_destination_receives_every_span() {
 
 #[tokio::test]
 async fn destination_that_starts_late_receives_queued_spans() {
-    // Bound and not listening: connections are refused, and no other test gets the port.
+    // The socket is bound but does not listen: connections are refused, and no other test can use the port.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let addr = socket.local_addr().unwrap();
@@ -177,7 +184,7 @@ async fn destination_that_starts_late_receives_queued_spans() {
         retry_until_dropped(&exporters, parcel(&["a"]), Duration::from_millis(50)).await;
         drain(&exporters).await;
         assert_eq!(
-            ended(only(&exporters)),
+            exported_and_dropped(only(&exporters)),
             (0, 1),
             "{protocol}: refused connections are retried, then dropped"
         );
@@ -190,17 +197,18 @@ async fn hanging_destination_times_out_and_is_retried_on_a_new_connection() {
     for protocol in PROTOCOLS {
         let sink =
             Sink::start(|nth, _| if nth < 3 { TestResponse::Hang } else { TestResponse::Ok(vec![]) }).await;
-        let exporters = one(protocol, &sink, "timeout: 100ms");
+        let exporters = start_one(protocol, &sink, "timeout: 100ms");
         exporters.send_record(parcel(&["a"]), None).await;
         drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (1, 0), "{protocol}");
-        // A busy machine may answer too late, too.
-        assert!(sink.seen().len() >= 4, "{protocol}: {} requests", sink.seen().len());
+        assert_eq!(exported_and_dropped(only(&exporters)), (1, 0), "{protocol}");
+        // On a busy machine, further responses may exceed the timeout.
+        assert!(sink.requests().len() >= 4, "{protocol}: {} requests", sink.requests().len());
     }
 }
 
-/// Sends a parcel with the exporter of `before`, and after the first response renews it with `now`.
-async fn renewed(before: &ExporterConfigs, now: &ExporterConfigs) -> (u64, u64) {
+/// Sends a parcel with an exporter of `old`, and reloads its settings from `new` after the first response. Returns the
+/// numbers of exported and dropped items.
+async fn send_across_renewal(old: &ExporterConfigs, new: &ExporterConfigs) -> (u64, u64) {
     #[derive(Default)]
     struct Answered(std::sync::atomic::AtomicBool);
     impl RequestObserver for Answered {
@@ -208,21 +216,21 @@ async fn renewed(before: &ExporterConfigs, now: &ExporterConfigs) -> (u64, u64) 
             self.0.store(true, std::sync::atomic::Ordering::SeqCst);
         }
     }
-    let ids: Vec<String> = before.0.keys().cloned().collect();
-    let exporters = Exporters::start(before, &ids, &context()).unwrap();
+    let ids: Vec<String> = old.0.keys().cloned().collect();
+    let exporters = Exporters::start(old, &ids, &context()).unwrap();
     let answered = Arc::new(Answered::default());
     only(&exporters).observe(Arc::clone(&answered) as Arc<dyn RequestObserver>);
     exporters.send_record(parcel(&["a", "b"]), None).await;
     while !answered.0.load(std::sync::atomic::Ordering::SeqCst) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // The consumer, which runs on this thread, waits.
-    exporters.renew(before, now);
+    // The consumer runs on this thread, so it now waits for its delay.
+    exporters.renew(old, new);
     tokio::time::pause();
     tokio::time::advance(consumer::CREDENTIALS_WAIT).await;
     tokio::time::resume();
     drain(&exporters).await;
-    ended(only(&exporters))
+    exported_and_dropped(only(&exporters))
 }
 
 #[tokio::test]
@@ -235,11 +243,15 @@ async fn request_with_refused_credentials_is_sent_again_with_renewed_ones() {
             })
             .await;
             let config = |token: &str| {
-                let more = format!("headers: {{ authorization: {token} }}");
-                read(&yaml(protocol, "http", &sink.addr.to_string(), &more))
+                let more_settings = format!("headers: {{ authorization: {token} }}");
+                parse_configs(&yaml(protocol, "http", &sink.addr.to_string(), &more_settings))
             };
-            assert_eq!(renewed(&config("old"), &config("new")).await, (2, 0), "{protocol} {status}");
-            assert_eq!(sink.seen().len(), 2, "{protocol} {status}");
+            assert_eq!(
+                send_across_renewal(&config("old"), &config("new")).await,
+                (2, 0),
+                "{protocol} {status}"
+            );
+            assert_eq!(sink.requests().len(), 2, "{protocol} {status}");
         }
     }
 }
@@ -250,12 +262,13 @@ async fn certificates_are_read_again() {
     let ca = folder.path().join("ca.pem");
     for protocol in PROTOCOLS {
         let (cert, server) = self_signed("localhost");
-        let (other, _) = self_signed("localhost");
+        let (other_cert, _) = self_signed("localhost");
         let sink = Sink::start_tls(|_, _| TestResponse::Ok(vec![]), Some(server)).await;
         let host = format!("localhost:{}", sink.addr.port());
-        let config = read(&yaml(protocol, "https", &host, &format!("tls: {{ ca_file: {} }}", ca.display())));
-        std::fs::write(&ca, other).unwrap();
-        let renewed = async {
+        let config =
+            parse_configs(&yaml(protocol, "https", &host, &format!("tls: {{ ca_file: {} }}", ca.display())));
+        std::fs::write(&ca, other_cert).unwrap();
+        let counts = async {
             let exporters = Exporters::start(&config, &[protocol.to_owned()], &context()).unwrap();
             exporters.send_record(parcel(&["a"]), None).await;
             while only(&exporters).retries() == 0 {
@@ -266,8 +279,8 @@ async fn certificates_are_read_again() {
             std::fs::write(&ca, &cert).unwrap();
             exporters.renew(&config, &config);
             drain(&exporters).await;
-            ended(only(&exporters))
+            exported_and_dropped(only(&exporters))
         };
-        assert_eq!(renewed.await, (1, 0), "{protocol}");
+        assert_eq!(counts.await, (1, 0), "{protocol}");
     }
 }

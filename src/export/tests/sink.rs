@@ -1,4 +1,4 @@
-//! A configurable OTLP destination (gRPC and HTTP on one port) that records its requests.
+//! A test destination for OTLP over gRPC and HTTP, on one port, with configurable responses. It records its requests.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -19,14 +19,14 @@ use tonic::{Code, Status};
 pub(super) struct ReceivedRequest {
     pub path: String,
     pub headers: HeaderMap,
-    /// Bytes on the wire, without gRPC's prefix.
-    pub wire: usize,
-    /// The message, decompressed.
+    /// The size of the compressed message, without the prefix of gRPC.
+    pub wire_bytes: usize,
+    /// The decompressed message.
     pub message: Vec<u8>,
 }
 
 impl ReceivedRequest {
-    /// Names of the spans in it.
+    /// The names of the spans in the request.
     pub(super) fn names(&self) -> Vec<String> {
         let request = ExportTraceServiceRequest::decode(&self.message[..]).unwrap();
         let scopes = request.resource_spans.into_iter().flat_map(|r| r.scope_spans);
@@ -43,9 +43,9 @@ pub(super) enum TestResponse {
     Grpc(Status),
     /// An HTTP status, with a `Retry-After`.
     Http(u16, Option<&'static str>),
-    /// gRPC: end without a status. HTTP: the connection breaks.
+    /// gRPC: the response ends without a status. HTTP: the connection is closed without a response.
     Cut,
-    /// No response, without end.
+    /// No response while the test runs.
     Hang,
 }
 
@@ -60,43 +60,45 @@ impl TestResponse {
     }
 }
 
-type Answers = Arc<dyn Fn(usize, &ReceivedRequest) -> TestResponse + Send + Sync>;
+/// Returns the response, given the index of the request and the request.
+type ResponseFn = Arc<dyn Fn(usize, &ReceivedRequest) -> TestResponse + Send + Sync>;
 
-/// A running destination; stops with the test's runtime.
+/// A running destination. It stops with the runtime of the test.
 pub(super) struct Sink {
     pub addr: SocketAddr,
-    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
-    /// Each response needs a permit; a test that delays responses holds the permits.
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
+    /// Each response takes a permit. A test delays responses by removing the permits.
     pub gate: Arc<tokio::sync::Semaphore>,
 }
 
 impl Sink {
-    /// Responds to each request (numbered from 0) with the result of `answers`.
+    /// Starts a destination that responds to each request with the result of `response_fn`.
     pub(super) async fn start(
-        answers: impl Fn(usize, &ReceivedRequest) -> TestResponse + Send + Sync + 'static,
+        response_fn: impl Fn(usize, &ReceivedRequest) -> TestResponse + Send + Sync + 'static,
     ) -> Sink {
-        Sink::start_tls(answers, None).await
+        Sink::start_tls(response_fn, None).await
     }
 
     pub(super) async fn start_tls(
-        answers: impl Fn(usize, &ReceivedRequest) -> TestResponse + Send + Sync + 'static,
+        response_fn: impl Fn(usize, &ReceivedRequest) -> TestResponse + Send + Sync + 'static,
         tls: Option<ServerTlsConfig>,
     ) -> Sink {
-        let seen: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
+        let requests: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
         let gate = Arc::new(tokio::sync::Semaphore::new(1_000_000));
-        let (answers, all, permits): (Answers, _, _) =
-            (Arc::new(answers), Arc::clone(&seen), Arc::clone(&gate));
+        let (response_fn, received, permits): (ResponseFn, _, _) =
+            (Arc::new(response_fn), Arc::clone(&requests), Arc::clone(&gate));
         let router = axum::Router::new().fallback(move |request: Request<Body>| {
-            let (answers, all, permits) = (Arc::clone(&answers), Arc::clone(&all), Arc::clone(&permits));
+            let (response_fn, received, permits) =
+                (Arc::clone(&response_fn), Arc::clone(&received), Arc::clone(&permits));
             async move {
-                let seen = read(request).await;
-                let nth = {
-                    let mut all = all.lock().unwrap();
-                    all.push(seen.clone());
-                    all.len() - 1
+                let request = read(request).await;
+                let index = {
+                    let mut received = received.lock().unwrap();
+                    received.push(request.clone());
+                    received.len() - 1
                 };
                 permits.acquire().await.unwrap().forget();
-                respond(answers(nth, &seen), seen.path.starts_with("/opentelemetry")).await
+                into_http(response_fn(index, &request), request.path.starts_with("/opentelemetry")).await
             }
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -112,16 +114,16 @@ impl Sink {
                 tokio::spawn(server.serve_with_incoming(incoming));
             }
         }
-        Sink { addr, seen, gate }
+        Sink { addr, requests, gate }
     }
 
-    pub(super) fn seen(&self) -> Vec<ReceivedRequest> {
-        self.seen.lock().unwrap().clone()
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
-    /// Names of all received spans, in order of requests.
+    /// The names of all received spans, in the order of the requests.
     pub(super) fn names(&self) -> Vec<String> {
-        self.seen().iter().flat_map(ReceivedRequest::names).collect()
+        self.requests().iter().flat_map(ReceivedRequest::names).collect()
     }
 }
 
@@ -129,8 +131,8 @@ async fn read(request: Request<Body>) -> ReceivedRequest {
     let (head, body) = request.into_parts();
     let mut bytes = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
     let encoding = |name: &str| head.headers.get(name).map(|v| v.to_str().unwrap().to_owned());
-    let grpc = head.uri.path().starts_with("/opentelemetry");
-    let encoding = if grpc {
+    let is_grpc = head.uri.path().starts_with("/opentelemetry");
+    let encoding = if is_grpc {
         let prefix = bytes.split_to(5);
         let len = u32::from_be_bytes(prefix[1..].try_into().unwrap()) as usize;
         assert_eq!(len, bytes.len(), "one message, of the length in its prefix");
@@ -149,12 +151,17 @@ async fn read(request: Request<Body>) -> ReceivedRequest {
         Some("zstd") => message = zstd::decode_all(&bytes[..]).unwrap(),
         Some(other) => panic!("unexpected encoding {other}"),
     }
-    ReceivedRequest { path: head.uri.path().to_owned(), headers: head.headers, wire: bytes.len(), message }
+    ReceivedRequest {
+        path: head.uri.path().to_owned(),
+        headers: head.headers,
+        wire_bytes: bytes.len(),
+        message,
+    }
 }
 
-async fn respond(response: TestResponse, grpc: bool) -> Response<Body> {
+async fn into_http(response: TestResponse, is_grpc: bool) -> Response<Body> {
     match response {
-        TestResponse::Ok(message) if grpc => {
+        TestResponse::Ok(message) if is_grpc => {
             let mut framed = vec![0];
             framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
             framed.extend(message);
@@ -167,15 +174,15 @@ async fn respond(response: TestResponse, grpc: bool) -> Response<Body> {
             Response::builder().header("content-type", "application/x-protobuf").body(message.into()).unwrap()
         }
         TestResponse::Grpc(status) => status.into_http(),
-        TestResponse::Http(status, after) => {
+        TestResponse::Http(status, retry_after) => {
             let mut response = Response::new(Body::from("configured response"));
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
-            if let Some(after) = after {
-                response.headers_mut().insert("retry-after", after.parse().unwrap());
+            if let Some(retry_after) = retry_after {
+                response.headers_mut().insert("retry-after", retry_after.parse().unwrap());
             }
             response
         }
-        TestResponse::Cut if grpc => Response::new(Body::empty()),
+        TestResponse::Cut if is_grpc => Response::new(Body::empty()),
         TestResponse::Cut => panic!("the configured response breaks the connection"),
         TestResponse::Hang => {
             tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -191,7 +198,7 @@ pub(super) fn self_signed(name: &str) -> (String, ServerTlsConfig) {
     (cert.clone(), ServerTlsConfig::new().identity(Identity::from_pem(cert, key)))
 }
 
-/// An authority, a client's certificate that it signed, and the client's key.
+/// The certificate of an authority, a client certificate that it signed, and the key of the client, as PEM.
 pub(super) fn client_certificate() -> (String, String, String) {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(vec![]).unwrap();

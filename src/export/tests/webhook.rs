@@ -1,4 +1,5 @@
-//! Exporters of type `webhook` with servers over loopback: what is sent, how often, and after faults.
+//! Tests exporters of type `webhook` with servers on the loopback interface: content, selection, repeats and retries
+//! of alerts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,60 +11,64 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 
-use super::scores::{attribute, event, events, request, scored, trace_verdict, verdicts};
+use super::scores::{attribute, event, events, request, score_event, trace_verdict, verdicts};
 use super::*;
 use crate::outcome::AlertOutcome;
 
 const SECRET: &str = "0123456789abcdef01234567";
 
-/// A server that answers with these statuses, then 200.
+/// A server that responds to the first requests with these statuses, and to later ones with 200.
 async fn server(statuses: &[u16]) -> MockServer {
     let server = MockServer::start().await;
     for (n, status) in statuses.iter().enumerate() {
-        let answer = Mock::given(method("POST")).respond_with(ResponseTemplate::new(*status));
-        answer.up_to_n_times(1).with_priority(u8::try_from(n + 1).unwrap()).mount(&server).await;
+        let response = Mock::given(method("POST")).respond_with(ResponseTemplate::new(*status));
+        response.up_to_n_times(1).with_priority(u8::try_from(n + 1).unwrap()).mount(&server).await;
     }
     let ok = Mock::given(method("POST")).and(path("/hook")).respond_with(ResponseTemplate::new(200));
     ok.with_priority(200).mount(&server).await;
     server
 }
 
-fn webhook(server: &MockServer, more: &str) -> Exporters {
+fn webhook(server: &MockServer, more_settings: &str) -> Exporters {
     let retry = "retry_on_failure: { initial_interval: 1ms, max_interval: 5ms, max_elapsed_time: 0 }";
     let queue = "sending_queue: { num_consumers: 1 }";
-    let configs =
-        read(&format!("webhook: {{ endpoint: '{}/hook', {retry}, {queue}, {more} }}\n", server.uri()));
+    let configs = parse_configs(&format!(
+        "webhook: {{ endpoint: '{}/hook', {retry}, {queue}, {more_settings} }}\n",
+        server.uri()
+    ));
     assert_eq!(configs.problems(), []);
     Exporters::start(&configs, &["webhook".to_owned()], &context()).unwrap()
 }
 
-/// The bodies that arrived, in order.
+/// The bodies of the received requests, in order.
 async fn bodies(server: &MockServer) -> Vec<Value> {
     let requests = server.received_requests().await.unwrap();
     requests.iter().map(|request| serde_json::from_slice(&request.body).unwrap()).collect()
 }
 
-async fn send(exporters: &Exporters, traces: Vec<Vec<LogRecord>>) {
+/// Sends the events of each trace after those of the previous one have left the queue.
+async fn send_traces(exporters: &Exporters, traces: Vec<Vec<LogRecord>>) {
     for records in traces {
         exporters.send_trace([None, Some(events(records))], None).await;
         while only(exporters).queued_bytes() > 0 {
-            moment().await;
+            short_sleep().await;
         }
     }
 }
 
-/// The events of a failing trace of its own.
-fn failing(trace: u8, signature: &str, severity: &str) -> Vec<LogRecord> {
+/// The events of a failed trace, whose id consists of the byte `trace`.
+fn failed_trace(trace: u8, signature: &str, severity: &str) -> Vec<LogRecord> {
     let mut verdict = trace_verdict(false, 1);
     verdict.attributes.push(attribute("verdict.signature", signature));
     verdict.attributes.push(attribute("verdict.severity", severity));
     verdict.attributes.push(attribute("gen_ai.evaluation.target", "planner"));
-    let mut all = vec![scored("tool_abuse", 2.0, true, "rules/1"), verdict];
+    let mut all = vec![score_event("tool_abuse", 2.0, true, "rules/1"), verdict];
     all.iter_mut().for_each(|record| record.trace_id = vec![trace; 16]);
     all
 }
 
-fn outcomes(exporters: &Exporters) -> [Option<u64>; 3] {
+/// The number of alerts with each outcome.
+fn alert_outcomes(exporters: &Exporters) -> [Option<u64>; 3] {
     AlertOutcome::ALL.map(|outcome| only(exporters).alerts(outcome))
 }
 
@@ -72,9 +77,9 @@ async fn a_failed_trace_is_one_signed_request() {
     let server = server(&[]).await;
     let exporters =
         webhook(&server, &format!("secret: '{SECRET}', link: 'http://page/#{{trace_id}}/{{span_id}}'"));
-    send(&exporters, vec![failing(7, "00aa00bb00cc00dd", "high")]).await;
+    send_traces(&exporters, vec![failed_trace(7, "00aa00bb00cc00dd", "high")]).await;
     drain(&exporters).await;
-    assert_eq!(ended(only(&exporters)), (2, 0));
+    assert_eq!(exported_and_dropped(only(&exporters)), (2, 0));
     let requests = server.received_requests().await.unwrap();
     let [request] = &requests[..] else { panic!("{} requests", requests.len()) };
     let header = |name: &str| request.headers.get(name).unwrap().to_str().unwrap().to_owned();
@@ -116,14 +121,14 @@ async fn a_failed_trace_is_one_signed_request() {
 async fn repeats_of_a_signature_and_of_a_revision_are_counted() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
-    let repeated_failure = || failing(1, "00aa00bb00cc00dd", "low");
-    send(
+    let repeated_failure = || failed_trace(1, "00aa00bb00cc00dd", "low");
+    send_traces(
         &exporters,
         vec![
             repeated_failure(),
             repeated_failure(),
-            failing(2, "00aa00bb00cc00dd", "low"),
-            failing(3, "11aa00bb00cc00dd", "low"),
+            failed_trace(2, "00aa00bb00cc00dd", "low"),
+            failed_trace(3, "11aa00bb00cc00dd", "low"),
         ],
     )
     .await;
@@ -131,19 +136,19 @@ async fn repeats_of_a_signature_and_of_a_revision_are_counted() {
     let signatures: Vec<String> =
         bodies(&server).await.iter().map(|b| b["data"]["signature"].as_str().unwrap().to_owned()).collect();
     assert_eq!(signatures, ["00aa00bb00cc00dd", "11aa00bb00cc00dd"]);
-    // The second one of the same trace and revision is no repeat of its kind.
-    assert_eq!(outcomes(&exporters), [Some(2), Some(1), Some(0)]);
+    // The second verdict with the same trace and revision counts as no alert at all.
+    assert_eq!(alert_outcomes(&exporters), [Some(2), Some(1), Some(0)]);
 }
 
 #[tokio::test]
-async fn the_next_alert_says_how_many_were_left_out() {
+async fn the_next_alert_contains_the_number_of_suppressed_repeats() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "repeat: 3s");
-    let failure = |trace| failing(trace, "00aa00bb00cc00dd", "low");
-    let _stopped = stop_clock();
-    send(&exporters, vec![failure(1), failure(2), failure(3)]).await;
+    let failure = |trace| failed_trace(trace, "00aa00bb00cc00dd", "low");
+    let _clock_guard = stop_clock();
+    send_traces(&exporters, vec![failure(1), failure(2), failure(3)]).await;
     tokio::time::advance(Duration::from_millis(3_100)).await;
-    send(&exporters, vec![failure(4)]).await;
+    send_traces(&exporters, vec![failure(4)]).await;
     drain(&exporters).await;
     let repeated: Vec<Value> = bodies(&server).await.iter().map(|b| b["data"]["repeated"].clone()).collect();
     assert_eq!(repeated, [0, 2]);
@@ -153,12 +158,12 @@ async fn the_next_alert_says_how_many_were_left_out() {
 async fn alerts_above_the_rate_are_counted() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "max_per_minute: 2");
-    let traces = (1..6).map(|n| failing(n, &format!("{n:016x}"), "low")).collect();
-    send(&exporters, traces).await;
+    let traces = (1..6).map(|n| failed_trace(n, &format!("{n:016x}"), "low")).collect();
+    send_traces(&exporters, traces).await;
     drain(&exporters).await;
     assert_eq!(bodies(&server).await.len(), 2);
-    assert_eq!(outcomes(&exporters), [Some(2), Some(0), Some(3)]);
-    assert_eq!(ended(only(&exporters)), (10, 0));
+    assert_eq!(alert_outcomes(&exporters), [Some(2), Some(0), Some(3)]);
+    assert_eq!(exported_and_dropped(only(&exporters)), (10, 0));
 }
 
 #[tokio::test]
@@ -168,7 +173,7 @@ async fn rules_select_by_verdict_severity_signature_metric_service_and_agent() {
         record.trace_id = vec![9; 16];
         vec![record]
     };
-    let spent = || {
+    let over_budget = || {
         let mut record = trace_verdict(true, 1);
         record.attributes.push(attribute("verdict.trace.judge_budget", "spent"));
         vec![record]
@@ -190,50 +195,53 @@ async fn rules_select_by_verdict_severity_signature_metric_service_and_agent() {
         let server = server(&[]).await;
         let exporters = webhook(&server, &format!("rules: [{rule}], repeat: 0s"));
         let traces = vec![
-            failing(1, "00aa00bb00cc00dd", "low"),
-            failing(2, "11aa00bb00cc00dd", "high"),
+            failed_trace(1, "00aa00bb00cc00dd", "low"),
+            failed_trace(2, "11aa00bb00cc00dd", "high"),
             passing(),
-            spent(),
+            over_budget(),
         ];
-        send(&exporters, traces).await;
+        send_traces(&exporters, traces).await;
         drain(&exporters).await;
-        let kind = |b: &Value| b["type"].as_str().unwrap().rsplit_once('.').unwrap().1.to_owned();
-        let kinds: Vec<String> = bodies(&server).await.iter().map(kind).collect();
-        assert_eq!(kinds, expected, "{rule}");
+        let event_type = |b: &Value| b["type"].as_str().unwrap().rsplit_once('.').unwrap().1.to_owned();
+        let event_types: Vec<String> = bodies(&server).await.iter().map(event_type).collect();
+        assert_eq!(event_types, expected, "{rule}");
     }
 }
 
-/// A request of alarm events, as the pipeline writes it.
-fn alarm(trace: u8, name: &str, attributes: Vec<KeyValue>) -> LogRecord {
+/// An alarm event, as the pipeline writes it.
+fn alarm_event(trace: u8, name: &str, attributes: Vec<KeyValue>) -> LogRecord {
     let mut record = event("alarm", true, attributes);
     record.event_name = name.to_owned();
     record.trace_id = vec![trace; 16];
     record
 }
 
-/// An alarm about a harmful call.
-fn harmful(trace: u8, state: &str) -> LogRecord {
+/// An alarm event about a harmful call.
+fn harmful_call_alarm(trace: u8, state: &str) -> LogRecord {
     let attributes = vec![
         attribute("verdict.path.alarm", state),
         attribute("verdict.path.task", "refund"),
         attribute("verdict.path.harmful_call.label", "not_allowed"),
         attribute("gen_ai.agent.name", "planner"),
     ];
-    alarm(trace, "otel_verdict.path.alarm", attributes)
+    alarm_event(trace, "otel_verdict.path.alarm", attributes)
 }
 
 #[tokio::test]
 async fn an_alarm_is_sent_once_per_trace_and_cause_and_selected_by_agent() {
-    let tokens = |trace| {
+    let token_alarm = |trace| {
         let attributes =
             vec![attribute("verdict.alarm.cause", "tokens"), attribute("gen_ai.agent.name", "planner")];
-        alarm(trace, "otel_verdict.alarm", attributes)
+        alarm_event(trace, "otel_verdict.alarm", attributes)
     };
     for (rule, expected) in [("{ on: [alarm], agents: [planner] }", 5), ("{ on: [alarm], agents: [x] }", 0)] {
         let server = server(&[]).await;
         let exporters = webhook(&server, &format!("rules: [{rule}]"));
-        let (raised, retracted) = (|trace| harmful(trace, "raised"), harmful(1, "retracted"));
-        for records in [vec![raised(1), tokens(1), raised(1)], vec![raised(2), tokens(2)], vec![retracted]] {
+        let (raised, retracted) =
+            (|trace| harmful_call_alarm(trace, "raised"), harmful_call_alarm(1, "retracted"));
+        for records in
+            [vec![raised(1), token_alarm(1), raised(1)], vec![raised(2), token_alarm(2)], vec![retracted]]
+        {
             let parcel = Parcel { source: ParcelSource::Alarm, ..events(records) };
             assert_eq!(exporters.send_record(parcel, None).await, 1);
         }
@@ -251,14 +259,16 @@ async fn an_alarm_is_sent_once_per_trace_and_cause_and_selected_by_agent() {
 async fn an_alarm_about_another_call_after_a_retraction_is_sent() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
-    let alarm_for_call = |span: u8, state| LogRecord { span_id: vec![span; 8], ..harmful(1, state) };
+    let alarm_for_call =
+        |span: u8, state| LogRecord { span_id: vec![span; 8], ..harmful_call_alarm(1, state) };
     for (span, state) in [(1, "raised"), (2, "raised"), (1, "retracted"), (3, "raised"), (3, "raised")] {
         let parcel = Parcel { source: ParcelSource::Alarm, ..events(vec![alarm_for_call(span, state)]) };
         assert_eq!(exporters.send_record(parcel, None).await, 1);
     }
     drain(&exporters).await;
-    let sent: Vec<Value> = bodies(&server).await.iter().map(|body| body["data"]["span_id"].clone()).collect();
-    assert_eq!(sent, ["0101010101010101", "0101010101010101", "0303030303030303"]);
+    let span_ids: Vec<Value> =
+        bodies(&server).await.iter().map(|body| body["data"]["span_id"].clone()).collect();
+    assert_eq!(span_ids, ["0101010101010101", "0101010101010101", "0303030303030303"]);
 }
 
 #[tokio::test]
@@ -266,7 +276,7 @@ async fn failures_of_two_services_are_not_repeats_of_one_another() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
     let parcel_for = |service: &str, trace| {
-        let bytes = request(failing(trace, "00aa00bb00cc00dd", "low"), "otel-verdict");
+        let bytes = request(failed_trace(trace, "00aa00bb00cc00dd", "low"), "otel-verdict");
         let mut request = ExportLogsServiceRequest::decode(bytes).unwrap();
         request.resource_logs[0].resource.as_mut().unwrap().attributes =
             vec![attribute("service.name", service)];
@@ -291,10 +301,14 @@ async fn alarms_of_open_traces_are_sent_and_forged_ones_are_not() {
     ];
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
-    let records = vec![harmful(7, "raised"), harmful(7, "retracted"), alarm(7, "otel_verdict.alarm", tokens)];
+    let records = vec![
+        harmful_call_alarm(7, "raised"),
+        harmful_call_alarm(7, "retracted"),
+        alarm_event(7, "otel_verdict.alarm", tokens),
+    ];
     let parcel = Parcel { source: ParcelSource::Alarm, ..events(records.clone()) };
     assert_eq!(exporters.send_record(parcel, None).await, 1);
-    // Records of a sender raise no alert, whatever their scope.
+    // Log records from senders cause no alert, whatever their scope.
     let forged = Parcel { source: ParcelSource::Sender, ..events(records) };
     assert_eq!(exporters.send_record(forged, None).await, 0);
     drain(&exporters).await;
@@ -313,40 +327,40 @@ async fn alarms_of_open_traces_are_sent_and_forged_ones_are_not() {
 
 #[tokio::test]
 async fn after_faults_every_alert_is_sent_once_and_with_the_same_id() {
-    // The second alert of the request fails: the first one is not sent again.
+    // The second alert of the request fails. The first alert is not sent again.
     let server = server(&[200, 503, 429, 500]).await;
     let exporters = webhook(&server, "");
-    let mut both = failing(1, "00aa00bb00cc00dd", "low");
-    both.extend(failing(2, "11aa00bb00cc00dd", "low"));
-    send(&exporters, vec![both]).await;
+    let mut records = failed_trace(1, "00aa00bb00cc00dd", "low");
+    records.extend(failed_trace(2, "11aa00bb00cc00dd", "low"));
+    send_traces(&exporters, vec![records]).await;
     drain(&exporters).await;
     let ids: Vec<Value> = bodies(&server).await.iter().map(|b| b["data"]["id"].clone()).collect();
     assert_eq!(ids.len(), 5);
     assert_ne!(ids[0], ids[1]);
     assert!(ids[2..].iter().all(|id| *id == ids[1]), "{ids:?}");
-    assert_eq!(outcomes(&exporters), [Some(2), Some(0), Some(0)]);
-    assert_eq!(ended(only(&exporters)), (4, 0));
+    assert_eq!(alert_outcomes(&exporters), [Some(2), Some(0), Some(0)]);
+    assert_eq!(exported_and_dropped(only(&exporters)), (4, 0));
     assert!(only(&exporters).retries() >= 1);
 }
 
 #[tokio::test]
-async fn an_alert_that_is_refused_for_good_is_dropped_and_counted() {
+async fn a_permanently_refused_alert_is_dropped_and_counted() {
     for (status, reason) in [(404, DropReason::Refused), (400, DropReason::Refused)] {
         let server = server(&[status]).await;
         let exporters = webhook(&server, "");
-        send(&exporters, vec![failing(1, "00aa00bb00cc00dd", "low")]).await;
+        send_traces(&exporters, vec![failed_trace(1, "00aa00bb00cc00dd", "low")]).await;
         drain(&exporters).await;
         assert_eq!(only(&exporters).dropped(reason), 2, "{status}");
-        assert_eq!(outcomes(&exporters), [Some(0), Some(0), Some(0)]);
+        assert_eq!(alert_outcomes(&exporters), [Some(0), Some(0), Some(0)]);
     }
 }
 
 #[tokio::test]
-async fn hostile_text_means_nothing_in_slack() {
+async fn markup_in_content_is_escaped_for_slack() {
     let hostile = "<!channel> *bold* <http://evil|click> `code` @here _so_ a_b";
     let server = server(&[]).await;
     let exporters = webhook(&server, "template: slack");
-    let mut records = failing(1, "00aa00bb00cc00dd", "high");
+    let mut records = failed_trace(1, "00aa00bb00cc00dd", "high");
     for record in &mut records {
         for kv in &mut record.attributes {
             if matches!(&*kv.key, "gen_ai.evaluation.explanation" | "gen_ai.evaluation.target") {
@@ -354,7 +368,7 @@ async fn hostile_text_means_nothing_in_slack() {
             }
         }
     }
-    send(&exporters, vec![records]).await;
+    send_traces(&exporters, vec![records]).await;
     drain(&exporters).await;
     let body = bodies(&server).await.remove(0);
     let mut markdown = vec![body["text"].as_str().unwrap()];
@@ -379,42 +393,45 @@ async fn hostile_text_means_nothing_in_slack() {
 
 #[tokio::test]
 async fn a_server_that_is_down_does_not_affect_the_pipeline() {
-    let refused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let yaml = format!(
-        "webhook: {{ endpoint: 'http://{refused}/s3cret', sending_queue: {{ queue_size: 4KiB }} }}\n"
+        "webhook: {{ endpoint: 'http://{closed_port}/s3cret', sending_queue: {{ queue_size: 4KiB }} }}\n"
     );
-    let exporters = Exporters::start(&read(&yaml), &["webhook".to_owned()], &context()).unwrap();
+    let exporters = Exporters::start(&parse_configs(&yaml), &["webhook".to_owned()], &context()).unwrap();
     for n in 0..20 {
-        exporters.send_trace([None, Some(events(failing(n, "00aa00bb00cc00dd", "low")))], None).await;
+        exporters.send_trace([None, Some(events(failed_trace(n, "00aa00bb00cc00dd", "low")))], None).await;
     }
     assert_eq!(exporters.pressure(), None);
     exporters.drain(Instant::now() + Duration::from_millis(100)).await;
     assert!(only(&exporters).dropped(DropReason::QueueFull) > 0);
-    assert_eq!(ended(only(&exporters)), (0, 40));
+    assert_eq!(exported_and_dropped(only(&exporters)), (0, 40));
 }
 
 #[tokio::test]
-async fn a_reload_replaces_url_and_secret_and_keeps_what_was_sent() {
+async fn a_reload_replaces_url_and_secret_and_keeps_the_record_of_sent_alerts() {
     let (first, second) = (server(&[]).await, server(&[]).await);
     let yaml = format!("webhook: {{ endpoint: '{}/hook', secret: '{SECRET}' }}\n", first.uri());
-    let exporters = Exporters::start(&read(&yaml), &["webhook".to_owned()], &context()).unwrap();
-    send(&exporters, vec![failing(1, "00aa00bb00cc00dd", "low")]).await;
-    let now = yaml.replace(&first.uri(), &second.uri());
-    exporters.renew(&read(&yaml), &read(&now));
-    send(&exporters, vec![failing(2, "00aa00bb00cc00dd", "low"), failing(3, "11aa00bb00cc00dd", "low")])
-        .await;
+    let exporters = Exporters::start(&parse_configs(&yaml), &["webhook".to_owned()], &context()).unwrap();
+    send_traces(&exporters, vec![failed_trace(1, "00aa00bb00cc00dd", "low")]).await;
+    let changed = yaml.replace(&first.uri(), &second.uri());
+    exporters.renew(&parse_configs(&yaml), &parse_configs(&changed));
+    send_traces(
+        &exporters,
+        vec![failed_trace(2, "00aa00bb00cc00dd", "low"), failed_trace(3, "11aa00bb00cc00dd", "low")],
+    )
+    .await;
     drain(&exporters).await;
     assert_eq!((bodies(&first).await.len(), bodies(&second).await.len()), (1, 1));
 }
 
 #[test]
 fn settings_are_checked_and_secrets_are_hidden() {
-    let read = |yaml: &str| serde_saphyr::from_str::<ExporterConfigs>(yaml).unwrap();
-    let keys = |yaml: &str| read(yaml).problems().into_iter().map(|p| p.key).collect::<Vec<_>>();
+    let parse = |yaml: &str| serde_saphyr::from_str::<ExporterConfigs>(yaml).unwrap();
+    let keys = |yaml: &str| parse(yaml).problems().into_iter().map(|p| p.key).collect::<Vec<_>>();
     assert_eq!(keys("webhook: {}"), ["webhook.endpoint"]);
-    let wrong = "webhook: { endpoint: 'http://h', secret: short, max_per_minute: 0, link: x, rules: [{ on: [], signatures: ['1'] }] }";
+    let invalid = "webhook: { endpoint: 'http://h', secret: short, max_per_minute: 0, link: x, rules: [{ on: [], signatures: ['1'] }] }";
     assert_eq!(
-        keys(wrong),
+        keys(invalid),
         [
             "webhook.secret",
             "webhook.max_per_minute",
@@ -423,22 +440,22 @@ fn settings_are_checked_and_secrets_are_hidden() {
             "webhook.link"
         ]
     );
-    let faulty = read("webhook: { endpoint: 'ftp://hooks/T0/hunter2' }").problems();
+    let faulty = parse("webhook: { endpoint: 'ftp://hooks/T0/hunter2' }").problems();
     assert!(!format!("{faulty:?}").contains("hunter2"), "{faulty:?}");
-    let all = read(&format!("webhook: {{ endpoint: 'https://hooks/T0/hunter2', secret: '{SECRET}' }}"));
+    let all = parse(&format!("webhook: {{ endpoint: 'https://hooks/T0/hunter2', secret: '{SECRET}' }}"));
     let text = serde_saphyr::to_string(&all).unwrap();
     assert!(!text.contains("hunter2") && !text.contains(SECRET), "{text}");
     assert!(!format!("{all:?}").contains("hunter2"));
     // The output of `print-config` is a valid configuration.
-    assert_eq!(read(&text).problems(), []);
+    assert_eq!(parse(&text).problems(), []);
 }
 
 #[tokio::test]
 async fn verdicts_of_scores_are_one_alert() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
-    send(&exporters, vec![verdicts()]).await;
+    send_traces(&exporters, vec![verdicts()]).await;
     drain(&exporters).await;
     assert_eq!(bodies(&server).await.len(), 1);
-    assert_eq!(ended(only(&exporters)), (7, 0));
+    assert_eq!(exported_and_dropped(only(&exporters)), (7, 0));
 }

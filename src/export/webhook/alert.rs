@@ -1,6 +1,6 @@
 //! Reads alerts from evaluation events of closed traces and from alarms of open ones.
 //!
-//! In: the log records of our own instrumentation scope. Out: one [`Alert`] per verdict of a trace, per alarm, and per
+//! In: the log records of the scope `otel-verdict`. Out: one [`Alert`] per verdict of a trace, per alarm, and per
 //! trace with a spent budget. Explanations were redacted, cut or left out when the event was written.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -12,10 +12,10 @@ use verdict_eval::metrics::HARMFUL_CALL;
 use verdict_otlp::trace::{SpanId, TraceId};
 
 use crate::export::config::Include;
-use crate::export::scores::{Score, ScoreOutcome, ScoreSubject, all_scores, id_of_text, text};
+use crate::export::scores::{Score, ScoreOutcome, ScoreSubject, all_scores, text, text_uuid};
 use crate::export::webhook_config::{AlertSeverity, Occasion};
 
-/// Failing measurements that an alert names, those of the root cause first.
+/// Maximum number of failing measurements in an alert. Those of the root cause come first.
 const MAX_FAILURES: usize = 5;
 
 /// A failing measurement.
@@ -27,10 +27,10 @@ pub(super) struct FailingMeasurement {
     pub explanation: Option<String>,
 }
 
-/// One alert, as it is sent in `data`.
+/// One alert. The serialised fields are the content of `data` in a request.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Alert {
-    /// Equal for every attempt, and after a restart.
+    /// The same id for every attempt, even after a restart.
     #[serde(skip)]
     pub id: Uuid,
     #[serde(skip)]
@@ -38,14 +38,14 @@ pub(super) struct Alert {
     /// Alerts with the same key are repeats of one another.
     #[serde(skip)]
     pub key: String,
-    /// The key of the alerts that this one takes back: a retraction of an alarm, or an alarm after a retraction.
+    /// The key of the alerts that this one revokes: those of the other state of the same alarm.
     #[serde(skip)]
-    pub takes_back: Option<String>,
-    /// In nanoseconds since 1970.
+    pub revoked_key: Option<String>,
+    /// The time of the verdict or alarm, in nanoseconds since 1970.
     #[serde(skip)]
-    pub at: u64,
+    pub unix_nanos: u64,
     pub trace_id: String,
-    /// The root cause; else the span of the alarm, or the root.
+    /// The root cause, the span of the alarm, or the root.
     pub span_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<u64>,
@@ -77,7 +77,7 @@ pub(super) struct Alert {
 pub(super) fn alerts(request: &ExportLogsServiceRequest, prefix: &str) -> Vec<Alert> {
     let scores = all_scores(request, Include::Failed, prefix);
     let mut all = Vec::new();
-    for verdict in scores.iter().filter(|score| score.target == ScoreSubject::Trace) {
+    for verdict in scores.iter().filter(|score| score.subject == ScoreSubject::Trace) {
         all.push(verdict_alert(verdict, &scores));
         if verdict.metadata.contains_key("judge_budget") {
             all.push(budget_alert(verdict));
@@ -86,33 +86,34 @@ pub(super) fn alerts(request: &ExportLogsServiceRequest, prefix: &str) -> Vec<Al
     for resource_logs in &request.resource_logs {
         let attributes = resource_logs.resource.as_ref().map(|resource| &resource.attributes[..]);
         let service = text(attributes.unwrap_or_default(), "service.name");
-        let ours = resource_logs
+        let scopes = resource_logs
             .scope_logs
             .iter()
             .filter(|s| s.scope.as_ref().is_some_and(|s| s.name == SCOPE_NAME));
-        let records = ours.flat_map(|scope| &scope.log_records);
+        let records = scopes.flat_map(|scope| &scope.log_records);
         all.extend(records.filter_map(|record| alarm_alert(record, service, prefix)));
     }
     all
 }
 
-fn meta(score: &Score, key: &str) -> Option<String> {
+/// A text in the metadata of a score.
+fn metadata_text(score: &Score, key: &str) -> Option<String> {
     score.metadata.get(key)?.as_str().map(str::to_owned)
 }
 
-/// An alert without what only some have.
-fn plain(score: &Score, occasion: Occasion) -> Alert {
+/// An alert with the fields that alerts of every occasion have. [`Alert::with_identity`] completes it.
+fn base_alert(score: &Score, occasion: Occasion) -> Alert {
     Alert {
         id: Uuid::nil(),
         occasion,
         key: String::new(),
-        takes_back: None,
-        at: score.evaluated,
+        revoked_key: None,
+        unix_nanos: score.evaluated_at_nanos,
         trace_id: score.trace.to_string(),
-        span_id: meta(score, "root_cause").unwrap_or_else(|| score.span.to_string()),
+        span_id: metadata_text(score, "root_cause").unwrap_or_else(|| score.span.to_string()),
         revision: score.metadata.get("revision").and_then(|revision| revision.as_u64()),
         service: score.service.clone(),
-        agent: meta(score, "agent"),
+        agent: metadata_text(score, "agent"),
         session_id: score.session.clone(),
         severity: None,
         signature: None,
@@ -125,9 +126,11 @@ fn plain(score: &Score, occasion: Occasion) -> Alert {
 }
 
 impl Alert {
-    fn identified(mut self, subject: &str, key: Option<String>) -> Alert {
+    /// Sets the id and the key. `subject` distinguishes the alerts of one trace; without a key, the key is made of the
+    /// subject, the service and the agent.
+    fn with_identity(mut self, subject: &str, key: Option<String>) -> Alert {
         let revision = self.revision.unwrap_or(0);
-        self.id = id_of_text(&format!("alert {subject} {} {revision}", self.trace_id));
+        self.id = text_uuid(&format!("alert {subject} {} {revision}", self.trace_id));
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         self.key =
             key.unwrap_or_else(|| format!("{subject}\n{}\n{}", text(&self.service), text(&self.agent)));
@@ -141,18 +144,18 @@ fn verdict_alert(verdict: &Score, scores: &[Score]) -> Alert {
         ScoreOutcome::Pass => Occasion::Pass,
         ScoreOutcome::Unmeasured => Occasion::Unmeasured,
     };
-    let mut alert = plain(verdict, occasion);
+    let mut alert = base_alert(verdict, occasion);
     alert.explanation = verdict.comment.clone();
     if occasion != Occasion::Fail {
-        return alert.identified(occasion.as_str(), None);
+        return alert.with_identity(occasion.as_str(), None);
     }
-    alert.signature = meta(verdict, "signature");
-    alert.severity = meta(verdict, "severity").and_then(|text| AlertSeverity::parse(&text));
+    alert.signature = metadata_text(verdict, "signature");
+    alert.severity = metadata_text(verdict, "severity").and_then(|text| AlertSeverity::parse(&text));
     let metrics = verdict.metadata.get("failed_metrics").and_then(|all| all.as_array());
     let metrics = metrics.into_iter().flatten().filter_map(|metric| metric.as_str().map(str::to_owned));
     alert.failed_metrics = metrics.collect();
     let failing = scores.iter().filter(|score| {
-        score.target == ScoreSubject::Span
+        score.subject == ScoreSubject::Span
             && score.outcome == ScoreOutcome::Fail
             && score.trace == verdict.trace
     });
@@ -169,13 +172,13 @@ fn verdict_alert(verdict: &Score, scores: &[Score]) -> Alert {
     // Services with agents of the same name may fail in the same way.
     let service = alert.service.as_deref().unwrap_or_default();
     let key = alert.signature.as_ref().map(|signature| format!("{signature}\n{service}"));
-    alert.identified(occasion.as_str(), key)
+    alert.with_identity(occasion.as_str(), key)
 }
 
 fn budget_alert(verdict: &Score) -> Alert {
     let explanation = "Metrics of this trace are unmeasured, because the budget of the judges is spent.";
-    let alert = Alert { explanation: Some(explanation.to_owned()), ..plain(verdict, Occasion::Budget) };
-    alert.identified("budget", Some("budget".to_owned()))
+    let alert = Alert { explanation: Some(explanation.to_owned()), ..base_alert(verdict, Occasion::Budget) };
+    alert.with_identity("budget", Some("budget".to_owned()))
 }
 
 fn alarm_alert(record: &LogRecord, service: Option<&str>, prefix: &str) -> Option<Alert> {
@@ -198,18 +201,18 @@ fn alarm_alert(record: &LogRecord, service: Option<&str>, prefix: &str) -> Optio
     };
     let span = SpanId(record.span_id[..].try_into().ok()?);
     let trace_id = TraceId(record.trace_id[..].try_into().ok()?).to_string();
-    // An alarm is about one run: another run of the same agent is no repeat of it.
+    // The key contains the trace: an alarm about another run of the same agent is no repeat.
     let key = |state: &str| format!("{cause} {state} {subject}\n{trace_id}");
-    let other = if state == "raised" { "retracted" } else { "raised" };
-    let (takes_back, key) = (Some(key(other)), key(&state));
+    let other_state = if state == "raised" { "retracted" } else { "raised" };
+    let (revoked_key, key) = (Some(key(other_state)), key(&state));
     // Another call may be harmful after an alarm was retracted.
     let identity = format!("{cause} {state} {subject} {span}");
     let alert = Alert {
         id: Uuid::nil(),
         occasion: Occasion::Alarm,
         key: String::new(),
-        takes_back,
-        at: record.observed_time_unix_nano,
+        revoked_key,
+        unix_nanos: record.observed_time_unix_nano,
         trace_id,
         span_id: span.to_string(),
         revision: None,
@@ -224,5 +227,5 @@ fn alarm_alert(record: &LogRecord, service: Option<&str>, prefix: &str) -> Optio
         state: Some(state),
         explanation,
     };
-    Some(alert.identified(&identity, Some(key)))
+    Some(alert.with_identity(&identity, Some(key)))
 }

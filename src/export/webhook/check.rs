@@ -6,10 +6,14 @@ use verdict_config::{Problem, REDACTED, Secret};
 use super::sign::SigningKey;
 use crate::export::webhook_config::WebhookConfig;
 
-/// Most rules: each alert is compared with all of them.
+/// Maximum number of rules: each alert is compared with all of them.
 const MAX_RULES: usize = 100;
 
 impl WebhookConfig {
+    /// The URL that alerts are sent to.
+    ///
+    /// # Errors
+    /// The text that follows the key `endpoint` in a problem.
     pub(super) fn url(&self) -> Result<Url, String> {
         let text = self.endpoint.as_ref().map_or("", |secret| secret.expose());
         if text.is_empty() {
@@ -28,14 +32,14 @@ impl WebhookConfig {
     pub(in crate::export) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut add = |key: &str, message: &str| problems.push(Problem::new(key, message));
-        // `print-config` writes REDACTED, and its output must be readable.
-        let is_shown = |secret: &&Secret| secret.expose() != REDACTED;
+        // `print-config` replaces secrets by REDACTED, and its output must be a valid configuration.
+        let is_checked = |secret: &&Secret| secret.expose() != REDACTED;
         if let Err(message) = self.url()
-            && self.endpoint.as_ref().is_none_or(|endpoint| is_shown(&endpoint))
+            && self.endpoint.as_ref().is_none_or(|endpoint| is_checked(&endpoint))
         {
             add("endpoint", &message);
         }
-        if self.secret.as_ref().filter(is_shown).is_some_and(|secret| SigningKey::new(secret).is_err()) {
+        if self.secret.as_ref().filter(is_checked).is_some_and(|secret| SigningKey::new(secret).is_err()) {
             add("secret", "must be at least 24 bytes, as text or as base64 after whsec_");
         }
         if !(1..=6000).contains(&self.max_per_minute) {

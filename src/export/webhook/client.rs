@@ -27,8 +27,8 @@ use crate::export::pack::ExportRequest;
 use crate::export::response::{ExportResponse, ExportResult};
 use crate::export::webhook_config::{AlertRule, Occasion, Template, WebhookConfig};
 
-/// Largest response that is read, for its message.
-const MAX_RESPONSE: usize = 1 << 20;
+/// Maximum bytes of a response that are read, for the message in the log.
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Sends alerts to one URL.
 pub(in crate::export) struct WebhookClient {
@@ -36,10 +36,10 @@ pub(in crate::export) struct WebhookClient {
     url: Url,
     headers: HeaderMap,
     template: Template,
-    key: Option<SigningKey>,
+    signing_key: Option<SigningKey>,
     rules: Vec<AlertRule>,
     link: String,
-    /// Prefix of our attribute keys (`verdict.`).
+    /// Prefix of the keys of verdict attributes (`verdict.`).
     prefix: String,
     recent: Arc<RecentAlerts>,
     throttle: LogThrottle,
@@ -59,18 +59,18 @@ impl WebhookClient {
         recent: Arc<RecentAlerts>,
     ) -> Result<WebhookClient, ClientError> {
         let url = config.url().map_err(ClientError::Endpoint)?;
-        let idle = config.sending_queue.num_consumers;
-        let client = verdict_client::client(&[&url], &config.tls, *config.timeout, idle)?;
+        let max_idle_connections = config.sending_queue.num_consumers;
+        let client = verdict_client::client(&[&url], &config.tls, *config.timeout, max_idle_connections)?;
         let mut headers = verdict_client::headers(&config.headers)?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let key = config.secret.as_ref().map(SigningKey::new).transpose();
-        let key = key.map_err(|error| ClientError::Endpoint(format!("secret: {error}")))?;
+        let signing_key = config.secret.as_ref().map(SigningKey::new).transpose();
+        let signing_key = signing_key.map_err(|error| ClientError::Endpoint(format!("secret: {error}")))?;
         Ok(WebhookClient {
             client,
             url,
             headers,
             template: config.template,
-            key,
+            signing_key,
             rules: config.rules.clone(),
             link: config.link.clone(),
             prefix: prefix.to_owned(),
@@ -79,6 +79,7 @@ impl WebhookClient {
         })
     }
 
+    /// Sends the alerts of a request that a rule selects, until one fails.
     async fn send_all(&self, request: &ExportRequest) -> ExportResponse {
         let request = match ExportLogsServiceRequest::decode(request.to_bytes()) {
             Ok(request) => request,
@@ -98,20 +99,20 @@ impl WebhookClient {
             if let Err(response) = self.send(&alert, left_out).await {
                 return response;
             }
-            self.recent.sent(&alert, left_out);
+            self.recent.note_sent(&alert, left_out);
         }
         ExportResult::ACCEPTED.into()
     }
 
     async fn send(&self, alert: &Alert, left_out: LeftOut) -> Result<(), ExportResponse> {
         let body = self.body(alert, left_out);
-        let (id, since) = (alert.id.to_string(), unix_nanos() / 1_000_000_000);
+        let (id, timestamp) = (alert.id.to_string(), unix_nanos() / 1_000_000_000);
         let mut request = self.client.post(self.url.clone()).headers(self.headers.clone());
-        request = request.header("webhook-id", &id).header("webhook-timestamp", since);
-        if let Some(key) = &self.key {
-            request = request.header("webhook-signature", key.sign(&id, since, &body));
+        request = request.header("webhook-id", &id).header("webhook-timestamp", timestamp);
+        if let Some(key) = &self.signing_key {
+            request = request.header("webhook-signature", key.sign(&id, timestamp, &body));
         }
-        api::send(request.body(body), MAX_RESPONSE).await.map(drop).map_err(|refusal| refusal.response)
+        api::send(request.body(body), MAX_RESPONSE_BYTES).await.map(drop).map_err(|refusal| refusal.response)
     }
 
     fn body(&self, alert: &Alert, left_out: LeftOut) -> String {
@@ -120,7 +121,7 @@ impl WebhookClient {
         if self.template == Template::Slack {
             return slack::message(alert, left_out, link.as_deref()).to_string();
         }
-        let kind = match (alert.occasion, alert.state.as_deref()) {
+        let alert_type = match (alert.occasion, alert.state.as_deref()) {
             (Occasion::Fail, _) => "trace.fail",
             (Occasion::Pass, _) => "trace.pass",
             (Occasion::Unmeasured, _) => "trace.unmeasured",
@@ -128,10 +129,10 @@ impl WebhookClient {
             (Occasion::Alarm, Some("retracted")) => "alarm.retracted",
             (Occasion::Alarm, _) => "alarm.raised",
         };
-        let at = UNIX_EPOCH + Duration::from_nanos(alert.at);
+        let time = UNIX_EPOCH + Duration::from_nanos(alert.unix_nanos);
         let mut body = json!({
-            "type": kind,
-            "timestamp": humantime::format_rfc3339_millis(at).to_string(),
+            "type": alert_type,
+            "timestamp": humantime::format_rfc3339_millis(time).to_string(),
             "data": alert,
         });
         body["data"]["id"] = alert.id.to_string().into();

@@ -1,6 +1,6 @@
-//! The alerts that were sent lately: repeats and what is above the rate are counted instead of sent.
+//! The alerts that were sent recently: repeats, and alerts above the rate, are counted instead of sent.
 //!
-//! Survives a reload, and is lost with the process: then an alert may be sent again, with the same id.
+//! This state survives a reload and is lost when the process ends: an alert may then be sent again, with the same id.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -16,21 +16,22 @@ use uuid::Uuid;
 use super::alert::Alert;
 use crate::outcome::AlertOutcome;
 
-/// Keys and ids that are remembered, the least recently used are forgotten first: a few megabytes.
-const MAX_KNOWN: u64 = 10_000;
+/// Maximum number of keys and of ids that are remembered, which take a few megabytes. The least recently used ones are
+/// forgotten first.
+const MAX_REMEMBERED: u64 = 10_000;
 
-/// How long an alert that was not accepted yet suppresses its repeats: longer than the interval of retries, so that
-/// one that is retried does, and one that was given up does not.
-const IN_FLIGHT: Duration = Duration::from_secs(60);
+/// How long an alert that was not accepted yet suppresses its repeats: longer than the interval of retries, so that an
+/// alert that is retried suppresses them, and one whose retries have ended does not.
+const IN_FLIGHT_TIME: Duration = Duration::from_secs(60);
 
 /// The last alert of one key.
 #[derive(Debug)]
-struct Last {
+struct LastAlert {
     id: Uuid,
-    at: Instant,
-    /// The destination has accepted it.
-    delivered: bool,
-    /// Repeats since it was sent, or since the one before that.
+    time: Instant,
+    /// Whether the destination has accepted it.
+    is_delivered: bool,
+    /// The number of repeats that no delivered alert has reported yet.
     repeated: u64,
 }
 
@@ -45,12 +46,13 @@ pub(super) struct LeftOut {
 
 /// State of one exporter, for all of its consumers.
 pub(in crate::export) struct RecentAlerts {
-    last: Cache<String, Arc<Mutex<Last>>>,
-    /// Alerts that were sent or left out.
-    settled: Cache<Uuid, ()>,
+    /// By key.
+    last: Cache<String, Arc<Mutex<LastAlert>>>,
+    /// Ids of alerts that were sent or left out.
+    completed: Cache<Uuid, ()>,
     rate: DefaultDirectRateLimiter,
     repeat: Duration,
-    /// Above the rate since the last alert was sent.
+    /// The number of alerts above the rate that no delivered alert has reported yet.
     limited: AtomicU64,
     outcomes: [AtomicU64; AlertOutcome::ALL.len()],
 }
@@ -67,9 +69,15 @@ impl RecentAlerts {
             NonZeroU32::new(max_per_minute).unwrap_or(NonZeroU32::MIN),
         ));
         RecentAlerts {
-            // The default policy may not admit a new key, whose repeats would then be sent.
-            last: Cache::builder().max_capacity(MAX_KNOWN).eviction_policy(EvictionPolicy::lru()).build(),
-            settled: Cache::builder().max_capacity(MAX_KNOWN).eviction_policy(EvictionPolicy::lru()).build(),
+            // The default policy of the cache may reject a new key, so that its repeats would be sent.
+            last: Cache::builder()
+                .max_capacity(MAX_REMEMBERED)
+                .eviction_policy(EvictionPolicy::lru())
+                .build(),
+            completed: Cache::builder()
+                .max_capacity(MAX_REMEMBERED)
+                .eviction_policy(EvictionPolicy::lru())
+                .build(),
             rate,
             repeat,
             limited: AtomicU64::new(0),
@@ -81,28 +89,29 @@ impl RecentAlerts {
         self.outcomes[outcome as usize].load(Ordering::Relaxed)
     }
 
-    fn counted(&self, outcome: AlertOutcome) {
+    fn add(&self, outcome: AlertOutcome) {
         self.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether an alert is sent now. The same alert is asked for again after an error or a cut request.
+    /// Decides whether an alert is sent now: `None` if it is left out. Called again for the same alert if its request
+    /// fails.
     pub(super) fn admit(&self, alert: &Alert, now: Instant) -> Option<LeftOut> {
-        if self.settled.contains_key(&alert.id) {
+        if self.completed.contains_key(&alert.id) {
             return None;
         }
         let leave_out = |outcome| {
-            self.settled.insert(alert.id, ());
-            self.counted(outcome);
+            self.completed.insert(alert.id, ());
+            self.add(outcome);
         };
         let mut is_new = false;
         let last = self.last.get_with(alert.key.clone(), || {
             is_new = true;
-            Arc::new(Mutex::new(Last { id: alert.id, at: now, delivered: false, repeated: 0 }))
+            Arc::new(Mutex::new(LastAlert { id: alert.id, time: now, is_delivered: false, repeated: 0 }))
         });
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         let is_retry = !is_new && last.id == alert.id;
-        let known_for = if last.delivered { self.repeat } else { self.repeat.min(IN_FLIGHT) };
-        if !is_new && !is_retry && now.saturating_duration_since(last.at) < known_for {
+        let suppressed_for = if last.is_delivered { self.repeat } else { self.repeat.min(IN_FLIGHT_TIME) };
+        if !is_new && !is_retry && now.saturating_duration_since(last.time) < suppressed_for {
             last.repeated += 1;
             leave_out(AlertOutcome::Repeated);
             return None;
@@ -115,23 +124,23 @@ impl RecentAlerts {
             leave_out(AlertOutcome::Limited);
             return None;
         }
-        (last.id, last.at, last.delivered) = (alert.id, now, false);
+        (last.id, last.time, last.is_delivered) = (alert.id, now, false);
         Some(LeftOut { repeated: last.repeated, limited: self.limited.load(Ordering::Relaxed) })
     }
 
-    /// The destination has accepted an alert, with the numbers of those that were left out.
-    pub(super) fn sent(&self, alert: &Alert, left_out: LeftOut) {
-        self.settled.insert(alert.id, ());
-        self.counted(AlertOutcome::Sent);
-        let less = |left_out: u64| move |left: u64| Some(left.saturating_sub(left_out));
-        let _ = self.limited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less(left_out.limited));
+    /// Records that the destination has accepted an alert, which reported the numbers in `left_out`.
+    pub(super) fn note_sent(&self, alert: &Alert, left_out: LeftOut) {
+        self.completed.insert(alert.id, ());
+        self.add(AlertOutcome::Sent);
+        let subtract = |reported: u64| move |count: u64| Some(count.saturating_sub(reported));
+        let _ = self.limited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract(left_out.limited));
         if let Some(last) = self.last.get(&alert.key) {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             last.repeated = last.repeated.saturating_sub(left_out.repeated);
-            last.delivered |= last.id == alert.id;
+            last.is_delivered |= last.id == alert.id;
         }
         // An alarm that is raised once more after its retraction is no repeat.
-        alert.takes_back.iter().for_each(|key| self.last.invalidate(key));
+        alert.revoked_key.iter().for_each(|key| self.last.invalidate(key));
     }
 }
 
@@ -141,15 +150,15 @@ mod tests {
     use crate::export::webhook_config::Occasion;
 
     #[test]
-    fn the_newest_alerts_are_known_when_the_oldest_are_forgotten() {
+    fn the_newest_alerts_are_remembered_when_the_oldest_are_forgotten() {
         let recent = RecentAlerts::new(Duration::from_secs(3600), u32::MAX);
         let now = Instant::now();
         let alert = |n: u64| Alert {
             id: Uuid::from_u64_pair(0, n),
             occasion: Occasion::Fail,
             key: n.to_string(),
-            takes_back: None,
-            at: 0,
+            revoked_key: None,
+            unix_nanos: 0,
             trace_id: String::new(),
             span_id: String::new(),
             revision: None,
@@ -164,18 +173,18 @@ mod tests {
             state: None,
             explanation: None,
         };
-        // Keys that are asked for often are those that a policy by frequency keeps.
-        for n in (0..MAX_KNOWN).chain(0..MAX_KNOWN) {
+        // Each key is used twice, since a policy by frequency would retain such keys.
+        for n in (0..MAX_REMEMBERED).chain(0..MAX_REMEMBERED) {
             if let Some(left_out) = recent.admit(&alert(n), now) {
-                recent.sent(&alert(n), left_out);
+                recent.note_sent(&alert(n), left_out);
             }
         }
-        let newest = alert(MAX_KNOWN);
+        let newest = alert(MAX_REMEMBERED);
         let left_out = recent.admit(&newest, now).unwrap();
-        recent.sent(&newest, left_out);
+        recent.note_sent(&newest, left_out);
         recent.last.run_pending_tasks();
-        recent.settled.run_pending_tasks();
-        assert!(recent.settled.contains_key(&newest.id) && recent.last.contains_key(&newest.key));
+        recent.completed.run_pending_tasks();
+        assert!(recent.completed.contains_key(&newest.id) && recent.last.contains_key(&newest.key));
         let repeat = Alert { id: Uuid::from_u64_pair(1, 1), ..newest };
         assert_eq!(recent.admit(&repeat, now), None);
     }

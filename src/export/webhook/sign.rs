@@ -1,5 +1,5 @@
-//! Signs requests as Standard Webhooks does: HMAC-SHA256 over id, time and body, so that a receiver can verify who sent
-//! a request and refuse an old one.
+//! Signs requests by the specification Standard Webhooks: HMAC-SHA256 over id, time and body, so that a receiver can
+//! verify the sender of a request and refuse an old one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,22 +7,22 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use verdict_config::Secret;
 
-/// Shortest key: half of what HMAC-SHA256 can use, as Standard Webhooks requires.
-const MIN_KEY: usize = 24;
+/// Minimum bytes of a key, by Standard Webhooks.
+const MIN_KEY_BYTES: usize = 24;
 
-/// The key of signatures.
+/// The key with which requests are signed.
 #[derive(Clone)]
 pub(super) struct SigningKey(Hmac<Sha256>);
 
 impl SigningKey {
-    /// The key in a secret: base64 after `whsec_`, else its bytes.
+    /// The key in a secret: base64 after `whsec_`, otherwise the bytes of the secret.
     pub(super) fn new(secret: &Secret) -> Result<SigningKey, &'static str> {
         let text = secret.expose();
         let bytes = match text.strip_prefix("whsec_") {
             Some(encoded) => STANDARD.decode(encoded).map_err(|_| "not base64 after whsec_")?,
             None => text.as_bytes().to_vec(),
         };
-        if bytes.len() < MIN_KEY {
+        if bytes.len() < MIN_KEY_BYTES {
             return Err("shorter than 24 bytes");
         }
         Hmac::new_from_slice(&bytes).map(SigningKey).map_err(|_| "not a key")
@@ -42,7 +42,7 @@ impl SigningKey {
 mod tests {
     use super::*;
 
-    /// Vectors made with Python's `hmac`.
+    /// The expected signature was computed with Python's `hmac`.
     #[test]
     fn signatures_equal_known_ones() {
         let key = SigningKey::new(&Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")).unwrap();

@@ -35,10 +35,10 @@ fn pipeline(config: &Config) -> (Arc<Pipeline>, Arc<Exporters>) {
 }
 
 fn pipeline_with(config: &Config, clients: ExportClients) -> (Arc<Pipeline>, Arc<Exporters>) {
-    pipeline_of(config, clients, |_| ())
+    pipeline_changed_by(config, clients, |_| ())
 }
 
-fn pipeline_of(
+fn pipeline_changed_by(
     config: &Config,
     clients: ExportClients,
     change: impl FnOnce(&mut Shared),
@@ -48,13 +48,14 @@ fn pipeline_of(
     context.clients = clients;
     let exporters =
         Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap());
-    let config_in_use = Arc::new(ArcSwap::from_pointee(
+    let runtime_config = Arc::new(ArcSwap::from_pointee(
         RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap(),
     ));
     let telemetry = Telemetry::new();
     let budget = Budget::new(config.memory.budget, &telemetry.traces);
-    let (delivery, meter) = (ForwardingMode(config.verdict.mode), Meter::new(telemetry, std::iter::empty()));
-    let mut shared = Shared::new(config_in_use, Arc::clone(&exporters), delivery, meter, budget);
+    let (forwarding, meter) =
+        (ForwardingMode(config.verdict.mode), Meter::new(telemetry, std::iter::empty()));
+    let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), forwarding, meter, budget);
     change(&mut shared);
     (Pipeline::start(shared, "verdict."), exporters)
 }
@@ -158,7 +159,7 @@ async fn full_shard_refuses_only_requests_with_its_own_traces() {
         println!("skipped: needs two shards, so two cores");
         return;
     }
-    // As while the shard waits for an exporter or a large trace.
+    // The inbox of the first shard is full, as while it waits for an exporter or a large trace.
     let full = inboxes[0].reserve_many(inboxes[0].max_capacity()).await.unwrap();
     assert_eq!(pipeline.pressure(), None, "senders of the other shards are asked to wait");
     let scopes = vec!["agent"; 255];
@@ -174,18 +175,18 @@ async fn full_shard_refuses_only_requests_with_its_own_traces() {
             body.extend_from_slice(&piece.bytes);
         }
         let answer = pipeline.offer(Offer { signal: Signal::Traces, body: body.into() }).await;
-        let wanted =
+        let expected =
             if is_first_shard { Err(Refused::Overloaded { retry: RETRY }) } else { Ok(Accepted::default()) };
-        assert_eq!(answer, wanted);
+        assert_eq!(answer, expected);
         (accepted, refused) =
             (accepted + usize::from(!is_first_shard), refused + usize::from(is_first_shard));
     }
     assert!(accepted > 0 && refused > 0, "{accepted} accepted, {refused} refused");
-    // A request with traces of both shards waits without room in the shard that has some.
+    // A request with traces of several shards waits without reserving room in the shards that have some.
     tokio::time::pause();
     let both = pipeline.offer(Offer { signal: Signal::Traces, body: request(&scopes) });
     tokio::pin!(both);
-    assert!(timeout(INBOX_WAIT / 4, &mut both).await.is_err());
+    assert!(timeout(INBOX_TIMEOUT / 4, &mut both).await.is_err());
     assert!(inboxes[1..].iter().all(|inbox| inbox.capacity() > 0));
     let others: Vec<_> = inboxes[1..].iter().map(|i| i.try_reserve_many(i.max_capacity()).is_ok()).collect();
     assert!(others.iter().all(|&free| free), "{others:?}");
@@ -197,21 +198,22 @@ async fn full_shard_refuses_only_requests_with_its_own_traces() {
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(180)).await;
 }
 
-/// A destination without metrics and log records at its first request.
+/// A destination that does not accept metrics and log records at its first request.
 #[derive(Debug, Default)]
-struct Rollout(std::sync::atomic::AtomicUsize);
+struct UnsupportedAtFirst(std::sync::atomic::AtomicUsize);
 
-impl ExportClient for Rollout {
+impl ExportClient for UnsupportedAtFirst {
     fn export<'a>(&'a self, _: &'a ExportRequest) -> ExportFuture<'a> {
-        let first = self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
-        let result = if first { ExportResult::Unsupported("404".to_owned()) } else { ExportResult::ACCEPTED };
+        let is_first = self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+        let result =
+            if is_first { ExportResult::Unsupported("404".to_owned()) } else { ExportResult::ACCEPTED };
         Box::pin(std::future::ready(result.into()))
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn senders_may_retry_a_signal_that_the_destination_does_not_accept_at_present() {
-    // One gauge with one point; one log record, about nothing, and one about GenAI.
+    // A gauge with one point, a log record without content, and a GenAI log record.
     let metrics = b"\x0a\x08\x12\x06\x12\x04\x2a\x02\x0a\x00".as_slice();
     let record = b"\x0a\x04\x12\x02\x12\x00".as_slice();
     let event = [b"\x4a\x10".as_slice(), &[1; 16], b"\x52\x08", &[1; 8], b"\x62\x08gen_ai.x"].concat();
@@ -220,26 +222,26 @@ async fn senders_may_retry_a_signal_that_the_destination_does_not_accept_at_pres
     for (signal, body) in [(Signal::Metrics, metrics), (Signal::Logs, record)] {
         let yaml = "exporters: { custom/x: { signals: [metrics, logs] } }".to_owned();
         let config = from_sources(&[Source { name: "test".to_owned(), text: yaml }], &|_| None).unwrap();
-        let client = Arc::new(Rollout::default());
+        let client = Arc::new(UnsupportedAtFirst::default());
         let clients = [("custom/x".to_owned(), Arc::clone(&client) as Arc<dyn ExportClient>)].into();
         let (pipeline, exporters) = pipeline_with(&config, clients);
         let offer = |body: &[u8]| pipeline.offer(Offer { signal, body: Bytes::copy_from_slice(body) });
-        let ended = async |outcome, items| {
+        let wait_for = async |outcome, items| {
             while exporters.iter().all(|exporter| exporter.ledger().count(outcome) < items) {
                 tokio::task::yield_now().await;
             }
         };
         assert_eq!(offer(body).await, Ok(Accepted::default()));
-        ended(Outcome::Dropped, 1).await;
+        wait_for(Outcome::Dropped, 1).await;
         assert_eq!(offer(body).await, Err(Refused::Undeliverable(signal)));
         if signal == Signal::Logs {
             assert_eq!(offer(&gen_ai).await, Ok(Accepted::default()));
-            ended(Outcome::Dropped, 2).await;
+            wait_for(Outcome::Dropped, 2).await;
         }
         tokio::time::advance(Duration::from_secs(30)).await;
         for exported in 1..=2 {
             assert_eq!(offer(body).await, Ok(Accepted::default()));
-            ended(Outcome::Exported, exported).await;
+            wait_for(Outcome::Exported, exported).await;
         }
         assert_eq!(
             client.0.load(std::sync::atomic::Ordering::SeqCst),

@@ -1,29 +1,29 @@
-//! When the traces of a recording close while it is read.
+//! Decides when the traces of a recording close while it is read.
 //!
-//! In: the positions and times of what is read. Out: the traces that are complete, or the time for the assembler.
+//! In: the positions and times of the requests. Out: the traces that are complete, or the time for the assembler.
 //!
-//! A recording in files is read twice: the first pass notes the last position of every trace ([`TraceEnds`]), and in
-//! the second one a trace closes right after it. So every verdict is that on the whole trace, in any order of
-//! spans and the clocks of their senders, and memory follows the traces that are open at a position. Closing by time
-//! alone would evaluate a trace in parts where a service reports late, where a root follows after a long pause, or
-//! where a file is not in order, and a recording allows better.
+//! A recording in files is read twice: the first pass records the last position of every trace ([`TraceEnds`]), and in
+//! the second pass a trace closes right after it. Therefore every verdict is about the whole trace, independent of the
+//! order of spans and of the clocks of their senders, and memory depends on the number of traces that are open at a
+//! position. Closing by time alone would evaluate a trace in parts if a service reports late, if a root follows after a
+//! long pause, or if a file is not in order.
 //!
-//! In input that can be read only once, such as standard input, traces close by the time of the spans, as in the
-//! service by the time of their arrival ([`RecordingClock`]).
+//! In input that can be read only once, such as standard input, traces close by the time of their spans
+//! ([`RecordingClock`]), as in the service by the time of arrival.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use verdict_otlp::trace::{ById, TraceId};
 
-/// The most by which one request advances the clock: the delay with which SDKs send by default. A span with a wrong
-/// clock, or a pause between recordings, thus closes no trace whose spans come with the next requests.
+/// The maximum by which one request advances the clock: the delay with which SDKs send by default. Therefore a span
+/// with a wrong clock, or a pause between recordings, closes no trace whose spans are in the next requests.
 const MAX_STEP: Duration = Duration::from_secs(5);
-/// A request that ends this time or more before the latest time is not late: its clock differs, ...
-const FAR_BEHIND: u64 = 3_600_000_000_000;
+/// A request that ends this many nanoseconds or more before the latest time has another clock, ...
+const FAR_BEHIND_NANOS: u64 = 3_600_000_000_000;
 /// ... and after this number of such requests in a row another recording has begun, or the latest time was wrong. Fewer
-/// may be of another service whose clock is behind.
-const MAX_BEHIND: u32 = 64;
+/// of them may come from a service whose clock is behind.
+const MAX_BEHIND_REQUESTS: u32 = 64;
 
 /// How the traces of a recording close while it is read.
 #[derive(Debug)]
@@ -46,26 +46,28 @@ pub struct Position {
 /// The last position of every trace: some 50 bytes per trace.
 #[derive(Debug, Default)]
 pub struct TraceEnds {
+    /// By trace that has not opened yet.
     last: ById<TraceId, Position>,
     /// Open traces by their last position.
     open: BTreeSet<(Position, TraceId)>,
 }
 
 impl TraceEnds {
-    /// Notes that a trace occurs at a position that is not before the previous ones.
-    pub fn note(&mut self, trace: TraceId, at: Position) {
-        self.last.insert(trace, at);
+    /// Records that a trace occurs at a position, which must not be before the previous ones.
+    pub fn note(&mut self, trace: TraceId, position: Position) {
+        self.last.insert(trace, position);
     }
 
-    /// To be called when a trace occurs in a request. One that was not noted stays open: the file has changed.
-    pub(super) fn opened(&mut self, trace: TraceId) {
+    /// Must be called when a trace occurs in a request. A trace without a recorded position, since the file has
+    /// changed, stays open until the end.
+    pub(super) fn note_opened(&mut self, trace: TraceId) {
         if let Some(last) = self.last.remove(&trace) {
             self.open.insert((last, trace));
         }
     }
 
-    /// The traces whose last position is before `end`.
-    pub(super) fn ended(&mut self, end: Position) -> impl Iterator<Item = TraceId> {
+    /// Removes and returns the traces whose last position is before `end`.
+    pub(super) fn take_ended(&mut self, end: Position) -> impl Iterator<Item = TraceId> {
         std::iter::from_fn(move || {
             self.open.first().filter(|(last, _)| *last < end)?;
             self.open.pop_first().map(|(_, trace)| trace)
@@ -73,39 +75,39 @@ impl TraceEnds {
     }
 }
 
-/// The time of a recording by its spans. It never goes back.
+/// The time of a recording, derived from its spans. It never decreases.
 #[derive(Debug)]
 pub(super) struct RecordingClock {
     now: Instant,
     file: u32,
     /// The largest end of a span in this file, in nanoseconds since 1970; 0 before the first.
-    latest: u64,
-    /// Requests in a row that ended far before it.
-    behind: u32,
+    latest_nanos: u64,
+    /// The number of requests in a row that ended far before it.
+    behind_requests: u32,
 }
 
 impl RecordingClock {
     pub(super) fn new() -> RecordingClock {
-        RecordingClock { now: Instant::now(), file: 0, latest: 0, behind: 0 }
+        RecordingClock { now: Instant::now(), file: 0, latest_nanos: 0, behind_requests: 0 }
     }
 
     pub(super) fn now(&self) -> Instant {
         self.now
     }
 
-    /// Advances to the largest `end` of a request's spans; returns the time. The recordings of several files may begin
-    /// anew, so that the first request of a file has no effect.
-    pub(super) fn advance(&mut self, file: u32, end: u64) -> Instant {
-        if end == 0 {
+    /// Advances to the largest end of a request's spans, and returns the time. The first request of a file does not
+    /// advance it, since its recording may begin at any time.
+    pub(super) fn advance(&mut self, file: u32, end_nanos: u64) -> Instant {
+        if end_nanos == 0 {
             return self.now;
         }
-        let is_behind = end < self.latest.saturating_sub(FAR_BEHIND);
-        self.behind = if is_behind { self.behind + 1 } else { 0 };
-        if self.latest == 0 || self.file != file || self.behind >= MAX_BEHIND {
-            (self.file, self.latest, self.behind) = (file, end, 0);
+        let is_behind = end_nanos < self.latest_nanos.saturating_sub(FAR_BEHIND_NANOS);
+        self.behind_requests = if is_behind { self.behind_requests + 1 } else { 0 };
+        if self.latest_nanos == 0 || self.file != file || self.behind_requests >= MAX_BEHIND_REQUESTS {
+            (self.file, self.latest_nanos, self.behind_requests) = (file, end_nanos, 0);
         }
-        let step = Duration::from_nanos(end.saturating_sub(self.latest)).min(MAX_STEP);
-        self.latest = self.latest.max(end);
+        let step = Duration::from_nanos(end_nanos.saturating_sub(self.latest_nanos)).min(MAX_STEP);
+        self.latest_nanos = self.latest_nanos.max(end_nanos);
         self.now = self.now.checked_add(step).unwrap_or(self.now);
         self.now
     }
@@ -119,7 +121,7 @@ mod tests {
     const DAY: u64 = 86_400 * SECOND;
 
     /// Seconds by which the ends, in seconds, advance the clock.
-    fn advanced(file: u32, clock: &mut RecordingClock, ends: impl IntoIterator<Item = u64>) -> f64 {
+    fn advanced_by(file: u32, clock: &mut RecordingClock, ends: impl IntoIterator<Item = u64>) -> f64 {
         let before = clock.now();
         ends.into_iter().for_each(|end| _ = clock.advance(file, end));
         (clock.now() - before).as_secs_f64()
@@ -128,38 +130,40 @@ mod tests {
     #[test]
     fn time_follows_the_latest_end_and_never_goes_back() {
         let clock = &mut RecordingClock::new();
-        assert_eq!(advanced(0, clock, [DAY, DAY + 2 * SECOND, DAY + SECOND, DAY + 3 * SECOND, 0]), 3.0);
+        assert_eq!(advanced_by(0, clock, [DAY, DAY + 2 * SECOND, DAY + SECOND, DAY + 3 * SECOND, 0]), 3.0);
         // Another file may begin at any time.
-        assert_eq!(advanced(1, clock, [SECOND, 2 * SECOND]), 1.0);
-        assert_eq!(advanced(2, clock, [9 * DAY, 9 * DAY + SECOND]), 1.0);
+        assert_eq!(advanced_by(1, clock, [SECOND, 2 * SECOND]), 1.0);
+        assert_eq!(advanced_by(2, clock, [9 * DAY, 9 * DAY + SECOND]), 1.0);
     }
 
     #[test]
-    fn a_jump_ahead_counts_as_one_step_and_a_wrong_time_is_forgotten() {
+    fn a_jump_ahead_counts_as_one_step_and_a_wrong_time_is_discarded() {
         let clock = &mut RecordingClock::new();
-        assert_eq!(advanced(0, clock, [DAY, DAY + 8 * 3600 * SECOND]), 5.0);
-        assert_eq!(advanced(0, clock, [u64::MAX, 2 * DAY]), 5.0);
+        assert_eq!(advanced_by(0, clock, [DAY, DAY + 8 * 3600 * SECOND]), 5.0);
+        assert_eq!(advanced_by(0, clock, [u64::MAX, 2 * DAY]), 5.0);
         let wrong = (1..63).map(|second| 2 * DAY + second * SECOND);
-        assert_eq!(advanced(0, clock, wrong), 0.0);
-        assert_eq!(advanced(0, clock, [2 * DAY + 63 * SECOND, 2 * DAY + 65 * SECOND]), 2.0);
+        assert_eq!(advanced_by(0, clock, wrong), 0.0);
+        assert_eq!(advanced_by(0, clock, [2 * DAY + 63 * SECOND, 2 * DAY + 65 * SECOND]), 2.0);
     }
 
     #[test]
     fn a_service_whose_clock_is_behind_advances_nothing() {
         let clock = &mut RecordingClock::new();
         let turns = (0..500).map(|turn| if turn % 2 == 0 { 9 * DAY + turn * SECOND } else { turn * SECOND });
-        assert_eq!(advanced(0, clock, turns), 498.0);
+        assert_eq!(advanced_by(0, clock, turns), 498.0);
     }
 
     #[test]
     fn traces_end_after_their_last_position() {
         let mut ends = TraceEnds::default();
         let trace = |n: u8| TraceId([n; 16]);
-        let at = |offset| Position { file: 0, offset };
-        [(1, 5), (2, 7), (1, 9), (3, 20)].iter().for_each(|&(n, offset)| ends.note(trace(n), at(offset)));
+        let position = |offset| Position { file: 0, offset };
+        [(1, 5), (2, 7), (1, 9), (3, 20)]
+            .iter()
+            .for_each(|&(n, offset)| ends.note(trace(n), position(offset)));
         let mut ended = |opened: &[u8], end: u64| -> Vec<TraceId> {
-            opened.iter().for_each(|&n| ends.opened(trace(n)));
-            ends.ended(at(end)).collect()
+            opened.iter().for_each(|&n| ends.note_opened(trace(n)));
+            ends.take_ended(position(end)).collect()
         };
         assert_eq!(ended(&[1], 6), []);
         assert_eq!(ended(&[2, 1], 8), [trace(2)]);

@@ -1,8 +1,9 @@
 //! Evaluates the traces of a recording while it is read.
 //!
-//! In: parsed requests. Out: evaluated traces in the order in which they closed, late spans as revisions. In memory are
-//! the open traces, and a bounded number of closed ones: while enough groups of them are evaluated, nothing more is
-//! read. Evaluation is a task for each group, so that reading and evaluating use several cores.
+//! In: parsed requests. Out: evaluated traces in the order in which they closed, late spans as revisions. The open
+//! traces and a bounded number of closed ones are in memory: while the maximum number of batches is evaluated, no
+//! further request is read. Each batch is evaluated in a task of its own, so that reading and evaluating use several
+//! cores.
 
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
@@ -13,18 +14,18 @@ use tokio::sync::mpsc;
 use verdict_config::Period;
 use verdict_otlp::trace::{CloseReason, ClosedTrace, PriorVerdict};
 
-use super::{Closing, EvaluatedRecording, Parsed, RecordingEvaluation, Stages, unlimited};
+use super::{Closing, EvaluatedRecording, ParsedRequest, RecordingEvaluation, Stages, unlimited};
 use crate::assemble::{Assembler, Close, SPAN_OVERHEAD};
 
-/// Groups that are evaluated or have been, for each core: one while the results of another are written.
-const GROUPS_PER_CORE: usize = 2;
-/// A group ends at this number of bytes, ...
-const GROUP_BYTES: usize = 256 << 10;
-/// ... so that starting its task costs little compared with evaluating it.
-const GROUP_TRACES: usize = 64;
+/// Maximum number of batches in evaluation for each core: one while the results of another are written.
+const BATCHES_PER_CORE: usize = 2;
+/// Maximum bytes of a batch, ...
+const MAX_BATCH_BYTES: usize = 256 << 10;
+/// ... and traces: enough that starting its task takes little time compared with its evaluation.
+const MAX_BATCH_TRACES: usize = 64;
 
-/// A hundred years in seconds, for traces that close otherwise.
-const NEVER: u64 = 100 * 365 * 86_400;
+/// A hundred years in seconds: the time for traces that do not close by time.
+const NEVER_SECS: u64 = 100 * 365 * 86_400;
 
 /// Closed traces that are evaluated together, and their bytes.
 #[derive(Default)]
@@ -33,10 +34,12 @@ struct TraceBatch {
     bytes: usize,
 }
 
-/// Evaluated traces; late spans are evaluated after their trace.
-struct Done {
+/// An evaluated batch.
+struct EvaluatedBatch {
     evaluated: Vec<EvaluatedRecording>,
+    /// Late spans, which are evaluated after their traces.
     late: Vec<ClosedTrace>,
+    /// The bytes of the batch.
     bytes: usize,
 }
 
@@ -47,47 +50,47 @@ impl RecordingEvaluation {
     pub async fn follow(
         &mut self,
         mut closing: Closing,
-        mut requests: mpsc::Receiver<Parsed>,
+        mut requests: mpsc::Receiver<ParsedRequest>,
         mut each: impl FnMut(EvaluatedRecording),
     ) -> usize {
         self.assembler = Assembler::new(self.close_for(&closing));
         let (mut waiting, mut running) = (VecDeque::new(), FuturesOrdered::new());
-        let (mut closed_bytes, mut most_bytes, mut is_open) = (0, 0, true);
-        let alone = self.stages.asks_judges();
+        let (mut closed_bytes, mut peak_bytes, mut has_input) = (0, 0, true);
+        let is_judged = self.stages.asks_judges();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let most_running = if alone { super::CONCURRENT_TRACES } else { cores * GROUPS_PER_CORE };
+        let max_running = if is_judged { super::CONCURRENT_TRACES } else { cores * BATCHES_PER_CORE };
         loop {
-            // The last group may grow.
-            let growing = usize::from(is_open && !alone);
-            while running.len() < most_running && waiting.len() > growing {
-                let work = waiting.pop_front().unwrap_or_default();
-                running.push_back(start(Arc::clone(&self.stages), work));
+            // The last batch may still grow.
+            let growing = usize::from(has_input && !is_judged);
+            while running.len() < max_running && waiting.len() > growing {
+                let batch = waiting.pop_front().unwrap_or_default();
+                running.push_back(evaluate_batch(Arc::clone(&self.stages), batch));
             }
             tokio::select! {
                 biased;
-                Some(done) = running.next(), if !running.is_empty() => {
-                    closed_bytes -= done.bytes;
-                    self.deliver(done, &mut each);
+                Some(batch) = running.next(), if !running.is_empty() => {
+                    closed_bytes -= batch.bytes;
+                    self.deliver(batch, &mut each);
                 }
-                parsed = requests.recv(), if is_open && running.len() < most_running => {
-                    is_open = parsed.is_some();
+                parsed = requests.recv(), if has_input && running.len() < max_running => {
+                    has_input = parsed.is_some();
                     let closed = match parsed {
                         Some(parsed) => self.close_with(&mut closing, parsed),
                         None => self.assembler.close_all(CloseReason::EndOfInput),
                     };
-                    closed_bytes += closed.iter().map(weight).sum::<usize>();
-                    let open = self.assembler.bytes() + self.assembler.spans() * SPAN_OVERHEAD;
-                    most_bytes = most_bytes.max(closed_bytes + open);
-                    closed.into_iter().for_each(|closed| add(closed, alone, &mut waiting));
+                    closed_bytes += closed.iter().map(size_of_trace).sum::<usize>();
+                    let open_bytes = self.assembler.bytes() + self.assembler.spans() * SPAN_OVERHEAD;
+                    peak_bytes = peak_bytes.max(closed_bytes + open_bytes);
+                    closed.into_iter().for_each(|closed| add_to_batch(closed, is_judged, &mut waiting));
                 }
-                else => return most_bytes,
+                else => return peak_bytes,
             }
         }
     }
 
-    /// The times of traces. None is cut because of its size: it is recorded already.
+    /// The times at which traces close. No trace is closed because of its size, since it is recorded completely.
     fn close_for(&self, closing: &Closing) -> Close {
-        let (mut close, never) = (unlimited(self.close.clone()), Period::secs(NEVER));
+        let (mut close, never) = (unlimited(self.close.clone()), Period::secs(NEVER_SECS));
         if matches!(closing, Closing::AfterLastSpans(_)) {
             close.by_service.clear();
             (close.quiet, close.idle, close.remote_idle, close.max_age) = (never, never, never, never);
@@ -95,33 +98,34 @@ impl RecordingEvaluation {
         close
     }
 
-    /// Adds a request, and returns what is complete with it.
-    fn close_with(&mut self, closing: &mut Closing, parsed: Parsed) -> Vec<ClosedTrace> {
+    /// Adds a request, and returns the traces that close with it.
+    fn close_with(&mut self, closing: &mut Closing, parsed: ParsedRequest) -> Vec<ClosedTrace> {
         let (end, spans) = (parsed.end, parsed.groups.iter().flat_map(|group| &group.spans));
         let now = self.clock.advance(end.file, spans.map(|span| span.end).max().unwrap_or(0));
         if let Closing::AfterLastSpans(ends) = closing {
-            parsed.groups.iter().for_each(|group| ends.opened(group.trace));
-            parsed.logs.iter().for_each(|record| ends.opened(record.trace));
+            parsed.groups.iter().for_each(|group| ends.note_opened(group.trace));
+            parsed.logs.iter().for_each(|record| ends.note_opened(record.trace));
             self.assemble(parsed);
-            self.assembler.close_ended(ends.ended(end));
+            self.assembler.close_ended(ends.take_ended(end));
         } else {
             self.assemble(parsed);
         }
         self.assembler.poll(now)
     }
 
-    fn deliver(&mut self, done: Done, each: &mut impl FnMut(EvaluatedRecording)) {
-        done.evaluated.into_iter().for_each(|evaluated| self.deliver_one(evaluated, each));
-        for mut late in done.late {
+    /// Passes the traces of a batch to `each`, then evaluates its late spans and passes them on, too.
+    fn deliver(&mut self, batch: EvaluatedBatch, each: &mut impl FnMut(EvaluatedRecording)) {
+        batch.evaluated.into_iter().for_each(|evaluated| self.deliver_one(evaluated, each));
+        for mut late in batch.late {
             late.prior_verdict = self.assembler.remembered(late.trace).or(late.prior_verdict);
-            let evaluated = self.stages.by_rules(late);
+            let evaluated = self.stages.evaluate_by_rules(late);
             self.deliver_one(evaluated, each);
         }
     }
 
     fn deliver_one(&mut self, evaluated: EvaluatedRecording, each: &mut impl FnMut(EvaluatedRecording)) {
         let (trace, summary) = (evaluated.trace.trace.tree.id, &evaluated.trace.summary);
-        // Not again if it was forgotten meanwhile, since its next spans would be late.
+        // A trace that was forgotten meanwhile is not remembered again.
         if self.assembler.remembered(trace).is_some() {
             let verdict = PriorVerdict { passed: summary.passed, revision: summary.revision };
             self.assembler.remember(trace, verdict);
@@ -130,16 +134,17 @@ impl RecordingEvaluation {
     }
 }
 
-/// The bytes of a trace, as they were counted while it was open.
-fn weight(closed: &ClosedTrace) -> usize {
+/// The bytes of a trace in memory.
+fn size_of_trace(closed: &ClosedTrace) -> usize {
     closed.bytes + closed.spans.len() * SPAN_OVERHEAD
 }
 
-/// Adds a trace to the last group that waits, or to a new one: alone if judges are asked.
-fn add(closed: ClosedTrace, alone: bool, waiting: &mut VecDeque<TraceBatch>) {
-    let bytes = weight(&closed);
-    let fits = |work: &TraceBatch| work.bytes + bytes <= GROUP_BYTES && work.closed.len() < GROUP_TRACES;
-    if alone || !waiting.back().is_some_and(fits) {
+/// Adds a trace to the last waiting batch, or to a new one; always to a new one if judges are asked.
+fn add_to_batch(closed: ClosedTrace, is_judged: bool, waiting: &mut VecDeque<TraceBatch>) {
+    let bytes = size_of_trace(&closed);
+    let fits =
+        |batch: &TraceBatch| batch.bytes + bytes <= MAX_BATCH_BYTES && batch.closed.len() < MAX_BATCH_TRACES;
+    if is_judged || !waiting.back().is_some_and(fits) {
         waiting.push_back(TraceBatch::default());
     }
     if let Some(last) = waiting.back_mut() {
@@ -148,9 +153,10 @@ fn add(closed: ClosedTrace, alone: bool, waiting: &mut VecDeque<TraceBatch>) {
     }
 }
 
-fn start(stages: Arc<Stages>, work: TraceBatch) -> impl Future<Output = Done> {
+/// Starts a task that evaluates a batch.
+fn evaluate_batch(stages: Arc<Stages>, batch: TraceBatch) -> impl Future<Output = EvaluatedBatch> {
     let is_late = |closed: &ClosedTrace| closed.close_reason == CloseReason::Late;
-    let (late, closed): (Vec<_>, Vec<_>) = work.closed.into_iter().partition(is_late);
+    let (late, closed): (Vec<_>, Vec<_>) = batch.closed.into_iter().partition(is_late);
     let evaluated = tokio::spawn(async move {
         let mut evaluated = Vec::with_capacity(closed.len());
         for closed in closed {
@@ -159,8 +165,8 @@ fn start(stages: Arc<Stages>, work: TraceBatch) -> impl Future<Output = Done> {
         evaluated
     });
     async move {
-        // Nothing cancels it: it panicked, as it does without a task of its own.
+        // The task is never cancelled, so that an error is a panic, which is resumed.
         let evaluated = evaluated.await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
-        Done { evaluated, late, bytes: work.bytes }
+        EvaluatedBatch { evaluated, late, bytes: batch.bytes }
     }
 }

@@ -62,6 +62,7 @@ fn ends_of(recording: &Recording) -> TraceEnds {
     ends
 }
 
+/// Evaluates a recording while it is read. Returns the evaluated traces, and the peak of bytes in memory.
 fn follow(config: &Config, closing: Closing, recording: &Recording) -> (Vec<EvaluatedRecording>, usize) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut evaluation = RecordingEvaluation::new(config, 0).unwrap();
@@ -80,7 +81,8 @@ fn follow(config: &Config, closing: Closing, recording: &Recording) -> (Vec<Eval
     (all, peak_bytes)
 }
 
-fn whole(config: &Config, recording: &Recording) -> Vec<EvaluatedRecording> {
+/// Evaluates a recording at its end.
+fn evaluate_at_end(config: &Config, recording: &Recording) -> Vec<EvaluatedRecording> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut evaluation = RecordingEvaluation::new(config, 0).unwrap();
     recording.iter().for_each(|(_, offer)| _ = evaluation.add(offer).unwrap());
@@ -137,15 +139,15 @@ proptest! {
         offers in Just(shipped()).prop_shuffle(),
         files in 1u32..4,
     ) {
-        let each = offers.len().div_ceil(files as usize);
-        let recording: Recording = (0..).zip(offers.chunks(each)).flat_map(|(file, part)| {
+        let offers_per_file = offers.len().div_ceil(files as usize);
+        let recording: Recording = (0..).zip(offers.chunks(offers_per_file)).flat_map(|(file, part)| {
             part.iter().map(move |offer| (file, offer.clone()))
         }).collect();
         let config = Config::default();
-        let expected = whole(&config, &recording);
-        let (found, _) = follow(&config, Closing::AfterLastSpans(ends_of(&recording)), &recording);
-        prop_assert_eq!(annotated(&found), annotated(&expected));
-        // By time a shuffled trace may be evaluated in parts, but no span is lost or evaluated twice.
+        let expected = evaluate_at_end(&config, &recording);
+        let (evaluated, _) = follow(&config, Closing::AfterLastSpans(ends_of(&recording)), &recording);
+        prop_assert_eq!(annotated(&evaluated), annotated(&expected));
+        // With closing by time a shuffled trace may be evaluated in parts, but no span is lost or evaluated twice.
         let (by_time, _) = follow(&config, Closing::ByTime, &recording);
         prop_assert_eq!(spans_in(&by_time), spans_in(&expected));
     }
@@ -154,8 +156,8 @@ proptest! {
 /// `traces` one after the other, 20 s apart, of four spans; the root comes last.
 fn one_after_the_other(traces: u16) -> Recording {
     let requests_for = |trace: u16| {
-        let at = (u64::from(trace) + 1) * 20 * SECOND;
-        [3, 2, 1, 0].map(|span| (0, request(trace, span, at - u64::from(span), false, 4_000)))
+        let end = (u64::from(trace) + 1) * 20 * SECOND;
+        [3, 2, 1, 0].map(|span| (0, request(trace, span, end - u64::from(span), false, 4_000)))
     };
     (0..traces).flat_map(requests_for).collect()
 }
@@ -163,7 +165,7 @@ fn one_after_the_other(traces: u16) -> Recording {
 #[test]
 fn memory_follows_open_traces_and_not_the_recording() {
     let config = without_metrics();
-    // Beside the open traces, one group for each task and those that are next.
+    // In addition to the open traces, one batch for each task and the waiting ones are in memory.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let bound = (cores * 2 + 2) * (256 << 10);
     let traces = u16::try_from(bound * 3 / 16_000).unwrap();
@@ -176,7 +178,7 @@ fn memory_follows_open_traces_and_not_the_recording() {
         assert_eq!(all.len(), usize::from(traces), "{context}");
         assert!(peak_bytes < bound, "{context}: {peak_bytes}, expected less than {bound}");
     }
-    // A trace that is open all the time is in memory, and no other one.
+    // A trace that is open all the time stays in memory, and no other one.
     let mut long = vec![(0, request(u16::MAX, 1, SECOND, false, 10))];
     long.extend(recording);
     long.push((0, request(u16::MAX, 0, 2 * SECOND, false, 10)));
@@ -201,7 +203,7 @@ fn by_time_later_spans_revise_the_verdict() {
                 summary.close_reason,
                 summary.passed,
                 summary.revision,
-                evaluated.prior_verdict.map(|before| before.revision),
+                evaluated.prior_verdict.map(|prior| prior.revision),
             )
         })
         .collect();
@@ -214,7 +216,7 @@ fn by_time_later_spans_revise_the_verdict() {
             (CloseReason::Late, Some(false), 2, Some(2)),
         ]
     );
-    // With the file read twice there is one verdict.
+    // A file that is read twice has one verdict.
     let (all, _) = follow(&Config::default(), Closing::AfterLastSpans(ends_of(&recording)), &recording);
     let evaluations: Vec<_> =
         all.iter().filter(|evaluated| evaluated.trace.trace.tree.id.0[15] == 1).collect();
@@ -230,7 +232,7 @@ fn by_time_later_spans_revise_the_verdict() {
 fn by_time_recordings_that_begin_anew_and_wrong_clocks_split_no_trace() {
     // Two agents whose files cover the same hour, and a span that claims to end in the year 2500.
     let mut recording = one_after_the_other(30);
-    let second: Recording = recording.iter().map(|(_, offer)| (1, renamed(offer))).collect();
+    let second: Recording = recording.iter().map(|(_, offer)| (1, with_other_trace_id(offer))).collect();
     recording.extend(second);
     let wrong = request(7, 4, u64::MAX / 2, false, 10);
     recording.insert(30, (0, wrong));
@@ -239,8 +241,8 @@ fn by_time_recordings_that_begin_anew_and_wrong_clocks_split_no_trace() {
     assert_eq!((all.len(), spans_in(&all)), (60, 241));
 }
 
-/// The same request with other trace ids.
-fn renamed(offer: &Offer) -> Offer {
+/// The same request with another trace id.
+fn with_other_trace_id(offer: &Offer) -> Offer {
     let mut body = offer.body.to_vec();
     let id = body.windows(2).position(|two| two == [0x0a, 0x10]).unwrap() + 2;
     body[id] = 0xff;
@@ -248,7 +250,7 @@ fn renamed(offer: &Offer) -> Offer {
 }
 
 #[test]
-fn a_trace_that_the_first_pass_did_not_see_closes_at_the_end() {
+fn a_trace_that_is_absent_in_the_first_pass_closes_at_the_end() {
     let recording = one_after_the_other(3);
     let ends = ends_of(&recording[..8].to_vec());
     let (all, _) = follow(&without_metrics(), Closing::AfterLastSpans(ends), &recording);

@@ -1,7 +1,7 @@
-//! The work and the memory that questions cause, with a shard that counts its messages.
+//! The work and the memory of questions, with a shard that counts its snapshots.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, RwLock, mpsc as threads};
+use std::sync::{Mutex, RwLock, mpsc as std_mpsc};
 
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ use crate::receive::paths::RunId;
 use crate::telemetry::Telemetry;
 
 /// Bytes of a snapshot.
-const BYTES: usize = 1_000;
+const SNAPSHOT_BYTES: usize = 1_000;
 const TRACE: TraceId = TraceId([7; 16]);
 const TASK: &str = "task: t\nmatch: {}\nalphabet:\n  pay: { function: pay, other_arguments: true, arguments: {} }\n  \
                     look: look\nstates: { a: { final: true, reads: [pay, look] } }\n";
@@ -52,24 +52,25 @@ fn pipeline() -> (Arc<Pipeline>, Arc<AtomicUsize>, tempfile::TempDir) {
     let runtime = RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap();
     let telemetry = Telemetry::new();
     let budget = Budget::new(config.memory.budget, &telemetry.traces);
-    let (delivery, meter) = (ForwardingMode(config.verdict.mode), Meter::new(telemetry, std::iter::empty()));
+    let (forwarding, meter) =
+        (ForwardingMode(config.verdict.mode), Meter::new(telemetry, std::iter::empty()));
     let mut shared =
-        Shared::new(Arc::new(ArcSwap::from_pointee(runtime)), exporters, delivery, meter, budget);
+        Shared::new(Arc::new(ArcSwap::from_pointee(runtime)), exporters, forwarding, meter, budget);
     shared.queried_runs = Some(QueriedRuns::new());
     let (inbox, mut work) = mpsc::channel(8);
     let snapshots = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&snapshots);
+    let snapshot_count = Arc::clone(&snapshots);
     tokio::spawn(async move {
         while let Some(work) = work.recv().await {
             match work {
                 ShardMessage::State(_, reply) => reply.send(TraceState::Open((1, 0))).unwrap(),
                 ShardMessage::Snapshot(trace, permit, reply) => {
-                    count.fetch_add(1, Ordering::Relaxed);
+                    snapshot_count.fetch_add(1, Ordering::Relaxed);
                     let trace = ClosedTrace {
                         trace,
                         spans: Vec::new(),
                         logs: Vec::new(),
-                        bytes: BYTES,
+                        bytes: SNAPSHOT_BYTES,
                         close_reason: CloseReason::Idle,
                         incomplete: true,
                         prior_verdict: None,
@@ -117,7 +118,7 @@ async fn questions_about_any_number_of_agents_make_one_snapshot_of_a_trace() {
 async fn snapshots_are_made_only_with_a_permit() {
     let (pipeline, snapshots, _folder) = pipeline();
     let runs = pipeline.shared.queried_runs.as_ref().unwrap();
-    let permits = [runs.permit().await, runs.permit().await];
+    let permits = [runs.read_permit().await, runs.read_permit().await];
     for n in 0..20 {
         let refused = pipeline.decide(look(&format!("agent {n}"))).await.unwrap_err();
         assert_eq!(refused, Refused::Overloaded { retry: RETRY });
@@ -129,7 +130,7 @@ async fn snapshots_are_made_only_with_a_permit() {
 }
 
 #[test]
-fn reading_that_outlasts_its_question_serves_the_next_one() {
+fn a_trace_read_after_the_timeout_of_its_question_answers_the_next_one() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -138,20 +139,20 @@ fn reading_that_outlasts_its_question_serves_the_next_one() {
         .unwrap();
     runtime.block_on(async {
         let (pipeline, snapshots, _folder) = pipeline();
-        let (free, busy) = threads::channel::<()>();
+        let (release, blocked) = std_mpsc::channel::<()>();
         // The only blocking thread is busy, so the trace cannot be read in time.
-        let occupied = tokio::task::spawn_blocking(move || busy.recv());
-        let asking = Arc::clone(&pipeline);
-        let asked = tokio::spawn(async move { asking.decide(look("agent")).await.map(|_| ()) });
+        let occupied = tokio::task::spawn_blocking(move || blocked.recv());
+        let task_pipeline = Arc::clone(&pipeline);
+        let reply = tokio::spawn(async move { task_pipeline.decide(look("agent")).await.map(|_| ()) });
         while snapshots.load(Ordering::Relaxed) == 0 {
             tokio::task::yield_now().await;
         }
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
-        advance(ANSWER_TIME * 2).await;
-        assert_eq!(asked.await.unwrap(), Err(Refused::Overloaded { retry: RETRY }));
-        drop(free);
+        advance(REPLY_TIMEOUT * 2).await;
+        assert_eq!(reply.await.unwrap(), Err(Refused::Overloaded { retry: RETRY }));
+        drop(release);
         assert!(occupied.await.unwrap().is_err());
         assert!(pipeline.decide(look("agent")).await.is_ok());
         assert_eq!(snapshots.load(Ordering::Relaxed), 1);
@@ -165,9 +166,9 @@ fn trace_that_is_read_for_a_question_or_the_page_is_charged_for_its_recognised_f
         let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
             let (pipeline, snapshots, _folder) = pipeline();
-            let (free, busy) = threads::channel::<()>();
-            // The only blocking thread is busy, so that the trace waits with what it is charged.
-            let occupied = tokio::task::spawn_blocking(move || busy.recv());
+            let (release, blocked) = std_mpsc::channel::<()>();
+            // The only blocking thread is busy, so that the trace waits while it is charged.
+            let occupied = tokio::task::spawn_blocking(move || blocked.recv());
             let question_pipeline = Arc::clone(&pipeline);
             let page = PageState::new(
                 Arc::clone(&pipeline),
@@ -186,8 +187,8 @@ fn trace_that_is_read_for_a_question_or_the_page_is_charged_for_its_recognised_f
             while snapshots.load(Ordering::Relaxed) == 0 || reserved() == 0 {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(reserved(), (EVALUATED_FACTOR * BYTES) as u64);
-            drop(free);
+            assert_eq!(reserved(), (EVALUATED_FACTOR * SNAPSHOT_BYTES) as u64);
+            drop(release);
             assert!(occupied.await.unwrap().is_err());
             read.await.unwrap();
             assert_eq!(reserved(), 0);
@@ -211,7 +212,7 @@ async fn awaited_calls_of_a_run_take_a_bounded_number_of_bytes() {
     }
     assert_eq!(decided, 6, "the sixth reaches 512 KiB");
     assert!((500_000..700_000).contains(&runs.pending_bytes()), "{}", runs.pending_bytes());
-    // Arguments that no task reads are not kept.
+    // Arguments that no task reads are not remembered.
     for n in 0..20 {
         let reply = pipeline
             .decide(question("other", "look", json!({ "text": text }), &n.to_string()))
@@ -223,7 +224,7 @@ async fn awaited_calls_of_a_run_take_a_bounded_number_of_bytes() {
 }
 
 #[test]
-fn sessions_that_cannot_be_asked_about_are_not_kept() {
+fn sessions_with_a_name_above_the_limit_are_not_kept() {
     let runs = QueriedRuns::new();
     let (short, long) = ("x".repeat(1024), "x".repeat(1025));
     runs.note_session(&short, TRACE);

@@ -1,7 +1,7 @@
 //! The state that liveness and readiness depend on.
 //!
-//! In: the pipeline, the memory for requests, and the tasks of the service. Out: the parts that have failed for good,
-//! and the causes of an overload.
+//! In: the pipeline, the memory for requests, and the tasks of the service. Out: the parts that have failed
+//! permanently, and the causes of an overload.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +19,9 @@ const OVERLOAD_HOLD: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct ReadinessInputs {
     pub pipeline: Arc<Pipeline>,
-    /// Requests that are being read.
-    pub reading: ByteLimit,
-    /// Whether a listener or another task of the service has panicked.
+    /// The limit on bytes of requests in flight.
+    pub requests_in_flight: ByteLimit,
+    /// For each group of tasks, whether one of them has failed.
     pub tasks: [Arc<AtomicBool>; 3],
 }
 
@@ -33,11 +33,11 @@ impl Health for ReadinessInputs {
     }
 
     fn overloads(&self) -> Vec<&'static str> {
-        // One sender alone can use up its own share, and is refused then.
-        let reading_overload = self
-            .reading
+        // A single sender that has used up its own share is no overload.
+        let in_flight_overload = self
+            .requests_in_flight
             .was_exhausted(OVERLOAD_HOLD)
             .then_some("overloaded: the memory for requests in flight is used up");
-        self.pipeline.overloads().map(|(_, cause)| cause).chain(reading_overload).collect()
+        self.pipeline.overloads().map(|(_, cause)| cause).chain(in_flight_overload).collect()
     }
 }

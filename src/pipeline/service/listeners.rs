@@ -1,7 +1,7 @@
-//! The sockets of the service: bound before anything starts, so that an address that is taken is an error at once, and
-//! served when the pipeline can take what arrives.
+//! The sockets of the service: bound before any other part starts, so that an address in use fails early, and served
+//! when the pipeline has started.
 //!
-//! In: the configuration, then the parts that answer. Out: the addresses, and one task for each listener.
+//! In: the configuration, and later the pipeline. Out: the addresses, and one task for each listener.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use crate::receive::paths::{BoundPaths, PathDecider};
 use crate::receive::{self, Bound, Intake};
 use crate::telemetry::Telemetry;
 
+/// Bound sockets, and the Kafka receiver.
 pub(super) struct Listeners {
     pub receivers: Bound,
     pub paths: Option<BoundPaths>,
@@ -33,7 +34,7 @@ pub(super) struct Listeners {
     kafka: Option<crate::receive::kafka::Receiver>,
 }
 
-/// Where the listeners are.
+/// The addresses of the listeners.
 pub(super) struct ListenerAddresses {
     pub grpc: Option<SocketAddr>,
     pub http: Option<SocketAddr>,
@@ -42,9 +43,9 @@ pub(super) struct ListenerAddresses {
 }
 
 impl Listeners {
-    /// `reading` are the bytes of all requests that may be in memory.
-    pub(super) async fn bind(config: &Config, reading: u64) -> Result<Listeners, Error> {
-        let receivers = receive::bind(&config.receivers.otlp).await?.with_in_flight_limit(reading);
+    /// Binds the sockets. `max_in_flight` limits the bytes of all OTLP requests in memory.
+    pub(super) async fn bind(config: &Config, max_in_flight: u64) -> Result<Listeners, Error> {
+        let receivers = receive::bind(&config.receivers.otlp).await?.with_in_flight_limit(max_in_flight);
         let paths = config.verdict.paths_api.as_ref().map(BoundPaths::bind);
         let paths = OptionFuture::from(paths).await.transpose()?;
         let page = OptionFuture::from(config.page.as_ref().map(BoundPage::bind)).await.transpose()?;
@@ -60,8 +61,9 @@ impl Listeners {
         })
     }
 
-    /// The store of what is received: records of Kafka are retained by the receiver.
-    pub(super) fn wrap(&self, store: &mut Box<dyn Store>) {
+    /// With a Kafka receiver, replaces the store by one that retains records of Kafka in the receiver, and uses the
+    /// given one for all other requests.
+    pub(super) fn wrap_store(&self, store: &mut Box<dyn Store>) {
         #[cfg(feature = "kafka")]
         if let Some(kafka) = &self.kafka {
             let other = std::mem::replace(store, Box::new(NoStore));
@@ -80,27 +82,27 @@ impl Listeners {
         }
     }
 
-    /// Serves them as tasks of `receiving`. `page` answers what its listener is asked.
+    /// Serves all listeners as tasks of `receiver_tasks`. `page` is the data of the live page.
     pub(super) fn serve(
         self,
         config: &Config,
         pipeline: &Arc<Pipeline>,
         telemetry: &Arc<Telemetry>,
         page: Option<(Arc<History>, Arc<dyn PageSource>)>,
-        receiving: &mut Tasks,
+        receiver_tasks: &mut Tasks,
     ) {
-        let (grace, stop) = (*config.service.shutdown_timeout, receiving.stop.clone());
+        let (grace, stop) = (*config.service.shutdown_timeout, receiver_tasks.stop.clone());
         let intake: Arc<dyn Intake> = Arc::clone(pipeline) as Arc<dyn Intake>;
         #[cfg(feature = "kafka")]
         if let Some(kafka) = self.kafka {
-            receiving.spawn_fallible(kafka.serve(
+            receiver_tasks.spawn_fallible(kafka.serve(
                 Arc::clone(&intake),
                 Arc::clone(telemetry),
                 stop.clone(),
                 grace,
             ));
         }
-        receiving.spawn(self.receivers.serve(intake, Arc::clone(telemetry), stop.clone(), grace));
+        receiver_tasks.spawn(self.receivers.serve(intake, Arc::clone(telemetry), stop.clone(), grace));
         if let Some(paths) = self.paths {
             if !pipeline.shared.config.load().evaluator.has_tasks() {
                 tracing::warn!(
@@ -108,10 +110,10 @@ impl Listeners {
                 );
             }
             let decider: Arc<dyn PathDecider> = Arc::clone(pipeline) as Arc<dyn PathDecider>;
-            receiving.spawn(paths.serve(decider, stop.clone(), grace));
+            receiver_tasks.spawn(paths.serve(decider, stop.clone(), grace));
         }
         if let Some((listener, (history, source))) = self.page.zip(page) {
-            receiving.spawn(listener.serve(history, source, stop, grace));
+            receiver_tasks.spawn(listener.serve(history, source, stop, grace));
         }
     }
 }

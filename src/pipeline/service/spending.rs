@@ -12,49 +12,49 @@ use verdict_telemetry::LogThrottle;
 
 use super::tasks::Tasks;
 use crate::config::Config;
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 use crate::pipeline::components::CurrentComponents;
 
-/// How often what judges have spent is written, if it has changed: a crash forgets the spending since then.
-const INTERVAL: Duration = Duration::from_secs(2);
+/// The interval at which the spending is written, if it has changed. A crash loses the spending since the last write.
+const SAVE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The task that writes the spending of the current judges; none without a directory.
 pub(super) fn save_periodically(config: &Config, current: &Arc<Mutex<CurrentComponents>>) -> Tasks {
     let mut tasks = Tasks::default();
-    if let Some(file) = file(config) {
-        tasks.spawn(save(Arc::clone(current), file, tasks.stop.clone()));
+    if let Some(file) = spending_file(config) {
+        tasks.spawn(save_loop(Arc::clone(current), file, tasks.stop.clone()));
     }
     tasks
 }
 
-/// The file of what judges have spent, in the directory of the journal.
-fn file(config: &Config) -> Option<PathBuf> {
+/// The file of the judges' spending, in the directory of the journal; `None` without a directory.
+fn spending_file(config: &Config) -> Option<PathBuf> {
     config.storage.directory.as_ref().map(|folder| folder.join("judge-spending"))
 }
 
-/// Before judges are asked.
+/// Restores the spending of judges. Must be called before they are asked.
 pub(super) fn restore(config: &Config, judges: &Option<Judges>) {
-    if let (Some(judges), Some(file)) = (judges, file(config)) {
+    if let (Some(judges), Some(file)) = (judges, spending_file(config)) {
         judges.restore_spending(&file);
     }
 }
 
-/// Writes what the current judges have spent, until `stop` and once more then.
-async fn save(current: Arc<Mutex<CurrentComponents>>, file: PathBuf, stop: CancellationToken) {
+/// Writes the spending of the current judges at intervals, and once more when `stop` is cancelled.
+async fn save_loop(current: Arc<Mutex<CurrentComponents>>, file: PathBuf, stop: CancellationToken) {
     let throttle = LogThrottle::default();
     loop {
-        let stopped = tokio::time::timeout(INTERVAL, stop.cancelled()).await.is_ok();
+        let is_stopped = tokio::time::timeout(SAVE_INTERVAL, stop.cancelled()).await.is_ok();
         let judges = current.lock().unwrap_or_else(PoisonError::into_inner).judges.clone();
         if let Some(judges) = judges {
             let path = file.clone();
-            let saved = tokio::task::spawn_blocking(move || judges.save_spending(&path)).await;
-            if let Err(error) = saved.map_err(|e| std::io::Error::other(ended(&e))).flatten()
+            let result = tokio::task::spawn_blocking(move || judges.save_spending(&path)).await;
+            if let Err(error) = result.map_err(|e| std::io::Error::other(join_error_reason(&e))).flatten()
                 && let Some(suppressed) = throttle.allow("spending")
             {
                 tracing::warn!(%error, suppressed, "cannot write what judges have spent; after a restart their budgets start at zero");
             }
         }
-        if stopped {
+        if is_stopped {
             return;
         }
     }

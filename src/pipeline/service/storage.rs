@@ -1,6 +1,6 @@
 //! The directory of the journal: opened before the pipeline starts.
 //!
-//! In: the section `storage`. Out: the journal with the records of the process before, the traces that it was
+//! In: the section `storage`. Out: the journal with the records of the previous process, the traces that it was
 //! evaluating when it ended, and the dead letters.
 
 use std::collections::HashSet;
@@ -12,11 +12,11 @@ use verdict_otlp::trace::TraceId;
 
 use crate::config::Config;
 use crate::export::Exporters;
-use crate::logging::ended;
+use crate::logging::join_error_reason;
 use crate::pipeline::error::Error;
 use crate::telemetry::Telemetry;
 
-/// An open directory.
+/// The contents of an open directory.
 pub(super) struct OpenStorage {
     pub journal: Arc<Journal>,
     /// The traces that the previous process was evaluating when it ended.
@@ -25,8 +25,8 @@ pub(super) struct OpenStorage {
     pub dead_letters: Arc<DeadLetters>,
 }
 
-/// `None` without a directory. The journal is read on a blocking thread, since that may take long and the process
-/// must react to signals meanwhile.
+/// Opens the directory; `None` if none is configured. The journal is read on a blocking thread, since that may take
+/// long and the process must react to signals at the same time.
 pub(super) async fn open(
     config: &Config,
     telemetry: &Arc<Telemetry>,
@@ -38,16 +38,16 @@ pub(super) async fn open(
     let (path, task_telemetry) = (folder.clone(), Arc::clone(telemetry));
     let read = move || {
         let (journal, recovered) = Journal::open(&path, &storage, remember, &task_telemetry.journal)?;
-        let open: HashSet<TraceId> = recovered.open.values().flatten().copied().collect();
-        // Traces of Kafka are received again.
-        let is_open = |trace| receives_kafka || open.contains(&trace);
+        let open_traces: HashSet<TraceId> = recovered.open.values().flatten().copied().collect();
+        // With Kafka every trace may be open, since open traces are received again.
+        let is_open = |trace| receives_kafka || open_traces.contains(&trace);
         let markers = Arc::new(EvaluationMarkers::open(&path, is_open));
         Ok((journal, markers, recovered))
     };
-    let opened = tokio::task::spawn_blocking(read).await;
-    let unread = |error| journal::OpenError::new(&folder, std::io::Error::other(ended(&error)));
-    let (journal, markers, recovered) = opened.map_err(unread).flatten()?;
-    // The lock of the journal keeps other processes out of the directory by now.
+    let result = tokio::task::spawn_blocking(read).await;
+    let panicked = |error| journal::OpenError::new(&folder, std::io::Error::other(join_error_reason(&error)));
+    let (journal, markers, recovered) = result.map_err(panicked).flatten()?;
+    // From here on the lock of the journal excludes other processes from the directory.
     let dead_letters = open_dead_letters(config, &folder, telemetry, exporters)?;
     Ok(Some(OpenStorage { journal, markers, recovered, dead_letters }))
 }

@@ -11,16 +11,17 @@ use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Tasks that end when `stop` is cancelled.
+/// A group of tasks that end when `stop` is cancelled.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     pub stop: CancellationToken,
     tasks: JoinSet<()>,
-    /// One of them panicked: the process must end.
+    /// Whether one of them panicked or failed: the process must end.
     pub failed: Arc<AtomicBool>,
 }
 
 impl Tasks {
+    /// Spawns a task, whose panic ends the process.
     pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         let failed = Arc::clone(&self.failed);
         self.tasks.spawn(async move {
@@ -46,12 +47,12 @@ impl Tasks {
         });
     }
 
-    /// Cancels them, and aborts those that have not ended after `within`. Returns false if a task had to be aborted.
+    /// Cancels `stop`, and aborts the tasks that have not ended after `within`. Returns `false` if a task was aborted.
     pub(super) async fn end(&mut self, within: Duration) -> bool {
         self.stop.cancel();
         let all_ended = async { while self.tasks.join_next().await.is_some() {} };
-        let ended = tokio::time::timeout(within, all_ended).await.is_ok();
+        let have_ended = tokio::time::timeout(within, all_ended).await.is_ok();
         self.tasks.abort_all();
-        ended
+        have_ended
     }
 }

@@ -11,8 +11,8 @@ async fn failed_shard_is_reported_by_the_service() {
                 exporters: { console: {} }\nservice: { exporters: [console] }\nadmin: { endpoint: '127.0.0.1:0' }";
     let source = Source { name: "test".to_owned(), text: text.to_owned() };
     let service = Service::start(&from_sources(&[source], &|_| None).unwrap()).await.unwrap();
-    let soon = Duration::from_millis(600);
-    assert!(tokio::time::timeout(soon, service.failed()).await.is_err(), "nothing has failed");
+    let short_timeout = Duration::from_millis(600);
+    assert!(tokio::time::timeout(short_timeout, service.failed()).await.is_err(), "nothing has failed");
     service.pipeline.shared.shard_failed.store(true, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(service.failed().await, "a shard has failed");
     assert_eq!(service.readiness.obstacles(), ["a shard has failed"]);
@@ -46,7 +46,7 @@ async fn probe(admin: &str, path: &str) -> (String, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_are_answered_while_the_journal_is_recovered() {
     let folder = tempfile::tempdir().unwrap();
-    // Reading the only segment waits until the other end of the pipe is opened.
+    // Reading the only segment blocks until the other end of the pipe is opened.
     let segment = folder.path().join(format!("{:016x}.log", 1));
     assert!(std::process::Command::new("mkfifo").arg(&segment).status().unwrap().success());
     let admin = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -65,12 +65,12 @@ async fn probes_are_answered_while_the_journal_is_recovered() {
         [probe(&admin, "/livez").await, probe(&admin, "/readyz").await]
     };
     let answered = tokio::time::timeout(Duration::from_secs(180), probes).await;
-    let recovering = !starting.is_finished();
-    // Lets recovery end, also if the assertions below fail.
+    let is_recovering = !starting.is_finished();
+    // Recovery ends even if the assertions below fail.
     let opened = tokio::task::spawn_blocking(move || std::fs::OpenOptions::new().write(true).open(segment));
     drop(opened.await.unwrap().unwrap());
     let [live, ready] = answered.expect("no probe was answered");
-    assert!(recovering, "there was nothing to wait for");
+    assert!(is_recovering, "recovery ended before the probes");
     assert_eq!(live, ("200".to_owned(), "live".to_owned()));
     assert_eq!(ready, ("503".to_owned(), "recovering the journal".to_owned()));
     let service = starting.await.unwrap().unwrap();
@@ -87,7 +87,7 @@ async fn every_cause_of_overload_is_named() {
     let source = Source { name: "test".to_owned(), text: text.to_owned() };
     let service = Service::start(&from_sources(&[source], &|_| None).unwrap()).await.unwrap();
     assert_eq!(service.readiness.obstacles(), [""; 0]);
-    // One sender has taken three quarters; then others have taken the rest.
+    // 200 KiB are three quarters of the limit, which one sender may take; 256 KiB are all of it.
     service.telemetry.receive.held_bytes.set(200 << 10);
     assert_eq!(service.readiness.obstacles(), [""; 0]);
     service.telemetry.receive.held_bytes.set(256 << 10);
@@ -99,8 +99,8 @@ async fn every_cause_of_overload_is_named() {
     assert_eq!(&answer, b"HTTP/1.1 503");
     let budget = service.pipeline.shared.budget.reserve(1 << 20);
     let causes = service.readiness.obstacles();
-    let [memory, reading] = causes[..] else { panic!("{causes:?}") };
-    assert!(memory.contains("memory.budget") && reading.contains("requests in flight"), "{causes:?}");
+    let [memory, in_flight] = causes[..] else { panic!("{causes:?}") };
+    assert!(memory.contains("memory.budget") && in_flight.contains("requests in flight"), "{causes:?}");
     service.telemetry.receive.held_bytes.set(0);
     drop(budget);
     assert_eq!(service.stop(Duration::from_secs(180)).await, 0);

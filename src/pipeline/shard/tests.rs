@@ -1,4 +1,4 @@
-//! A shard with exporters: spans are exported also if their evaluation fails or takes long.
+//! A shard with exporters: spans are exported even if their evaluation fails or takes long.
 
 mod expensive;
 mod judges;
@@ -46,16 +46,16 @@ fn spans(trace: u8, ids: std::ops::RangeInclusive<u64>) -> Bytes {
         write::fixed64(&mut span, 8, 2);
         write::bytes(&mut spans, 2, &span);
     }
-    around(&spans)
+    encode_request(&spans)
 }
 
 /// A request of encoded spans with an empty resource and scope.
-fn around(spans: &[u8]) -> Bytes {
-    under(&[], spans)
+fn encode_request(spans: &[u8]) -> Bytes {
+    encode_request_with(&[], spans)
 }
 
 /// A request of encoded spans with an encoded resource.
-fn under(resource: &[u8], spans: &[u8]) -> Bytes {
+fn encode_request_with(resource: &[u8], spans: &[u8]) -> Bytes {
     let mut scope = Vec::new();
     write::bytes(&mut scope, 1, resource);
     write::bytes(&mut scope, 2, spans);
@@ -81,22 +81,22 @@ fn shared(
     ));
     let telemetry = Telemetry::new();
     let budget = Budget::new(config.memory.budget, &telemetry.traces);
-    let delivery = ForwardingMode(config.verdict.mode);
+    let forwarding = ForwardingMode(config.verdict.mode);
     Shared::new(
         runtime_config,
         Arc::clone(exporters),
-        delivery,
+        forwarding,
         Meter::new(telemetry, std::iter::empty()),
         budget,
     )
 }
 
-/// Runs one shard over three traces. Returns the exported lines of JSON.
+/// Runs one shard over three traces. Returns the exported lines of JSON, and the self-metrics.
 async fn export(change: impl FnOnce(&mut Shared, &crate::config::VerdictConfig)) -> (String, Arc<Telemetry>) {
     run((1..=3).map(request).collect(), change, || ()).await
 }
 
-/// Sends work that the shard takes in a turn of its own: traces that are due have closed before the next work.
+/// Sends groups, and waits until the shard has taken them: traces that are due close before the next message.
 async fn send(inbox: &mpsc::Sender<ShardMessage>, groups: Vec<Group>) {
     let waiting = ByteLimit::new(u64::MAX);
     inbox.send(ShardMessage::Spans(groups, waiting.reserve(1), None)).await.unwrap();
@@ -105,8 +105,8 @@ async fn send(inbox: &mpsc::Sender<ShardMessage>, groups: Vec<Group>) {
     }
 }
 
-/// Runs one shard over requests; each is sent after the traces of the one before have closed. `then` is called
-/// when small traces of all of them are exported.
+/// Runs one shard over requests; each is sent after the traces of the previous one have closed. `then` is called
+/// when the small traces of all of them are exported.
 async fn run(
     requests: Vec<Bytes>,
     change: impl FnOnce(&mut Shared, &crate::config::VerdictConfig),
@@ -126,8 +126,8 @@ async fn run(
         ..shared(&config, &exporters, None)
     };
     change(&mut shared, &config.verdict);
-    let (inbox, work) = mpsc::channel(8);
-    let shard = tokio::spawn(Shard::new(Arc::new(shared)).run(work));
+    let (inbox, messages) = mpsc::channel(8);
+    let shard = tokio::spawn(Shard::new(Arc::new(shared)).run(messages));
     for request in requests {
         send(&inbox, split(&request, "verdict.", &Interner::default()).unwrap().groups).await;
     }
@@ -157,11 +157,11 @@ async fn trace_whose_evaluation_panics_and_other_traces_are_exported() {
 async fn other_tasks_run_while_many_traces_are_evaluated() {
     use std::sync::atomic::AtomicUsize;
     // Evaluations since another task of this runtime was polled, and their maximum.
-    static SINCE: AtomicUsize = AtomicUsize::new(0);
-    static MOST: AtomicUsize = AtomicUsize::new(0);
+    static IN_A_ROW: AtomicUsize = AtomicUsize::new(0);
+    static MAX_IN_A_ROW: AtomicUsize = AtomicUsize::new(0);
     let other = tokio::spawn(async {
         loop {
-            SINCE.store(0, Ordering::Relaxed);
+            IN_A_ROW.store(0, Ordering::Relaxed);
             tokio::task::yield_now().await;
         }
     });
@@ -169,16 +169,16 @@ async fn other_tasks_run_while_many_traces_are_evaluated() {
     let change = |shared: &mut Shared, verdict: &crate::config::VerdictConfig| {
         let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
         config.evaluator.before_assessment = Some(|_| {
-            MOST.fetch_max(SINCE.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            MAX_IN_A_ROW.fetch_max(IN_A_ROW.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         });
         shared.config.store(Arc::new(config));
     };
     let (out, _) = run(vec![all.concat().into()], change, || ()).await;
     other.abort();
     assert_eq!(out.matches("verdict.trace.result").count(), 100, "{out}");
-    let longest_run = MOST.load(Ordering::Relaxed);
+    let max_in_a_row = MAX_IN_A_ROW.load(Ordering::Relaxed);
     // Both tasks yield, and the runtime may poll the shard first.
-    assert!(longest_run <= 2 * YIELD_AFTER, "{longest_run} evaluations in a row");
+    assert!(max_in_a_row <= 2 * YIELD_AFTER, "{max_in_a_row} evaluations in a row");
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn spans_are_exported_unmeasured_when_shutdown_leaves_no_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn late_spans_of_a_large_trace_wait_for_its_verdict() {
-    // The late span and the other trace are taken.
+    // Set when the shard has taken the late span and the other trace.
     static TAKEN: AtomicBool = AtomicBool::new(false);
     // Large enough to be evaluated on a blocking thread.
     let large = 300;
@@ -220,9 +220,9 @@ async fn late_spans_of_a_large_trace_wait_for_its_verdict() {
 
 /// A store that panics once, in the shard's task.
 #[derive(Debug, Default)]
-struct Panicking(std::sync::atomic::AtomicU32);
+struct PanickingStore(std::sync::atomic::AtomicU32);
 
-impl crate::pipeline::store::Store for Panicking {
+impl crate::pipeline::store::Store for PanickingStore {
     fn max_batch(&self) -> usize {
         assert_ne!(self.0.fetch_add(1, Ordering::Relaxed), 0, "as the test requires");
         1
@@ -239,15 +239,15 @@ async fn panic_in_a_shard_loses_no_span_and_is_reported() {
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
     let exporters = exporters(&config);
-    let store = Box::new(Panicking::default());
+    let store = Box::new(PanickingStore::default());
     let shared = Arc::new(Shared { store, ..shared(&config, &exporters, None) });
-    let (inbox, work) = mpsc::channel(8);
-    // The first panics while several requests are in the inbox and several traces are closed at once.
+    let (inbox, messages) = mpsc::channel(8);
+    // The first trace panics while several requests are in the inbox and several traces are closed at once.
     for trace in 1..=6 {
         let groups = split(&request(trace), "verdict.", &Interner::default()).unwrap().groups;
         inbox.send(ShardMessage::Spans(groups, shared.budget.reserve(0), None)).await.unwrap();
     }
-    Shard::new(Arc::clone(&shared)).run(work).await;
+    Shard::new(Arc::clone(&shared)).run(messages).await;
     assert!(shared.shard_failed.load(Ordering::Relaxed));
     assert!(inbox.is_closed(), "senders are refused");
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(180)).await;
@@ -268,10 +268,10 @@ async fn trace_that_cannot_be_encoded_is_exported_as_it_arrived() {
 async fn large_traces_that_wait_leave_the_task_of_the_shard_to_others() {
     use std::sync::RwLock;
     static GATE: RwLock<()> = RwLock::new(());
-    let shut = GATE.write().unwrap();
+    let closed_gate = GATE.write().unwrap();
     let large = (1..=6).map(|trace| spans(trace, 1..=300));
     let exported = run(
-        // The small one is evaluated on the shard's task. It is taken although no large trace is finished.
+        // The small trace is evaluated on the shard's task, although no large trace is finished.
         large.chain([request(7)]).collect(),
         |shared, verdict| {
             let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
@@ -282,7 +282,7 @@ async fn large_traces_that_wait_leave_the_task_of_the_shard_to_others() {
             });
             shared.config.store(Arc::new(config));
         },
-        || drop(shut),
+        || drop(closed_gate),
     );
     let (out, _) = tokio::time::timeout(Duration::from_secs(180), exported).await.expect("the task waits");
     assert_eq!(out.matches("\"spanId\"").count(), 6 * 300 + 3);

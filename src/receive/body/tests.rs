@@ -157,10 +157,10 @@ fn body_of_known_length_is_one_allocation_of_that_size() {
     let in_flight = limit(1 << 30);
     let data = vec![1u8; 300_000];
     let mut decoder = decoder(Coding::Identity, Some(data.len()), LIMIT, &in_flight).unwrap();
-    let mut at = None;
+    let mut address = None;
     for chunk in data.chunks(16_384) {
         decoder.push(chunk).unwrap();
-        assert_eq!(*at.get_or_insert(decoder.out.as_ptr()), decoder.out.as_ptr());
+        assert_eq!(*address.get_or_insert(decoder.out.as_ptr()), decoder.out.as_ptr());
     }
     assert_eq!(decoder.out.capacity(), data.len());
 }
@@ -168,13 +168,13 @@ fn body_of_known_length_is_one_allocation_of_that_size() {
 #[test]
 fn decompressor_is_charged_until_the_body_is_complete() {
     let data = vec![7u8; 100_000];
-    for (coding, state) in [(Coding::Gzip, INFLATER), (Coding::Zstd, ZSTD_DECODER)] {
+    for (coding, decompressor_bytes) in [(Coding::Gzip, INFLATER_BYTES), (Coding::Zstd, ZSTD_DECODER_BYTES)] {
         let (in_flight, packed) = (limit(1 << 30), compress(coding, &data));
         let mut decoder = decoder(coding, None, LIMIT, &in_flight).unwrap();
         decoder.push(&packed[..1]).unwrap();
-        assert_eq!(in_flight.reserved(), state as u64);
+        assert_eq!(in_flight.reserved(), decompressor_bytes as u64);
         decoder.push(&packed[1..]).unwrap();
-        assert!(in_flight.reserved() >= (state + data.len()) as u64);
+        assert!(in_flight.reserved() >= (decompressor_bytes + data.len()) as u64);
         let (_body, _reservation) = decoder.finish().unwrap();
         assert_eq!(in_flight.reserved(), data.len() as u64);
     }
@@ -196,14 +196,14 @@ fn in_flight_limit_is_shared_released_and_admits_a_single_request() {
 
 #[test]
 fn headers_and_decompressor_are_charged_before_the_first_byte_of_the_body() {
-    for (coding, least) in [
+    for (coding, decompressor_bytes) in [
         (Coding::Identity, 0),
-        (Coding::Gzip, INFLATER),
-        (Coding::Zlib, INFLATER),
-        (Coding::Zstd, ZSTD_DECODER),
+        (Coding::Gzip, INFLATER_BYTES),
+        (Coding::Zlib, INFLATER_BYTES),
+        (Coding::Zstd, ZSTD_DECODER_BYTES),
     ] {
         let in_flight = limit(600_000);
-        // Another peer holds a byte: the only reservation may have any size.
+        // Another peer reserves a byte, since a single reservation may have any size.
         let (_other, peer) = (in_flight.reserve(1), limit(0));
         let open = || BodyDecoder::new(coding, None, LIMIT, 100, (10_000, in_flight.reserve_for(&peer)));
         let mut waiting = Vec::new();
@@ -211,7 +211,11 @@ fn headers_and_decompressor_are_charged_before_the_first_byte_of_the_body() {
             waiting.push(decoder);
             assert!(waiting.len() < 100, "without a bound");
         }
-        assert_eq!(waiting.len(), 449_999 / (10_000 + least), "three quarters of the limit, {coding:?}");
+        assert_eq!(
+            waiting.len(),
+            449_999 / (10_000 + decompressor_bytes),
+            "three quarters of the limit, {coding:?}"
+        );
         drop(waiting);
         assert_eq!(in_flight.reserved(), 1);
     }

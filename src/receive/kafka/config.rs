@@ -1,4 +1,4 @@
-//! `receivers.kafka`, with the Collector's key names where it has them.
+//! `receivers.kafka`. Keys that the Collector's Kafka receiver has too have the same names.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,8 +84,8 @@ pub enum InitialOffset {
     Latest,
 }
 
-/// Room for some hundred runs of records.
-const MIN_METADATA: u32 = 256;
+/// Minimum of `offset_metadata_max_bytes`: room for some hundred runs of records.
+const MIN_METADATA_BYTES: u32 = 256;
 
 impl KafkaReceiver {
     pub(crate) fn connection(&self) -> KafkaConnection<'_> {
@@ -98,7 +98,7 @@ impl KafkaReceiver {
         std::iter::once(self.traces.topic.as_str()).chain(self.logs.iter().map(|logs| logs.topic.as_str()))
     }
 
-    /// Invalid values.
+    /// The problems of invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = self.connection().problems();
         problems.extend(topic_problem("traces.topic", &self.traces.topic));
@@ -109,36 +109,36 @@ impl KafkaReceiver {
                     .push(Problem::new("logs.topic", "is the topic of spans; logs need one of their own"));
             }
         }
-        let mut add = |key: &str, wrong: bool, message: &str| {
-            if wrong {
+        let mut add_if = |key: &str, is_invalid: bool, message: &str| {
+            if is_invalid {
                 problems.push(Problem::new(key, message));
             }
         };
         let millis = |period: Period| period.0.as_millis();
-        add("group_id", self.group_id.is_empty(), "required: members of a group share the partitions");
+        add_if("group_id", self.group_id.is_empty(), "required: members of a group share the partitions");
         let session = millis(self.session_timeout);
-        add("session_timeout", !(1000..=1_800_000).contains(&session), "must be from 1s to 30m");
-        let beat = millis(self.heartbeat_interval);
-        add(
+        add_if("session_timeout", !(1000..=1_800_000).contains(&session), "must be from 1s to 30m");
+        let heartbeat = millis(self.heartbeat_interval);
+        add_if(
             "heartbeat_interval",
-            beat == 0 || beat * 3 > session,
+            heartbeat == 0 || heartbeat * 3 > session,
             "must be above 0 and at most a third of session_timeout",
         );
         let commit = millis(self.commit_interval);
-        add("commit_interval", !(10..=600_000).contains(&commit), "must be from 10ms to 10m");
-        add(
+        add_if("commit_interval", !(10..=600_000).contains(&commit), "must be from 10ms to 10m");
+        add_if(
             "revoke_grace",
             millis(self.revoke_grace) > 120_000,
             "must be at most 2m: the group waits for it",
         );
-        add(
+        add_if(
             "offset_metadata_max_bytes",
-            self.offset_metadata_max_bytes < MIN_METADATA,
+            self.offset_metadata_max_bytes < MIN_METADATA_BYTES,
             "must be at least 256",
         );
-        add("max_uncommitted_records", self.max_uncommitted_records == 0, "must be at least 1");
-        add("prefetch", !(1 << 10..=1 << 30).contains(&self.prefetch.0), "must be from 1KiB to 1GiB");
-        add(
+        add_if("max_uncommitted_records", self.max_uncommitted_records == 0, "must be at least 1");
+        add_if("prefetch", !(1 << 10..=1 << 30).contains(&self.prefetch.0), "must be from 1KiB to 1GiB");
+        add_if(
             "max_message_size",
             !(1 << 10..=500 << 20).contains(&self.max_message_size.0),
             "must be from 1KiB to 500MiB",
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(keys("brokers: ['http://kafka:9092']"), ["brokers"]);
         let yaml = "brokers: ['kafka:9092']\ntraces: { topic: 'a b' }\nlogs: { topic: 'a b' }\n\
                     session_timeout: 2s\nprefetch: 1\nauth: { sasl: { username: me } }";
-        let wanted = [
+        let expected = [
             "auth.sasl.password",
             "auth.sasl.mechanism",
             "traces.topic",
@@ -180,6 +180,6 @@ mod tests {
             "heartbeat_interval",
             "prefetch",
         ];
-        assert_eq!(keys(yaml), wanted);
+        assert_eq!(keys(yaml), expected);
     }
 }

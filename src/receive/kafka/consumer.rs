@@ -1,8 +1,9 @@
 //! The thread that polls Kafka: offers each message to the pipeline, and commits.
 //!
 //! In: messages, in the order of their partition. Out: offers, and commits by the watermark. A message that the
-//! pipeline refuses for now is kept, and its partition paused, while polling goes on: a member that does not poll
-//! for long is taken for dead. Messages that are no OTLP, or that no exporter takes, are counted and left.
+//! pipeline refuses for now waits, and its partition is paused, while polling continues: a member that does not poll
+//! for some time is removed from the group. Messages that are not OTLP, or that no exporter accepts, are counted and
+//! skipped.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
@@ -18,31 +19,32 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::KafkaReceiver;
 use super::log::{Assignment, KafkaLog};
-use super::partitions::{ConsumerGroup, Owned, Partitions, WaitingMessage};
+use super::owned::{OwnedPartition, Partitions, WaitingMessage};
+use super::partitions::ConsumerGroup;
 use crate::kafka::client::client_config;
 use crate::receive::{Accepted, Intake, Offer, Refused};
 use crate::telemetry::{MessageOutcome, Telemetry};
 
 /// How long a poll waits for a message.
-const POLL: Duration = Duration::from_millis(50);
-/// While messages wait for the pipeline.
-const POLL_BUSY: Duration = Duration::from_millis(5);
-/// How long the pipeline may be under pressure before partitions are paused, which drops what was fetched ahead.
-const PRESSURE: Duration = Duration::from_millis(500);
-/// How often it is looked whether partitions are to be paused or resumed.
+const POLL_TIMEOUT: Duration = Duration::from_millis(50);
+/// The same while messages wait for the pipeline.
+const BUSY_POLL_TIMEOUT: Duration = Duration::from_millis(5);
+/// How long the pipeline may be under pressure before partitions are paused, which discards prefetched messages.
+const PRESSURE_BEFORE_PAUSE: Duration = Duration::from_millis(500);
+/// How often it is checked whether partitions have to be paused or resumed.
 const PAUSE_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the client reports the ends of topics, by which spans and logs are kept together.
-const ENDS_INTERVAL: Duration = Duration::from_millis(500);
+/// How often the client reports the ends of topics, which `backlog` uses.
+const STATISTICS_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of attempts to read metadata.
-const RETRY: Duration = Duration::from_secs(1);
-/// librdkafka's `max.poll.interval.ms`, which must not be below the session's timeout, and the smallest
-/// `fetch.max.bytes`, which must not be below its `message.max.bytes`.
-const MAX_POLL: u128 = 300_000;
-const MIN_FETCH: u64 = 1_000_000;
-/// Part of the time for requests in flight at shutdown that exports in flight may take.
+const METADATA_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// librdkafka's default of `max.poll.interval.ms`, which must not be below the session timeout.
+const MAX_POLL_INTERVAL_MS: u128 = 300_000;
+/// Minimum of `fetch.max.bytes`, which must not be below librdkafka's `message.max.bytes`.
+const MIN_FETCH_BYTES: u64 = 1_000_000;
+/// The share of the shutdown timeout for requests in flight that is spent on waiting for exports in flight.
 const SHUTDOWN_SHARE: f64 = 0.15;
 
-/// Why the receiver cannot start, or cannot go on.
+/// The receiver cannot start, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReceiverError {
     #[error("receivers.kafka: {0}")]
@@ -71,7 +73,7 @@ impl Receiver {
         Receiver { config, log: Arc::new(KafkaLog::new(forwards)), quiet }
     }
 
-    /// Receives until `stop` is cancelled, then gives its partitions back.
+    /// Receives until `stop` is cancelled, then revokes its partitions within a part of `shutdown`.
     ///
     /// # Errors
     /// The client cannot be created, the topics have different numbers of partitions, or librdkafka reports an
@@ -87,17 +89,17 @@ impl Receiver {
         let group = ConsumerGroup::new(self.config, self.log, intake, telemetry, self.quiet);
         let consumer: BaseConsumer<ConsumerGroup> = consumer_config(&config).create_with_context(group)?;
         let grace = config.revoke_grace.0.min(shutdown.mul_f64(SHUTDOWN_SHARE));
-        let (done, ended) = oneshot::channel();
+        let (sender, result) = oneshot::channel();
         let thread = std::thread::Builder::new().name("kafka".to_owned());
-        let run = move || drop(done.send(Poll { consumer, stop, grace }.run()));
+        let run = move || drop(sender.send(Poller { consumer, stop, grace }.run()));
         thread
             .spawn(run)
             .map_err(|error| ReceiverError::Failed(format!("cannot start a thread: {error}")))?;
         let panicked = || ReceiverError::Failed("its thread panicked. This is a bug".to_owned());
-        let ended = ended.await.unwrap_or_else(|_| Err(panicked()));
-        // Its partitions were not given back if it panicked.
+        let result = result.await.unwrap_or_else(|_| Err(panicked()));
+        // If the thread panicked, its assignments have not ended.
         log.end_all();
-        ended
+        result
     }
 }
 
@@ -113,16 +115,20 @@ fn consumer_config(config: &KafkaReceiver) -> rdkafka::ClientConfig {
         .set("partition.assignment.strategy", strategy)
         .set("session.timeout.ms", millis(config.session_timeout))
         .set("heartbeat.interval.ms", millis(config.heartbeat_interval))
-        .set("max.poll.interval.ms", config.session_timeout.0.as_millis().max(MAX_POLL).to_string())
-        // Also where a committed offset is out of range. `latest` is applied when a partition is assigned.
+        .set(
+            "max.poll.interval.ms",
+            config.session_timeout.0.as_millis().max(MAX_POLL_INTERVAL_MS).to_string(),
+        )
+        // This also applies where a committed offset is out of range. `initial_offset: latest` is applied when a
+        // partition is assigned.
         .set("auto.offset.reset", "earliest")
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")
         .set("queued.max.messages.kbytes", (prefetch >> 10).to_string())
-        .set("fetch.max.bytes", prefetch.max(MIN_FETCH).to_string())
+        .set("fetch.max.bytes", prefetch.max(MIN_FETCH_BYTES).to_string())
         .set("receive.message.max.bytes", (config.max_message_size.0.max(prefetch) + (1 << 20)).to_string());
     if config.logs.is_some() {
-        client.set("statistics.interval.ms", ENDS_INTERVAL.as_millis().to_string());
+        client.set("statistics.interval.ms", STATISTICS_INTERVAL.as_millis().to_string());
     }
     if !config.group_instance_id.is_empty() {
         client.set("group.instance.id", &config.group_instance_id);
@@ -130,34 +136,36 @@ fn consumer_config(config: &KafkaReceiver) -> rdkafka::ClientConfig {
     client
 }
 
-struct Poll {
+/// The state of the thread that polls.
+struct Poller {
     consumer: BaseConsumer<ConsumerGroup>,
     stop: CancellationToken,
     /// For exports in flight at shutdown.
     grace: Duration,
 }
 
-impl Poll {
+impl Poller {
+    /// Subscribes to the topics once they exist, and receives until the end.
     fn run(self) -> Result<(), ReceiverError> {
         let group = Arc::clone(self.consumer.context());
-        if !self.partitions_match(&group)? {
+        if !self.wait_for_topics(&group)? {
             return Ok(());
         }
         let topics: Vec<&str> = group.topics.iter().map(String::as_str).collect();
         self.consumer.subscribe(&topics)?;
         tracing::info!(?topics, group = group.config.group_id, "receiving from Kafka");
-        let (send, lists) = mpsc::channel();
-        let (answer, results) = mpsc::channel();
-        // While the coordinator of the group is away, a commit takes long, and polling goes on.
+        let (requests, received_requests) = mpsc::channel();
+        let (result_sender, results) = mpsc::channel();
+        // On a thread of its own: a commit takes long while the group has no coordinator, and polling must continue.
         let commit = || {
-            for (list, revocations) in lists {
-                let now = group.revocations();
-                let result = match *now == revocations {
+            for (list, revocations) in received_requests {
+                let current = group.revocations();
+                let result = match *current == revocations {
                     true => self.consumer.commit(&list, CommitMode::Sync),
                     false => Err(KafkaError::Canceled),
                 };
-                drop(now);
-                if answer.send((list, result)).is_err() {
+                drop(current);
+                if result_sender.send((list, result)).is_err() {
                     return;
                 }
             }
@@ -167,15 +175,18 @@ impl Poll {
             thread
                 .spawn_scoped(scope, commit)
                 .map_err(|error| ReceiverError::Failed(format!("cannot start a thread: {error}")))?;
-            let ended = self.receive(&group, &mut Commits { send, results, is_sent: false });
+            let result = self.receive(&group, &mut Committer { requests, results, is_pending: false });
             let all: BTreeSet<i32> = group.owned().keys().copied().collect();
             group.revoke(&self.consumer, &all, self.consumer.assignment_lost(), self.grace);
-            ended
+            result
         })
     }
 
-    /// Waits for the brokers. `false` if the process stops before they answer.
-    fn partitions_match(&self, group: &ConsumerGroup) -> Result<bool, ReceiverError> {
+    /// Waits until the topics exist, and checks their numbers of partitions. `false` if the process stops before.
+    ///
+    /// # Errors
+    /// The topics have different numbers of partitions, or the client has a fatal error.
+    fn wait_for_topics(&self, group: &ConsumerGroup) -> Result<bool, ReceiverError> {
         while !self.stop.is_cancelled() {
             let counts = group.partition_counts(&self.consumer);
             match (counts.as_deref(), &group.topics[..]) {
@@ -201,60 +212,64 @@ impl Poll {
                     }
                 }
             }
-            // Polling reports why the brokers cannot be reached.
-            if let Some(Err(error)) = self.consumer.poll(RETRY) {
-                self.note(group, error)?;
+            // Polling logs the reason why the brokers cannot be reached.
+            if let Some(Err(error)) = self.consumer.poll(METADATA_RETRY_INTERVAL) {
+                self.check_error(group, error)?;
             }
         }
         Ok(false)
     }
 
-    fn receive(&self, group: &ConsumerGroup, commits: &mut Commits) -> Result<(), ReceiverError> {
-        let (mut committed, mut paused) = (Instant::now(), Instant::now());
-        let mut pressed: Option<Instant> = None;
-        let mut charged = (0, group.intake.charge(0));
+    /// Polls, offers messages, and commits at intervals, until `stop` is cancelled or the receiver fails.
+    fn receive(&self, group: &ConsumerGroup, committer: &mut Committer) -> Result<(), ReceiverError> {
+        let (mut last_commit, mut last_pause_check) = (Instant::now(), Instant::now());
+        let mut pressure_since: Option<Instant> = None;
+        let (mut charged_bytes, mut _charge) = (0, group.intake.charge(0));
         while !self.stop.is_cancelled() {
             if let Some(reason) = group.failure() {
                 return Err(ReceiverError::Failed(reason));
             }
-            let was_overloaded = is_overloaded(pressed);
-            pressed = group.intake.pressure().map(|_| pressed.unwrap_or_else(Instant::now));
-            let overloaded = is_overloaded(pressed);
-            if pressed.is_some() && !overloaded {
-                std::thread::sleep(POLL_BUSY);
+            let was_overloaded = is_overloaded(pressure_since);
+            pressure_since = group.intake.pressure().map(|_| pressure_since.unwrap_or_else(Instant::now));
+            let overloaded = is_overloaded(pressure_since);
+            if pressure_since.is_some() && !overloaded {
+                std::thread::sleep(BUSY_POLL_TIMEOUT);
                 continue;
             }
             let mut owned = group.owned();
             for (number, partition) in owned.iter_mut() {
-                retry(group, *number, partition);
+                offer_waiting(group, *number, partition);
             }
-            let waits = owned.values().any(|partition| !partition.waiting.is_empty());
-            let due = committed.elapsed() >= *group.config.commit_interval;
-            if due {
-                committed = Instant::now();
-                commits.send(group, &mut owned);
+            let has_waiting = owned.values().any(|partition| !partition.waiting.is_empty());
+            let is_commit_due = last_commit.elapsed() >= *group.config.commit_interval;
+            if is_commit_due {
+                last_commit = Instant::now();
+                committer.commit_changes(group, &mut owned);
             }
-            // Before the next poll, which returns a message of any partition that is not paused.
-            if due || overloaded != was_overloaded || paused.elapsed() >= PAUSE_INTERVAL {
-                paused = Instant::now();
-                group.pause(&self.consumer, &mut owned, overloaded);
-                let bytes = owned.values().map(Owned::bytes).sum();
-                if charged.0 != bytes {
-                    charged = (bytes, group.intake.charge(bytes));
+            // Pauses precede the next poll, which returns messages of every partition that is not paused.
+            if is_commit_due || overloaded != was_overloaded || last_pause_check.elapsed() >= PAUSE_INTERVAL {
+                last_pause_check = Instant::now();
+                group.update_pauses(&self.consumer, &mut owned, overloaded);
+                let bytes = owned.values().map(OwnedPartition::bytes).sum();
+                if charged_bytes != bytes {
+                    (charged_bytes, _charge) = (bytes, group.intake.charge(bytes));
                 }
             }
             drop(owned);
-            match self.consumer.poll(if waits { POLL_BUSY } else { POLL }) {
-                Some(Ok(message)) => take(group, &message),
-                Some(Err(error)) => self.note(group, error)?,
+            match self.consumer.poll(if has_waiting { BUSY_POLL_TIMEOUT } else { POLL_TIMEOUT }) {
+                Some(Ok(message)) => enqueue(group, &message),
+                Some(Err(error)) => self.check_error(group, error)?,
                 None => {}
             }
         }
         Ok(())
     }
 
-    /// librdkafka goes on after most errors by itself.
-    fn note(&self, group: &ConsumerGroup, error: KafkaError) -> Result<(), ReceiverError> {
+    /// Logs an error of polling, from most of which librdkafka recovers by itself.
+    ///
+    /// # Errors
+    /// The client has a fatal error.
+    fn check_error(&self, group: &ConsumerGroup, error: KafkaError) -> Result<(), ReceiverError> {
         if let Some((code, reason)) = self.consumer.client().fatal_error() {
             return Err(ReceiverError::Failed(format!("{code}: {reason}")));
         }
@@ -265,21 +280,23 @@ impl Poll {
     }
 }
 
-type Committed = (TopicPartitionList, Result<(), KafkaError>);
+/// A list of offsets, and the result of its commit.
+type CommitReply = (TopicPartitionList, Result<(), KafkaError>);
 
-/// The thread that commits, one list after the other.
-struct Commits {
-    send: mpsc::Sender<(TopicPartitionList, u64)>,
-    results: mpsc::Receiver<Committed>,
-    /// A commit is not answered yet.
-    is_sent: bool,
+/// The polling side of the thread that commits, one list after the other.
+struct Committer {
+    /// Lists to commit, each with the number of revocations at that time: a commit of before a revocation is void.
+    requests: mpsc::Sender<(TopicPartitionList, u64)>,
+    results: mpsc::Receiver<CommitReply>,
+    /// Whether the result of a commit is awaited.
+    is_pending: bool,
 }
 
-impl Commits {
-    /// Sends what has changed, unless the last commit is not answered yet.
-    fn send(&mut self, group: &ConsumerGroup, owned: &mut Partitions) {
+impl Committer {
+    /// Commits the offsets that have changed, unless the result of the last commit is awaited.
+    fn commit_changes(&mut self, group: &ConsumerGroup, owned: &mut Partitions) {
         for (list, result) in self.results.try_iter() {
-            self.is_sent = false;
+            self.is_pending = false;
             group.note_commit(&result, &list, owned);
             if let Err(error) = result
                 && !matches!(error, KafkaError::Canceled)
@@ -288,48 +305,49 @@ impl Commits {
                 tracing::warn!(%error, suppressed, "offsets could not be committed; a new owner reads more records again");
             }
         }
-        if !self.is_sent {
-            let (list, _) = group.changes(owned);
+        if !self.is_pending {
+            let (list, _) = group.changed_offsets(owned);
             let revocations = *group.revocations();
-            self.is_sent = list.count() > 0 && self.send.send((list, revocations)).is_ok();
+            self.is_pending = list.count() > 0 && self.requests.send((list, revocations)).is_ok();
         }
     }
 }
 
-fn is_overloaded(pressed: Option<Instant>) -> bool {
-    pressed.is_some_and(|since| since.elapsed() >= PRESSURE)
+/// Whether the pressure of the pipeline lasts long enough to pause partitions.
+fn is_overloaded(pressure_since: Option<Instant>) -> bool {
+    pressure_since.is_some_and(|since| since.elapsed() >= PRESSURE_BEFORE_PAUSE)
 }
 
-/// Adds a message to those of its partition that wait.
-fn take(group: &ConsumerGroup, message: &BorrowedMessage<'_>) {
+/// Adds a message to the waiting messages of its partition.
+fn enqueue(group: &ConsumerGroup, message: &BorrowedMessage<'_>) {
     let Some(stream) = group.stream(message.topic()) else { return };
     let mut owned = group.owned();
-    // Messages of a partition that was revoked meanwhile are the next owner's.
+    // A message of a partition that was revoked meanwhile is read by the next owner.
     let Some(partition) = owned.get_mut(&message.partition()) else { return };
     let body = Bytes::copy_from_slice(message.payload().unwrap_or_default());
     if let Some(backlog) = &mut partition.backlog {
-        backlog.read(stream, message.offset(), message.timestamp().to_millis(), Instant::now());
+        backlog.note_read(stream, message.offset(), message.timestamp().to_millis(), Instant::now());
     }
     partition.waiting.push_back(WaitingMessage { stream, offset: message.offset(), body });
 }
 
-/// Offers the messages that wait, until one is refused.
-fn retry(group: &ConsumerGroup, number: i32, partition: &mut Owned) {
+/// Offers the waiting messages of a partition until one is refused.
+fn offer_waiting(group: &ConsumerGroup, number: i32, partition: &mut OwnedPartition) {
     while let Some(waiting) = partition.waiting.front() {
         let (stream, offset) = (waiting.stream, waiting.offset);
-        let place = PartitionName { topic: &group.topics[stream as usize], partition: number };
-        let Some(outcome) = offer(group, &partition.assignment, waiting, &place) else {
-            partition.refused.get_or_insert_with(Instant::now);
+        let name = PartitionName { topic: &group.topics[stream as usize], partition: number };
+        let Some(outcome) = offer(group, &partition.assignment, waiting, &name) else {
+            partition.refused_since.get_or_insert_with(Instant::now);
             return;
         };
         group.telemetry.kafka.record(waiting.signal(), outcome, waiting.body.len());
-        partition.assignment.read(stream, offset);
+        partition.assignment.note_read(stream, offset);
         partition.waiting.pop_front();
-        partition.refused = None;
+        partition.refused_since = None;
     }
 }
 
-/// Where a message is, for the log.
+/// A partition of a topic, as logs name it.
 #[derive(Debug)]
 struct PartitionName<'a> {
     topic: &'a str,
@@ -341,12 +359,12 @@ fn offer(
     group: &ConsumerGroup,
     assignment: &Assignment,
     message: &WaitingMessage,
-    place: &PartitionName<'_>,
+    name: &PartitionName<'_>,
 ) -> Option<MessageOutcome> {
     let WaitingMessage { stream, offset, ref body } = *message;
-    let PartitionName { topic, partition } = place;
-    let allow = |kind| group.client_log.throttle.allow(kind);
-    if !assignment.follows(stream, offset) {
+    let PartitionName { topic, partition } = name;
+    let allow = |log_key| group.client_log.throttle.allow(log_key);
+    if !assignment.begin_record(stream, offset) {
         tracing::warn!(
             topic,
             partition,
@@ -378,7 +396,7 @@ fn offer(
     let offer = Offer { signal: message.signal(), body: body.clone() };
     let record = assignment.record(stream, offset);
     let result = group.runtime.block_on(group.intake.offer_stored(offer, record));
-    outcome_of(group, result, offset, place)
+    outcome_of(group, result, offset, name)
 }
 
 /// The outcome of a message that was offered; `None` if the message must be offered again.
@@ -386,10 +404,10 @@ fn outcome_of(
     group: &ConsumerGroup,
     result: Result<Accepted, Refused>,
     offset: i64,
-    place: &PartitionName<'_>,
+    name: &PartitionName<'_>,
 ) -> Option<MessageOutcome> {
-    let PartitionName { topic, partition } = place;
-    let allow = |kind| group.client_log.throttle.allow(kind);
+    let PartitionName { topic, partition } = name;
+    let allow = |log_key| group.client_log.throttle.allow(log_key);
     match result {
         Ok(accepted) if accepted.rejected == 0 => Some(MessageOutcome::Accepted),
         Ok(accepted) => {
@@ -452,7 +470,7 @@ mod tests {
         };
         let spans_alone = Some("cooperative-sticky".to_owned());
         assert_eq!(values(&named), [Some("pod-0".to_owned()), spans_alone.clone()]);
-        // librdkafka takes an empty name for one.
+        // librdkafka would use an empty name as a name.
         assert_eq!(values(&KafkaReceiver::default()), [None, spans_alone]);
         assert_eq!(values(&both), [None, Some("range".to_owned())]);
     }

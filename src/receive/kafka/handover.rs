@@ -1,18 +1,18 @@
-//! The metadata that is committed with an offset for the next owner of the partition, as text.
+//! The text that is committed as the metadata of an offset, for the next owner of the partition.
 //!
 //! In: a [`Handover`], relative to the committed offsets. Out: text of a bounded length, and back. The text is a
 //! version, `2`, then base64 of a CRC-32 and of varints:
 //!
 //! - whether spans were exported on arrival (1) or with the verdict of their trace (0);
-//! - for each stream with an offset: the distance from it to `next` and to `passed`, the number of runs of retained
-//!   records, and for each the distance from the end of the one before, times two, plus one if the run is longer than
-//!   one record; then its length less two follows;
+//! - for each stream with an offset: the distance from it to `next` and to `forwarded`, the number of ranges of
+//!   retained records, and for each range the distance from the end of the previous one, times two, plus one if the
+//!   range is longer than one record, in which case its length less two follows;
 //! - the number of traces in `exported`, and for each the hash of its id (8 bytes, little endian), the verdict, and for
-//!   each stream the distance from the offset to the record after the last exported one, 0 if that is below it;
-//! - the traces in `late` up to the end: hash and verdict.
+//!   each stream the distance from the offset to the record after the last exported one, 0 if that record is below it;
+//! - the traces in `late` up to the end of the text: hash and verdict.
 //!
-//! Version `1` had the list `exported` alone. A text that cannot be read is an empty one: traces are then evaluated
-//! twice, and none is skipped.
+//! Version `1` contains the list `exported` alone. A text that cannot be read counts as an empty one: traces are then
+//! evaluated twice, and none is skipped.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -21,15 +21,15 @@ use verdict_otlp::trace::{PriorVerdict, TraceId};
 use super::stream::{Offsets, STREAMS};
 
 const VERSION: &str = "2";
-/// The version before releases of retained records were committed.
-const BEFORE: &str = "1";
+/// The version of releases that did not commit retained records.
+const PREVIOUS_VERSION: &str = "1";
 
-/// Most bytes of an exported trace whose distances are below 2^21 and whose revision is below 4096.
-const ENTRY: usize = 8 + 2 + STREAMS * 3;
-/// Bytes of a trace that only its late spans need.
-const LATE: usize = 8 + 2;
+/// Maximum bytes of an exported trace whose distances are below 2^21 and whose revision is below 4096.
+const EXPORTED_BYTES: usize = 8 + 2 + STREAMS * 3;
+/// Maximum bytes of a trace in `late` whose revision is below 4096.
+const LATE_BYTES: usize = 8 + 2;
 
-/// Records from the first to the one before the second.
+/// Records from the first offset to the one before the second.
 pub(super) type OffsetRange = (i64, i64);
 
 /// An exported trace.
@@ -50,51 +50,54 @@ pub(super) struct Handover {
     /// Records from the committed offset to this one were read; those that are not in `retained_ranges` are skipped.
     pub next: Offsets,
     /// The forwarded parts of records before this offset were acknowledged.
-    pub passed: Offsets,
-    /// Records before `next` that a trace needs, or that are not passed through.
+    pub forwarded: Offsets,
+    /// Records before `next` that a trace needs, or whose forwarded part is not acknowledged.
     pub retained_ranges: [Vec<OffsetRange>; STREAMS],
     /// Exported traces with records that are read again.
     pub exported: Vec<ExportedTrace>,
-    /// Other traces. Spans of them are late.
+    /// Other exported traces: further spans of them are late.
     pub late: Vec<ExportedTrace>,
 }
 
-/// FNV-1a, which is the same in every process. Among the at most some hundred traces of a set, an equal hash of
-/// another trace has a probability of 2^-55.
+/// The hash of a trace id by FNV-1a, which is the same in every process. A handover contains at most some hundred
+/// traces: the probability that another trace has the hash of one of them is about 2^-55.
 pub(super) fn hash(trace: TraceId) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     trace.0.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 impl Handover {
-    /// `None` if the text would be longer than `budget`.
+    /// The text relative to `offsets`; `None` if it would be longer than `budget`.
     pub(super) fn encode(&self, offsets: Offsets, budget: usize) -> Option<String> {
         let mut bytes = vec![0; 4];
-        varint(&mut bytes, u64::from(self.forwards));
+        push_varint(&mut bytes, u64::from(self.forwards));
         let distance = |to: Option<i64>, from: i64| {
             u64::try_from(to.unwrap_or(from).saturating_sub(from)).unwrap_or_default()
         };
         for (s, offset) in offsets.into_iter().enumerate() {
             let Some(offset) = offset else { continue };
-            varint(&mut bytes, distance(self.next[s], offset));
-            varint(&mut bytes, distance(self.passed[s], offset));
-            varint(&mut bytes, self.retained_ranges[s].len() as u64);
-            let mut before = offset;
+            push_varint(&mut bytes, distance(self.next[s], offset));
+            push_varint(&mut bytes, distance(self.forwarded[s], offset));
+            push_varint(&mut bytes, self.retained_ranges[s].len() as u64);
+            let mut previous_end = offset;
             for &(start, end) in &self.retained_ranges[s] {
-                let more = distance(Some(end), start).saturating_sub(1);
-                varint(&mut bytes, distance(Some(start), before) << 1 | u64::from(more > 0));
-                if more > 0 {
-                    varint(&mut bytes, more - 1);
+                let further_records = distance(Some(end), start).saturating_sub(1);
+                push_varint(
+                    &mut bytes,
+                    distance(Some(start), previous_end) << 1 | u64::from(further_records > 0),
+                );
+                if further_records > 0 {
+                    push_varint(&mut bytes, further_records - 1);
                 }
-                before = end;
+                previous_end = end;
             }
         }
-        varint(&mut bytes, self.exported.len() as u64);
+        push_varint(&mut bytes, self.exported.len() as u64);
         for entry in &self.exported {
             entry.encode_into(&mut bytes);
             for (last, offset) in entry.last.iter().zip(offsets) {
                 let after = last.map(|last| last.saturating_add(1));
-                varint(&mut bytes, offset.map_or(0, |offset| distance(after, offset)));
+                push_varint(&mut bytes, offset.map_or(0, |offset| distance(after, offset)));
             }
         }
         self.late.iter().for_each(|entry| entry.encode_into(&mut bytes));
@@ -104,9 +107,10 @@ impl Handover {
         (length <= budget).then(|| VERSION.to_owned() + &STANDARD_NO_PAD.encode(bytes))
     }
 
-    /// Adds as many of these traces as fit with `text`. Those with records from `next` on are added with their last
-    /// record; the others are late. Returns how many of the former are left out.
-    pub(super) fn fill(
+    /// Adds as many of the exported traces `newest` as fit into `budget` together with `text`. The flag of a trace is
+    /// whether it has records from `next` on: with them it is added to `exported`, otherwise to `late`. Returns how
+    /// many of the former do not fit.
+    pub(super) fn add_traces(
         &mut self,
         text: &str,
         budget: usize,
@@ -115,11 +119,14 @@ impl Handover {
         let mut remaining = budget.saturating_sub(text.len()) / 4 * 3;
         let mut left_out = 0;
         for (entry, is_read_again) in newest {
-            let (list, size) =
-                if is_read_again { (&mut self.exported, ENTRY) } else { (&mut self.late, LATE) };
+            let (list, size) = if is_read_again {
+                (&mut self.exported, EXPORTED_BYTES)
+            } else {
+                (&mut self.late, LATE_BYTES)
+            };
             match remaining.checked_sub(size) {
-                Some(rest) => {
-                    remaining = rest;
+                Some(bytes) => {
+                    remaining = bytes;
                     list.push(entry);
                 }
                 None => left_out += u64::from(is_read_again),
@@ -128,41 +135,42 @@ impl Handover {
         left_out
     }
 
-    /// `None` if it is not the text of one.
+    /// Reads a text relative to `offsets`; `None` if it is invalid.
     pub(super) fn decode(text: &str, offsets: Offsets) -> Option<Handover> {
-        let is_before = text.starts_with(BEFORE);
-        let bytes =
-            STANDARD_NO_PAD.decode(text.strip_prefix(if is_before { BEFORE } else { VERSION })?).ok()?;
-        let (checksum, mut rest) = bytes.split_first_chunk::<4>()?;
-        if crc32fast::hash(rest) != u32::from_le_bytes(*checksum) {
+        let is_previous_version = text.starts_with(PREVIOUS_VERSION);
+        let version = if is_previous_version { PREVIOUS_VERSION } else { VERSION };
+        let bytes = STANDARD_NO_PAD.decode(text.strip_prefix(version)?).ok()?;
+        let (checksum, mut remaining) = bytes.split_first_chunk::<4>()?;
+        if crc32fast::hash(remaining) != u32::from_le_bytes(*checksum) {
             return None;
         }
-        let mut out = Handover { next: offsets, passed: offsets, ..Handover::default() };
-        if is_before {
-            while !rest.is_empty() {
-                out.exported.push(ExportedTrace::read(&mut rest, Some(offsets))?);
+        let mut out = Handover { next: offsets, forwarded: offsets, ..Handover::default() };
+        if is_previous_version {
+            while !remaining.is_empty() {
+                out.exported.push(ExportedTrace::read(&mut remaining, Some(offsets))?);
             }
             return Some(out);
         }
-        out.forwards = read_varint(&mut rest)? != 0;
+        out.forwards = read_varint(&mut remaining)? != 0;
         for (s, offset) in offsets.into_iter().enumerate() {
             let Some(offset) = offset else { continue };
-            out.next[s] = Some(offset.checked_add(read_distance(&mut rest)?)?);
-            out.passed[s] = Some(offset.checked_add(read_distance(&mut rest)?)?);
-            let mut before = offset;
-            for _ in 0..read_varint(&mut rest)? {
-                let code = read_distance(&mut rest)?;
-                let start = before.checked_add(code >> 1)?;
-                let more = if code & 1 == 1 { read_distance(&mut rest)?.checked_add(1)? } else { 0 };
-                before = start.checked_add(more)?.checked_add(1)?;
-                out.retained_ranges[s].push((start, before));
+            out.next[s] = Some(offset.checked_add(read_distance(&mut remaining)?)?);
+            out.forwarded[s] = Some(offset.checked_add(read_distance(&mut remaining)?)?);
+            let mut previous_end = offset;
+            for _ in 0..read_varint(&mut remaining)? {
+                let code = read_distance(&mut remaining)?;
+                let start = previous_end.checked_add(code >> 1)?;
+                let further_records =
+                    if code & 1 == 1 { read_distance(&mut remaining)?.checked_add(1)? } else { 0 };
+                previous_end = start.checked_add(further_records)?.checked_add(1)?;
+                out.retained_ranges[s].push((start, previous_end));
             }
         }
-        for _ in 0..read_varint(&mut rest)? {
-            out.exported.push(ExportedTrace::read(&mut rest, Some(offsets))?);
+        for _ in 0..read_varint(&mut remaining)? {
+            out.exported.push(ExportedTrace::read(&mut remaining, Some(offsets))?);
         }
-        while !rest.is_empty() {
-            out.late.push(ExportedTrace::read(&mut rest, None)?);
+        while !remaining.is_empty() {
+            out.late.push(ExportedTrace::read(&mut remaining, None)?);
         }
         Some(out)
     }
@@ -172,14 +180,14 @@ impl ExportedTrace {
     fn encode_into(&self, out: &mut Vec<u8>) {
         out.extend(self.trace.to_le_bytes());
         let passed = self.verdict.passed.map_or(0, |passed| 1 + u64::from(passed));
-        varint(out, u64::from(self.verdict.revision) << 2 | passed);
+        push_varint(out, u64::from(self.verdict.revision) << 2 | passed);
     }
 
-    /// With its last records if they are written relative to `offsets`.
-    fn read(rest: &mut &[u8], offsets: Option<Offsets>) -> Option<ExportedTrace> {
-        let (trace, behind) = rest.split_first_chunk::<8>()?;
-        *rest = behind;
-        let verdict = read_varint(rest)?;
+    /// Reads an entry of `exported`, whose last records are relative to `offsets`, or without offsets one of `late`.
+    fn read(bytes: &mut &[u8], offsets: Option<Offsets>) -> Option<ExportedTrace> {
+        let (trace, remaining) = bytes.split_first_chunk::<8>()?;
+        *bytes = remaining;
+        let verdict = read_varint(bytes)?;
         let passed = match verdict & 3 {
             0 => None,
             passed => Some(passed == 2),
@@ -187,8 +195,8 @@ impl ExportedTrace {
         let verdict = PriorVerdict { passed, revision: u32::try_from(verdict >> 2).ok()? };
         let mut last = [None; STREAMS];
         for (last, offset) in last.iter_mut().zip(offsets.into_iter().flatten()) {
-            let behind = read_distance(rest)?;
-            *last = offset.filter(|_| behind > 0).map(|offset| offset.saturating_add(behind - 1));
+            let distance = read_distance(bytes)?;
+            *last = offset.filter(|_| distance > 0).map(|offset| offset.saturating_add(distance - 1));
         }
         Some(ExportedTrace { trace: u64::from_le_bytes(*trace), verdict, last })
     }
@@ -198,7 +206,7 @@ fn read_distance(bytes: &mut &[u8]) -> Option<i64> {
     i64::try_from(read_varint(bytes)?).ok()
 }
 
-fn varint(out: &mut Vec<u8>, mut value: u64) {
+fn push_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -237,7 +245,7 @@ mod tests {
         let handover = Handover {
             forwards: true,
             next: [Some(800_000), None],
-            passed: [Some(1010), None],
+            forwarded: [Some(1010), None],
             retained_ranges: [vec![(1000, 1001), (1003, 1005), (700_000, 800_000)], vec![]],
             exported: vec![
                 entry(1, [Some(1000), None], Some(true)),
@@ -247,7 +255,7 @@ mod tests {
         };
         let text = handover.encode(offsets, 4096).unwrap();
         assert_eq!(Handover::decode(&text, offsets).unwrap(), handover);
-        // Checksum, mode, next, passed, number of runs; runs of 1, 2 and 5 bytes; traces of 11, 13 and 10 bytes.
+        // Checksum, mode, next, forwarded, number of ranges; ranges of 1, 2 and 5 bytes; traces of 11, 13 and 10 bytes.
         assert_eq!(
             text.len(),
             1 + usize::div_ceil(4 * (4 + 1 + 3 + 1 + 1 + 1 + 2 + 6 + 1 + 11 + 13 + 10), 3),
@@ -261,20 +269,20 @@ mod tests {
         let offsets = [Some(1000), None];
         let entries = [entry(1, [Some(1000), None], Some(true)), entry(200, [None, None], None)];
         let mut bytes = Vec::new();
-        for (entry, behind) in entries.iter().zip([1, 0]) {
+        for (entry, distance) in entries.iter().zip([1, 0]) {
             entry.encode_into(&mut bytes);
-            bytes.extend([behind, 0]);
+            bytes.extend([distance, 0]);
         }
-        let framed = [&crc32fast::hash(&bytes).to_le_bytes()[..], &bytes].concat();
-        let text = format!("1{}", STANDARD_NO_PAD.encode(framed));
+        let checked_bytes = [&crc32fast::hash(&bytes).to_le_bytes()[..], &bytes].concat();
+        let text = format!("1{}", STANDARD_NO_PAD.encode(checked_bytes));
         let read = Handover::decode(&text, offsets).unwrap();
-        let wanted =
-            Handover { next: offsets, passed: offsets, exported: entries.into(), ..Handover::default() };
-        assert_eq!(read, wanted);
+        let expected =
+            Handover { next: offsets, forwarded: offsets, exported: entries.into(), ..Handover::default() };
+        assert_eq!(read, expected);
     }
 
     #[test]
-    fn text_of_something_else_or_damaged_is_none() {
+    fn a_damaged_or_foreign_text_is_none() {
         let offsets = [Some(3), None];
         let handover = Handover {
             next: offsets,

@@ -1,18 +1,18 @@
-//! The records of all partitions that this process owns, as the pipeline sees them.
+//! The records of all partitions that this process owns, for the pipeline.
 //!
-//! In: assignments, records, and what the pipeline stores and releases. Out: offsets to commit. To the pipeline
-//! a record is a [`Seq`], as one of the journal; it contains the assignment and the offset:
+//! In: assignments, records, and the pipeline's retain and release of records. Out: offsets to commit. In the pipeline
+//! a record is a [`Seq`], like one of the journal, which contains the assignment and the offset:
 //!
 //! | bits | content |
 //! |---|---|
 //! | 63 | 1: a record of Kafka |
 //! | 39-62 | the assignment, from 1 |
 //! | 38 | the stream: spans or logs |
-//! | 0-37 | the offset, from the first one that was read on |
+//! | 0-37 | the offset, relative to the first one that was read |
 //!
 //! An assignment is one partition from its assignment to its revocation. A partition that is assigned again has
-//! another number, so that what is late of the previous assignment finds nothing. Assignment 0 is used for
-//! verdicts and for requests of other receivers.
+//! another number, so that releases for the previous assignment have no effect. Assignment 0 is used for verdicts and
+//! for requests of other receivers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,23 +25,23 @@ use verdict_otlp::trace::{PriorVerdict, TraceId};
 use super::stream::{Offsets, PartitionStream, STREAMS};
 use super::watermark::{Commit, ReplayStatus, Watermark};
 
-const KAFKA: Seq = 1 << 63;
+const KAFKA_FLAG: Seq = 1 << 63;
 const OFFSET_BITS: u32 = 38;
 const ASSIGNMENT_BITS: u32 = 24;
 /// The assignment of a verdict, and of a request that did not come from Kafka.
-pub(crate) const NO_RECORD: Seq = KAFKA;
+pub(crate) const NO_RECORD: Seq = KAFKA_FLAG;
 
 /// Number of an assignment.
 pub(crate) type AssignmentId = u32;
 
 /// Whether a record came from Kafka, or is a verdict.
 pub(crate) fn is_kafka(seq: Seq) -> bool {
-    seq & KAFKA != 0
+    seq & KAFKA_FLAG != 0
 }
 
 /// The assignment of a record; `None` for a record of the journal, a verdict, and a request of another receiver.
 pub(crate) fn assignment_of(seq: Seq) -> Option<AssignmentId> {
-    let id = (seq & !KAFKA) >> (OFFSET_BITS + 1);
+    let id = (seq & !KAFKA_FLAG) >> (OFFSET_BITS + 1);
     if is_kafka(seq) && id != 0 { AssignmentId::try_from(id).ok() } else { None }
 }
 
@@ -50,36 +50,36 @@ pub(crate) fn assignment_of(seq: Seq) -> Option<AssignmentId> {
 pub(crate) struct Assignment {
     pub(crate) id: AssignmentId,
     partition: i32,
-    /// Cancelled when the partition is revoked: judges are no longer waited for.
+    /// Cancelled when the partition is revoked: answers of judges are then no longer awaited.
     pub(crate) revoked: CancellationToken,
-    /// No export begins any more; those in flight are still acknowledged.
-    lapsed: AtomicBool,
-    /// The first offset that was read, by stream.
+    /// Whether no export begins any more. Exports in flight are still acknowledged.
+    has_lapsed: AtomicBool,
+    /// The first offset that was read, by stream: the one to which offsets in a [`Seq`] are relative.
     base: [OnceLock<i64>; STREAMS],
     state: Mutex<Watermark>,
 }
 
 impl Assignment {
-    /// The record at an offset.
+    /// The record number of an offset.
     pub(crate) fn record(&self, stream: PartitionStream, offset: i64) -> Seq {
         let base = self.base[stream as usize].get_or_init(|| offset);
         let relative = offset.wrapping_sub(*base) as u64 & ((1 << OFFSET_BITS) - 1);
-        KAFKA | u64::from(self.id) << (OFFSET_BITS + 1) | (stream as u64) << OFFSET_BITS | relative
+        KAFKA_FLAG | u64::from(self.id) << (OFFSET_BITS + 1) | (stream as u64) << OFFSET_BITS | relative
     }
 
-    /// From now on no export of its traces begins. Acknowledgements count until it ends.
+    /// From now on no export of its traces begins. Acknowledgements count until the assignment ends.
     pub(crate) fn lapse(&self) {
-        self.lapsed.store(true, Ordering::Release);
+        self.has_lapsed.store(true, Ordering::Release);
     }
 
-    /// Notes that a record was read: it is retained, or not needed.
-    pub(crate) fn read(&self, stream: PartitionStream, offset: i64) {
-        self.state().read(stream, offset);
+    /// As [`Watermark::note_read`].
+    pub(crate) fn note_read(&self, stream: PartitionStream, offset: i64) {
+        self.state().note_read(stream, offset);
     }
 
-    /// As [`Watermark::follows`].
-    pub(crate) fn follows(&self, stream: PartitionStream, offset: i64) -> bool {
-        self.state().follows(stream, offset)
+    /// As [`Watermark::begin_record`].
+    pub(crate) fn begin_record(&self, stream: PartitionStream, offset: i64) -> bool {
+        self.state().begin_record(stream, offset)
     }
 
     /// As [`Watermark::skips`].
@@ -87,7 +87,7 @@ impl Assignment {
         self.state().skips(stream, offset)
     }
 
-    /// After the last record that was read, by stream.
+    /// The offset after the last record that was read, by stream.
     pub(crate) fn position(&self) -> Offsets {
         self.state().position()
     }
@@ -97,10 +97,11 @@ impl Assignment {
         self.state().bytes()
     }
 
-    fn place(&self, seq: Seq) -> (PartitionStream, i64) {
+    /// The stream and offset of a record number.
+    fn stream_and_offset(&self, seq: Seq) -> (PartitionStream, i64) {
         let stream = if seq >> OFFSET_BITS & 1 == 0 { PartitionStream::Spans } else { PartitionStream::Logs };
         let base = self.base[stream as usize].get().copied().unwrap_or_default();
-        // Offsets before the first one follow if the broker resets the position.
+        // The relative offset is signed: offsets before the first one occur if the broker resets the position.
         let shift = 64 - OFFSET_BITS;
         (stream, base.wrapping_add((seq << shift) as i64 >> shift))
     }
@@ -110,12 +111,12 @@ impl Assignment {
         self.state().commit(budget)
     }
 
-    /// Verdicts whose export is not acknowledged.
+    /// The number of verdicts whose export is not acknowledged.
     pub(crate) fn exporting(&self) -> u64 {
         self.state().exporting()
     }
 
-    /// Records that were read and are not below the watermark.
+    /// The number of records that were read and are not below the watermark.
     pub(crate) fn uncommitted(&self) -> u64 {
         self.state().uncommitted()
     }
@@ -137,8 +138,8 @@ pub(crate) struct KafkaLog {
 struct Assignments {
     current: HashMap<AssignmentId, Arc<Assignment>>,
     last: AssignmentId,
-    /// By partition: after the last record that earlier assignments have read.
-    seen: HashMap<i32, Offsets>,
+    /// By partition: the offset after the last record that earlier assignments have read.
+    earlier_positions: HashMap<i32, Offsets>,
 }
 
 impl KafkaLog {
@@ -160,30 +161,30 @@ impl KafkaLog {
                 break;
             }
         }
-        let seen = all.seen.get(&partition).copied().unwrap_or_default();
+        let earlier_position = all.earlier_positions.get(&partition).copied().unwrap_or_default();
         let assignment = Arc::new(Assignment {
             id: all.last,
             partition,
             revoked: CancellationToken::new(),
-            lapsed: AtomicBool::new(false),
+            has_lapsed: AtomicBool::new(false),
             base: Default::default(),
-            state: Mutex::new(Watermark::resume(offsets, metadata, self.forwards, seen)),
+            state: Mutex::new(Watermark::resume(offsets, metadata, self.forwards, earlier_position)),
         });
         all.current.insert(all.last, Arc::clone(&assignment));
         assignment
     }
 
-    /// Ends an assignment: its records are of no concern any more.
+    /// Ends an assignment: from now on, calls for its records have no effect.
     pub(crate) fn end(&self, id: AssignmentId) {
         let all = &mut *self.assignments();
         if let Some(ended) = all.current.remove(&id) {
-            let seen = all.seen.entry(ended.partition).or_default();
-            *seen = std::array::from_fn(|s| seen[s].max(ended.position()[s]));
+            let position = all.earlier_positions.entry(ended.partition).or_default();
+            *position = std::array::from_fn(|s| position[s].max(ended.position()[s]));
             ended.revoked.cancel();
         }
     }
 
-    /// Ends all assignments: nothing of them is exported any more.
+    /// Ends all assignments.
     pub(crate) fn end_all(&self) {
         let all: Vec<AssignmentId> = self.assignments().current.keys().copied().collect();
         all.into_iter().for_each(|id| self.end(id));
@@ -197,7 +198,7 @@ impl KafkaLog {
     /// Retains a record for these reasons. `false` if its assignment has ended.
     pub(crate) fn retain(&self, seq: Seq, reasons: &[RetainReason]) -> bool {
         let Some(assignment) = self.assignment(seq) else { return false };
-        let (stream, offset) = assignment.place(seq);
+        let (stream, offset) = assignment.stream_and_offset(seq);
         let mut state = assignment.state();
         for reason in reasons {
             match reason {
@@ -209,8 +210,8 @@ impl KafkaLog {
         true
     }
 
-    /// Releases records. With a verdict among them, they are those of one trace whose export every required
-    /// exporter has acknowledged.
+    /// Releases records. If a verdict is among them, the others are the records of its trace, whose export every
+    /// required exporter has acknowledged.
     pub(crate) fn release(&self, releases: &[(Seq, RetainReason)]) {
         let exported = releases.iter().any(|(_, reason)| *reason == RetainReason::Verdict);
         let mut acknowledged: BTreeMap<AssignmentId, TraceId> = BTreeMap::new();
@@ -223,12 +224,12 @@ impl KafkaLog {
             };
             let mut state = assignment.state();
             for (seq, reason) in assignment_releases {
-                let (stream, offset) = assignment.place(*seq);
+                let (stream, offset) = assignment.stream_and_offset(*seq);
                 match reason {
                     RetainReason::Trace(trace) => {
                         state.release(stream, offset, Some(*trace), exported);
                         if exported && acknowledged.insert(assignment.id, *trace).is_none() {
-                            state.acknowledged(*trace);
+                            state.note_acknowledged(*trace);
                         }
                     }
                     RetainReason::Forwarded => drop(state.release(stream, offset, None, false)),
@@ -238,66 +239,68 @@ impl KafkaLog {
         }
     }
 
-    /// Whether what is forwarded of a record was forwarded by the previous owner of its partition.
-    pub(crate) fn has_passed(&self, seq: Seq) -> bool {
+    /// As [`Watermark::was_forwarded`].
+    pub(crate) fn was_forwarded(&self, seq: Seq) -> bool {
         self.assignment(seq).is_some_and(|assignment| {
-            let (stream, offset) = assignment.place(seq);
-            assignment.state().has_passed(stream, offset)
+            let (stream, offset) = assignment.stream_and_offset(seq);
+            assignment.state().was_forwarded(stream, offset)
         })
     }
 
-    /// Whether a trace of a record is to be evaluated.
-    pub(crate) fn replay(&self, seq: Seq, trace: TraceId) -> ReplayStatus {
+    /// Whether a trace of a record has to be evaluated.
+    pub(crate) fn replay_status(&self, seq: Seq, trace: TraceId) -> ReplayStatus {
         let Some(assignment) = self.assignment(seq) else { return ReplayStatus::New };
-        let (stream, offset) = assignment.place(seq);
-        assignment.state().replay(stream, offset, trace)
+        let (stream, offset) = assignment.stream_and_offset(seq);
+        assignment.state().replay_status(stream, offset, trace)
     }
 
-    /// Notes that a trace of these records closed.
-    pub(crate) fn close(&self, trace: TraceId, records: &[Seq]) {
-        self.each(records, |state| state.close(trace));
+    /// Records that a trace of these records closed.
+    pub(crate) fn note_closed(&self, trace: TraceId, records: &[Seq]) {
+        self.for_each_assignment(records, |state| state.note_closed(trace));
     }
 
-    /// Notes the verdict of a trace of these records, whose export begins.
-    pub(crate) fn evaluated(&self, trace: TraceId, records: &[Seq], verdict: PriorVerdict) {
-        self.each(records, |state| state.evaluated(trace, verdict));
+    /// Records the verdict of a trace of these records, whose export begins.
+    pub(crate) fn note_evaluated(&self, trace: TraceId, records: &[Seq], verdict: PriorVerdict) {
+        self.for_each_assignment(records, |state| state.note_evaluated(trace, verdict));
     }
 
     /// As [`Watermark::is_late`].
     pub(crate) fn is_late(&self, seq: Seq, trace: TraceId) -> bool {
         self.assignment(seq).is_none_or(|assignment| {
-            let (stream, offset) = assignment.place(seq);
+            let (stream, offset) = assignment.stream_and_offset(seq);
             assignment.state().is_late(stream, offset, trace)
         })
     }
 
-    /// Whether all of these records are of assignments that have lapsed or ended.
+    /// Whether all of these records belong to assignments that have lapsed or ended; `false` without records.
     pub(crate) fn has_lapsed(&self, records: &[Seq]) -> bool {
-        let has_lapsed = |assignment: Arc<Assignment>| assignment.lapsed.load(Ordering::Acquire);
-        let lapsed =
+        let has_lapsed = |assignment: Arc<Assignment>| assignment.has_lapsed.load(Ordering::Acquire);
+        let is_of_lapsed =
             |seq: &Seq| assignment_of(*seq).is_some() && self.assignment(*seq).is_none_or(has_lapsed);
-        !records.is_empty() && records.iter().all(lapsed)
+        !records.is_empty() && records.iter().all(is_of_lapsed)
     }
 
-    /// Cancelled when the partition of these records is revoked; `None` if they are not of one partition alone.
-    pub(crate) fn revoked(&self, records: &[Seq]) -> Option<CancellationToken> {
+    /// A token that is cancelled when the partition of these records is revoked; `None` if the records do not belong to
+    /// one assignment.
+    pub(crate) fn revocation_token(&self, records: &[Seq]) -> Option<CancellationToken> {
         let first = *records.first()?;
         let id = assignment_of(first)?;
-        let alone = records.iter().all(|seq| assignment_of(*seq) == Some(id));
+        let is_one_assignment = records.iter().all(|seq| assignment_of(*seq) == Some(id));
         let ended = || {
             let token = CancellationToken::new();
             token.cancel();
             token
         };
-        alone.then(|| self.assignment(first).map_or_else(ended, |assignment| assignment.revoked.clone()))
+        is_one_assignment
+            .then(|| self.assignment(first).map_or_else(ended, |assignment| assignment.revoked.clone()))
     }
 
-    /// Once for each assignment of the records.
-    fn each(&self, records: &[Seq], mut apply: impl FnMut(&mut Watermark)) {
-        let mut seen: Vec<AssignmentId> = Vec::new();
+    /// Calls `apply` once for each assignment of the records.
+    fn for_each_assignment(&self, records: &[Seq], mut apply: impl FnMut(&mut Watermark)) {
+        let mut applied: Vec<AssignmentId> = Vec::new();
         for seq in records {
-            let Some(id) = assignment_of(*seq).filter(|id| !seen.contains(id)) else { continue };
-            seen.push(id);
+            let Some(id) = assignment_of(*seq).filter(|id| !applied.contains(id)) else { continue };
+            applied.push(id);
             if let Some(assignment) = self.assignment(*seq) {
                 apply(&mut assignment.state());
             }
@@ -322,7 +325,7 @@ mod tests {
                     let seq = assignment.record(stream, offset);
                     assert!(is_kafka(seq));
                     assert_eq!(assignment_of(seq), Some(assignment.id));
-                    assert_eq!(assignment.place(seq), (stream, offset));
+                    assert_eq!(assignment.stream_and_offset(seq), (stream, offset));
                 }
             }
         }
@@ -331,33 +334,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_of_an_ended_assignment_changes_nothing() {
+    fn releases_for_an_ended_assignment_have_no_effect() {
         let log = KafkaLog::default();
         let before = log.assign(0, [Some(4), None], "");
         let old = before.record(PartitionStream::Spans, 4);
-        before.read(PartitionStream::Spans, 4);
+        before.note_read(PartitionStream::Spans, 4);
         let (reasons, verdict) = ([RetainReason::Trace(TRACE)], PriorVerdict { passed: None, revision: 1 });
         assert!(log.retain(old, &reasons));
-        assert!(!log.has_lapsed(&[old]) && !log.revoked(&[old]).unwrap().is_cancelled());
+        assert!(!log.has_lapsed(&[old]) && !log.revocation_token(&[old]).unwrap().is_cancelled());
         log.end(before.id);
         // The partition comes back at once, with the same record.
-        let now = log.assign(0, [Some(4), None], "");
-        let new = now.record(PartitionStream::Spans, 4);
-        now.read(PartitionStream::Spans, 4);
+        let after = log.assign(0, [Some(4), None], "");
+        let new = after.record(PartitionStream::Spans, 4);
+        after.note_read(PartitionStream::Spans, 4);
         assert!(log.retain(new, &reasons) && !log.retain(old, &reasons));
-        assert!(log.has_lapsed(&[old]) && log.revoked(&[old]).unwrap().is_cancelled());
+        assert!(log.has_lapsed(&[old]) && log.revocation_token(&[old]).unwrap().is_cancelled());
         assert!(!log.has_lapsed(&[old, new]) && !log.has_lapsed(&[new]) && !log.has_lapsed(&[]));
         assert!(
             !log.has_lapsed(&[NO_RECORD]) && !log.has_lapsed(&[old, NO_RECORD]) && !log.has_lapsed(&[17])
         );
-        assert!(log.revoked(&[old, new]).is_none() && log.revoked(&[17]).is_none());
-        log.evaluated(TRACE, &[old], verdict);
+        assert!(log.revocation_token(&[old, new]).is_none() && log.revocation_token(&[17]).is_none());
+        log.note_evaluated(TRACE, &[old], verdict);
         log.release(&[(old, RetainReason::Trace(TRACE)), (NO_RECORD, RetainReason::Verdict)]);
-        assert_eq!((now.exporting(), now.commit(100).unwrap().offsets), (0, [Some(4), None]));
-        log.evaluated(TRACE, &[new, new], verdict);
-        assert_eq!(now.exporting(), 1);
+        assert_eq!((after.exporting(), after.commit(100).unwrap().offsets), (0, [Some(4), None]));
+        log.note_evaluated(TRACE, &[new, new], verdict);
+        assert_eq!(after.exporting(), 1);
         log.release(&[(new, RetainReason::Trace(TRACE)), (NO_RECORD, RetainReason::Verdict)]);
-        assert_eq!((now.exporting(), now.commit(100).unwrap().offsets), (0, [Some(5), None]));
+        assert_eq!((after.exporting(), after.commit(100).unwrap().offsets), (0, [Some(5), None]));
     }
 
     #[test]
@@ -366,10 +369,10 @@ mod tests {
         let assignment = log.assign(0, [None; 2], "");
         let records = [4, 5].map(|offset| {
             let record = assignment.record(PartitionStream::Spans, offset);
-            assignment.read(PartitionStream::Spans, offset);
+            assignment.note_read(PartitionStream::Spans, offset);
             let trace = TraceId([offset as u8; 16]);
             assert!(log.retain(record, &[RetainReason::Trace(trace)]));
-            log.evaluated(trace, &[record], PriorVerdict { passed: None, revision: 1 });
+            log.note_evaluated(trace, &[record], PriorVerdict { passed: None, revision: 1 });
             (record, trace)
         });
         let acknowledge = |(record, trace)| {
@@ -389,7 +392,7 @@ mod tests {
         let log = KafkaLog::default();
         let assignment = log.assign(0, [None; 2], "");
         let seq = assignment.record(PartitionStream::Logs, 7);
-        assignment.read(PartitionStream::Logs, 7);
+        assignment.note_read(PartitionStream::Logs, 7);
         log.retain(seq, &[RetainReason::Forwarded]);
         log.retain(seq, &[RetainReason::Forwarded, RetainReason::Trace(TRACE)]);
         let position = || assignment.commit(100).unwrap().offsets[1];

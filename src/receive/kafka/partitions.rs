@@ -1,18 +1,19 @@
 //! The partitions that this process owns: their assignment, revocation, commits and pauses.
 //!
 //! In: rebalances of the group, which librdkafka reports on the thread that polls. Out: an [`Assignment`] for each
-//! partition. The thread does nothing else meanwhile, so that no message of a revoked partition is offered after
-//! its revocation has begun.
+//! partition. The thread does nothing else during a rebalance, so that no message of a revoked partition is
+//! offered after its revocation has begun.
 //!
 //! The order of a revocation:
 //!
-//! 1. Judges are no longer waited for, and open traces are dropped: they would not close within the grace.
-//! 2. Exports in flight are waited for, up to `revoke_grace`: what is acknowledged is not evaluated again.
+//! 1. Answers of judges are no longer awaited, and open traces are dropped, since they would not close within
+//!    `revoke_grace`.
+//! 2. Exports in flight are awaited, up to `revoke_grace`: acknowledged traces are not evaluated again.
 //! 3. The assignment lapses: no export begins any more. An export that begins after the commit would be repeated by the
-//!    next owner, perhaps with another answer of a judge. Those that began since step 2 are waited for as well.
-//! 4. The state is committed, while acknowledgements still count. If the commit fails, it is tried once more within the
-//!    rest of the grace. If acknowledgements came during the commit, it is repeated with them: the group gives the
-//!    partition to another member only when this one returns, or its session ends.
+//!    next owner, perhaps with another answer of a judge. Exports that began since step 2 are awaited as well.
+//! 4. The state is committed, while acknowledgements still count. If the commit fails, it is tried once more within
+//!    `revoke_grace`. If acknowledgements arrived during the commit, it is repeated with them: the group assigns the
+//!    partition to another member only when this rebalance ends, or the session.
 //! 5. The assignment ends, with which its number becomes invalid. An earlier end would lose the acknowledgements of
 //!    step 4, and the next owner would export these traces again.
 
@@ -28,79 +29,38 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Reb
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::runtime::Handle;
-use verdict_otlp::Signal;
 
 use super::backlog::Backlog;
 use super::config::{InitialOffset, KafkaReceiver};
-use super::log::{Assignment, KafkaLog};
+use super::log::KafkaLog;
+use super::owned::{OwnedPartition, Partitions};
 use super::stream::{Offsets, PartitionStream, STREAMS};
-use super::watermark::Commit;
 use crate::kafka::client::ClientLog;
 use crate::receive::Intake;
 use crate::telemetry::{CommitResult, Telemetry};
 
-/// How long the group's coordinator is waited for, per attempt.
-const COORDINATOR: Duration = Duration::from_secs(10);
-/// Attempts to read what the previous owner committed. Without it, traces would be evaluated in part.
-const ATTEMPTS: u32 = 3;
-/// How often exports in flight are looked at during a revocation.
-const GRACE_STEP: Duration = Duration::from_millis(5);
+/// Timeout of a request to the group's coordinator.
+const COORDINATOR_TIMEOUT: Duration = Duration::from_secs(10);
+/// Attempts to read the state that the previous owner committed. Without it, traces would be evaluated in part.
+const MAX_READ_ATTEMPTS: u32 = 3;
+/// How often exports in flight are checked during a revocation.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Commits at a revocation: one, and one with what is acknowledged meanwhile, or after a failure.
-const LAST_COMMITS: u32 = 2;
-/// Until a failed commit at a revocation is repeated.
-const COMMIT_RETRY: Duration = Duration::from_millis(100);
+/// Commits at a revocation: a second one follows acknowledgements during the first one, or its failure.
+const MAX_LAST_COMMITS: u32 = 2;
+/// Delay before a failed commit at a revocation is repeated.
+const COMMIT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// How long metadata of topics is waited for, per attempt.
-const METADATA: Duration = Duration::from_secs(5);
-/// How long the ends of a partition are waited for. Nothing is polled meanwhile.
-const ENDS: Duration = Duration::from_secs(1);
-/// How long a message is offered before its partition is paused, which drops what was fetched ahead.
-const REFUSED: Duration = Duration::from_millis(100);
-/// Smallest metadata of an offset that brokers are tried with.
-const MIN_METADATA: usize = 64;
+/// Timeout of a request for the metadata of a topic.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a request for the ends of a partition, during which nothing is polled.
+const ENDS_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a message may be refused before its partition is paused, which discards prefetched messages.
+const REFUSED_BEFORE_PAUSE: Duration = Duration::from_millis(100);
+/// The limit on the metadata of an offset is not halved below this.
+const MIN_METADATA_BYTES: usize = 64;
 
-/// A message that the pipeline has not accepted yet.
-pub(super) struct WaitingMessage {
-    pub stream: PartitionStream,
-    pub offset: i64,
-    pub body: bytes::Bytes,
-}
-
-/// A partition of this process: of the topic of spans, and of that of logs.
-pub(super) struct Owned {
-    pub assignment: Arc<Assignment>,
-    /// Messages in order, since later ones must not overtake them.
-    pub waiting: VecDeque<WaitingMessage>,
-    /// Since when the first of them is refused.
-    pub refused: Option<Instant>,
-    pub paused: [bool; STREAMS],
-    /// If both streams are read.
-    pub backlog: Option<Backlog>,
-    streams: [bool; STREAMS],
-    committed: Option<Commit>,
-}
-
-impl Owned {
-    /// Bytes of the messages that wait, and of what is known of others.
-    pub(super) fn bytes(&self) -> usize {
-        self.waiting.iter().map(|waiting| waiting.body.len()).sum::<usize>() + self.assignment.bytes()
-    }
-}
-
-impl WaitingMessage {
-    pub(super) fn signal(&self) -> Signal {
-        match self.stream {
-            PartitionStream::Spans => Signal::Traces,
-            PartitionStream::Logs => Signal::Logs,
-        }
-    }
-}
-
-/// The partitions by number.
-pub(super) type Partitions = BTreeMap<i32, Owned>;
-
-/// The context of the consumer.
+/// The context of the consumer, which librdkafka calls at rebalances.
 pub(super) struct ConsumerGroup {
     pub config: KafkaReceiver,
     /// By stream; spans alone, or spans and logs.
@@ -113,9 +73,10 @@ pub(super) struct ConsumerGroup {
     /// `verdict.close.quiet`
     pub quiet: Duration,
     owned: Mutex<Partitions>,
-    failed: Mutex<Option<String>>,
-    /// Most bytes of metadata, as the brokers take them.
-    metadata: AtomicUsize,
+    failure: Mutex<Option<String>>,
+    /// The limit on the metadata of an offset: the configured one, or a smaller one if brokers refused it.
+    max_metadata_bytes: AtomicUsize,
+    /// The number of revocations.
     revocations: Mutex<u64>,
 }
 
@@ -128,7 +89,7 @@ impl ConsumerGroup {
         quiet: Duration,
     ) -> ConsumerGroup {
         ConsumerGroup {
-            metadata: AtomicUsize::new(config.offset_metadata_max_bytes as usize),
+            max_metadata_bytes: AtomicUsize::new(config.offset_metadata_max_bytes as usize),
             quiet,
             revocations: Mutex::default(),
             topics: config.topics().map(str::to_owned).collect(),
@@ -139,27 +100,28 @@ impl ConsumerGroup {
             telemetry,
             client_log: ClientLog::new("receivers.kafka"),
             owned: Mutex::default(),
-            failed: Mutex::default(),
+            failure: Mutex::default(),
         }
     }
 
-    /// Locked by the thread that polls, and never while it polls, since rebalances lock it too.
+    /// Locks the owned partitions. The lock must not be held while polling, since rebalances take it too.
     pub(super) fn owned(&self) -> MutexGuard<'_, Partitions> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why the receiver cannot go on.
+    /// The reason why the receiver cannot continue, if there is one.
     pub(super) fn failure(&self) -> Option<String> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// The stream of a topic; `None` if it is not received.
     pub(super) fn stream(&self, topic: &str) -> Option<PartitionStream> {
-        let stream = self.topics.iter().position(|name| name == topic)?;
-        Some(if stream == 0 { PartitionStream::Spans } else { PartitionStream::Logs })
+        let index = self.topics.iter().position(|name| name == topic)?;
+        Some(if index == 0 { PartitionStream::Spans } else { PartitionStream::Logs })
     }
 
     fn fail(&self, reason: String) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
     }
 
     /// The number of partitions of each topic; 0 for one that does not exist.
@@ -168,10 +130,10 @@ impl ConsumerGroup {
         consumer: &BaseConsumer<ConsumerGroup>,
     ) -> Result<Vec<usize>, KafkaError> {
         let count = |topic: &String| {
-            let metadata = consumer.fetch_metadata(Some(topic), METADATA)?;
-            let Some(found) = metadata.topics().first() else { return Ok(0) };
-            match found.error().map(RDKafkaErrorCode::from) {
-                None => Ok(found.partitions().len()),
+            let metadata = consumer.fetch_metadata(Some(topic), METADATA_TIMEOUT)?;
+            let Some(topic_metadata) = metadata.topics().first() else { return Ok(0) };
+            match topic_metadata.error().map(RDKafkaErrorCode::from) {
+                None => Ok(topic_metadata.partitions().len()),
                 Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => Ok(0),
                 Some(error) => Err(KafkaError::MetadataFetch(error)),
             }
@@ -179,20 +141,20 @@ impl ConsumerGroup {
         self.topics.iter().map(count).collect()
     }
 
-    /// The committed offsets of partitions. With `initial_offset: latest` a partition without one has its end, which is
-    /// committed first: later records are received also after a restart.
-    fn committed(
+    /// The committed offsets of partitions. With `initial_offset: latest`, the end of a partition without a committed
+    /// offset is committed first, so that later records are received even after a restart.
+    fn committed_offsets(
         &self,
         consumer: &BaseConsumer<ConsumerGroup>,
         list: &TopicPartitionList,
     ) -> Result<TopicPartitionList, KafkaError> {
-        let committed = consumer.committed_offsets(list.clone(), COORDINATOR)?;
+        let committed = consumer.committed_offsets(list.clone(), COORDINATOR_TIMEOUT)?;
         let mut ends = TopicPartitionList::new();
         for element in committed.elements() {
             element.error()?;
             if self.config.initial_offset == InitialOffset::Latest && element.offset() == Offset::Invalid {
                 let (topic, partition) = (element.topic(), element.partition());
-                let (_, end) = consumer.fetch_watermarks(topic, partition, COORDINATOR)?;
+                let (_, end) = consumer.fetch_watermarks(topic, partition, COORDINATOR_TIMEOUT)?;
                 ends.add_partition_offset(topic, partition, Offset::Offset(end))?;
             }
         }
@@ -200,11 +162,11 @@ impl ConsumerGroup {
             return Ok(committed);
         }
         consumer.commit(&ends, CommitMode::Sync)?;
-        consumer.committed_offsets(list.clone(), COORDINATOR)
+        consumer.committed_offsets(list.clone(), COORDINATOR_TIMEOUT)
     }
 
     /// The backlog of both streams of a partition, if both are read and their ends are known.
-    fn backlog(
+    fn open_backlog(
         &self,
         consumer: &BaseConsumer<ConsumerGroup>,
         partition: i32,
@@ -212,15 +174,16 @@ impl ConsumerGroup {
     ) -> Option<Backlog> {
         let [spans, logs] = &self.topics[..] else { return None };
         let bounds = |topic: &String, committed: Option<i64>| {
-            let (first, end) = consumer.fetch_watermarks(topic, partition, ENDS).ok()?;
+            let (first, end) = consumer.fetch_watermarks(topic, partition, ENDS_TIMEOUT).ok()?;
             Some((committed.unwrap_or(first).max(first), end))
         };
         Some(Backlog::new([bounds(spans, offsets[0])?, bounds(logs, offsets[1])?], Instant::now()))
     }
 
+    /// Takes over the assigned partitions.
     fn assign(&self, consumer: &BaseConsumer<ConsumerGroup>, list: &TopicPartitionList) {
-        let committed = (1..=ATTEMPTS).find_map(|attempt| {
-            let committed = self.committed(consumer, list);
+        let committed = (1..=MAX_READ_ATTEMPTS).find_map(|attempt| {
+            let committed = self.committed_offsets(consumer, list);
             committed
                 .inspect_err(|error| tracing::warn!(attempt, %error, "cannot read committed offsets"))
                 .ok()
@@ -236,25 +199,26 @@ impl ConsumerGroup {
             return self
                 .fail(format!("the topics {:?} have {counts:?} partitions; both need as many", self.topics));
         }
-        let mut found: BTreeMap<i32, ([bool; STREAMS], Offsets, String)> = BTreeMap::new();
+        let mut assigned: BTreeMap<i32, ([bool; STREAMS], Offsets, String)> = BTreeMap::new();
         for element in committed.elements() {
             let Some(stream) = self.stream(element.topic()) else { continue };
-            let (streams, offsets, metadata) = found.entry(element.partition()).or_default();
-            streams[stream as usize] = true;
+            let (owned_streams, offsets, metadata) = assigned.entry(element.partition()).or_default();
+            owned_streams[stream as usize] = true;
             if let Offset::Offset(offset) = element.offset() {
                 offsets[stream as usize] = Some(offset);
-                // With the offset of logs while there is none of spans.
+                // The metadata is stored with the offset of spans, or with that of logs if there is none of spans.
                 if stream == PartitionStream::Spans || metadata.is_empty() {
                     element.metadata().clone_into(metadata);
                 }
             }
         }
-        let numbers: Vec<&i32> = found.keys().collect();
+        let numbers: Vec<&i32> = assigned.keys().collect();
         tracing::info!(?numbers, "Kafka partitions assigned");
-        let (mut owned, mut answers) = (self.owned(), true);
-        for (partition, (streams, offsets, metadata)) in found {
-            let missing = (0..self.topics.len()).find(|stream| !streams[*stream]).map(|s| &self.topics[s]);
-            if let Some(topic) = missing {
+        let (mut owned, mut brokers_respond) = (self.owned(), true);
+        for (partition, (owned_streams, offsets, metadata)) in assigned {
+            let missing_topic =
+                (0..self.topics.len()).find(|stream| !owned_streams[*stream]).map(|s| &self.topics[s]);
+            if let Some(topic) = missing_topic {
                 tracing::error!(
                     partition,
                     topic,
@@ -264,17 +228,26 @@ impl ConsumerGroup {
             }
             let assignment = self.log.assign(partition, offsets, &metadata);
             tracing::debug!(partition, assignment = assignment.id, ?offsets, "Kafka partition assigned");
-            // Not after the brokers did not answer: nothing is polled meanwhile.
-            let backlog = if answers { self.backlog(consumer, partition, offsets) } else { None };
-            answers &= backlog.is_some();
-            let (waiting, refused, paused, committed) = (VecDeque::new(), None, [false; STREAMS], None);
-            let new = Owned { assignment, waiting, refused, paused, backlog, streams, committed };
+            // After a timeout the brokers are not asked again, since nothing is polled meanwhile.
+            let backlog =
+                if brokers_respond { self.open_backlog(consumer, partition, offsets) } else { None };
+            brokers_respond &= backlog.is_some();
+            let new = OwnedPartition {
+                assignment,
+                waiting: VecDeque::new(),
+                refused_since: None,
+                paused: [false; STREAMS],
+                backlog,
+                owned_streams,
+                last_commit: None,
+            };
             owned.insert(partition, new);
         }
-        self.gauge(&owned);
+        self.update_gauges(&owned);
     }
 
-    /// Gives partitions back. `lost`: another member has them already.
+    /// Gives partitions back to the group, in the order that the module header describes. `lost`: another member may
+    /// own them already.
     pub(super) fn revoke(
         &self,
         consumer: &BaseConsumer<ConsumerGroup>,
@@ -289,14 +262,15 @@ impl ConsumerGroup {
             return;
         }
         leaving.values().for_each(|owned| owned.assignment.revoked.cancel());
-        let left = deadline.saturating_duration_since(Instant::now()).max(GRACE_STEP);
-        // A shard that waits for an exporter drops its traces later, before those of another assignment: the task goes
-        // on.
-        let dropping = self.runtime.spawn(self.intake.drop_revoked());
-        let dropped = self.runtime.block_on(async { tokio::time::timeout(left, dropping).await.is_ok() });
+        let remaining = deadline.saturating_duration_since(Instant::now()).max(DRAIN_INTERVAL);
+        // The task outlives the timeout: a shard that waits for an exporter drops its traces later, but before it
+        // receives spans of another assignment.
+        let drop_task = self.runtime.spawn(self.intake.drop_revoked());
+        let dropped =
+            self.runtime.block_on(async { tokio::time::timeout(remaining, drop_task).await.is_ok() });
         let drain = || {
             while exporting(&leaving) > 0 && Instant::now() < deadline {
-                std::thread::sleep(GRACE_STEP);
+                std::thread::sleep(DRAIN_INTERVAL);
             }
         };
         drain();
@@ -304,16 +278,17 @@ impl ConsumerGroup {
         drain();
         let (numbers, unfinished): (Vec<&i32>, _) = (leaving.keys().collect(), exporting(&leaving));
         tracing::info!(?numbers, lost, dropped, exporting = unfinished, "Kafka partitions revoked");
-        // A commit that was begun ends first, and none of before is begun any more: the next owner would find it.
+        // This waits for a commit in progress and voids those that were requested before: the next owner would read
+        // them.
         *self.revocations() += 1;
         let replayed = if lost { unfinished } else { self.commit_last(consumer, &mut leaving, deadline) };
         leaving.values().for_each(|owned| self.log.end(owned.assignment.id));
         self.telemetry.kafka.replayed(replayed);
-        self.gauge(&self.owned());
+        self.update_gauges(&self.owned());
     }
 
-    /// Commits the state of partitions that leave, again if it changes meanwhile, and once more after a failure if the
-    /// deadline is not over. Returns how many exported traces the next owner evaluates again.
+    /// Commits the state of revoked partitions, again if it changes meanwhile or, before the deadline, if the commit
+    /// fails. Returns the number of exported traces that the next owner evaluates again.
     fn commit_last(
         &self,
         consumer: &BaseConsumer<ConsumerGroup>,
@@ -321,26 +296,26 @@ impl ConsumerGroup {
         deadline: Instant,
     ) -> u64 {
         // The result of the last commit before the revocation may not be known: it may have failed, or not been begun.
-        leaving.values_mut().for_each(|owned| owned.committed = None);
+        leaving.values_mut().for_each(|owned| owned.last_commit = None);
         let mut replayed = 0;
-        for attempt in 1..=LAST_COMMITS {
+        for attempt in 1..=MAX_LAST_COMMITS {
             let unfinished = exporting(leaving);
-            let (list, left_out) = self.changes(leaving);
-            replayed = unfinished + left_out;
+            let (list, reevaluated_traces) = self.changed_offsets(leaving);
+            replayed = unfinished + reevaluated_traces;
             if list.count() == 0 {
                 break;
             }
             let result = consumer.commit(&list, CommitMode::Sync);
             self.note_commit(&result, &list, leaving);
             let Err(error) = result else { continue };
-            let left = deadline.saturating_duration_since(Instant::now());
-            let retries = attempt < LAST_COMMITS && !left.is_zero();
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let retries = attempt < MAX_LAST_COMMITS && !remaining.is_zero();
             let numbers: Vec<&i32> = leaving.keys().collect();
             tracing::warn!(?numbers, %error, retries, "offsets of revoked Kafka partitions could not be committed");
             if !retries {
                 break;
             }
-            std::thread::sleep(left.min(COMMIT_RETRY));
+            std::thread::sleep(remaining.min(COMMIT_RETRY_DELAY));
         }
         replayed
     }
@@ -350,9 +325,10 @@ impl ConsumerGroup {
         self.revocations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The offsets changed since the last commit, and the number of exported traces that a new owner evaluates again.
-    pub(super) fn changes(&self, partitions: &mut Partitions) -> (TopicPartitionList, u64) {
-        let budget = self.metadata.load(Ordering::Relaxed);
+    /// The offsets that have changed since the last commit, and the number of exported traces that a new owner
+    /// evaluates again.
+    pub(super) fn changed_offsets(&self, partitions: &mut Partitions) -> (TopicPartitionList, u64) {
+        let budget = self.max_metadata_bytes.load(Ordering::Relaxed);
         let mut reevaluated_traces = 0;
         let mut list = TopicPartitionList::new();
         for (partition, owned) in partitions.iter_mut() {
@@ -361,11 +337,12 @@ impl ConsumerGroup {
                 continue;
             };
             reevaluated_traces += commit.reevaluated_traces;
-            if owned.committed.as_ref() == Some(&commit) {
+            if owned.last_commit.as_ref() == Some(&commit) {
                 continue;
             }
             let mut metadata = Some(&commit.metadata);
-            for (stream, topic) in self.topics.iter().enumerate().filter(|(stream, _)| owned.streams[*stream])
+            for (stream, topic) in
+                self.topics.iter().enumerate().filter(|(stream, _)| owned.owned_streams[*stream])
             {
                 let Some(offset) = commit.offsets[stream] else { continue };
                 let mut element = list.add_partition(topic, *partition);
@@ -375,12 +352,12 @@ impl ConsumerGroup {
                     element.set_metadata(metadata);
                 }
             }
-            owned.committed = Some(commit);
+            owned.last_commit = Some(commit);
         }
         (list, reevaluated_traces)
     }
 
-    /// Counts the result of a commit. After an error, or if it was cancelled, the same is committed again.
+    /// Counts the result of a commit. After an error or a cancellation the same offsets are committed again.
     pub(super) fn note_commit(
         &self,
         result: &Result<(), KafkaError>,
@@ -392,7 +369,7 @@ impl ConsumerGroup {
         };
         for element in list.elements() {
             if let Some(owned) = partitions.get_mut(&element.partition()) {
-                owned.committed = None;
+                owned.last_commit = None;
             }
         }
         if matches!(error, KafkaError::Canceled) {
@@ -400,14 +377,14 @@ impl ConsumerGroup {
         }
         self.telemetry.kafka.commit(CommitResult::Failed);
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::OffsetMetadataTooLarge) {
-            let halved = (self.metadata.load(Ordering::Relaxed) / 2).max(MIN_METADATA);
-            self.metadata.store(halved, Ordering::Relaxed);
+            let halved = (self.max_metadata_bytes.load(Ordering::Relaxed) / 2).max(MIN_METADATA_BYTES);
+            self.max_metadata_bytes.store(halved, Ordering::Relaxed);
         }
     }
 
     /// Pauses partitions with waiting messages or too many uncommitted records, or all of them, and streams that are
     /// ahead of the other one; resumes the others.
-    pub(super) fn pause(
+    pub(super) fn update_pauses(
         &self,
         consumer: &BaseConsumer<ConsumerGroup>,
         partitions: &mut Partitions,
@@ -417,39 +394,42 @@ impl ConsumerGroup {
         let [mut pause, mut resume] = [TopicPartitionList::new(), TopicPartitionList::new()];
         for (partition, owned) in partitions.iter_mut() {
             let uncommitted = owned.assignment.uncommitted();
-            // Resumed at three quarters, so that it does not alternate with each trace.
+            // A partition is resumed at three quarters, so that its state does not alternate with each trace.
             let is_paused = owned.paused.contains(&true);
-            let too_many = uncommitted >= if is_paused { max_uncommitted / 4 * 3 } else { max_uncommitted };
-            let refused = owned.refused.is_some_and(|since| now.duration_since(since) >= REFUSED);
-            let whole = all || refused || too_many;
-            if let Some(backlog) = owned.backlog.as_mut().filter(|_| whole) {
-                backlog.paused(now);
+            let has_too_many =
+                uncommitted >= if is_paused { max_uncommitted / 4 * 3 } else { max_uncommitted };
+            let is_refused =
+                owned.refused_since.is_some_and(|since| now.duration_since(since) >= REFUSED_BEFORE_PAUSE);
+            let pauses_all_streams = all || is_refused || has_too_many;
+            if let Some(backlog) = owned.backlog.as_mut().filter(|_| pauses_all_streams) {
+                backlog.note_pause(now);
             }
-            let ahead = owned.backlog.as_ref().and_then(|backlog| backlog.ahead(self.quiet, now));
-            for (stream, topic) in self.topics.iter().enumerate().filter(|(stream, _)| owned.streams[*stream])
+            let ahead = owned.backlog.as_ref().and_then(|backlog| backlog.stream_ahead(self.quiet, now));
+            for (stream, topic) in
+                self.topics.iter().enumerate().filter(|(stream, _)| owned.owned_streams[*stream])
             {
-                let wanted = whole || ahead.is_some_and(|ahead| ahead as usize == stream);
-                if std::mem::replace(&mut owned.paused[stream], wanted) != wanted {
-                    if wanted { &mut pause } else { &mut resume }.add_partition(topic, *partition);
+                let should_pause = pauses_all_streams || ahead.is_some_and(|ahead| ahead as usize == stream);
+                if std::mem::replace(&mut owned.paused[stream], should_pause) != should_pause {
+                    if should_pause { &mut pause } else { &mut resume }.add_partition(topic, *partition);
                 }
             }
         }
-        let pausing = if pause.count() > 0 { consumer.pause(&pause) } else { Ok(()) };
-        let resuming = if resume.count() > 0 { consumer.resume(&resume) } else { Ok(()) };
-        if let Err(error) = pausing.and(resuming) {
+        let paused = if pause.count() > 0 { consumer.pause(&pause) } else { Ok(()) };
+        let resumed = if resume.count() > 0 { consumer.resume(&resume) } else { Ok(()) };
+        if let Err(error) = paused.and(resumed) {
             tracing::warn!(%error, "Kafka partitions could not be paused or resumed");
         }
-        self.gauge(partitions);
+        self.update_gauges(partitions);
     }
 
-    fn gauge(&self, partitions: &Partitions) {
+    fn update_gauges(&self, partitions: &Partitions) {
         let paused = partitions.values().filter(|owned| owned.paused.contains(&true)).count();
         let uncommitted = partitions.values().map(|owned| owned.assignment.uncommitted()).sum();
         self.telemetry.kafka.partitions(partitions.len(), paused, uncommitted);
     }
 }
 
-/// Verdicts whose export is not acknowledged.
+/// The number of verdicts whose export is not acknowledged.
 fn exporting(partitions: &Partitions) -> u64 {
     partitions.values().map(|owned| owned.assignment.exporting()).sum()
 }
@@ -463,14 +443,14 @@ impl ClientContext for ConsumerGroup {
         self.client_log.error(error, reason);
     }
 
-    /// Called while polling. The ends of topics are those of the last fetches.
+    /// Called while polling. The statistics contain the ends of topics as of the latest fetches.
     fn stats(&self, statistics: Statistics) {
         let (mut owned, now) = (self.owned(), Instant::now());
         for (name, topic) in &statistics.topics {
             let Some(stream) = self.stream(name) else { continue };
             for (number, partition) in &topic.partitions {
                 if let Some(backlog) = owned.get_mut(number).and_then(|owned| owned.backlog.as_mut()) {
-                    backlog.ends_at(stream, partition.hi_offset, now);
+                    backlog.note_end(stream, partition.hi_offset, now);
                 }
             }
         }
@@ -489,7 +469,7 @@ impl ConsumerContext for ConsumerGroup {
         }
     }
 
-    /// librdkafka remembers that a partition was paused when it was revoked.
+    /// Resumes the assigned partitions: librdkafka preserves the pause of a partition over its revocation.
     fn post_rebalance(&self, consumer: &BaseConsumer<ConsumerGroup>, rebalance: &Rebalance<'_>) {
         if let Rebalance::Assign(list) = rebalance
             && let Err(error) = consumer.resume(list)

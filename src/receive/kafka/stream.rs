@@ -1,4 +1,4 @@
-//! The two streams of a partition: spans and logs. Partitions of both topics with the same number have one owner.
+//! The two streams of a partition: spans and logs. The partitions with the same number of both topics have one owner.
 
 /// Number of streams.
 pub(crate) const STREAMS: usize = 2;
@@ -10,5 +10,5 @@ pub(crate) enum PartitionStream {
     Logs = 1,
 }
 
-/// Offsets by stream; `None`: nothing of the stream was read or committed.
+/// Offsets by stream; `None` if no record of the stream was read or committed.
 pub(crate) type Offsets = [Option<i64>; STREAMS];

@@ -7,32 +7,36 @@ use verdict_otlp::trace::PriorVerdict;
 use super::handover::ExportedTrace;
 use super::stream::{Offsets, STREAMS};
 
+/// The exported records of a trace.
 #[derive(Default, Debug)]
-pub(super) struct Exported {
+pub(super) struct ExportedRecords {
+    /// The first exported record.
     pub first: Offsets,
     /// The last exported record before those that are retained for the trace.
     pub last: Offsets,
-    /// The last exported record.
-    pub beyond: Offsets,
+    /// The last exported record, also after retained ones.
+    pub highest: Offsets,
 }
 
+/// The state of one trace.
 #[derive(Default, Debug)]
 pub(super) struct KafkaTrace {
-    /// Records that are not released.
+    /// Records that are retained for the trace.
     pub retained_offsets: [BTreeSet<i64>; STREAMS],
-    pub exported: Option<Exported>,
+    pub exported: Option<ExportedRecords>,
     /// The latest verdict, from its evaluation on.
     pub verdict: Option<PriorVerdict>,
-    /// Verdicts whose export is not acknowledged.
+    /// The number of verdicts whose export is not acknowledged.
     pub exporting: u32,
-    /// Exported records that are read again, since another trace needs them or they were not read yet.
+    /// The number of exported records that a next owner would read again: another trace needs them, or they were not
+    /// read here yet.
     pub pins: usize,
-    /// The trace closed in this assignment.
-    pub closed: bool,
-    /// Exported by a previous owner.
-    pub inherited: bool,
-    /// The trace is in `order`.
-    pub remembered: bool,
+    /// Whether the trace closed in this assignment.
+    pub is_closed: bool,
+    /// Whether a previous owner exported the trace.
+    pub is_inherited: bool,
+    /// Whether the trace is in `Watermark::remembered`.
+    pub is_remembered: bool,
 }
 
 impl KafkaTrace {
@@ -40,29 +44,31 @@ impl KafkaTrace {
         self.retained_offsets.iter().any(|offsets| !offsets.is_empty())
     }
 
-    /// Notes that it was exported with a record, which is not retained for it any more.
-    pub(super) fn export(&mut self, s: usize, offset: i64) {
+    /// Records that the trace was exported with a record, which is not retained for the trace any more.
+    pub(super) fn note_exported(&mut self, s: usize, offset: i64) {
         let exported = self.exported.get_or_insert_default();
         exported.first[s] = Some(exported.first[s].map_or(offset, |first| first.min(offset)));
-        exported.beyond[s] = exported.beyond[s].max(Some(offset));
-        if self.retained_offsets[s].first().is_none_or(|lowest| Some(*lowest) > exported.beyond[s]) {
-            exported.last[s] = exported.beyond[s];
+        exported.highest[s] = exported.highest[s].max(Some(offset));
+        if self.retained_offsets[s].first().is_none_or(|lowest| Some(*lowest) > exported.highest[s]) {
+            exported.last[s] = exported.highest[s];
         }
     }
 
-    /// Whether an exported record of it is not below `next`.
+    /// Whether an exported record of the trace is not below `next`.
     pub(super) fn reaches(&self, next: Offsets) -> bool {
-        let beyond = self.exported.as_ref().map_or([None; STREAMS], |exported| exported.beyond);
-        (0..STREAMS).any(|s| beyond[s].is_some() && beyond[s] >= next[s])
+        let highest = self.exported.as_ref().map_or([None; STREAMS], |exported| exported.highest);
+        (0..STREAMS).any(|s| highest[s].is_some() && highest[s] >= next[s])
     }
 
-    /// Whether it was exported with records on both sides of `next`.
+    /// Whether the trace was exported with records on both sides of `next`.
     pub(super) fn crosses(&self, next: Offsets) -> bool {
-        let below = |e: &Exported| (0..STREAMS).any(|s| e.first[s].is_some() && e.first[s] < next[s]);
-        self.exported.as_ref().is_some_and(below) && self.reaches(next)
+        let begins_below =
+            |e: &ExportedRecords| (0..STREAMS).any(|s| e.first[s].is_some() && e.first[s] < next[s]);
+        self.exported.as_ref().is_some_and(begins_below) && self.reaches(next)
     }
 
-    pub(super) fn entry(&self, id: u64) -> Option<ExportedTrace> {
+    /// The entry of the handover; `None` if the trace was not exported.
+    pub(super) fn handover_entry(&self, id: u64) -> Option<ExportedTrace> {
         Some(ExportedTrace { trace: id, verdict: self.verdict?, last: self.exported.as_ref()?.last })
     }
 }

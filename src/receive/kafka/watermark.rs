@@ -1,20 +1,21 @@
 //! The records of one assigned partition that are still needed, and the offset that may be committed.
 //!
 //! In: records with the traces that they contain, verdicts, and releases by trace. Out: per stream (spans,
-//! logs) the offset from which the next owner of the partition has to read, and the [`Handover`] that names to it which
-//! records and traces it must not evaluate again.
+//! logs) the offset from which the next owner of the partition has to read, and the [`Handover`] with the
+//! records and traces that it must not evaluate again.
 //!
-//! The watermark `w` of a stream is the lowest offset of a retained record: it contains spans or logs of an open
-//! trace, or of one whose export is not acknowledged. Without any, it is the position after the last record. With it
-//! the retained records between `w` and a position `next` are committed: the next owner skips the others there. A
-//! committed state has these invariants, which a property test checks:
+//! The watermark `w` of a stream is the lowest offset of a retained record: a record with spans or logs of an open
+//! trace, or of a trace whose export is not acknowledged. Without retained records it is the position after the last
+//! record. The list of retained records between `w` and a position `next` is committed with it: the next owner skips
+//! all other records below `next`. A committed state has these invariants, which a property test checks:
 //!
 //! - a record below `w`, or below `next` and not retained, is needed by no trace, and
-//! - an exported trace with a record that is read again, and one that is not, is in the handover.
+//! - an exported trace of whose records some are read again and some are not is in the handover.
 //!
-//! So the next owner reads each trace that it does not skip completely, and with `next` at the last record it evaluates
-//! none again that was exported. The handover has a bounded size, since it is stored with the offsets. If it does not
-//! fit, `next` is an earlier position; if it does not fit for any, nothing is committed.
+//! Therefore the next owner reads every record of each trace that it evaluates, and if `next` is the position after the
+//! last record, it evaluates no exported trace again. The handover has a bounded size, since it is stored with the
+//! offsets. If it is too large, `next` is an earlier position; if it is too large for each position, nothing is
+//! committed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -22,16 +23,16 @@ use verdict_otlp::trace::{PriorVerdict, TraceId};
 
 use super::handover::{self, ExportedTrace, Handover, OffsetRange};
 use super::stream::{Offsets, PartitionStream, STREAMS};
-use super::trace::{Exported, KafkaTrace};
+use super::trace::{ExportedRecords, KafkaTrace};
 
-/// Exported traces that are remembered per partition, so that their late spans are known as such after the
-/// partition has moved. Those with records that are still retained are remembered in any case.
+/// Exported traces that are remembered per partition, so that the next owner recognises their late spans. Traces with
+/// records that are still retained are remembered in any case.
 const MAX_REMEMBERED: usize = if cfg!(test) { 8 } else { 10_000 };
-/// Memory of a trace, and of a retained record with its places in both maps. Measured and rounded up.
+/// Memory of a trace and of a retained record with its entries in both maps. Measured and rounded up.
 const TRACE_BYTES: usize = 400;
 const RECORD_BYTES: usize = 100;
 
-/// Whether the previous owner has exported a trace of a record.
+/// Whether a previous owner has exported a trace of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReplayStatus {
     /// The trace was not exported, or is unknown.
@@ -54,10 +55,10 @@ pub(crate) struct Commit {
 
 #[cfg(test)]
 impl Commit {
-    /// The record after those whose forwarded part was acknowledged, by stream; 0 without any.
-    pub(crate) fn passed_up_to(&self) -> [i64; STREAMS] {
-        let read = Handover::decode(&self.metadata, self.offsets).unwrap_or_default();
-        read.passed.map(Option::unwrap_or_default)
+    /// The offset after the records whose forwarded part was acknowledged, by stream; 0 without any.
+    pub(crate) fn forwarded_up_to(&self) -> [i64; STREAMS] {
+        let handover = Handover::decode(&self.metadata, self.offsets).unwrap_or_default();
+        handover.forwarded.map(Option::unwrap_or_default)
     }
 }
 
@@ -66,121 +67,135 @@ impl Commit {
 pub(crate) struct Watermark {
     /// Whether spans are exported on arrival.
     forwards: bool,
-    /// After the last record that was read here, ...
+    /// The offset after the last record that was read in this assignment, ...
     position: Offsets,
-    /// ... here or by the previous owner, ...
+    /// ... in this assignment or by the previous owner, ...
     next: Offsets,
     /// ... and by this process in an earlier assignment.
-    seen: Offsets,
+    earlier_position: Offsets,
     /// Records that the previous owner retained and that were not read yet.
     unread: [VecDeque<OffsetRange>; STREAMS],
     /// The forwarded parts of records before this offset were acknowledged to the previous owner.
-    passed: Offsets,
-    /// Records that are needed, and for how many reasons, ...
+    forwarded: Offsets,
+    /// By retained record: the number of reasons for which it is retained, ...
     retain_counts: [BTreeMap<i64, u32>; STREAMS],
-    /// ... and those of them that are not passed through.
-    passing: [BTreeMap<i64, u32>; STREAMS],
+    /// ... and the number of forwarded parts among them, whose export is not acknowledged.
+    forwarding: [BTreeMap<i64, u32>; STREAMS],
+    /// By [`handover::hash`] of the trace id.
     traces: HashMap<u64, KafkaTrace>,
-    /// Exported traces, oldest first, each once.
-    order: VecDeque<u64>,
+    /// Exported traces, oldest first, each once; at most [`MAX_REMEMBERED`].
+    remembered: VecDeque<u64>,
     /// Exported traces with records that are read again.
     pinned: BTreeSet<u64>,
-    /// By record: those of them that are pinned by it.
+    /// By such a record: the traces that it pins.
     pins: [BTreeMap<i64, Vec<u64>>; STREAMS],
-    /// The last exported record of a trace that was forgotten.
+    /// The last exported record of all traces that were forgotten.
     forgotten: Offsets,
+    /// The number of verdicts whose export is not acknowledged.
     exporting: u64,
 }
 
 impl Watermark {
-    /// The state that the previous owner committed. `seen`: what this process has read in an earlier assignment.
-    pub(crate) fn resume(offsets: Offsets, metadata: &str, forwards: bool, seen: Offsets) -> Watermark {
-        let empty = || Handover { next: offsets, passed: offsets, ..Handover::default() };
-        let Handover { forwards: before, next, passed, retained_ranges, exported, late } =
+    /// The state that the previous owner committed. `earlier_position` is the offset after the last record that this
+    /// process has read in an earlier assignment.
+    pub(crate) fn resume(
+        offsets: Offsets,
+        metadata: &str,
+        forwards: bool,
+        earlier_position: Offsets,
+    ) -> Watermark {
+        let empty = || Handover { next: offsets, forwarded: offsets, ..Handover::default() };
+        let Handover { forwards: previous_forwards, next, forwarded, retained_ranges, exported, late } =
             Handover::decode(metadata, offsets).unwrap_or_else(empty);
         // After a change of the mode, other parts of a record are forwarded.
-        let passed = if before == forwards { passed } else { [None; STREAMS] };
+        let forwarded = if previous_forwards == forwards { forwarded } else { [None; STREAMS] };
         let unread = retained_ranges.map(VecDeque::from);
-        // Of traces that have no room in the metadata, records up to there were exported.
+        // Traces that do not fit into the metadata may have exported records up to `next`.
         let forgotten =
             std::array::from_fn(|s| next[s].filter(|_| next[s] > offsets[s]).map(|next| next - 1));
         let position = offsets;
-        let mut state =
-            Watermark { forwards, position, next, seen, unread, passed, forgotten, ..Watermark::default() };
+        let mut state = Watermark { forwards, position, next, earlier_position, ..Watermark::default() };
+        (state.unread, state.forwarded, state.forgotten) = (unread, forwarded, forgotten);
         let late = late.into_iter().rev().map(|entry| (entry, false));
         // Oldest first, as they were exported.
         for (entry, is_read_again) in late.chain(exported.into_iter().rev().map(|entry| (entry, true))) {
             let ExportedTrace { trace: id, verdict, last } = entry;
-            let exported = Some(Exported { first: [Some(i64::MIN); STREAMS], last, beyond: last });
+            let exported = Some(ExportedRecords { first: [Some(i64::MIN); STREAMS], last, highest: last });
             let trace =
-                KafkaTrace { exported, verdict: Some(verdict), inherited: true, ..KafkaTrace::default() };
+                KafkaTrace { exported, verdict: Some(verdict), is_inherited: true, ..KafkaTrace::default() };
             state.traces.insert(id, trace);
             state.remember(id);
             for s in (0..STREAMS).filter(|_| is_read_again) {
-                let until = last[s].max(state.unread[s].back().map(|(_, end)| end - 1));
-                if let Some(until) = until.filter(|until| Some(*until) >= offsets[s]) {
-                    state.pin(s, until, id);
+                let last_reread = last[s].max(state.unread[s].back().map(|(_, end)| end - 1));
+                if let Some(last_reread) = last_reread.filter(|offset| Some(*offset) >= offsets[s]) {
+                    state.pin(s, last_reread, id);
                 }
             }
         }
         state
     }
 
-    /// Whether the previous owner has read a record that no trace needs, so that it is not read again.
+    /// Whether the previous owner has read a record and did not retain it, so that it is skipped.
     pub(crate) fn skips(&self, stream: PartitionStream, offset: i64) -> bool {
         let s = stream as usize;
-        let mut runs = self.unread[s].iter().take_while(|(start, _)| *start <= offset);
-        Some(offset) < self.next[s] && !runs.any(|(_, end)| offset < *end)
+        let mut ranges = self.unread[s].iter().take_while(|(start, _)| *start <= offset);
+        Some(offset) < self.next[s] && !ranges.any(|(_, end)| offset < *end)
     }
 
-    /// Whether what is forwarded of a record was acknowledged to the previous owner.
-    pub(crate) fn has_passed(&self, stream: PartitionStream, offset: i64) -> bool {
-        Some(offset) < self.passed[stream as usize]
+    /// Whether the export of the forwarded part of a record was acknowledged to the previous owner.
+    pub(crate) fn was_forwarded(&self, stream: PartitionStream, offset: i64) -> bool {
+        Some(offset) < self.forwarded[stream as usize]
     }
 
-    /// To be called first for each record. `false` if it is before those that were read: the topic was created again,
-    /// or the log was truncated. What is known of its records is then forgotten.
-    pub(crate) fn follows(&mut self, stream: PartitionStream, offset: i64) -> bool {
+    /// Must be called first for each record. Returns `false` if its offset is below that of an earlier record: the
+    /// topic was created again, or its log was truncated. The state of records that were read is then discarded.
+    pub(crate) fn begin_record(&mut self, stream: PartitionStream, offset: i64) -> bool {
         let s = stream as usize;
         if Some(offset) >= self.position[s] {
             return true;
         }
-        (self.position[s], self.next[s], self.passed[s], self.seen[s]) =
+        (self.position[s], self.next[s], self.forwarded[s], self.earlier_position[s]) =
             (Some(offset), Some(offset), None, None);
         self.unread[s].clear();
-        self.order.clear();
+        self.remembered.clear();
         self.pinned.clear();
         self.pins = Default::default();
         self.forgotten = [None; STREAMS];
         for trace in self.traces.values_mut() {
-            (trace.exported, trace.inherited, trace.remembered, trace.pins) = (None, false, false, 0);
+            (trace.exported, trace.is_inherited, trace.is_remembered, trace.pins) = (None, false, false, 0);
         }
         self.traces.retain(|_, trace| trace.exporting > 0 || trace.is_retained());
         false
     }
 
-    /// Notes that a record was read: it is retained, or not needed.
-    pub(crate) fn read(&mut self, stream: PartitionStream, offset: i64) {
+    /// Records that a record was read. If it is needed, it was retained before.
+    pub(crate) fn note_read(&mut self, stream: PartitionStream, offset: i64) {
         let s = stream as usize;
         let after = Some(offset.saturating_add(1));
-        let before = std::mem::replace(&mut self.position[s], after).unwrap_or(i64::MIN).min(offset);
+        let position_before = std::mem::replace(&mut self.position[s], after).unwrap_or(i64::MIN).min(offset);
         self.next[s] = self.next[s].max(after);
         let unread = &mut self.unread[s];
-        while let Some(run) = unread.front_mut().filter(|run| run.0 <= offset) {
-            run.0 = offset + 1;
-            if run.0 >= run.1 {
+        while let Some(range) = unread.front_mut().filter(|range| range.0 <= offset) {
+            range.0 = offset + 1;
+            if range.0 >= range.1 {
                 unread.pop_front();
             }
         }
-        let read = self.pins[s].range(before..=offset).map(|(at, _)| *at);
-        let done: Vec<i64> = read.filter(|at| !self.retain_counts[s].contains_key(at)).collect();
-        done.into_iter().for_each(|at| self.unpin(s, at));
+        let read_pins = self.pins[s].range(position_before..=offset).map(|(offset, _)| *offset);
+        let unneeded: Vec<i64> =
+            read_pins.filter(|offset| !self.retain_counts[s].contains_key(offset)).collect();
+        unneeded.into_iter().for_each(|offset| self.unpin(s, offset));
     }
 
-    /// Whether a trace of a record is to be evaluated. To be called before [`Watermark::retain`].
-    pub(crate) fn replay(&mut self, stream: PartitionStream, offset: i64, trace: TraceId) -> ReplayStatus {
+    /// Whether a trace of a record has to be evaluated. Must be called before [`Watermark::retain`].
+    pub(crate) fn replay_status(
+        &mut self,
+        stream: PartitionStream,
+        offset: i64,
+        trace: TraceId,
+    ) -> ReplayStatus {
         let (s, id) = (stream as usize, handover::hash(trace));
-        let Some(trace) = self.traces.get(&id).filter(|trace| trace.inherited) else {
+        let Some(trace) = self.traces.get(&id).filter(|trace| trace.is_inherited) else {
             return ReplayStatus::New;
         };
         if trace.exported.as_ref().is_some_and(|exported| exported.last[s] >= Some(offset)) {
@@ -190,7 +205,7 @@ impl Watermark {
         trace.verdict.map_or(ReplayStatus::New, ReplayStatus::Late)
     }
 
-    /// Retains a record for a trace, or until it is passed through.
+    /// Retains a record for a trace, or without a trace until its forwarded part is released.
     pub(crate) fn retain(&mut self, stream: PartitionStream, offset: i64, trace: Option<TraceId>) {
         let s = stream as usize;
         if let Some(id) = trace.map(handover::hash) {
@@ -199,13 +214,13 @@ impl Watermark {
             }
             self.release_if_unused(id);
         } else {
-            *self.passing[s].entry(offset).or_default() += 1;
+            *self.forwarding[s].entry(offset).or_default() += 1;
         }
         *self.retain_counts[s].entry(offset).or_default() += 1;
     }
 
-    /// Releases a record for one of the reasons for which it is retained. `false` if it was not retained for it.
-    /// `exported`: the trace was, with this record.
+    /// Releases a record for a trace, or without a trace for its forwarded part. `false` if it was not retained for
+    /// that reason. `exported`: the trace was exported with this record.
     pub(crate) fn release(
         &mut self,
         stream: PartitionStream,
@@ -215,8 +230,8 @@ impl Watermark {
     ) -> bool {
         let s = stream as usize;
         let Some(id) = trace.map(handover::hash) else {
-            return take_one(&mut self.passing[s], offset) && {
-                self.unhold(s, offset);
+            return decrement(&mut self.forwarding[s], offset) && {
+                self.release_one(s, offset);
                 true
             };
         };
@@ -226,12 +241,12 @@ impl Watermark {
         }
         let exported = exported || trace.exported.is_some();
         if exported {
-            trace.export(s, offset);
+            trace.note_exported(s, offset);
         }
-        if exported || trace.closed {
+        if exported || trace.is_closed {
             self.remember(id);
         }
-        self.unhold(s, offset);
+        self.release_one(s, offset);
         if exported && self.retain_counts[s].contains_key(&offset) {
             self.pin(s, offset, id);
         }
@@ -239,40 +254,41 @@ impl Watermark {
         true
     }
 
-    /// Notes that a trace closed.
-    pub(crate) fn close(&mut self, trace: TraceId) {
+    /// Records that a trace closed.
+    pub(crate) fn note_closed(&mut self, trace: TraceId) {
         if let Some(trace) = self.traces.get_mut(&handover::hash(trace)) {
-            trace.closed = true;
+            trace.is_closed = true;
         }
     }
 
-    /// Whether a trace that closed before is that of a record, which is therefore late. Else the record was read in an
-    /// earlier assignment, and the trace is assembled again.
+    /// Whether a record is late for its trace, which this process has closed before. Otherwise the record was already
+    /// read in an earlier assignment, and the trace is assembled again.
     pub(crate) fn is_late(&self, stream: PartitionStream, offset: i64, trace: TraceId) -> bool {
         let trace = self.traces.get(&handover::hash(trace));
-        // Until both streams are beyond what was read, other records of the trace may be read again.
-        let is_beyond = Some(offset) >= self.seen[stream as usize]
-            && (0..STREAMS).all(|s| s == stream as usize || self.position[s] >= self.seen[s]);
-        is_beyond || trace.is_some_and(|trace| trace.closed || trace.inherited)
+        // Until both streams are beyond their earlier positions, other records of the trace may be read again.
+        let is_beyond = Some(offset) >= self.earlier_position[stream as usize]
+            && (0..STREAMS).all(|s| s == stream as usize || self.position[s] >= self.earlier_position[s]);
+        is_beyond || trace.is_some_and(|trace| trace.is_closed || trace.is_inherited)
     }
 
-    /// Notes the verdict of a trace, whose export begins.
-    pub(crate) fn evaluated(&mut self, trace: TraceId, verdict: PriorVerdict) {
+    /// Records the verdict of a trace, whose export begins.
+    pub(crate) fn note_evaluated(&mut self, trace: TraceId, verdict: PriorVerdict) {
         let id = handover::hash(trace);
         let trace = self.traces.entry(id).or_default();
         trace.verdict = Some(verdict);
         trace.exporting += 1;
         self.exporting += 1;
-        // Its first verdict was forgotten here.
+        // A later revision of a trace whose earlier verdict was forgotten.
         if verdict.revision > 1 && trace.exported.is_none() {
-            trace.exported = Some(Exported { first: [Some(i64::MIN); STREAMS], ..Exported::default() });
+            trace.exported =
+                Some(ExportedRecords { first: [Some(i64::MIN); STREAMS], ..ExportedRecords::default() });
             self.remember(id);
             self.release_if_unused(id);
         }
     }
 
-    /// Notes that every required exporter has acknowledged a verdict of a trace.
-    pub(crate) fn acknowledged(&mut self, trace: TraceId) {
+    /// Records that every required exporter has acknowledged a verdict of a trace.
+    pub(crate) fn note_acknowledged(&mut self, trace: TraceId) {
         let id = handover::hash(trace);
         if let Some(trace) = self.traces.get_mut(&id).filter(|trace| trace.exporting > 0) {
             trace.exporting -= 1;
@@ -281,20 +297,20 @@ impl Watermark {
         }
     }
 
-    /// Verdicts whose export is not acknowledged.
+    /// The number of verdicts whose export is not acknowledged.
     pub(crate) fn exporting(&self) -> u64 {
         self.exporting
     }
 
-    /// After the last record that was read, by stream.
+    /// The offset after the last record that was read, by stream.
     pub(crate) fn position(&self) -> Offsets {
         self.position
     }
 
-    /// Records that were read here and are not below the watermark.
+    /// The number of records that were read here and are not below the watermark.
     pub(crate) fn uncommitted(&self) -> u64 {
-        let low = self.low();
-        let distance = |s: usize| u64::try_from(self.position[s]? - low[s]?).ok();
+        let lowest_needed = self.lowest_needed();
+        let distance = |s: usize| u64::try_from(self.position[s]? - lowest_needed[s]?).ok();
         (0..STREAMS).filter_map(distance).sum()
     }
 
@@ -304,32 +320,34 @@ impl Watermark {
             + self.retain_counts.iter().map(BTreeMap::len).sum::<usize>() * RECORD_BYTES
     }
 
-    fn low(&self) -> Offsets {
+    /// The watermark of each stream.
+    fn lowest_needed(&self) -> Offsets {
         std::array::from_fn(|s| {
             let unread = self.unread[s].front().map(|(start, _)| *start);
-            let low = self.retain_counts[s].keys().next().copied().or(unread);
-            low.map_or(self.next[s], |low| self.next[s].map(|next| low.min(next)))
+            let lowest = self.retain_counts[s].keys().next().copied().or(unread);
+            lowest.map_or(self.next[s], |lowest| self.next[s].map(|next| lowest.min(next)))
         })
     }
 
-    /// The state to commit, with metadata of at most `budget` bytes; `None` if there is none.
+    /// The state to commit, with metadata of at most `budget` bytes; `None` if it does not fit for any `next`.
     pub(crate) fn commit(&self, budget: usize) -> Option<Commit> {
-        let offsets = self.low();
-        let runs: [Vec<OffsetRange>; STREAMS] = std::array::from_fn(|s| self.runs(s, budget));
-        // From all runs to none: how many sixteenths are left out.
+        let offsets = self.lowest_needed();
+        let all_ranges: [Vec<OffsetRange>; STREAMS] =
+            std::array::from_fn(|s| self.retained_ranges(s, budget));
+        // The sixteenths of the ranges that are left out: first none, at last all.
         [0, 1, 2, 4, 8, 12, 16].into_iter().find_map(|left_out| {
-            let (mut retained_ranges, mut next, mut is_cut) = (runs.clone(), self.next, false);
+            let (mut retained_ranges, mut next, mut is_cut) = (all_ranges.clone(), self.next, false);
             for s in 0..STREAMS {
-                let listed =
+                let range_count =
                     (retained_ranges[s].len() - retained_ranges[s].len() * left_out / 16).min(budget);
-                if let Some((start, _)) = retained_ranges[s].get(listed) {
+                if let Some((start, _)) = retained_ranges[s].get(range_count) {
                     (next[s], is_cut) = (Some(*start), true);
-                    // Records of a trace that was forgotten are not read again.
+                    // A record of a forgotten trace must not be read again: the trace would be evaluated in part.
                     if Some(*start) <= self.forgotten[s] {
                         return None;
                     }
                 }
-                retained_ranges[s].truncate(listed);
+                retained_ranges[s].truncate(range_count);
             }
             self.commit_up_to(
                 Handover { next, retained_ranges, ..Handover::default() },
@@ -340,7 +358,8 @@ impl Watermark {
         })
     }
 
-    /// `is_cut`: records from `next` on were exported, and are read again.
+    /// The state to commit for a given `next`; `None` if it does not fit. `is_cut`: `next` was lowered, so that
+    /// exported records from `next` on are read again.
     fn commit_up_to(
         &self,
         mut handover: Handover,
@@ -350,52 +369,55 @@ impl Watermark {
     ) -> Option<Commit> {
         let next = handover.next;
         handover.forwards = self.forwards;
-        handover.passed = std::array::from_fn(|s| {
-            self.passing[s].keys().next().copied().or(self.passed[s].max(self.position[s]))
+        handover.forwarded = std::array::from_fn(|s| {
+            self.forwarding[s].keys().next().copied().or(self.forwarded[s].max(self.position[s]))
         });
         let mut mandatory = self.pinned.clone();
         if is_cut {
             mandatory.extend(self.traces.iter().filter(|(_, trace)| trace.crosses(next)).map(|(id, _)| *id));
         }
-        let entry = |id: &u64| Some((self.traces.get(id)?.entry(*id)?, self.traces.get(id)?.reaches(next)));
+        let entry =
+            |id: &u64| Some((self.traces.get(id)?.handover_entry(*id)?, self.traces.get(id)?.reaches(next)));
         handover.exported.extend(mandatory.iter().filter_map(entry).map(|(entry, _)| entry));
         let metadata = handover.encode(offsets, budget)?;
-        let newest = self.order.iter().rev().filter(|id| !mandatory.contains(id)).filter_map(entry);
-        // Without a cut no record of another trace is read again, and what does not fit is not counted.
+        let newest = self.remembered.iter().rev().filter(|id| !mandatory.contains(id)).filter_map(entry);
+        // Without a cut no record of the remaining traces is read again, so that it is not counted how many do not fit.
         let max_entries = if is_cut { usize::MAX } else { budget };
-        let reevaluated_traces = handover.fill(
+        let reevaluated_traces = handover.add_traces(
             &metadata,
             budget,
-            newest.map(|(e, reaches)| (e, is_cut && reaches)).take(max_entries),
+            newest.map(|(entry, reaches)| (entry, is_cut && reaches)).take(max_entries),
         );
         let metadata = handover.encode(offsets, budget).unwrap_or(metadata);
         Some(Commit { offsets, metadata, reevaluated_traces })
     }
 
-    /// The runs of retained records, at most one more than `max_runs`.
-    fn runs(&self, s: usize, max_runs: usize) -> Vec<OffsetRange> {
-        let mut runs: Vec<OffsetRange> = Vec::new();
-        let ranges = self.retain_counts[s].keys().map(|offset| (*offset, offset + 1));
-        let before = ranges.take_while(|(_, end)| Some(*end) <= self.next[s]);
-        for (start, end) in before.chain(self.unread[s].iter().copied()) {
+    /// The ranges of retained records, at most one more than `max_ranges`.
+    fn retained_ranges(&self, s: usize, max_ranges: usize) -> Vec<OffsetRange> {
+        let mut ranges: Vec<OffsetRange> = Vec::new();
+        let retained = self.retain_counts[s].keys().map(|offset| (*offset, offset + 1));
+        let retained = retained.take_while(|(_, end)| Some(*end) <= self.next[s]);
+        for (start, end) in retained.chain(self.unread[s].iter().copied()) {
             count_examined();
-            let is_full = runs.len() > max_runs;
-            match runs.last_mut() {
+            let is_full = ranges.len() > max_ranges;
+            match ranges.last_mut() {
                 Some(last) if last.1 == start => last.1 = end,
                 _ if is_full => break,
-                _ => runs.push((start, end)),
+                _ => ranges.push((start, end)),
             }
         }
-        runs
+        ranges
     }
 
-    fn unhold(&mut self, s: usize, offset: i64) {
-        take_one(&mut self.retain_counts[s], offset);
+    /// Removes one of the reasons for which a record is retained.
+    fn release_one(&mut self, s: usize, offset: i64) {
+        decrement(&mut self.retain_counts[s], offset);
         if !self.retain_counts[s].contains_key(&offset) {
             self.unpin(s, offset);
         }
     }
 
+    /// Keeps the state of a trace in the handover while a next owner would read this record again.
     fn pin(&mut self, s: usize, offset: i64, id: u64) {
         let pinned = self.pins[s].entry(offset).or_default();
         if !pinned.contains(&id)
@@ -416,17 +438,17 @@ impl Watermark {
         }
     }
 
-    /// Remembers an exported trace, and forgets the oldest one.
+    /// Remembers an exported trace, and forgets the oldest one above [`MAX_REMEMBERED`].
     fn remember(&mut self, id: u64) {
         let Some(trace) = self.traces.get_mut(&id) else { return };
-        if !std::mem::replace(&mut trace.remembered, true) {
-            self.order.push_back(id);
+        if !std::mem::replace(&mut trace.is_remembered, true) {
+            self.remembered.push_back(id);
         }
-        while self.order.len() > MAX_REMEMBERED
-            && let Some(oldest) = self.order.pop_front()
+        while self.remembered.len() > MAX_REMEMBERED
+            && let Some(oldest) = self.remembered.pop_front()
         {
             if let Some(trace) = self.traces.get_mut(&oldest) {
-                trace.remembered = false;
+                trace.is_remembered = false;
             }
             self.release_if_unused(oldest);
         }
@@ -441,20 +463,20 @@ impl Watermark {
         } else {
             self.pinned.remove(&id);
         }
-        if is_needed || trace.exporting > 0 || trace.remembered {
+        if is_needed || trace.exporting > 0 || trace.is_remembered {
             return;
         }
         if let Some(exported) = &trace.exported {
-            for (forgotten, beyond) in self.forgotten.iter_mut().zip(exported.beyond) {
-                *forgotten = (*forgotten).max(beyond);
+            for (forgotten, highest) in self.forgotten.iter_mut().zip(exported.highest) {
+                *forgotten = (*forgotten).max(highest);
             }
         }
         self.traces.remove(&id);
     }
 }
 
-/// Counts one less. `false` if there was none.
-fn take_one(counts: &mut BTreeMap<i64, u32>, offset: i64) -> bool {
+/// Decrements the count of an offset. `false` if it has none.
+fn decrement(counts: &mut BTreeMap<i64, u32>, offset: i64) -> bool {
     let Some(count) = counts.get_mut(&offset) else { return false };
     *count -= 1;
     if *count == 0 {

@@ -101,19 +101,19 @@ async fn all_three_services_forward_messages_unchanged() {
     assert!(offers[0].body == traces.encode_to_vec());
     assert!(offers[1].body.is_empty() && offers[2].body.is_empty());
     for signal in ["traces", "logs", "metrics"] {
-        assert_eq!(server.counted("grpc", signal, "accepted"), 1, "{signal}");
+        assert_eq!(server.request_count("grpc", signal, "accepted"), 1, "{signal}");
     }
-    server.held_settles_to_zero().await;
+    server.wait_until_no_bytes_are_held().await;
 }
 
 #[tokio::test]
 async fn partial_success_names_rejected_items() {
     let server = Server::start().await;
-    server.answers(Ok(Accepted { rejected: 3, message: "3 spans without an id".to_owned() }));
+    server.set_answer(Ok(Accepted { rejected: 3, message: "3 spans without an id".to_owned() }));
     let answer = TraceServiceClient::new(channel(server.grpc).await).export(request(10)).await.unwrap();
     let partial = answer.into_inner().partial_success.unwrap();
     assert_eq!((partial.rejected_spans, partial.error_message.as_str()), (3, "3 spans without an id"));
-    assert_eq!(server.counted("grpc", "traces", "partial"), 1);
+    assert_eq!(server.request_count("grpc", "traces", "partial"), 1);
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn message_may_arrive_in_chunks_of_any_size() {
 async fn pressure_rejects_before_the_body_with_a_retry_delay() {
     let server = Server::start().await;
     *server.intake.pressure.lock().unwrap() = Some(Duration::from_millis(2500));
-    // Larger than the connection's window: the rest of the body stays at the sender.
+    // The request is larger than the connection's window, so that a part of the body stays at the sender.
     let status =
         TraceServiceClient::new(channel(server.grpc).await).export(request(8 << 20)).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
@@ -159,7 +159,7 @@ async fn pressure_rejects_before_the_body_with_a_retry_delay() {
     let retry = rpc::RetryInfo::decode(details.details[0].value.clone()).unwrap().retry_delay.unwrap();
     assert_eq!((retry.seconds, retry.nanos), (2, 500_000_000));
     assert!(server.offers().is_empty());
-    assert_eq!(server.counted("grpc", "traces", "overloaded"), 1);
+    assert_eq!(server.request_count("grpc", "traces", "overloaded"), 1);
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn intake_refusals_map_to_grpc_codes() {
         (Refused::Unsupported(Signal::Traces), Code::Unimplemented, false),
         (Refused::Undeliverable(Signal::Traces), Code::Unavailable, true),
     ] {
-        server.answers(Err(refused));
+        server.set_answer(Err(refused));
         let status = client.export(request(10)).await.unwrap_err();
         assert_eq!((status.code(), !status.details().is_empty()), (code, retries), "{status:?}");
     }
@@ -183,13 +183,13 @@ async fn intake_refusals_map_to_grpc_codes() {
 async fn too_large_messages_are_resource_exhausted_without_retry_info() {
     let server = Server::start().await;
     let large = request(LIMIT + 1000).encode_to_vec();
-    let claim = [&[0u8][..], &u32::MAX.to_be_bytes(), b"little"].concat();
+    let claimed_length = [&[0u8][..], &u32::MAX.to_be_bytes(), b"little"].concat();
     let bomb = gzip(&vec![0u8; 20 << 20]);
     assert!(bomb.len() < LIMIT);
     let zstd_bomb = zstd::encode_all(&vec![0u8; 20 << 20][..], 1).unwrap();
     for call in [
         Call::new(framed(0, &large)),
-        Call::new(claim),
+        Call::new(claimed_length),
         Call::new(framed(1, &bomb)).encoding("gzip"),
         Call::new(framed(1, &zstd_bomb)).encoding("zstd"),
     ] {
@@ -198,8 +198,8 @@ async fn too_large_messages_are_resource_exhausted_without_retry_info() {
         assert!(reply.details.is_empty());
     }
     assert!(server.offers().is_empty());
-    assert_eq!(server.counted("grpc", "traces", "too_large"), 4);
-    server.held_settles_to_zero().await;
+    assert_eq!(server.request_count("grpc", "traces", "too_large"), 4);
+    server.wait_until_no_bytes_are_held().await;
 }
 
 #[tokio::test]
@@ -213,7 +213,7 @@ async fn invalid_framing_and_compression_are_invalid_arguments() {
         ("cut off", Call::new(framed(0, &message)[..40].to_vec())),
         ("two messages", Call::new([framed(0, &message), framed(0, &message)].concat())),
         ("bad flag", Call::new(framed(2, &message)).encoding("gzip")),
-        ("compressed without saying how", Call::new(framed(1, &packed))),
+        ("compressed without grpc-encoding", Call::new(framed(1, &packed))),
         ("not gzip", Call::new(framed(1, &message)).encoding("gzip")),
         ("gzip cut off", Call::new(framed(1, &packed[..packed.len() - 9])).encoding("gzip")),
         ("not zstd", Call::new(framed(1, &message)).encoding("zstd")),
@@ -223,7 +223,7 @@ async fn invalid_framing_and_compression_are_invalid_arguments() {
         assert!(reply.details.is_empty() && !reply.message.is_empty(), "{name}");
     }
     assert!(server.offers().is_empty());
-    assert_eq!(server.counted("grpc", "traces", "malformed"), 9);
+    assert_eq!(server.request_count("grpc", "traces", "malformed"), 9);
 }
 
 #[tokio::test]
@@ -262,7 +262,7 @@ async fn disconnect_within_a_message_releases_all_bytes() {
     let call = channel.ready().await.unwrap().call(request.body(body).unwrap());
     assert!(tokio::time::timeout(Duration::from_millis(300), call).await.is_err());
     drop(channel);
-    server.held_settles_to_zero().await;
+    server.wait_until_no_bytes_are_held().await;
     assert!(server.offers().is_empty());
     assert_eq!(Call::new(framed(0, b"")).send(&server).await.code, Some(Code::Ok));
 }
@@ -285,6 +285,6 @@ async fn decompression_ratio_above_the_limit_is_rejected_permanently() {
         let reply = Call::new(framed(1, &pack(name, 900_000))).encoding(name).send(&server).await;
         assert_eq!(reply.code, Some(Code::Ok), "{name}");
     }
-    assert_eq!(server.counted("grpc", "traces", "too_large"), 2);
-    server.held_settles_to_zero().await;
+    assert_eq!(server.request_count("grpc", "traces", "too_large"), 2);
+    server.wait_until_no_bytes_are_held().await;
 }

@@ -62,9 +62,9 @@ async fn protobuf_is_accepted_and_returned_on_each_path() {
         assert_eq!(reply.headers["content-type"], PROTOBUF);
         let offer = server.offers().pop().unwrap();
         assert!(offer.signal == signal && offer.body == message);
-        assert_eq!(server.counted("http", signal.as_str(), "accepted"), 1);
+        assert_eq!(server.request_count("http", signal.as_str(), "accepted"), 1);
     }
-    server.held_settles_to_zero().await;
+    server.wait_until_no_bytes_are_held().await;
 }
 
 #[tokio::test]
@@ -114,8 +114,8 @@ async fn json_is_accepted_and_returned_and_the_intake_gets_protobuf() {
     let reply = post(&server, "/v1/traces", &headers, body.to_string().into_bytes()).await;
     assert_eq!((reply.status, reply.json()), (StatusCode::OK, json!({})));
     let offer = server.offers().pop().unwrap();
-    let seen = ExportTraceServiceRequest::decode(offer.body).unwrap();
-    let span = &seen.resource_spans[0].scope_spans[0].spans[0];
+    let decoded = ExportTraceServiceRequest::decode(offer.body).unwrap();
+    let span = &decoded.resource_spans[0].scope_spans[0].spans[0];
     assert_eq!((span.name.as_str(), &span.span_id[..2]), ("chat", &[0xee, 0xe1][..]));
 }
 
@@ -125,29 +125,29 @@ async fn json_is_charged_twice_while_it_is_converted() {
     tight.admission.request_limit_mib = 1;
     let server = Server::start_with(tight, Duration::from_secs(1)).await;
     server.intake.gate.forget_permits(1000);
-    let waiting = async |requests: usize| {
-        while server.intake.waiting.load(Ordering::SeqCst) < requests {
+    let wait_for_requests = async |requests: usize| {
+        while server.intake.arrived.load(Ordering::SeqCst) < requests {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    let kind = as_protobuf();
-    let protobuf = |size: usize| post(&server, "/v1/traces", &kind, request(size).encode_to_vec());
+    let headers = as_protobuf();
+    let protobuf = |size: usize| post(&server, "/v1/traces", &headers, request(size).encode_to_vec());
     let others = async {
-        waiting(1).await;
-        // Without a second copy it fits together with the one that waits, as its protobuf does.
+        wait_for_requests(1).await;
+        // Charged once, the body would fit beside the request that waits, as its protobuf form does.
         let name = "x".repeat(400_000);
         let body = json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": [{ "name": name }] }] }] });
         let body = body.to_string().into_bytes();
         let refused = post(&server, "/v1/traces", &[("content-type", JSON)], body).await;
         assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
         let release = async {
-            waiting(2).await;
+            wait_for_requests(2).await;
             server.intake.gate.add_permits(1000);
         };
         assert_eq!(tokio::join!(protobuf(400_000), release).0.status, StatusCode::OK);
     };
     assert_eq!(tokio::join!(protobuf(200_000), others).0.status, StatusCode::OK);
-    server.held_settles_to_zero().await;
+    server.wait_until_no_bytes_are_held().await;
 }
 
 #[tokio::test]
@@ -164,14 +164,14 @@ async fn large_json_is_accepted() {
     let reply = post(&server, "/v1/traces", &[("content-type", JSON)], body.into_bytes()).await;
     assert_eq!(reply.status, StatusCode::OK);
     let offer = server.offers().pop().unwrap();
-    let seen = ExportTraceServiceRequest::decode(offer.body).unwrap();
-    assert_eq!(seen.resource_spans[0].scope_spans[0].spans.len(), 3999);
+    let decoded = ExportTraceServiceRequest::decode(offer.body).unwrap();
+    assert_eq!(decoded.resource_spans[0].scope_spans[0].spans.len(), 3999);
 }
 
 #[tokio::test]
 async fn partial_success_uses_the_request_type_and_the_signals_field_name() {
     let server = Server::start().await;
-    server.answers(Ok(Accepted { rejected: 2, message: "two without ids".to_owned() }));
+    server.set_answer(Ok(Accepted { rejected: 2, message: "two without ids".to_owned() }));
     let reply = post(&server, "/v1/traces", &as_protobuf(), Vec::new()).await;
     let partial = ExportTraceServiceResponse::decode(reply.body).unwrap().partial_success.unwrap();
     assert_eq!((partial.rejected_spans, partial.error_message.as_str()), (2, "two without ids"));
@@ -181,15 +181,15 @@ async fn partial_success_uses_the_request_type_and_the_signals_field_name() {
         ("/v1/metrics", "rejectedDataPoints"),
     ] {
         let reply = post(&server, path, &[("content-type", JSON)], b"{}".to_vec()).await;
-        let wanted = json!({ "partialSuccess": { name: "2", "errorMessage": "two without ids" } });
-        assert_eq!((reply.status, reply.json()), (StatusCode::OK, wanted));
+        let expected = json!({ "partialSuccess": { name: "2", "errorMessage": "two without ids" } });
+        assert_eq!((reply.status, reply.json()), (StatusCode::OK, expected));
     }
 }
 
 #[tokio::test]
 async fn malformed_requests_are_400_with_a_status_in_the_request_type() {
     let server = Server::start().await;
-    server.answers(Err(Refused::Malformed("field is cut off".to_owned())));
+    server.set_answer(Err(Refused::Malformed("field is cut off".to_owned())));
     let reply = post(&server, "/v1/traces", &as_protobuf(), vec![1, 2, 3]).await;
     assert_eq!(reply.status, StatusCode::BAD_REQUEST);
     let error = reply.error();
@@ -225,8 +225,8 @@ async fn too_large_requests_are_413_and_the_response_is_delivered() {
         assert_eq!((reply.status, reply.json()["code"].clone()), (StatusCode::PAYLOAD_TOO_LARGE, json!(8)));
     }
     assert!(server.offers().is_empty());
-    assert_eq!(server.counted("http", "traces", "too_large"), 3);
-    server.held_settles_to_zero().await;
+    assert_eq!(server.request_count("http", "traces", "too_large"), 3);
+    server.wait_until_no_bytes_are_held().await;
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn pressure_is_503_with_retry_after_rounded_up() {
     assert_eq!(reply.headers["retry-after"], "2");
     assert!(server.offers().is_empty());
     *server.intake.pressure.lock().unwrap() = None;
-    server.answers(Err(Refused::ShuttingDown));
+    server.set_answer(Err(Refused::ShuttingDown));
     let reply = post(&server, "/v1/traces", &[("content-type", JSON)], b"{}".to_vec()).await;
     assert_eq!((reply.status, reply.json()["code"].clone()), (StatusCode::SERVICE_UNAVAILABLE, json!(14)));
     assert_eq!(reply.headers["retry-after"], "1");
@@ -253,7 +253,7 @@ async fn unsupported_types_methods_paths_and_encodings_have_their_own_status() {
     }
     let reply = post(&server, "/v1/traces", &[], b"x".to_vec()).await;
     assert_eq!(reply.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
-    assert_eq!(server.counted("http", "traces", "unsupported"), 4);
+    assert_eq!(server.request_count("http", "traces", "unsupported"), 4);
 
     let headers = [("content-type", PROTOBUF), ("content-encoding", "br")];
     let reply = post(&server, "/v1/traces", &headers, Vec::new()).await;
@@ -271,9 +271,9 @@ async fn unsupported_types_methods_paths_and_encodings_have_their_own_status() {
 
 #[tokio::test]
 async fn paths_are_configurable() {
-    let mut moved = config();
-    moved.protocols.http.as_mut().unwrap().traces_url_path = "/otlp/traces".to_owned();
-    let server = Server::start_with(moved, Duration::from_secs(1)).await;
+    let mut config = config();
+    config.protocols.http.as_mut().unwrap().traces_url_path = "/otlp/traces".to_owned();
+    let server = Server::start_with(config, Duration::from_secs(1)).await;
     assert_eq!(post(&server, "/otlp/traces", &as_protobuf(), Vec::new()).await.status, StatusCode::OK);
     assert_eq!(post(&server, "/v1/traces", &as_protobuf(), Vec::new()).await.status, StatusCode::NOT_FOUND);
     assert_eq!(post(&server, "/v1/logs", &as_protobuf(), Vec::new()).await.status, StatusCode::OK);
@@ -282,7 +282,7 @@ async fn paths_are_configurable() {
 #[tokio::test]
 async fn chunked_body_of_unknown_length_is_accepted_within_the_limit() {
     let server = Server::start().await;
-    for (size, wanted) in [(200_000, "HTTP/1.1 200"), (2 * LIMIT, "HTTP/1.1 413")] {
+    for (size, expected) in [(200_000, "HTTP/1.1 200"), (2 * LIMIT, "HTTP/1.1 413")] {
         let message = request(size).encode_to_vec();
         let mut socket = tokio::net::TcpStream::connect(server.http).await.unwrap();
         let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -295,7 +295,7 @@ async fn chunked_body_of_unknown_length_is_accepted_within_the_limit() {
         socket.write_all(b"0\r\n\r\n").await.unwrap();
         let mut answer = [0; 12];
         socket.read_exact(&mut answer).await.unwrap();
-        assert_eq!(std::str::from_utf8(&answer).unwrap(), wanted);
+        assert_eq!(std::str::from_utf8(&answer).unwrap(), expected);
     }
     assert_eq!(server.offers().len(), 1);
 }
@@ -308,8 +308,8 @@ async fn rejected_request_with_expect_continue_is_answered_without_its_body() {
     let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: 1000\r\nexpect: 100-continue\r\n\r\n";
     socket.write_all(head.as_bytes()).await.unwrap();
     let mut answer = [0; 12];
-    let view = socket.read_exact(&mut answer);
-    tokio::time::timeout(PATIENCE, view).await.unwrap().unwrap();
+    let status_line = socket.read_exact(&mut answer);
+    tokio::time::timeout(PATIENCE, status_line).await.unwrap().unwrap();
     assert_eq!(&answer, b"HTTP/1.1 503");
 }
 
@@ -328,14 +328,14 @@ async fn body_that_stalls_or_breaks_off_is_503_so_that_clients_retry() {
             socket.shutdown().await.unwrap();
         }
         tokio::time::pause();
-        let began = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         let mut response = String::new();
         socket.read_to_string(&mut response).await.unwrap();
         assert!(response.starts_with("HTTP/1.1 503"), "breaks off: {breaks_off}, {response}");
-        // The rest of the body is not awaited a second time.
+        // The remaining body is not awaited a second time.
         let limit = if breaks_off { Duration::from_secs(1) } else { Duration::from_secs(31) };
-        assert!(began.elapsed() < limit, "{:?}", began.elapsed());
+        assert!(start.elapsed() < limit, "{:?}", start.elapsed());
         tokio::time::resume();
-        assert_eq!(server.counted("http", "traces", "cut_off"), 1);
+        assert_eq!(server.request_count("http", "traces", "cut_off"), 1);
     }
 }

@@ -129,8 +129,8 @@ impl Peer<'_> {
 
     async fn http(&self, server: &Server) -> Result<reqwest::Version, String> {
         let url = format!("https://localhost:{}/v1/traces", server.http.port());
-        let asked = self.client().post(url).header("content-type", "application/x-protobuf").body("");
-        let answer = asked.send().await.map_err(|e| format!("{e:?}"))?;
+        let request = self.client().post(url).header("content-type", "application/x-protobuf").body("");
+        let answer = request.send().await.map_err(|e| format!("{e:?}"))?;
         assert_eq!(answer.status(), StatusCode::OK);
         Ok(answer.version())
     }
@@ -298,11 +298,11 @@ fn tokens() -> Auth {
 async fn export(server: &Server, authorization: Option<&'static str>) -> Result<(), Status> {
     let channel = Channel::from_shared(format!("http://{}", server.grpc)).unwrap().connect().await;
     let channel = channel.map_err(|e| Status::unavailable(e.to_string()))?;
-    let mut asked = Request::new(request(1000));
+    let mut request = Request::new(request(1000));
     if let Some(value) = authorization {
-        asked.metadata_mut().insert("authorization", MetadataValue::from_static(value));
+        request.metadata_mut().insert("authorization", MetadataValue::from_static(value));
     }
-    TraceServiceClient::new(channel).export(asked).await.map(|_| ())
+    TraceServiceClient::new(channel).export(request).await.map(|_| ())
 }
 
 fn post(server: &Server, path: &str) -> reqwest::RequestBuilder {
@@ -318,19 +318,19 @@ async fn requests_without_valid_token_are_rejected_with_a_challenge() {
         let status = export(&server, wrong).await.unwrap_err();
         assert_eq!(status.code(), Code::Unauthenticated, "{wrong:?}");
         assert!(status.metadata().get("www-authenticate").unwrap().to_str().unwrap().starts_with("Bearer"));
-        let mut asked = post(&server, "/v1/traces");
+        let mut request = post(&server, "/v1/traces");
         if let Some(wrong) = wrong {
-            asked = asked.header("authorization", wrong);
+            request = request.header("authorization", wrong);
         }
-        let answer = asked.send().await.unwrap();
+        let answer = request.send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{wrong:?}");
         assert!(answer.headers()[header::WWW_AUTHENTICATE].to_str().unwrap().starts_with("Bearer"));
         let body = answer.text().await.unwrap();
         assert!(body.contains("\"code\":16") && !body.contains("right"), "{body}");
     }
     assert!(server.offers().is_empty());
-    assert_eq!(server.counted("grpc", "traces", "unauthenticated"), 4);
-    assert_eq!(server.counted("http", "traces", "unauthenticated"), 4);
+    assert_eq!(server.request_count("grpc", "traces", "unauthenticated"), 4);
+    assert_eq!(server.request_count("http", "traces", "unauthenticated"), 4);
 
     export(&server, Some("Bearer right")).await.unwrap();
     let answer = post(&server, "/v1/traces").header("authorization", "Bearer right").send().await.unwrap();

@@ -161,8 +161,8 @@ const FINDINGS: &[Finding] = &[
             (
                 "src/pipeline/shard/tests/private.rs",
                 &[
-                    "what_a_span_of_another_service_repeats_reaches_no_external_judge",
-                    "what_a_span_of_another_service_repeats_of_withheld_content_is_in_no_question",
+                    "repeated_content_of_an_internal_service_reaches_no_external_judge",
+                    "repeated_withheld_content_is_in_no_question",
                 ],
             ),
             (
@@ -333,7 +333,7 @@ const FINDINGS: &[Finding] = &[
                     "alarms_on_open_traces_do_not_depend_on_the_clock_of_the_tools_service",
                 ],
             ),
-            ("src/export/console/tests.rs", &["times_and_order_are_those_of_the_evaluation"]),
+            ("src/export/console/tests.rs", &["times_and_order_are_corrected_for_clock_skew"]),
         ],
     ),
     (
@@ -386,7 +386,7 @@ const FINDINGS: &[Finding] = &[
             (
                 "src/assemble/tests.rs",
                 &[
-                    "relieving_costs_what_is_closed_however_many_traces_are_open",
+                    "early_closing_examines_closed_traces_and_not_all_open_ones",
                     "previews_take_a_few_of_many_traces_and_none_twice",
                 ],
             ),
@@ -408,9 +408,9 @@ const FINDINGS: &[Finding] = &[
                 &[
                     "questions_about_any_number_of_agents_make_one_snapshot_of_a_trace",
                     "snapshots_are_made_only_with_a_permit",
-                    "reading_that_outlasts_its_question_serves_the_next_one",
+                    "a_trace_read_after_the_timeout_of_its_question_answers_the_next_one",
                     "awaited_calls_of_a_run_take_a_bounded_number_of_bytes",
-                    "sessions_that_cannot_be_asked_about_are_not_kept",
+                    "sessions_with_a_name_above_the_limit_are_not_kept",
                 ],
             ),
             ("src/receive/paths.rs", &["values_are_counted_and_charged_before_they_are_parsed"]),

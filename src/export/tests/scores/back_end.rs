@@ -1,5 +1,5 @@
-//! Back ends over HTTP, made from the definitions of their APIs: they refuse requests and ids that the real ones
-//! refuse, and keep what the real ones would show.
+//! Fakes of back ends over HTTP, written from the definitions of their APIs: they refuse the requests and ids that the
+//! real back ends refuse, and store the scores that those would show.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -13,26 +13,28 @@ use uuid::Uuid;
 
 #[derive(Default)]
 pub(super) struct BackEndState {
-    /// Method and path of each request, with its body and the values of the headers with credentials.
+    /// Method and path, body, and the header with credentials of each request.
     pub requests: Vec<(String, Value, String)>,
-    /// The scores that the back end shows, by identity.
+    /// The stored scores, by the values that identify a score in this back end.
     pub scores: BTreeMap<String, Value>,
-    /// Statuses of the next requests, instead of an answer.
+    /// Statuses of the responses to the next requests, which are not processed.
     pub failures: VecDeque<u16>,
-    /// The number of requests that are accepted before each one that is refused with 429.
-    pub limit: Option<usize>,
-    /// Requests since the last one that was refused.
-    since: usize,
-    /// Traces that MLflow does not have, as 32 hexadecimal characters.
-    pub missing: BTreeSet<String>,
+    /// The number of requests that are accepted between two that are refused with 429.
+    pub rate_limit: Option<usize>,
+    /// The number of requests since the last 429.
+    requests_since_429: usize,
+    /// Traces that MLflow has not stored, as 32 hexadecimal characters.
+    pub missing_traces: BTreeSet<String>,
     /// The project that LangSmith has, by name and id: feedback without its id is refused.
     pub project: Option<(String, Uuid)>,
-    /// Ids of events, which Langfuse takes once.
-    events: BTreeSet<String>,
+    /// The ids of received events: Langfuse ignores repeated ones.
+    event_ids: BTreeSet<String>,
+    /// The number of assessments that MLflow has created, for their ids.
     created: usize,
 }
 
-type Answer = fn(&mut BackEndState, &Method, &str, &Value) -> (u16, Value);
+/// Processes a request, and returns the status and the body of the response.
+type Handler = fn(&mut BackEndState, &Method, &str, &Value) -> (u16, Value);
 
 pub(super) struct BackEnd {
     pub addr: SocketAddr,
@@ -41,7 +43,7 @@ pub(super) struct BackEnd {
 
 impl BackEnd {
     pub(super) async fn start(flavor: &str) -> BackEnd {
-        let answer: Answer = match flavor {
+        let handler: Handler = match flavor {
             "phoenix" => phoenix,
             "langfuse" => langfuse,
             "mlflow" => mlflow,
@@ -58,18 +60,18 @@ impl BackEnd {
                 let body = body.collect().await.unwrap().to_bytes();
                 let body: Value = serde_json::from_slice(&body).unwrap_or_default();
                 let path = head.uri.path_and_query().unwrap().as_str().to_owned();
-                let key = ["authorization", "dd-api-key", "x-api-key"];
-                let key = key.iter().find_map(|name| Some((name, head.headers.get(*name)?)));
+                let credential_headers = ["authorization", "dd-api-key", "x-api-key"];
+                let key = credential_headers.iter().find_map(|name| Some((name, head.headers.get(*name)?)));
                 let key = key.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
                 let mut state = state.lock().unwrap();
                 let request = format!("{} {path}", head.method);
                 state.requests.push((request, body.clone(), key.unwrap_or_default()));
-                let limited = state.limit.is_some_and(|limit| state.since >= limit);
-                state.since = if limited { 0 } else { state.since + 1 };
-                let failure = if limited { Some(429) } else { state.failures.pop_front() };
+                let is_limited = state.rate_limit.is_some_and(|limit| state.requests_since_429 >= limit);
+                state.requests_since_429 = if is_limited { 0 } else { state.requests_since_429 + 1 };
+                let failure = if is_limited { Some(429) } else { state.failures.pop_front() };
                 let (status, body) = match failure {
                     Some(status) => (status, json!({ "detail": "configured failure" })),
-                    None => answer(&mut state, &head.method, &path, &body),
+                    None => handler(&mut state, &head.method, &path, &body),
                 };
                 let response = Response::builder().status(status).header("content-type", "application/json");
                 response.body(Body::from(body.to_string())).unwrap()
@@ -89,21 +91,24 @@ impl BackEnd {
         self.state.lock().unwrap().scores.clone()
     }
 
+    /// Responds to the next requests with these statuses.
     pub(super) fn fail(&self, statuses: &[u16]) {
         self.state.lock().unwrap().failures.extend(statuses);
     }
 }
 
+/// The text of `value` if it consists of `digits` lower-case hexadecimal digits.
 fn hex(value: &Value, digits: usize) -> Option<&str> {
-    let lower = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
-    value.as_str().filter(|text| text.len() == digits && text.chars().all(lower))
+    let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    value.as_str().filter(|text| text.len() == digits && text.chars().all(is_digit))
 }
 
-fn only(value: &Value, keys: &[&str]) -> bool {
+/// Whether `value` is an object without other keys than these.
+fn has_only_keys(value: &Value, keys: &[&str]) -> bool {
     value.as_object().is_some_and(|all| all.keys().all(|key| keys.contains(&key.as_str())))
 }
 
-fn is_unit(value: &Value) -> bool {
+fn is_from_0_to_1(value: &Value) -> bool {
     value.as_f64().is_some_and(|number| (0.0..=1.0).contains(&number))
 }
 
@@ -118,28 +123,31 @@ fn phoenix(state: &mut BackEndState, method: &Method, path: &str, body: &Value) 
         "/v1/session_annotations?sync=false" => ("session_id", 0),
         _ => return (404, json!("no such path")),
     };
-    let Some(all) = body["data"].as_array().filter(|_| method == Method::POST && only(body, &["data"]))
+    let Some(all) =
+        body["data"].as_array().filter(|_| method == Method::POST && has_only_keys(body, &["data"]))
     else {
         return (422, json!("data: expected a list"));
     };
-    for one in all {
-        let valid = only(one, &[key, "name", "annotator_kind", "result", "metadata", "identifier"])
-            && (digits == 0 && one[key].is_string() || hex(&one[key], digits).is_some())
-            && one["name"].is_string()
-            && ["LLM", "CODE", "HUMAN"].contains(&text(&one["annotator_kind"]).as_str())
-            && only(&one["result"], &["label", "score", "explanation"])
-            && (one["result"]["score"].is_null() || is_unit(&one["result"]["score"]))
-            && one["metadata"].is_object();
+    for annotation in all {
+        let valid =
+            has_only_keys(annotation, &[key, "name", "annotator_kind", "result", "metadata", "identifier"])
+                && (digits == 0 && annotation[key].is_string() || hex(&annotation[key], digits).is_some())
+                && annotation["name"].is_string()
+                && ["LLM", "CODE", "HUMAN"].contains(&text(&annotation["annotator_kind"]).as_str())
+                && has_only_keys(&annotation["result"], &["label", "score", "explanation"])
+                && (annotation["result"]["score"].is_null()
+                    || is_from_0_to_1(&annotation["result"]["score"]))
+                && annotation["metadata"].is_object();
         if !valid {
-            return (422, json!({ "detail": one }));
+            return (422, json!({ "detail": annotation }));
         }
-        if one["name"] == "note" {
+        if annotation["name"] == "note" {
             return (400, json!("The name is reserved"));
         }
     }
-    for one in all {
-        let id = [&one[key], &one["name"], &one["identifier"]].map(text).join(" ");
-        state.scores.insert(format!("{key} {id}"), one.clone());
+    for annotation in all {
+        let id = [&annotation[key], &annotation["name"], &annotation["identifier"]].map(text).join(" ");
+        state.scores.insert(format!("{key} {id}"), annotation.clone());
     }
     (200, json!({ "data": [] }))
 }
@@ -155,7 +163,7 @@ fn langfuse(state: &mut BackEndState, method: &Method, path: &str, body: &Value)
     for event in batch {
         let score = &event["body"];
         let uuid = |value: &Value| Uuid::parse_str(&text(value)).is_ok_and(|id| id.get_version_num() == 5);
-        let valid = only(event, &["id", "type", "timestamp", "body"])
+        let valid = has_only_keys(event, &["id", "type", "timestamp", "body"])
             && event["type"] == "score-create"
             && humantime::parse_rfc3339(&text(&event["timestamp"])).is_ok()
             && uuid(&event["id"])
@@ -163,13 +171,13 @@ fn langfuse(state: &mut BackEndState, method: &Method, path: &str, body: &Value)
             && hex(&score["traceId"], 32).is_some()
             && (score["observationId"].is_null() || hex(&score["observationId"], 16).is_some())
             && score["dataType"] == "NUMERIC"
-            && is_unit(&score["value"])
+            && is_from_0_to_1(&score["value"])
             && score["name"] != "refused";
         if !valid {
             errors.push(json!({ "id": event["id"], "status": 400, "message": "invalid", "error": "x" }));
             continue;
         }
-        if state.events.insert(text(&event["id"])) {
+        if state.event_ids.insert(text(&event["id"])) {
             state.scores.insert(text(&score["id"]), score.clone());
         }
         successes.push(json!({ "id": event["id"], "status": 201 }));
@@ -181,7 +189,7 @@ fn mlflow(state: &mut BackEndState, method: &Method, path: &str, body: &Value) -
     let Some(rest) = path.strip_prefix("/api/3.0/mlflow/traces/tr-") else { return (404, json!("path")) };
     let (trace, rest) = rest.split_at(32);
     assert!(hex(&trace.into(), 32).is_some(), "{path}");
-    let one = &body["assessment"];
+    let assessment = &body["assessment"];
     let valid = || {
         let keys = [
             "assessment_name",
@@ -193,26 +201,28 @@ fn mlflow(state: &mut BackEndState, method: &Method, path: &str, body: &Value) -
             "rationale",
             "metadata",
         ];
-        only(one, &keys)
-            && one["trace_id"] == format!("tr-{trace}")
-            && (one["span_id"].is_null() || hex(&one["span_id"], 16).is_some())
-            && !text(&one["assessment_name"]).contains('.')
-            && ["CODE", "LLM_JUDGE"].contains(&text(&one["source"]["source_type"]).as_str())
-            && one["source"]["source_id"].is_string()
-            && (is_unit(&one["feedback"]["value"]) || one["feedback"]["error"]["error_code"].is_string())
-            && one["metadata"].as_object().is_some_and(|all| all.values().all(Value::is_string))
+        has_only_keys(assessment, &keys)
+            && assessment["trace_id"] == format!("tr-{trace}")
+            && (assessment["span_id"].is_null() || hex(&assessment["span_id"], 16).is_some())
+            && !text(&assessment["assessment_name"]).contains('.')
+            && ["CODE", "LLM_JUDGE"].contains(&text(&assessment["source"]["source_type"]).as_str())
+            && assessment["source"]["source_id"].is_string()
+            && (is_from_0_to_1(&assessment["feedback"]["value"])
+                || assessment["feedback"]["error"]["error_code"].is_string())
+            && assessment["metadata"].as_object().is_some_and(|all| all.values().all(Value::is_string))
     };
     match (method.as_str(), rest) {
-        ("GET", "") if state.missing.contains(trace) => (404, json!({ "error_code": "NOT_FOUND" })),
+        ("GET", "") if state.missing_traces.contains(trace) => (404, json!({ "error_code": "NOT_FOUND" })),
         ("GET", "") => {
-            let trace_scores = state.scores.values().filter(|one| one["trace_id"] == format!("tr-{trace}"));
+            let trace_scores =
+                state.scores.values().filter(|score| score["trace_id"] == format!("tr-{trace}"));
             let info = json!({ "assessments": trace_scores.collect::<Vec<_>>() });
             (200, json!({ "trace": { "trace_info": info } }))
         }
         ("POST", "/assessments") if valid() => {
             state.created += 1;
             let id = format!("a-{}", state.created);
-            let mut created = one.clone();
+            let mut created = assessment.clone();
             created["assessment_id"] = id.as_str().into();
             state.scores.insert(id, created.clone());
             (200, json!({ "assessment": created }))
@@ -221,7 +231,7 @@ fn mlflow(state: &mut BackEndState, method: &Method, path: &str, body: &Value) -
             let id = rest.strip_prefix("/assessments/").unwrap_or_default().to_owned();
             let Some(score) = state.scores.get_mut(&id) else { return (404, json!("no such assessment")) };
             for part in text(&body["update_mask"]).split(',') {
-                score[part] = one[part].clone();
+                score[part] = assessment[part].clone();
             }
             (200, json!({ "assessment": score }))
         }
@@ -238,28 +248,28 @@ fn datadog(state: &mut BackEndState, method: &Method, path: &str, body: &Value) 
     if path != "/api/intake/llm-obs/v2/eval-metric" {
         return (404, json!("path"));
     }
-    for one in metrics {
-        let span = &one["join_on"]["span"];
-        let label = text(&one["label"]);
+    for metric in metrics {
+        let span = &metric["join_on"]["span"];
+        let label = text(&metric["label"]);
         let valid = text(&span["span_id"]).parse::<u64>().is_ok()
             && text(&span["trace_id"]).parse::<u128>().is_ok()
-            && one["ml_app"].is_string()
-            && one["timestamp_ms"].is_u64()
-            && one["metric_type"] == "score"
+            && metric["ml_app"].is_string()
+            && metric["timestamp_ms"].is_u64()
+            && metric["metric_type"] == "score"
             && label.starts_with(|c: char| c.is_ascii_alphabetic())
             && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-            && is_unit(&one["score_value"])
-            && ["pass", "fail"].contains(&text(&one["assessment"]).as_str())
-            && ["span", "trace"].contains(&text(&one["eval_scope"]).as_str())
-            && one["tags"].as_array().is_some_and(|tags| tags.contains(&"source:otel".into()));
+            && is_from_0_to_1(&metric["score_value"])
+            && ["pass", "fail"].contains(&text(&metric["assessment"]).as_str())
+            && ["span", "trace"].contains(&text(&metric["eval_scope"]).as_str())
+            && metric["tags"].as_array().is_some_and(|tags| tags.contains(&"source:otel".into()));
         if !valid {
-            return (400, json!({ "detail": one }));
+            return (400, json!({ "detail": metric }));
         }
     }
-    for one in metrics {
-        // Two evaluations with these values are equal: the definition has no id.
-        let id = [&one["join_on"], &one["label"], &one["timestamp_ms"], &one["eval_scope"]];
-        state.scores.insert(id.map(Value::to_string).join(" "), one.clone());
+    for metric in metrics {
+        // The API has no ids: evaluations with the same values of these fields are the same.
+        let id = [&metric["join_on"], &metric["label"], &metric["timestamp_ms"], &metric["eval_scope"]];
+        state.scores.insert(id.map(Value::to_string).join(" "), metric.clone());
     }
     (202, json!({ "data": { "attributes": { "metrics": metrics } } }))
 }
@@ -270,10 +280,10 @@ fn langsmith(state: &mut BackEndState, method: &Method, path: &str, body: &Value
     match (method.as_str(), feedback_path) {
         ("GET", None) if path.starts_with("/api/v1/sessions?") => {
             let url = reqwest::Url::parse(&format!("http://h{path}")).unwrap();
-            let asked: BTreeMap<_, _> = url.query_pairs().into_owned().collect();
-            assert_eq!((&*asked["limit"], &*asked["include_stats"]), ("1", "false"));
-            let found = state.project.iter().filter(|(name, _)| *name == asked["name"]);
-            (200, found.map(|(name, id)| json!({ "id": id.to_string(), "name": name })).collect())
+            let query: BTreeMap<_, _> = url.query_pairs().into_owned().collect();
+            assert_eq!((&*query["limit"], &*query["include_stats"]), ("1", "false"));
+            let projects = state.project.iter().filter(|(name, _)| *name == query["name"]);
+            (200, projects.map(|(name, id)| json!({ "id": id.to_string(), "name": name })).collect())
         }
         ("POST", Some("")) if session.is_some() && body["session_id"].is_null() => {
             (501, json!({ "detail": "session_id is required" }))
@@ -295,12 +305,12 @@ fn langsmith(state: &mut BackEndState, method: &Method, path: &str, body: &Value
                 "comment",
                 "feedback_source",
             ];
-            let places = |score: f64| (score * 1e4 - (score * 1e4).round()).abs() < 1e-9;
-            let valid = only(body, &keys)
+            let has_four_decimal_places = |score: f64| (score * 1e4 - (score * 1e4).round()).abs() < 1e-9;
+            let valid = has_only_keys(body, &keys)
                 && run[..8] == [0; 8]
                 && id.is_ok()
                 && body["key"].is_string()
-                && body["score"].as_f64().is_none_or(places);
+                && body["score"].as_f64().is_none_or(has_four_decimal_places);
             if !valid {
                 return (422, json!({ "detail": body }));
             }
@@ -315,7 +325,7 @@ fn langsmith(state: &mut BackEndState, method: &Method, path: &str, body: &Value
             Some(_) => (204, Value::Null),
             None => (404, json!("no such feedback")),
         },
-        ("PATCH", Some(id)) if only(body, &["score", "value", "comment"]) => {
+        ("PATCH", Some(id)) if has_only_keys(body, &["score", "value", "comment"]) => {
             let Some(score) = state.scores.get_mut(id.trim_start_matches('/')) else {
                 return (404, json!("no such feedback"));
             };

@@ -1,4 +1,4 @@
-//! Requests of Kafka, which is not waited for, and which are read again by another owner of their partition.
+//! Requests of Kafka, which must not wait, and which another owner of their partition reads again.
 
 use super::*;
 use crate::pipeline::kafka_store::KafkaStore;
@@ -9,16 +9,17 @@ use crate::receive::kafka::stream::{PartitionStream, STREAMS};
 /// A pipeline that receives from Kafka, and exports to this client.
 fn receiving(
     verdict: &str,
-    more: &str,
+    exporter: &str,
     client: Arc<dyn ExportClient>,
 ) -> (Arc<Pipeline>, Arc<Exporters>, Arc<KafkaLog>) {
-    let text =
-        format!("verdict: {{ {verdict} }}\nexporters: {{ custom/x: {{ signals: [traces, logs], {more} }} }}");
+    let text = format!(
+        "verdict: {{ {verdict} }}\nexporters: {{ custom/x: {{ signals: [traces, logs], {exporter} }} }}"
+    );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
     let clients = [("custom/x".to_owned(), client)].into();
     let log = Arc::new(KafkaLog::new(ForwardingMode(config.verdict.mode).forwards()));
     let store = Box::new(KafkaStore::new(Arc::clone(&log), Box::new(NoStore)));
-    let (pipeline, exporters) = pipeline_of(&config, clients, |shared| shared.store = store);
+    let (pipeline, exporters) = pipeline_changed_by(&config, clients, |shared| shared.store = store);
     (pipeline, exporters, log)
 }
 
@@ -32,7 +33,7 @@ async fn receive(
     let signal = if stream == PartitionStream::Spans { Signal::Traces } else { Signal::Logs };
     let offer = Offer { signal, body: body.clone() };
     pipeline.offer_stored(offer, assignment.record(stream, offset)).await.unwrap();
-    assignment.read(stream, offset);
+    assignment.note_read(stream, offset);
 }
 
 /// Counts the bodies of requests by signal, and their spans.
@@ -55,7 +56,7 @@ impl ExportClient for Counting {
                     &verdict_otlp::request::Interner::default(),
                 )
                 .unwrap();
-                count(&split.groups)
+                span_count(&split.groups)
             }
             _ => logs::find(&request.to_bytes()).unwrap().records,
         };
@@ -66,7 +67,7 @@ impl ExportClient for Counting {
 }
 
 #[tokio::test]
-async fn what_was_forwarded_is_not_forwarded_again_by_the_next_owner() {
+async fn forwarded_parts_are_not_forwarded_again_by_the_next_owner() {
     let select = "select: { scope: [agent] }";
     for verdict in [SHADOW.to_owned(), select.to_owned(), format!("{SHADOW}, {select}")] {
         let client = Arc::new(Counting::default());
@@ -74,13 +75,13 @@ async fn what_was_forwarded_is_not_forwarded_again_by_the_next_owner() {
         let before = log.assign(0, [None; STREAMS], "");
         // The trace of "agent" stays open.
         receive(&pipeline, &before, PartitionStream::Spans, 5, &request(&["agent", "web"])).await;
-        // About nothing, and about GenAI, with the open trace.
+        // A log record without content, and a GenAI log record of the open trace.
         let event = [b"\x4a\x10".as_slice(), &[1; 16], b"\x52\x08", &[1; 8], b"\x62\x08gen_ai.x"].concat();
         let nested = |inner: &[u8], tag: u8| [&[tag, inner.len() as u8], inner].concat();
         let body = nested(&nested(&[nested(&event, 0x12), vec![0x12, 0]].concat(), 0x12), 0x0a);
         receive(&pipeline, &before, PartitionStream::Logs, 9, &body.clone().into()).await;
         let forwarded = if verdict.contains("shadow") { 2 } else { 1 };
-        while client.get() != [forwarded, 2] || before.commit(4096).unwrap().passed_up_to() != [6, 10] {
+        while client.get() != [forwarded, 2] || before.commit(4096).unwrap().forwarded_up_to() != [6, 10] {
             tokio::task::yield_now().await;
         }
         let commit = before.commit(4096).unwrap();
@@ -88,22 +89,22 @@ async fn what_was_forwarded_is_not_forwarded_again_by_the_next_owner() {
         before.revoked.cancel();
         pipeline.drop_revoked().await;
         log.end(before.id);
-        let now = log.assign(0, commit.offsets, &commit.metadata);
-        receive(&pipeline, &now, PartitionStream::Spans, 5, &request(&["agent", "web"])).await;
-        receive(&pipeline, &now, PartitionStream::Logs, 9, &body.into()).await;
+        let after = log.assign(0, commit.offsets, &commit.metadata);
+        receive(&pipeline, &after, PartitionStream::Spans, 5, &request(&["agent", "web"])).await;
+        receive(&pipeline, &after, PartitionStream::Logs, 9, &body.into()).await;
         pipeline.flush().await;
         assert!(pipeline.shutdown(Duration::from_secs(180)).await);
         exporters.drain(tokio::time::Instant::now() + Duration::from_secs(180)).await;
         assert_eq!(client.get()[0], 2, "{verdict}: each span once");
-        assert_eq!(now.commit(4096).unwrap().offsets, [Some(6), Some(10)]);
+        assert_eq!(after.commit(4096).unwrap().offsets, [Some(6), Some(10)]);
     }
 }
 
-/// A destination that never answers.
+/// A destination that never responds.
 #[derive(Debug)]
-struct Silent;
+struct UnresponsiveClient;
 
-impl ExportClient for Silent {
+impl ExportClient for UnresponsiveClient {
     fn export<'a>(&'a self, _: &'a ExportRequest) -> ExportFuture<'a> {
         Box::pin(std::future::pending())
     }
@@ -112,9 +113,9 @@ impl ExportClient for Silent {
 #[tokio::test]
 async fn a_stored_request_waits_neither_for_the_queue_nor_for_a_shard() {
     let queue = "sending_queue: { queue_size: 1 }, timeout: 1h";
-    let (pipeline, _exporters, log) = receiving(SHADOW, queue, Arc::new(Silent));
+    let (pipeline, _exporters, log) = receiving(SHADOW, queue, Arc::new(UnresponsiveClient));
     let assignment = log.assign(0, [None; STREAMS], "");
-    // The queue has room for none of them in addition to the first.
+    // The queue has no room for a further request after the first one.
     for offset in 0..5 {
         receive(&pipeline, &assignment, PartitionStream::Spans, offset, &request(&["agent"])).await;
     }
@@ -128,7 +129,7 @@ async fn a_stored_request_waits_neither_for_the_queue_nor_for_a_shard() {
     let offer = Offer { signal: Signal::Traces, body: request(&["agent"]) };
     let answer = pipeline.offer_stored(offer, assignment.record(PartitionStream::Spans, 5)).await;
     assert_eq!(answer, Err(Refused::Overloaded { retry: RETRY }));
-    assert!(before.elapsed() < INBOX_WAIT);
+    assert!(before.elapsed() < INBOX_TIMEOUT);
 }
 
 #[tokio::test]
@@ -142,14 +143,14 @@ async fn late_spans_that_are_refused_are_late_when_they_are_offered_again() {
     }
     let commit = before.commit(4096).unwrap();
     log.end(before.id);
-    let now = log.assign(1, commit.offsets, &commit.metadata);
+    let after = log.assign(1, commit.offsets, &commit.metadata);
     let inboxes = pipeline.inboxes();
     let mut permits = Vec::new();
     for inbox in &inboxes {
         permits.push(inbox.reserve_many(inbox.max_capacity()).await.unwrap());
     }
     let offer = Offer { signal: Signal::Traces, body: request(&["agent"]) };
-    let record = now.record(PartitionStream::Spans, 6);
+    let record = after.record(PartitionStream::Spans, 6);
     let answer = pipeline.offer_stored(offer.clone(), record).await;
     assert_eq!(answer, Err(Refused::Overloaded { retry: RETRY }));
     drop(permits);
@@ -163,7 +164,7 @@ async fn late_spans_that_are_refused_are_late_when_they_are_offered_again() {
 #[tokio::test(start_paused = true)]
 async fn logs_of_kafka_are_left_to_an_exporter_whose_destination_does_not_take_them_at_present() {
     let record: Bytes = b"\x0a\x04\x12\x02\x12\x00".as_slice().into();
-    let (pipeline, exporters, log) = receiving("", "", Arc::new(Rollout::default()));
+    let (pipeline, exporters, log) = receiving("", "", Arc::new(UnsupportedAtFirst::default()));
     let assignment = log.assign(0, [None; STREAMS], "");
     receive(&pipeline, &assignment, PartitionStream::Logs, 0, &record).await;
     let exporter = exporters.iter().next().unwrap();

@@ -45,28 +45,30 @@ pub(super) fn expensive(trace: u8) -> Bytes {
     }
     let mut spans = Vec::new();
     write::bytes(&mut spans, 2, &span);
-    around(&spans)
+    encode_request(&spans)
 }
 
 /// Calls `before` for each trace whose evaluation begins.
-fn hook(shared: &Shared, verdict: &crate::config::VerdictConfig, before: fn(TraceId)) {
+fn set_hook(shared: &Shared, verdict: &crate::config::VerdictConfig, before: fn(TraceId)) {
     let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
     config.evaluator.before_assessment = Some(before);
     shared.config.store(Arc::new(config));
 }
 
-/// The first bytes of the traces and the threads on which their evaluation began.
-type Begun = Mutex<Vec<(u8, ThreadId)>>;
+/// The evaluations that began: the first byte of the trace's id, and the thread.
+type Evaluations = Mutex<Vec<(u8, ThreadId)>>;
 
 #[tokio::test]
 async fn expensive_trace_leaves_the_task_of_the_shard_to_others() {
-    static BEGUN: Begun = Begun::new(Vec::new());
+    static EVALUATIONS: Evaluations = Evaluations::new(Vec::new());
     let before = work::counted();
     let requests = vec![request(1), expensive(2), request(3)];
     let (out, telemetry) = run(
         requests,
         |shared, verdict| {
-            hook(shared, verdict, |trace| BEGUN.lock().unwrap().push((trace.0[0], thread::current().id())));
+            set_hook(shared, verdict, |trace| {
+                EVALUATIONS.lock().unwrap().push((trace.0[0], thread::current().id()))
+            });
         },
         || (),
     )
@@ -78,24 +80,24 @@ async fn expensive_trace_leaves_the_task_of_the_shard_to_others() {
     assert_eq!(out.matches("verdict.trace.result").count(), 3);
     assert!(out.contains("verdict.error_detection.result") && !out.contains("\"limit\""));
     assert_eq!(telemetry.traces.unjudged.get(), 0);
-    let begun = BEGUN.lock().unwrap();
+    let evaluations = EVALUATIONS.lock().unwrap();
     let inline = |id: u8| -> Vec<bool> {
-        let evaluations = begun.iter().filter(|(trace, _)| *trace == id);
-        evaluations.map(|(_, thread_id)| *thread_id == thread::current().id()).collect()
+        let trace_evaluations = evaluations.iter().filter(|(trace, _)| *trace == id);
+        trace_evaluations.map(|(_, thread_id)| *thread_id == thread::current().id()).collect()
     };
     assert_eq!([inline(1), inline(2), inline(3)], [vec![true], vec![true, false], vec![true]]);
 }
 
 #[tokio::test]
 async fn spans_are_exported_if_the_evaluation_on_a_blocking_thread_panics() {
-    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    static ATTEMPTS: AtomicUsize = AtomicUsize::new(0);
     let (out, telemetry) = run(
         vec![expensive(1), request(2)],
         |shared, verdict| {
-            hook(shared, verdict, |trace| {
+            set_hook(shared, verdict, |trace| {
                 let is_expensive = trace == TraceId([1; 16]);
-                let second = is_expensive && BEGUN.fetch_add(1, Ordering::Relaxed) == 1;
-                assert!(!second, "as the test requires");
+                let is_second_attempt = is_expensive && ATTEMPTS.fetch_add(1, Ordering::Relaxed) == 1;
+                assert!(!is_second_attempt, "as the test requires");
             });
         },
         || (),
@@ -103,14 +105,14 @@ async fn spans_are_exported_if_the_evaluation_on_a_blocking_thread_panics() {
     .await;
     assert_eq!(out.matches("\"spanId\"").count(), 1 + 3);
     assert!(!out.contains("verdict.error_detection.result"));
-    assert_eq!((BEGUN.load(Ordering::Relaxed), telemetry.traces.unjudged.get()), (2, 1));
+    assert_eq!((ATTEMPTS.load(Ordering::Relaxed), telemetry.traces.unjudged.get()), (2, 1));
 }
 
 #[tokio::test]
 async fn evaluations_on_blocking_threads_are_bounded_for_all_shards() {
     static SHARD: OnceLock<ThreadId> = OnceLock::new();
-    static NOW: AtomicUsize = AtomicUsize::new(0);
-    static MOST: AtomicUsize = AtomicUsize::new(0);
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    static MAX_RUNNING: AtomicUsize = AtomicUsize::new(0);
     SHARD.get_or_init(|| thread::current().id());
     let large = |trace| spans(trace, 1..=300);
     let requests = vec![large(1), expensive(2), large(3), expensive(4)];
@@ -118,11 +120,11 @@ async fn evaluations_on_blocking_threads_are_bounded_for_all_shards() {
         requests,
         |shared, verdict| {
             shared.blocking_threads = Arc::new(Semaphore::new(1));
-            hook(shared, verdict, |_| {
+            set_hook(shared, verdict, |_| {
                 if SHARD.get() != Some(&thread::current().id()) {
-                    MOST.fetch_max(NOW.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    MAX_RUNNING.fetch_max(RUNNING.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(20));
-                    NOW.fetch_sub(1, Ordering::Relaxed);
+                    RUNNING.fetch_sub(1, Ordering::Relaxed);
                 }
             });
         },
@@ -130,27 +132,27 @@ async fn evaluations_on_blocking_threads_are_bounded_for_all_shards() {
     )
     .await;
     assert_eq!(out.matches("\"spanId\"").count(), 2 * 300 + 2);
-    assert_eq!(MOST.load(Ordering::Relaxed), 1);
+    assert_eq!(MAX_RUNNING.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
 async fn large_trace_is_charged_for_its_recognised_form_while_it_is_evaluated() {
     static BUDGET: OnceLock<Arc<Budget>> = OnceLock::new();
-    static MOST: AtomicUsize = AtomicUsize::new(0);
+    static MAX_RESERVED: AtomicUsize = AtomicUsize::new(0);
     let (out, _) = run(
         vec![spans(1, 1..=300)],
         |shared, verdict| {
             BUDGET.get_or_init(|| Arc::clone(&shared.budget));
-            hook(shared, verdict, |_| {
+            set_hook(shared, verdict, |_| {
                 let reserved = BUDGET.get().map_or(0, |budget| budget.reserved());
-                MOST.fetch_max(usize::try_from(reserved).unwrap(), Ordering::Relaxed);
+                MAX_RESERVED.fetch_max(usize::try_from(reserved).unwrap(), Ordering::Relaxed);
             });
         },
         || (),
     )
     .await;
     assert_eq!(out.matches("\"spanId\"").count(), 300);
-    let charged = MOST.load(Ordering::Relaxed);
+    let charged = MAX_RESERVED.load(Ordering::Relaxed);
     assert!(charged >= EVALUATED_FACTOR * 300 * crate::assemble::SPAN_OVERHEAD, "{charged} bytes");
 }
 
@@ -171,8 +173,8 @@ async fn trace_that_waits_for_the_page_is_charged_for_its_recognised_form() {
     assert_eq!(out.matches("verdict.trace.result").count(), 3);
     let reserved = || BUDGET.get().map_or(0, |budget| budget.reserved());
     let groups = (1..=3).flat_map(|n| split(&request(n), "verdict.", &Interner::default()).unwrap().groups);
-    let weight: usize = groups.map(|group| ShardItem::weight(&group)).sum();
-    assert_eq!(reserved(), (JUDGED_FACTOR * weight) as u64);
+    let charged: usize = groups.map(|group| ShardItem::charged_bytes(&group)).sum();
+    assert_eq!(reserved(), (JUDGED_FACTOR * charged) as u64);
     drop(queue);
     assert_eq!(reserved(), 0);
 }

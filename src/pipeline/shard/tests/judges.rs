@@ -1,4 +1,4 @@
-//! A shard whose traces wait for judges: what is exported, and when, also if judges fail or hang.
+//! A shard whose traces wait for judges: the exported spans and their time, including judges that fail or hang.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,45 +20,47 @@ use crate::pipeline::budget::{EVALUATED_FACTOR, JUDGED_FACTOR};
 use crate::pipeline::evaluate::INLINE_STEPS;
 use crate::pipeline::ingest::ShardItem;
 
-/// A judge of a test.
+/// A judge with a given behaviour.
 #[derive(Debug)]
-struct Scripted {
-    does: Does,
+struct TestJudge {
+    behaviour: Behaviour,
+    /// The prompts of the questions.
     asked: Mutex<Vec<String>>,
-    /// Bytes of all rubrics.
-    rubrics: AtomicUsize,
+    /// Bytes of the rubrics of all questions.
+    rubric_bytes: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Does {
-    /// Gives the worst score after this number of seconds.
-    Fails(u64),
+enum Behaviour {
+    /// Answers with the worst score after this number of seconds.
+    WorstScore(u64),
     /// Never answers.
     Hangs,
-    /// Fails.
+    /// Returns an error.
     Errs,
-    /// Panics.
+    /// Panics in the task of the question.
     Panics,
-    /// Panics in the task of the trace, not in that of the question.
+    /// Panics in the task of the trace.
     PanicsAtOnce,
 }
 
-impl QuestionAnswerer for Scripted {
+impl QuestionAnswerer for TestJudge {
     fn ask(self: Arc<Self>, _: TraceId, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
-        assert_ne!(self.does, Does::PanicsAtOnce, "as the test requires");
+        assert_ne!(self.behaviour, Behaviour::PanicsAtOnce, "as the test requires");
         self.asked.lock().unwrap().push(ask.question.prompt.user.to_string());
-        self.rubrics.fetch_add(ask.question.prompt.system.len(), Ordering::Relaxed);
+        self.rubric_bytes.fetch_add(ask.question.prompt.system.len(), Ordering::Relaxed);
         Box::pin(async move {
             let key = ask.question.key.clone();
-            let opinions = match self.does {
-                Does::Fails(secs) => {
+            let opinions = match self.behaviour {
+                Behaviour::WorstScore(secs) => {
                     tokio::time::sleep(Duration::from_secs(secs)).await;
-                    let opinion = Opinion { value: worst(&ask), weighted: None, judge: Arc::from("m/1") };
+                    let opinion =
+                        Opinion { value: worst_answer(&ask), weighted: None, judge: Arc::from("m/1") };
                     Ok(vec![opinion])
                 }
-                Does::Hangs => std::future::pending().await,
-                Does::Errs => Err(Unmeasured::JudgeError),
-                Does::Panics | Does::PanicsAtOnce => panic!("a judge's bug"),
+                Behaviour::Hangs => std::future::pending().await,
+                Behaviour::Errs => Err(Unmeasured::JudgeError),
+                Behaviour::Panics | Behaviour::PanicsAtOnce => panic!("a judge's bug"),
             };
             Answer { key, opinions, usage: Usage { tokens: 100, cost_usd: 0.5 } }
         })
@@ -66,7 +68,7 @@ impl QuestionAnswerer for Scripted {
 }
 
 /// The valid answer with the worst score.
-fn worst(ask: &Ask) -> Value {
+fn worst_answer(ask: &Ask) -> Value {
     // The output of the span, so that it is a valid quote.
     fill(&ask.question.form.schema, "Four.")
 }
@@ -85,12 +87,12 @@ pub(super) fn fill(schema: &Value, text: &str) -> Value {
 }
 
 /// A request of a trace with one model call.
-fn call(trace: u8, id: u8) -> Bytes {
-    around(&span(trace, id))
+fn model_call_request(trace: u8, id: u8) -> Bytes {
+    encode_request(&model_call(trace, id))
 }
 
 /// An encoded model call.
-fn span(trace: u8, id: u8) -> Vec<u8> {
+fn model_call(trace: u8, id: u8) -> Vec<u8> {
     let mut span = Vec::new();
     write::bytes(&mut span, 1, &[trace; 16]);
     write::bytes(&mut span, 2, &[id; 8]);
@@ -99,12 +101,11 @@ fn span(trace: u8, id: u8) -> Vec<u8> {
     let message = |role: &str, text: &str| {
         json!([{ "role": role, "parts": [{ "type": "text", "content": text }] }]).to_string()
     };
-    let (asked, answered) =
-        (message("user", "Reply in one word: what is 2+2?"), message("assistant", "Four."));
+    let (input, output) = (message("user", "Reply in one word: what is 2+2?"), message("assistant", "Four."));
     for (key, value) in [
         ("gen_ai.operation.name", "chat"),
-        ("gen_ai.input.messages", asked.as_str()),
-        ("gen_ai.output.messages", answered.as_str()),
+        ("gen_ai.input.messages", input.as_str()),
+        ("gen_ai.output.messages", output.as_str()),
     ] {
         write::attribute(&mut span, SPAN_ATTRIBUTES, key, Scalar::Str(value));
     }
@@ -113,24 +114,26 @@ fn span(trace: u8, id: u8) -> Vec<u8> {
     spans
 }
 
+/// A configuration with one metric of a judge.
 const JUDGED: &str = "verdict: { max_wait: 30s, close: { quiet: 5s }, metrics: { judges: [rules], instruction_following: { judges: [main] } } }
 judges: { main: { endpoint: 'http://127.0.0.1:9/v1', model: m } }";
 
 /// Runs a shard with such a judge while `play` runs. Returns the exported requests.
 async fn with_judge<F: Future<Output = ()>>(
-    does: Does,
+    behaviour: Behaviour,
     play: impl FnOnce(mpsc::Sender<ShardMessage>, Arc<Shared>) -> F,
-) -> (Vec<Value>, Arc<Scripted>) {
-    with_config(JUDGED, does, |inbox, shared, _| play(inbox, shared)).await
+) -> (Vec<Value>, Arc<TestJudge>) {
+    with_config(JUDGED, behaviour, |inbox, shared, _| play(inbox, shared)).await
 }
 
 /// As [`with_judge`], with another configuration than [`JUDGED`].
 async fn with_config<F: Future<Output = ()>>(
     config: &str,
-    does: Does,
-    play: impl FnOnce(mpsc::Sender<ShardMessage>, Arc<Shared>, Arc<Scripted>) -> F,
-) -> (Vec<Value>, Arc<Scripted>) {
-    let answerer = Arc::new(Scripted { does, asked: Mutex::default(), rubrics: AtomicUsize::new(0) });
+    behaviour: Behaviour,
+    play: impl FnOnce(mpsc::Sender<ShardMessage>, Arc<Shared>, Arc<TestJudge>) -> F,
+) -> (Vec<Value>, Arc<TestJudge>) {
+    let answerer =
+        Arc::new(TestJudge { behaviour, asked: Mutex::default(), rubric_bytes: AtomicUsize::new(0) });
     let shared_answerer = Arc::clone(&answerer);
     let out = with_answerer(
         config,
@@ -164,8 +167,8 @@ async fn with_queue<F: Future<Output = ()>>(
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
     let exporters = exporters(&config);
     let shared = Arc::new(shared(&config, &exporters, Some(answerer(&config))));
-    let (inbox, work) = mpsc::channel(8);
-    let shard = tokio::spawn(Shard::new(Arc::clone(&shared)).run(work));
+    let (inbox, messages) = mpsc::channel(8);
+    let shard = tokio::spawn(Shard::new(Arc::clone(&shared)).run(messages));
     play(inbox, Arc::clone(&shared)).await;
     shard.await.unwrap();
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(180)).await;
@@ -188,8 +191,8 @@ fn attribute<'a>(request: &'a Value, key: &str) -> Option<&'a str> {
 
 #[tokio::test]
 async fn judged_measurement_and_its_usage_are_exported() {
-    let (out, answerer) = with_judge(Does::Fails(0), |inbox, shared| async move {
-        send(&inbox, &shared, &call(1, 1)).await;
+    let (out, answerer) = with_judge(Behaviour::WorstScore(0), |inbox, shared| async move {
+        send(&inbox, &shared, &model_call_request(1, 1)).await;
     })
     .await;
     assert_eq!(out.len(), 1);
@@ -203,7 +206,7 @@ async fn judged_measurement_and_its_usage_are_exported() {
 #[tokio::test]
 async fn trace_that_needs_many_steps_is_assessed_on_a_blocking_thread_before_judges_are_asked() {
     let before = work::counted();
-    let (out, answerer) = with_judge(Does::Fails(0), |inbox, shared| async move {
+    let (out, answerer) = with_judge(Behaviour::WorstScore(0), |inbox, shared| async move {
         send(&inbox, &shared, &expensive(1)).await;
     })
     .await;
@@ -215,34 +218,34 @@ async fn trace_that_needs_many_steps_is_assessed_on_a_blocking_thread_before_jud
 
 #[tokio::test]
 async fn failing_or_panicking_judge_leaves_spans_and_rule_verdicts() {
-    for does in [Does::Errs, Does::Panics] {
-        let (out, _) = with_judge(does, |inbox, shared| async move {
-            send(&inbox, &shared, &call(1, 1)).await;
-            send(&inbox, &shared, &call(2, 1)).await;
+    for behaviour in [Behaviour::Errs, Behaviour::Panics] {
+        let (out, _) = with_judge(behaviour, |inbox, shared| async move {
+            send(&inbox, &shared, &model_call_request(1, 1)).await;
+            send(&inbox, &shared, &model_call_request(2, 1)).await;
         })
         .await;
-        assert_eq!(out.len(), 2, "{does:?}");
+        assert_eq!(out.len(), 2, "{behaviour:?}");
         for request in &out {
             assert_eq!(attribute(request, "verdict.instruction_following.result"), Some("unmeasured"));
             let reason = attribute(request, "verdict.instruction_following.reason");
-            let expected = if does == Does::Errs { "judge_error" } else { "timeout" };
-            assert_eq!(reason, Some(expected), "{does:?}");
-            assert_eq!(attribute(request, "verdict.error_detection.result"), Some("pass"), "{does:?}");
+            let expected = if behaviour == Behaviour::Errs { "judge_error" } else { "timeout" };
+            assert_eq!(reason, Some(expected), "{behaviour:?}");
+            assert_eq!(attribute(request, "verdict.error_detection.result"), Some("pass"), "{behaviour:?}");
         }
     }
 }
 
 #[tokio::test]
 async fn panic_in_the_task_of_a_trace_is_reported_and_others_are_exported() {
-    let (out, _) = with_judge(Does::PanicsAtOnce, |inbox, shared| async move {
-        send(&inbox, &shared, &call(1, 1)).await;
+    let (out, _) = with_judge(Behaviour::PanicsAtOnce, |inbox, shared| async move {
+        send(&inbox, &shared, &model_call_request(1, 1)).await;
         // Late spans ask no judge.
         shared.stop_waiting.notify_waiters();
         while !shared.shard_failed.load(Ordering::Relaxed) {
             inbox.send(ShardMessage::Flush(tokio::sync::oneshot::channel().0)).await.unwrap();
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        send(&inbox, &shared, &call(1, 2)).await;
+        send(&inbox, &shared, &model_call_request(1, 2)).await;
     })
     .await;
     assert_eq!(out.len(), 1, "the trace whose task panicked is lost without a journal");
@@ -250,32 +253,32 @@ async fn panic_in_the_task_of_a_trace_is_reported_and_others_are_exported() {
 
 #[tokio::test(start_paused = true)]
 async fn trace_waits_for_a_judge_at_most_max_wait() {
-    let began = tokio::time::Instant::now();
-    let (out, _) = with_judge(Does::Hangs, |inbox, shared| async move {
-        send(&inbox, &shared, &call(1, 1)).await;
+    let start = tokio::time::Instant::now();
+    let (out, _) = with_judge(Behaviour::Hangs, |inbox, shared| async move {
+        send(&inbox, &shared, &model_call_request(1, 1)).await;
     })
     .await;
     assert_eq!(attribute(&out[0], "verdict.instruction_following.reason"), Some("timeout"));
-    let waited = began.elapsed();
+    let waited = start.elapsed();
     assert!(waited >= Duration::from_secs(30) && waited < Duration::from_secs(45), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn notified_trace_stops_waiting_for_its_judge() {
-    let began = tokio::time::Instant::now();
-    let (out, _) = with_judge(Does::Hangs, |inbox, shared| async move {
-        send(&inbox, &shared, &call(1, 1)).await;
+    let start = tokio::time::Instant::now();
+    let (out, _) = with_judge(Behaviour::Hangs, |inbox, shared| async move {
+        send(&inbox, &shared, &model_call_request(1, 1)).await;
         drop(inbox);
         tokio::time::sleep(Duration::from_secs(1)).await;
         shared.stop_waiting.notify_waiters();
     })
     .await;
     assert_eq!(attribute(&out[0], "verdict.instruction_following.reason"), Some("timeout"));
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
 /// Waits until this number of bytes is reserved.
-async fn reserved(shared: &Shared, bytes: impl Fn() -> usize) {
+async fn wait_until_reserved(shared: &Shared, bytes: impl Fn() -> usize) {
     for _ in 0..18_000 {
         if shared.budget.reserved() == bytes() as u64 {
             return;
@@ -287,36 +290,36 @@ async fn reserved(shared: &Shared, bytes: impl Fn() -> usize) {
 
 #[tokio::test]
 async fn trace_that_waits_for_a_judge_is_charged_with_logs_envelopes_and_questions() {
-    let at_once = JUDGED.replace("quiet: 5s", "quiet: 0s");
-    let (out, _) = with_config(&at_once, Does::Hangs, |inbox, shared, answerer| async move {
+    let config = JUDGED.replace("quiet: 5s", "quiet: 0s");
+    let (out, _) = with_config(&config, Behaviour::Hangs, |inbox, shared, answerer| async move {
         // Some frameworks write all content to log records.
         let bytes = Bytes::from(vec![0; 100_000]);
         let record = GenAiRecord { trace: TraceId([1; 16]), span: SpanId([1; 8]), bytes: bytes.clone() };
         inbox.send(ShardMessage::Logs(vec![record], shared.budget.reserve(0), None)).await.unwrap();
-        reserved(&shared, || bytes.len()).await;
-        let weight = |request: &Bytes| -> usize {
+        wait_until_reserved(&shared, || bytes.len()).await;
+        let charged = |request: &Bytes| -> usize {
             let groups = split(request, "verdict.", &Interner::default()).unwrap().groups;
-            groups.iter().map(ShardItem::weight).sum()
+            groups.iter().map(ShardItem::charged_bytes).sum()
         };
-        let first = call(1, 1);
+        let first = model_call_request(1, 1);
         send(&inbox, &shared, &first).await;
         // Each question is charged twice: as a question, and as the body of a request with its rubric.
         let questions = || {
             let shown: usize = answerer.asked.lock().unwrap().iter().map(String::len).sum();
-            2 * shown + answerer.rubrics.load(Ordering::Relaxed)
+            2 * shown + answerer.rubric_bytes.load(Ordering::Relaxed)
         };
-        let waiting = || JUDGED_FACTOR * (weight(&first) + bytes.len()) + questions();
-        reserved(&shared, waiting).await;
+        let waiting = || JUDGED_FACTOR * (charged(&first) + bytes.len()) + questions();
+        wait_until_reserved(&shared, waiting).await;
         assert!(questions() > 0);
         // A late span with a large resource is deferred.
         let mut resource = Vec::new();
         write::attribute(&mut resource, 1, "text", Scalar::Str(&"r".repeat(50_000)));
-        let late = under(&resource, &span(1, 2));
-        assert!(weight(&late) > 50_000);
+        let late = encode_request_with(&resource, &model_call(1, 2));
+        assert!(charged(&late) > 50_000);
         send(&inbox, &shared, &late).await;
-        reserved(&shared, || waiting() + weight(&late)).await;
+        wait_until_reserved(&shared, || waiting() + charged(&late)).await;
         shared.stop_waiting.notify_waiters();
-        reserved(&shared, || 0).await;
+        wait_until_reserved(&shared, || 0).await;
     })
     .await;
     assert_eq!(out.len(), 2);
@@ -325,28 +328,28 @@ async fn trace_that_waits_for_a_judge_is_charged_with_logs_envelopes_and_questio
 #[tokio::test]
 async fn preview_is_charged_as_a_closed_trace_while_it_is_read_and_while_it_waits() {
     let open = JUDGED.replace("quiet: 5s", "quiet: 1h");
-    with_config(&open, Does::Hangs, |inbox, shared, answerer| async move {
-        let first = call(1, 1);
+    with_config(&open, Behaviour::Hangs, |inbox, shared, answerer| async move {
+        let first = model_call_request(1, 1);
         let groups = split(&first, "verdict.", &Interner::default()).unwrap().groups;
-        let weight: usize = groups.iter().map(ShardItem::weight).sum();
+        let charged: usize = groups.iter().map(ShardItem::charged_bytes).sum();
         let asked = || answerer.asked.lock().unwrap().len();
         // No thread is free to read it.
         let threads = u32::try_from(shared.blocking_threads.available_permits()).unwrap();
         let threads = shared.blocking_threads.acquire_many(threads).await.unwrap();
         send(&inbox, &shared, &first).await;
-        reserved(&shared, || (1 + EVALUATED_FACTOR) * weight).await;
+        wait_until_reserved(&shared, || (1 + EVALUATED_FACTOR) * charged).await;
         assert_eq!(asked(), 0);
         drop(threads);
         let questions = || {
             let shown: usize = answerer.asked.lock().unwrap().iter().map(String::len).sum();
-            2 * shown + answerer.rubrics.load(Ordering::Relaxed)
+            2 * shown + answerer.rubric_bytes.load(Ordering::Relaxed)
         };
-        reserved(&shared, || (1 + JUDGED_FACTOR) * weight + questions()).await;
+        wait_until_reserved(&shared, || (1 + JUDGED_FACTOR) * charged + questions()).await;
         assert!(questions() > 0);
         // The trace closes, and its questions are asked again.
-        let early = asked();
+        let asked_early = asked();
         drop(inbox);
-        while asked() == early {
+        while asked() == asked_early {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         shared.stop_waiting.notify_waiters();
@@ -356,10 +359,10 @@ async fn preview_is_charged_as_a_closed_trace_while_it_is_read_and_while_it_wait
 
 #[tokio::test]
 async fn trace_that_closes_while_memory_is_full_asks_no_judge() {
-    let at_once = JUDGED.replace("quiet: 5s", "quiet: 0s");
-    let (out, answerer) = with_config(&at_once, Does::Hangs, |inbox, shared, _| async move {
+    let config = JUDGED.replace("quiet: 5s", "quiet: 0s");
+    let (out, answerer) = with_config(&config, Behaviour::Hangs, |inbox, shared, _| async move {
         let all = shared.budget.reserve(usize::try_from(shared.budget.limit()).unwrap());
-        send(&inbox, &shared, &call(1, 1)).await;
+        send(&inbox, &shared, &model_call_request(1, 1)).await;
         let (done, flushed) = oneshot::channel();
         inbox.send(ShardMessage::Flush(done)).await.unwrap();
         flushed.await.unwrap();
@@ -372,13 +375,13 @@ async fn trace_that_closes_while_memory_is_full_asks_no_judge() {
 
 #[tokio::test]
 async fn late_span_of_a_waiting_trace_is_exported_after_it_without_questions() {
-    let (out, _) = with_judge(Does::Fails(1), |inbox, shared| async move {
-        send(&inbox, &shared, &call(1, 1)).await;
+    let (out, _) = with_judge(Behaviour::WorstScore(1), |inbox, shared| async move {
+        send(&inbox, &shared, &model_call_request(1, 1)).await;
         let (done, flushed) = oneshot::channel();
-        let inbox_too = inbox.clone();
-        let flush = tokio::spawn(async move { inbox_too.send(ShardMessage::Flush(done)).await.unwrap() });
+        let flush_inbox = inbox.clone();
+        let flush = tokio::spawn(async move { flush_inbox.send(ShardMessage::Flush(done)).await.unwrap() });
         flush.await.unwrap();
-        send(&inbox, &shared, &call(1, 2)).await;
+        send(&inbox, &shared, &model_call_request(1, 2)).await;
         flushed.await.unwrap();
     })
     .await;
@@ -404,7 +407,11 @@ fn large_traces_that_wait_for_the_exporter_use_no_blocking_thread() {
         .build()
         .unwrap();
     let config = JUDGED.replace("quiet: 5s", "quiet: 0s");
-    let answerer = Scripted { does: Does::Fails(0), asked: Mutex::default(), rubrics: AtomicUsize::new(0) };
+    let answerer = TestJudge {
+        behaviour: Behaviour::WorstScore(0),
+        asked: Mutex::default(),
+        rubric_bytes: AtomicUsize::new(0),
+    };
     let run = with_queue(
         &config,
         "1KiB",
@@ -424,20 +431,20 @@ fn large_traces_that_wait_for_the_exporter_use_no_blocking_thread() {
 
 #[tokio::test]
 async fn open_trace_is_not_previewed_with_a_judge_that_a_reload_removed() {
-    for reload in [false, true] {
+    for is_reloaded in [false, true] {
         let open = JUDGED.replace("quiet: 5s", "quiet: 1h");
-        with_config(&open, Does::Fails(0), |inbox, shared, judge| async move {
+        with_config(&open, Behaviour::WorstScore(0), |inbox, shared, judge| async move {
             let rules_only = RuntimeConfig::new(&Config::default().verdict, &Extensions::default(), None);
             let rules_only = Arc::new(rules_only.unwrap());
-            send(&inbox, &shared, &call(1, 1)).await;
+            send(&inbox, &shared, &model_call_request(1, 1)).await;
             let is_asked = || !judge.asked.lock().unwrap().is_empty();
-            if reload {
+            if is_reloaded {
                 shared.config.store(rules_only);
                 // Longer than the interval of previews.
                 tokio::time::sleep(Duration::from_secs(2)).await;
                 assert!(!is_asked());
             }
-            while !reload && !is_asked() {
+            while !is_reloaded && !is_asked() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         })

@@ -27,8 +27,8 @@ async fn run(quiet: &str, steps: impl AsyncFnOnce(&Arc<KafkaLog>, &mpsc::Sender<
     let log: Arc<KafkaLog> = Arc::default();
     let store = Box::new(KafkaStore::new(Arc::clone(&log), Box::new(NoStore)));
     let shared = Arc::new(Shared { store, ..shared(&config, &exporters, None) });
-    let (inbox, work) = mpsc::channel(8);
-    let shard = tokio::spawn(Shard::new(shared).run(work));
+    let (inbox, messages) = mpsc::channel(8);
+    let shard = tokio::spawn(Shard::new(shared).run(messages));
     steps(&log, &inbox).await;
     drop(inbox);
     shard.await.unwrap();
@@ -36,7 +36,7 @@ async fn run(quiet: &str, steps: impl AsyncFnOnce(&Arc<KafkaLog>, &mpsc::Sender<
     std::fs::read_to_string(path).unwrap()
 }
 
-/// Sends spans of a record that an assignment has at this offset.
+/// Sends the spans of an assignment's record at this offset.
 async fn receive(
     log: &KafkaLog,
     assignment: &crate::receive::kafka::log::Assignment,
@@ -46,7 +46,7 @@ async fn receive(
 ) {
     let seq = assignment.record(PartitionStream::Spans, offset);
     assert!(log.retain(seq, &[RetainReason::Trace(TRACE)]));
-    assignment.read(PartitionStream::Spans, offset);
+    assignment.note_read(PartitionStream::Spans, offset);
     let reservation = ByteLimit::new(u64::MAX).reserve(1);
     inbox.send(ShardMessage::Spans(groups(body), reservation, Some(seq))).await.unwrap();
 }
@@ -62,7 +62,7 @@ async fn open_traces_of_a_revoked_partition_are_dropped_and_others_stay() {
     let out = run("1h", async |log, inbox| {
         let assignment = log.assign(0, [None; 2], "");
         receive(log, &assignment, inbox, 5, &request(1)).await;
-        // Another receiver's.
+        // A request of another receiver.
         let seq = Some(crate::receive::kafka::log::NO_RECORD);
         let reservation = ByteLimit::new(u64::MAX).reserve(1);
         inbox.send(ShardMessage::Spans(groups(&request(2)), reservation, seq)).await.unwrap();
@@ -84,14 +84,14 @@ async fn a_partition_that_comes_back_has_its_traces_evaluated_from_the_first_spa
         let before = log.assign(0, [None; 2], "");
         receive(log, &before, inbox, 5, &spans(1, 1..=2)).await;
         drop_revoked(inbox).await;
-        // The trace has closed; whether its export is acknowledged in time is another matter.
+        // The trace has closed. Its export may or may not have been acknowledged.
         before.revoked.cancel();
         log.end(before.id);
-        let now = log.assign(0, [Some(5), None], "");
-        receive(log, &now, inbox, 5, &spans(1, 1..=2)).await;
+        let after = log.assign(0, [Some(5), None], "");
+        receive(log, &after, inbox, 5, &spans(1, 1..=2)).await;
         drop_revoked(inbox).await;
-        // Closed in this assignment: late.
-        receive(log, &now, inbox, 6, &spans(1, 3..=3)).await;
+        // Spans of a trace that closed in this assignment are late.
+        receive(log, &after, inbox, 6, &spans(1, 3..=3)).await;
     })
     .await;
     assert_eq!(out.matches("\"spanId\"").count(), 5, "{out}");

@@ -1,5 +1,5 @@
-//! Traces of several services, some of whose content no external judge may receive: the requests to judges
-//! over HTTP, for several orders of arrival, and with spans that repeat what those of another service produced.
+//! Traces of several services, some of whose content no external judge may receive: the requests to judges over HTTP,
+//! for several orders of arrival, and with spans that repeat content of another service.
 
 use std::sync::Mutex;
 
@@ -24,10 +24,10 @@ const NAMELESS: &str = "Nameless";
 /// A judge that answers every question with the first value of each field, and every rerank request.
 /// Its texts quote content of `payroll`.
 #[derive(Clone, Default)]
-struct Answers(Arc<Mutex<Vec<String>>>);
+struct JudgeServer(Arc<Mutex<Vec<String>>>);
 
-impl Answers {
-    async fn server(&self) -> MockServer {
+impl JudgeServer {
+    async fn start(&self) -> MockServer {
         let server = MockServer::start().await;
         Mock::given(method("POST")).respond_with(self.clone()).mount(&server).await;
         server
@@ -38,7 +38,7 @@ impl Answers {
     }
 }
 
-impl Respond for Answers {
+impl Respond for JudgeServer {
     fn respond(&self, request: &Request) -> ResponseTemplate {
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         self.0.lock().unwrap().push(body.to_string());
@@ -109,7 +109,7 @@ impl TestSpan {
         if let Some(service) = self.service {
             write::attribute(&mut resource, RESOURCE_ATTRIBUTES, "service.name", Scalar::Str(service));
         }
-        under(&resource, &spans)
+        encode_request_with(&resource, &spans)
     }
 }
 
@@ -133,16 +133,16 @@ fn trace() -> Vec<TestSpan> {
     ]
 }
 
-/// [`trace`], with further spans of `shop` that repeat what `payroll` produced: a tool that returns its answer, and,
-/// after nine further steps, a model call whose prompt has a result in other words than on the span of the tool, and
-/// one of a call without a span of its own, which failed.
+/// [`trace`], with further spans of `shop` that repeat content of `payroll`: a tool that returns its answer, and, after
+/// nine further steps, a model call. Its prompt contains the result of the tool in another form than the span of the
+/// tool, and the result of a failed call without a span.
 fn repeating_trace() -> Vec<TestSpan> {
     let shop = Some("shop");
     let part = |role: &str, part: Value| json!({ "role": role, "parts": [part] });
     let text = |text: &str| json!({ "type": "text", "content": text });
     let request = |id: &str, name: &str| json!({ "type": "tool_call", "id": id, "name": name, "arguments": { "of": 7 } });
     let result = |id: &str, text: &str| json!({ "type": "tool_call_response", "id": id, "result": text });
-    let asks = json!([part("assistant", request("c2", "Shop_remote"))]).to_string();
+    let calling_message = json!([part("assistant", request("c2", "Shop_remote"))]).to_string();
     let prompt = json!([
         part("user", text("Shop: what does Ann earn?")),
         part("assistant", request("c1", "Shop_ask")),
@@ -159,7 +159,7 @@ fn repeating_trace() -> Vec<TestSpan> {
                 "gen_ai.input.messages",
                 &json!([part("user", text("Shop: what does Ann earn?"))]).to_string(),
             )
-            .with_attribute("gen_ai.output.messages", &asks),
+            .with_attribute("gen_ai.output.messages", &calling_message),
     );
     for id in 10..19 {
         spans
@@ -175,14 +175,18 @@ fn repeating_trace() -> Vec<TestSpan> {
 }
 
 /// The requests to an internal and an external judge about a trace whose spans arrive in this order.
-async fn asked(extra: &str, spans: Vec<TestSpan>) -> [Answers; 2] {
-    asked_in_two(extra, spans, Vec::new()).await
+async fn requests(config: &str, spans: Vec<TestSpan>) -> [JudgeServer; 2] {
+    requests_in_two_parts(config, spans, Vec::new()).await
 }
 
-/// As [`asked`]; the trace is still open when the judges are asked about the first spans, and the others follow.
-async fn asked_in_two(extra: &str, first: Vec<TestSpan>, others: Vec<TestSpan>) -> [Answers; 2] {
-    let (near, far) = (Answers::default(), Answers::default());
-    let (near_server, far_server) = (near.server().await, far.server().await);
+/// As [`requests`]; the trace is still open when the judges are asked about the first spans, and the others follow.
+async fn requests_in_two_parts(
+    extra_config: &str,
+    first: Vec<TestSpan>,
+    others: Vec<TestSpan>,
+) -> [JudgeServer; 2] {
+    let (near, far) = (JudgeServer::default(), JudgeServer::default());
+    let (near_server, far_server) = (near.start().await, far.start().await);
     let config = format!(
         "verdict:
   max_wait: 30s
@@ -195,7 +199,7 @@ async fn asked_in_two(extra: &str, first: Vec<TestSpan>, others: Vec<TestSpan>) 
       fixed: [{{ match: {{}}, items: [{{ question: Was the PAY looked up? }}] }}]
       assets: [{{ name: note, match: {{}}, text: Known. }}]
       rerank: order
-{extra}
+{extra_config}
 judges:
   near: {{ endpoint: '{near}/v1', model: near }}
   far: {{ endpoint: '{far}/v1', model: far, external: true{excludes} }}
@@ -203,7 +207,7 @@ judges:
         quiet = if others.is_empty() { "0s" } else { "1h" },
         near = near_server.uri(),
         far = far_server.uri(),
-        excludes = if extra.is_empty() { ", exclude_services: [payroll]" } else { "" },
+        excludes = if extra_config.is_empty() { ", exclude_services: [payroll]" } else { "" },
     );
     let answerer = |config: &crate::config::Config| -> Arc<dyn QuestionAnswerer> {
         Arc::new(
@@ -231,6 +235,7 @@ judges:
     [near, far]
 }
 
+/// The configuration with internal services.
 fn internal(services: &str) -> String {
     format!("judging: {{ keep_internal: [{services}] }}")
 }
@@ -245,7 +250,7 @@ fn arrivals() -> [Vec<TestSpan>; 3] {
 #[tokio::test]
 async fn content_of_an_internal_service_reaches_no_external_judge_in_any_order_of_arrival() {
     for spans in arrivals() {
-        let [near, far] = asked(&internal("payroll"), spans).await;
+        let [near, far] = requests(&internal("payroll"), spans).await;
         assert_eq!(far.count_containing(SECRET), 0, "{:#?}", far.0.lock().unwrap());
         // Only the first of the two model calls has no earlier span of payroll.
         for (form, spans) in [
@@ -268,8 +273,8 @@ async fn content_of_an_internal_service_reaches_no_external_judge_in_any_order_o
 #[tokio::test]
 async fn judges_and_rerankers_receive_no_content_of_excluded_services_in_any_order_of_arrival() {
     for spans in arrivals() {
-        let [near, far] = asked("", spans).await;
-        // Neither in a question nor in a rerank request.
+        let [near, far] = requests("", spans).await;
+        // The content is neither in a question nor in a rerank request.
         assert_eq!(far.count_containing(SECRET), 0);
         assert!(far.count_containing(SHOP) >= 2 && near.count_containing(SECRET) > 10);
     }
@@ -277,7 +282,7 @@ async fn judges_and_rerankers_receive_no_content_of_excluded_services_in_any_ord
 
 #[tokio::test]
 async fn without_internal_services_every_kind_of_question_is_sent() {
-    let [_, far] = asked(&internal("bank"), trace()).await;
+    let [_, far] = requests(&internal("bank"), trace()).await;
     let bodies = far.0.lock().unwrap().clone();
     for kind in [
         "error_detection",
@@ -297,13 +302,13 @@ async fn without_internal_services_every_kind_of_question_is_sent() {
 async fn span_without_a_service_does_not_permit_others_and_matches_only_the_star() {
     let mut spans = trace();
     spans.insert(0, TestSpan::new(None, 9, 1, "chat").messages("Nameless: hello", "Nameless: hello"));
-    let [near, far] = asked(&internal("payroll"), spans).await;
+    let [near, far] = requests(&internal("payroll"), spans).await;
     assert_eq!((far.count_containing(SECRET), far.count_containing(NAMELESS)), (0, 0));
     assert!(far.count_containing(SHOP) >= 2 && near.count_containing(NAMELESS) > 0);
     let nameless = || vec![TestSpan::new(None, 9, 0, "chat").messages("Nameless: hello", "Nameless: hello")];
-    let [_, far] = asked(&internal("payroll"), nameless()).await;
+    let [_, far] = requests(&internal("payroll"), nameless()).await;
     assert!(far.count_containing(NAMELESS) > 0, "no service of this trace is internal");
-    let [near, far] = asked(&internal("'*'"), nameless()).await;
+    let [near, far] = requests(&internal("'*'"), nameless()).await;
     assert!(
         far.count_containing(NAMELESS) == 0 && near.count_containing(NAMELESS) > 0,
         "every service is internal"
@@ -314,7 +319,7 @@ async fn span_without_a_service_does_not_permit_others_and_matches_only_the_star
 async fn withheld_content_is_in_no_question_to_any_judge() {
     for spans in arrivals() {
         let withhold = "  ask: { withhold: [payroll] }";
-        let [near, far] = asked(&format!("{withhold}\n{}", internal("bank")), spans).await;
+        let [near, far] = requests(&format!("{withhold}\n{}", internal("bank")), spans).await;
         for text in ["pays 9000", "employee 7?", "I look it up", "PAYROLL sum"] {
             assert_eq!((near.count_containing(text), far.count_containing(text)), (0, 0), "{text}");
         }
@@ -323,32 +328,28 @@ async fn withheld_content_is_in_no_question_to_any_judge() {
 }
 
 #[tokio::test]
-async fn what_a_span_of_another_service_repeats_reaches_no_external_judge() {
+async fn repeated_content_of_an_internal_service_reaches_no_external_judge() {
     for reversed in [false, true] {
         let mut spans = repeating_trace();
         if reversed {
             spans.reverse();
         }
-        let [near, far] = asked(&internal("payroll"), spans).await;
+        let [near, far] = requests(&internal("payroll"), spans).await;
         assert_eq!(far.count_containing(SECRET), 0, "{:#?}", far.0.lock().unwrap());
-        assert!(
-            far.count_containing(SHOP) > 10,
-            "what repeats nothing is sent: {}",
-            far.count_containing(SHOP)
-        );
+        assert!(far.count_containing(SHOP) > 10, "content of shop is sent: {}", far.count_containing(SHOP));
         assert!(
             near.count_containing("Observation: PAYROLL pays 9000") > 0
                 && near.count_containing("says the server") > 0
         );
     }
-    let [_, far] = asked("", repeating_trace()).await;
+    let [_, far] = requests("", repeating_trace()).await;
     assert_eq!(far.count_containing(SECRET), 0);
 }
 
 #[tokio::test]
-async fn what_a_span_of_another_service_repeats_of_withheld_content_is_in_no_question() {
+async fn repeated_withheld_content_is_in_no_question() {
     let withhold = "  ask: { withhold: [payroll] }";
-    let [near, far] = asked(&format!("{withhold}\n{}", internal("bank")), repeating_trace()).await;
+    let [near, far] = requests(&format!("{withhold}\n{}", internal("bank")), repeating_trace()).await;
     for text in ["pays 9000", "says the server"] {
         assert_eq!((near.count_containing(text), far.count_containing(text)), (0, 0), "{text}");
     }
@@ -358,14 +359,14 @@ async fn what_a_span_of_another_service_repeats_of_withheld_content_is_in_no_que
     );
 }
 
-/// A span without a service, and one that repeats a result, may be of a service whose spans are still to come.
+/// A span without a service, or one that repeats a result, may belong to a service whose spans have not arrived.
 #[tokio::test]
 async fn judges_from_which_services_are_withheld_are_asked_when_the_trace_has_closed() {
-    for extra in [internal("payroll"), String::new()] {
+    for extra_config in [internal("payroll"), String::new()] {
         let is_payroll = |span: &TestSpan| span.service == Some("payroll");
         let (late, mut first): (Vec<_>, Vec<_>) = repeating_trace().into_iter().partition(is_payroll);
         first.push(TestSpan::new(None, 30, 1, "chat").messages("Nameless: hello", "Nameless: hello"));
-        let [near, far] = asked_in_two(&extra, first, late).await;
+        let [near, far] = requests_in_two_parts(&extra_config, first, late).await;
         assert_eq!(
             (far.count_containing(SECRET), far.count_containing(NAMELESS)),
             (0, 0),

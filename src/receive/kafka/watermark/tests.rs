@@ -9,49 +9,57 @@ use super::*;
 
 /// Records of both streams: for each offset the traces in it.
 type Topic = [Vec<Vec<u8>>; STREAMS];
-/// A record of a trace: stream and offset.
-type Place = (usize, i64);
+/// A record: index of the stream, and offset.
+type RecordPosition = (usize, i64);
 
-const OF: [PartitionStream; STREAMS] = [PartitionStream::Spans, PartitionStream::Logs];
+/// The streams by their index.
+const PARTITION_STREAMS: [PartitionStream; STREAMS] = [PartitionStream::Spans, PartitionStream::Logs];
 
 fn id(trace: u8) -> TraceId {
     TraceId([trace; 16])
 }
 
-/// An evaluation whose export is not acknowledged.
+/// A verdict whose export is not acknowledged.
 struct Export {
     trace: u8,
-    places: Vec<Place>,
+    records: Vec<RecordPosition>,
 }
 
-/// A consumer with the pipeline behind it, as far as the watermark is concerned.
+/// A model of a consumer and its pipeline.
 struct Owner {
     state: Watermark,
     position: [i64; STREAMS],
-    open: BTreeMap<u8, Vec<Place>>,
-    /// Closed here, or known to be exported: further records are late.
+    open: BTreeMap<u8, Vec<RecordPosition>>,
+    /// Traces that closed here or were exported by a previous owner: further records are late.
     closed: BTreeSet<u8>,
     exports: Vec<Export>,
     /// Records whose forwarded part is not acknowledged.
-    passing: Vec<Place>,
-    /// The deliveries that the owner knows of: places of traces, and forwarded parts.
-    settled: (BTreeSet<(u8, Place)>, BTreeSet<Place>),
+    forwarding: Vec<RecordPosition>,
+    /// The acknowledgements that reached the owner.
+    acknowledged: Acknowledged,
+}
+
+/// Records that no later owner may export with a trace, or forward, again.
+#[derive(Clone, Default)]
+struct Acknowledged {
+    exported: BTreeSet<(u8, RecordPosition)>,
+    forwarded: BTreeSet<RecordPosition>,
 }
 
 /// The state of the broker and of the destination.
 struct World {
     topic: Topic,
     committed: Commit,
-    /// The position of the owner that committed it.
+    /// The position of the owner that committed `committed`.
     read: [i64; STREAMS],
-    /// Traces that some commit did not name, so that their next records open them again.
+    /// Traces that a commit did not contain, so that their next records open them again.
     forgotten: BTreeSet<u8>,
-    /// Places that were exported and acknowledged, ...
-    delivered: BTreeMap<u8, BTreeSet<Place>>,
-    /// ... records whose forwarded part was, ...
-    passed: BTreeSet<Place>,
-    /// ... and those of both that no later owner may export or forward again.
-    settled: (BTreeSet<(u8, Place)>, BTreeSet<Place>),
+    /// By trace: the records with which it was exported.
+    exported: BTreeMap<u8, BTreeSet<RecordPosition>>,
+    /// Records whose forwarded part was exported.
+    forwarded: BTreeSet<RecordPosition>,
+    /// The acknowledgements that the last commit contains.
+    acknowledged: Acknowledged,
 }
 
 impl Owner {
@@ -66,56 +74,59 @@ impl Owner {
             open: BTreeMap::new(),
             closed: BTreeSet::new(),
             exports: Vec::new(),
-            passing: Vec::new(),
-            settled: world.settled.clone(),
+            forwarding: Vec::new(),
+            acknowledged: world.acknowledged.clone(),
         }
     }
 
     fn read(&mut self, world: &World, stream: usize) {
         let offset = self.position[stream];
         let Some(traces) = world.topic[stream].get(offset as usize) else { return };
-        let (signal, place) = (OF[stream], (stream, offset));
+        let (partition_stream, record) = (PARTITION_STREAMS[stream], (stream, offset));
         self.position[stream] += 1;
-        assert!(self.state.follows(signal, offset));
-        let is_delivered =
-            |trace: &u8| world.delivered.get(trace).is_some_and(|delivered| delivered.contains(&place));
-        if self.state.skips(signal, offset) {
-            assert!(traces.iter().all(is_delivered), "a record was skipped that nobody exported");
-            assert!(world.passed.contains(&place), "a record was skipped that nobody forwarded");
-            return self.state.read(signal, offset);
+        assert!(self.state.begin_record(partition_stream, offset));
+        let is_exported =
+            |trace: &u8| world.exported.get(trace).is_some_and(|exported| exported.contains(&record));
+        if self.state.skips(partition_stream, offset) {
+            assert!(traces.iter().all(is_exported), "a record was skipped that nobody exported");
+            assert!(world.forwarded.contains(&record), "a record was skipped that nobody forwarded");
+            return self.state.note_read(partition_stream, offset);
         }
         for &trace in traces {
-            match self.state.replay(signal, offset, id(trace)) {
+            match self.state.replay_status(partition_stream, offset, id(trace)) {
                 ReplayStatus::Exported => {
-                    assert!(is_delivered(&trace), "a record was skipped that nobody exported");
+                    assert!(is_exported(&trace), "a record was skipped that nobody exported");
                     continue;
                 }
                 ReplayStatus::Late(_) => drop(self.closed.insert(trace)),
                 ReplayStatus::New => {}
             }
-            assert!(!world.settled.0.contains(&(trace, place)), "{trace} is evaluated again with {place:?}");
-            self.state.retain(signal, offset, Some(id(trace)));
-            self.open.entry(trace).or_default().push(place);
+            assert!(
+                !world.acknowledged.exported.contains(&(trace, record)),
+                "{trace} is evaluated again with {record:?}"
+            );
+            self.state.retain(partition_stream, offset, Some(id(trace)));
+            self.open.entry(trace).or_default().push(record);
         }
-        if self.state.has_passed(signal, offset) {
-            assert!(world.passed.contains(&place));
+        if self.state.was_forwarded(partition_stream, offset) {
+            assert!(world.forwarded.contains(&record));
         } else {
-            assert!(!world.settled.1.contains(&place), "{place:?} is forwarded again");
-            self.state.retain(signal, offset, None);
-            self.passing.push(place);
+            assert!(!world.acknowledged.forwarded.contains(&record), "{record:?} is forwarded again");
+            self.state.retain(partition_stream, offset, None);
+            self.forwarding.push(record);
         }
-        self.state.read(signal, offset);
+        self.state.note_read(partition_stream, offset);
     }
 
-    /// Closes a trace and begins its export. The first evaluation has every record of the trace so far.
+    /// Closes a trace and begins its export. Its first evaluation must contain every record of the trace so far.
     fn close(&mut self, world: &World, trace: u8) {
-        let Some(places) = self.open.remove(&trace) else { return };
+        let Some(records) = self.open.remove(&trace) else { return };
         let is_first = self.closed.insert(trace);
         if is_first {
             let all = (0..STREAMS).flat_map(|s| (0..self.position[s]).map(move |offset| (s, offset)));
-            let has_trace = |(s, offset): &Place| world.topic[*s][*offset as usize].contains(&trace);
-            let mut all: Vec<Place> = all.filter(has_trace).collect();
-            let mut read = places.clone();
+            let has_trace = |(s, offset): &RecordPosition| world.topic[*s][*offset as usize].contains(&trace);
+            let mut all: Vec<RecordPosition> = all.filter(has_trace).collect();
+            let mut read = records.clone();
             all.sort_unstable();
             read.sort_unstable();
             assert!(
@@ -123,30 +134,34 @@ impl Owner {
                 "trace {trace} is evaluated in part, and not as late: {read:?} of {all:?}"
             );
         }
-        self.state.close(id(trace));
+        self.state.note_closed(id(trace));
         let revision = if is_first { 1 } else { 2 };
-        self.state.evaluated(id(trace), PriorVerdict { passed: Some(true), revision });
-        self.exports.push(Export { trace, places });
+        self.state.note_evaluated(id(trace), PriorVerdict { passed: Some(true), revision });
+        self.exports.push(Export { trace, records });
     }
 
-    fn acknowledge(&mut self, world: &mut World, which: usize) {
-        if !self.passing.is_empty() {
-            let place = self.passing.remove(which % self.passing.len());
-            assert!(self.state.release(OF[place.0], place.1, None, false));
-            world.passed.insert(place);
-            self.settled.1.insert(place);
+    /// Acknowledges the forwarded part of a record, and the export of a trace.
+    fn acknowledge(&mut self, world: &mut World, index: usize) {
+        if !self.forwarding.is_empty() {
+            let record = self.forwarding.remove(index % self.forwarding.len());
+            assert!(self.state.release(PARTITION_STREAMS[record.0], record.1, None, false));
+            world.forwarded.insert(record);
+            self.acknowledged.forwarded.insert(record);
         }
         if self.exports.is_empty() {
             return;
         }
-        let Export { trace, places } = self.exports.remove(which % self.exports.len());
-        for &(stream, offset) in &places {
-            assert!(self.state.release(OF[stream], offset, Some(id(trace)), true));
-            assert!(!self.state.release(OF[stream], offset, Some(id(trace)), true), "released twice");
+        let Export { trace, records } = self.exports.remove(index % self.exports.len());
+        for &(stream, offset) in &records {
+            assert!(self.state.release(PARTITION_STREAMS[stream], offset, Some(id(trace)), true));
+            assert!(
+                !self.state.release(PARTITION_STREAMS[stream], offset, Some(id(trace)), true),
+                "released twice"
+            );
         }
-        self.state.acknowledged(id(trace));
-        self.settled.0.extend(places.iter().map(|place| (trace, *place)));
-        world.delivered.entry(trace).or_default().extend(places);
+        self.state.note_acknowledged(id(trace));
+        self.acknowledged.exported.extend(records.iter().map(|record| (trace, *record)));
+        world.exported.entry(trace).or_default().extend(records);
     }
 
     fn commit(&mut self, world: &mut World, budget: usize) {
@@ -155,27 +170,29 @@ impl Owner {
         for (s, offset) in commit.offsets.iter().enumerate() {
             let below = (0..offset.unwrap_or(0))
                 .flat_map(|o| world.topic[s][o as usize].iter().map(move |&trace| (trace, (s, o))));
-            for (trace, place) in below {
-                assert!(world.delivered.get(&trace).is_some_and(|d| d.contains(&place)), "{trace} {place:?}");
+            for (trace, record) in below {
+                let is_exported = world.exported.get(&trace).is_some_and(|records| records.contains(&record));
+                assert!(is_exported, "{trace} {record:?}");
             }
         }
-        world.settled = Default::default();
+        world.acknowledged = Acknowledged::default();
         for (s, records) in world.topic.iter().enumerate() {
             let read = self.position[s].max(self.state.next[s].unwrap_or(0)) as usize;
-            let (mut missing, mut passes) = (BTreeSet::new(), true);
+            let (mut incomplete_traces, mut all_forwarded) = (BTreeSet::new(), true);
             for (offset, traces) in records.iter().enumerate().take(read) {
-                let place = (s, offset as i64);
-                passes &= self.settled.1.contains(&place);
-                if passes {
-                    world.settled.1.insert(place);
+                let record = (s, offset as i64);
+                all_forwarded &= self.acknowledged.forwarded.contains(&record);
+                if all_forwarded {
+                    world.acknowledged.forwarded.insert(record);
                 }
                 for &trace in traces {
-                    let is_delivered = self.settled.0.contains(&(trace, place));
-                    // A record that was exported after records of the same trace that were not is late once more.
-                    if !is_delivered {
-                        missing.insert(trace);
-                    } else if !missing.contains(&trace) && commit.reevaluated_traces == 0 {
-                        world.settled.0.insert((trace, place));
+                    let is_exported = self.acknowledged.exported.contains(&(trace, record));
+                    // A record that was exported after a record of the same trace that was not exported may be
+                    // evaluated again as a late one.
+                    if !is_exported {
+                        incomplete_traces.insert(trace);
+                    } else if !incomplete_traces.contains(&trace) && commit.reevaluated_traces == 0 {
+                        world.acknowledged.exported.insert((trace, record));
                     }
                 }
             }
@@ -190,15 +207,15 @@ impl World {
         Watermark::resume(self.committed.offsets, &self.committed.metadata, false, [None; STREAMS])
     }
 
-    /// Whether the last commit does not name a trace, and need not: nothing of it was read that is read again.
+    /// Whether the last commit does not contain a trace and need not, since none of its records is read again.
     fn may_forget(&self, trace: u8) -> bool {
         let state = self.resume();
         let reread_offsets = |s: usize| self.committed.offsets[s].unwrap_or(0)..self.read[s];
-        let has = |(s, offset): Place| {
-            self.topic[s][offset as usize].contains(&trace) && !state.skips(OF[s], offset)
+        let is_reread = |(s, offset): RecordPosition| {
+            self.topic[s][offset as usize].contains(&trace) && !state.skips(PARTITION_STREAMS[s], offset)
         };
         !state.traces.contains_key(&handover::hash(id(trace)))
-            && !(0..STREAMS).any(|s| reread_offsets(s).any(|offset| has((s, offset))))
+            && !(0..STREAMS).any(|s| reread_offsets(s).any(|offset| is_reread((s, offset))))
     }
 }
 
@@ -208,9 +225,9 @@ enum ConsumerStep {
     Close(u8),
     Acknowledge(usize),
     Commit,
-    /// The owner dies.
+    /// The process of the owner is killed.
     Kill,
-    /// The partition is revoked: exports end, and what is reached is committed.
+    /// The partition is revoked: exports end, and the reached state is committed.
     Revoke,
 }
 
@@ -239,20 +256,20 @@ fn run(topic: Topic, steps: Vec<ConsumerStep>, budget: usize) -> World {
         committed,
         read: [0; STREAMS],
         forgotten: BTreeSet::new(),
-        delivered: BTreeMap::new(),
-        passed: BTreeSet::new(),
-        settled: Default::default(),
+        exported: BTreeMap::new(),
+        forwarded: BTreeSet::new(),
+        acknowledged: Acknowledged::default(),
     };
     let mut owner = Owner::assigned(&mut world);
     for step in steps {
         match step {
             ConsumerStep::Read(stream) => owner.read(&world, stream),
             ConsumerStep::Close(trace) => owner.close(&world, trace),
-            ConsumerStep::Acknowledge(which) => owner.acknowledge(&mut world, which),
+            ConsumerStep::Acknowledge(index) => owner.acknowledge(&mut world, index),
             ConsumerStep::Commit => owner.commit(&mut world, budget),
             ConsumerStep::Kill => owner = Owner::assigned(&mut world),
             ConsumerStep::Revoke => {
-                while owner.state.exporting() > 0 || !owner.passing.is_empty() {
+                while owner.state.exporting() > 0 || !owner.forwarding.is_empty() {
                     owner.acknowledge(&mut world, 0);
                 }
                 assert!(owner.exports.is_empty());
@@ -270,7 +287,7 @@ fn run(topic: Topic, steps: Vec<ConsumerStep>, budget: usize) -> World {
     for trace in 0..12 {
         owner.close(&world, trace);
     }
-    while owner.state.exporting() > 0 || !owner.passing.is_empty() {
+    while owner.state.exporting() > 0 || !owner.forwarding.is_empty() {
         owner.acknowledge(&mut world, 0);
     }
     owner.commit(&mut world, 1 << 20);
@@ -290,8 +307,8 @@ proptest! {
         for (s, records) in world.topic.iter().enumerate() {
             for (offset, traces) in records.iter().enumerate() {
                 for trace in traces {
-                    let delivered = world.delivered.get(trace);
-                    prop_assert!(delivered.is_some_and(|d| d.contains(&(s, offset as i64))), "{trace} {s} {offset}");
+                    let exported = world.exported.get(trace);
+                    prop_assert!(exported.is_some_and(|records| records.contains(&(s, offset as i64))), "{trace} {s} {offset}");
                 }
             }
             // Everything is exported, so everything is committed.
@@ -304,9 +321,9 @@ proptest! {
 /// Reads records of these traces from an offset on, each a message of spans.
 fn read(state: &mut Watermark, first: i64, traces: impl IntoIterator<Item = u16>) {
     for (offset, trace) in (first..).zip(traces) {
-        assert!(state.follows(PartitionStream::Spans, offset));
+        assert!(state.begin_record(PartitionStream::Spans, offset));
         state.retain(PartitionStream::Spans, offset, Some(numbered(trace)));
-        state.read(PartitionStream::Spans, offset);
+        state.note_read(PartitionStream::Spans, offset);
     }
 }
 
@@ -318,11 +335,11 @@ fn numbered(trace: u16) -> TraceId {
 
 /// Exports a trace with these records.
 fn export(state: &mut Watermark, trace: u16, records: impl IntoIterator<Item = i64>) {
-    state.evaluated(numbered(trace), PriorVerdict { passed: Some(true), revision: 1 });
+    state.note_evaluated(numbered(trace), PriorVerdict { passed: Some(true), revision: 1 });
     for offset in records {
         assert!(state.release(PartitionStream::Spans, offset, Some(numbered(trace)), true));
     }
-    state.acknowledged(numbered(trace));
+    state.note_acknowledged(numbered(trace));
 }
 
 fn resume(commit: &Commit) -> Watermark {
@@ -344,7 +361,7 @@ fn the_watermark_is_the_first_record_of_the_oldest_open_trace() {
     let prior = PriorVerdict { passed: Some(true), revision: 1 };
     // Until its late spans are accepted, they may be offered any number of times.
     let replays: Vec<ReplayStatus> = [(11, 2), (13, 3), (14, 1), (14, 1)]
-        .map(|(offset, trace)| next.replay(spans, offset, numbered(trace)))
+        .map(|(offset, trace)| next.replay_status(spans, offset, numbered(trace)))
         .into();
     assert_eq!(
         replays,
@@ -372,7 +389,7 @@ fn while_a_trace_is_open_for_long_nothing_else_is_evaluated_again_and_its_state_
         if offset == 0 {
             next.retain(PartitionStream::Spans, 0, Some(numbered(0)));
         }
-        next.read(PartitionStream::Spans, offset);
+        next.note_read(PartitionStream::Spans, offset);
     }
     let last = resume(&next.commit(4096).unwrap());
     assert!(
@@ -397,7 +414,7 @@ fn without_room_for_all_retained_records_the_last_ones_are_read_again() {
         let mut next = resume(&commit);
         let mut evaluated_again = 0;
         for trace in 0..8 {
-            let skipped = records(trace).filter(|at| next.skips(PartitionStream::Spans, *at)).count();
+            let skipped = records(trace).filter(|offset| next.skips(PartitionStream::Spans, *offset)).count();
             let id = numbered(u16::try_from(trace).unwrap());
             let is_known = next.traces.contains_key(&handover::hash(id));
             assert!(skipped == 0 || skipped == 25 || is_known, "{trace} is read in part");
@@ -407,8 +424,8 @@ fn without_room_for_all_retained_records_the_last_ones_are_read_again() {
         reevaluated_counts.push(commit.reevaluated_traces);
         assert!((0..400).step_by(2).all(|offset| !next.skips(PartitionStream::Spans, offset)));
         next.retain(PartitionStream::Spans, 0, Some(numbered(1000)));
-        next.read(PartitionStream::Spans, 0);
-        assert_eq!(next.uncommitted(), 1, "what was not read here pauses nothing");
+        next.note_read(PartitionStream::Spans, 0);
+        assert_eq!(next.uncommitted(), 1, "records that were not read here are not counted");
     }
     assert!(
         reevaluated_counts.is_sorted_by(|a, b| a >= b)
@@ -419,13 +436,13 @@ fn without_room_for_all_retained_records_the_last_ones_are_read_again() {
 }
 
 #[test]
-fn spans_of_a_trace_that_this_process_knows_are_late_unless_it_is_read_again() {
+fn spans_of_a_closed_trace_are_late_unless_their_record_was_read_before() {
     let mut state = Watermark::resume([Some(5), None], "", false, [Some(8), None]);
     read(&mut state, 5, [1]);
     let is_late = |state: &Watermark, offset| state.is_late(PartitionStream::Spans, offset, numbered(1));
     // 5 to 7 were read by an earlier assignment of this process, perhaps with a verdict that was not acknowledged.
     assert_eq!([5, 7, 8].map(|offset| is_late(&state, offset)), [false, false, true]);
-    state.close(numbered(1));
+    state.note_closed(numbered(1));
     assert!(is_late(&state, 6));
     // Its spans may be read again after its logs.
     let mut state = Watermark::resume([Some(5), Some(3)], "", false, [Some(8), Some(4)]);
@@ -438,44 +455,44 @@ fn spans_of_a_trace_that_this_process_knows_are_late_unless_it_is_read_again() {
 fn a_log_of_an_evaluated_trace_that_is_not_acknowledged_does_not_make_it_exported() {
     let mut state = Watermark::default();
     read(&mut state, 5, [1]);
-    state.close(numbered(1));
-    state.evaluated(numbered(1), PriorVerdict { passed: Some(true), revision: 1 });
+    state.note_closed(numbered(1));
+    state.note_evaluated(numbered(1), PriorVerdict { passed: Some(true), revision: 1 });
     state.retain(PartitionStream::Logs, 3, Some(numbered(1)));
-    state.read(PartitionStream::Logs, 3);
+    state.note_read(PartitionStream::Logs, 3);
     assert!(state.release(PartitionStream::Logs, 3, Some(numbered(1)), false));
     let mut next = resume(&state.commit(4096).unwrap());
-    assert_eq!(next.replay(PartitionStream::Spans, 5, numbered(1)), ReplayStatus::New);
+    assert_eq!(next.replay_status(PartitionStream::Spans, 5, numbered(1)), ReplayStatus::New);
 }
 
 #[test]
-fn what_is_known_is_forgotten_when_offsets_go_back() {
+fn the_state_is_discarded_when_offsets_go_back() {
     let mut state = Watermark::default();
     read(&mut state, 100, [1, 2]);
     export(&mut state, 2, [101]);
     let mut next = resume(&state.commit(4096).unwrap());
     assert!(next.skips(PartitionStream::Spans, 101));
     // The topic was created again.
-    assert!(!next.follows(PartitionStream::Spans, 0) && next.follows(PartitionStream::Spans, 0));
+    assert!(!next.begin_record(PartitionStream::Spans, 0) && next.begin_record(PartitionStream::Spans, 0));
     assert!(!next.skips(PartitionStream::Spans, 101));
-    assert_eq!(next.replay(PartitionStream::Spans, 0, numbered(2)), ReplayStatus::New);
-    next.read(PartitionStream::Spans, 0);
+    assert_eq!(next.replay_status(PartitionStream::Spans, 0, numbered(2)), ReplayStatus::New);
+    next.note_read(PartitionStream::Spans, 0);
     assert_eq!(next.commit(4096).unwrap().offsets, [Some(1), None]);
 }
 
 #[test]
-fn what_was_forwarded_in_another_mode_is_not_taken_for_forwarded() {
+fn forwarded_parts_of_another_mode_do_not_count_as_forwarded() {
     let mut state = Watermark::default();
     for offset in [3, 4] {
         state.retain(PartitionStream::Logs, offset, Some(id(1)));
         state.retain(PartitionStream::Logs, offset, None);
-        state.read(PartitionStream::Logs, offset);
+        state.note_read(PartitionStream::Logs, offset);
     }
     assert!(state.release(PartitionStream::Logs, 3, None, false));
     let commit = state.commit(4096).unwrap();
     assert_eq!(commit.offsets, [None, Some(3)]);
-    let passed = |forwards| {
+    let forwarded = |forwards| {
         let next = Watermark::resume(commit.offsets, &commit.metadata, forwards, [None; STREAMS]);
-        [3, 4].map(|offset| next.has_passed(PartitionStream::Logs, offset))
+        [3, 4].map(|offset| next.was_forwarded(PartitionStream::Logs, offset))
     };
-    assert_eq!((passed(false), passed(true)), ([true, false], [false, false]));
+    assert_eq!((forwarded(false), forwarded(true)), ([true, false], [false, false]));
 }
