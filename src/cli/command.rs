@@ -14,12 +14,12 @@ use super::input;
 use crate::config::Config;
 
 /// The command ran and failed.
-const FAILED: u8 = 1;
+const EXIT_FAILED: u8 = 1;
 /// Wrong usage, configuration or input. clap exits with the same code.
-const WRONG: u8 = 2;
+const EXIT_INVALID: u8 = 2;
 
 /// Largest text file that a command reads: millions of steps or sequences.
-const MAX_TEXT: u64 = 256 << 20;
+const MAX_TEXT_BYTES: u64 = 256 << 20;
 
 /// Why a command ends with something other than 0.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub(super) enum CommandFailure {
     Usage(String),
     #[error("{0}")]
     Run(String),
-    /// The condition of `--fail-on` was met; the output says so already.
+    /// The condition of `--fail-on` was met, which the output already states.
     #[error("")]
     ThresholdMet,
     /// The reader of standard output closed it: no failure.
@@ -43,8 +43,8 @@ pub(super) enum CommandFailure {
 impl CommandFailure {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            CommandFailure::Config(_) | CommandFailure::Input(_) | CommandFailure::Usage(_) => WRONG,
-            CommandFailure::Run(_) | CommandFailure::ThresholdMet => FAILED,
+            CommandFailure::Config(_) | CommandFailure::Input(_) | CommandFailure::Usage(_) => EXIT_INVALID,
+            CommandFailure::Run(_) | CommandFailure::ThresholdMet => EXIT_FAILED,
             CommandFailure::ClosedPipe => 0,
         }
     }
@@ -96,7 +96,7 @@ pub(super) enum FiguresFormat {
 }
 
 impl FiguresFormat {
-    /// Prints `result` as JSON or as what `table` renders.
+    /// Prints `result` as JSON, or the text that `table` renders.
     pub(super) fn print(
         self,
         result: &impl Serialize,
@@ -119,8 +119,8 @@ pub(super) fn to_json(value: &impl Serialize) -> Result<String, CommandFailure> 
 pub(super) fn read_text(path: &Path) -> Result<String, CommandFailure> {
     let mut text = String::new();
     let read = match path.as_os_str() == "-" {
-        true => std::io::stdin().lock().take(MAX_TEXT).read_to_string(&mut text).map(|_| text),
-        false => crate::bounded_file::read_bounded(path, MAX_TEXT),
+        true => std::io::stdin().lock().take(MAX_TEXT_BYTES).read_to_string(&mut text).map(|_| text),
+        false => crate::bounded_file::read_bounded(path, MAX_TEXT_BYTES),
     };
     read.map_err(|e| CommandFailure::file(path, e))
 }

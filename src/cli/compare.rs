@@ -46,7 +46,7 @@ Exit codes:
   2  unreadable input, wrong configuration or usage";
 
 /// Queries that are asked at once.
-const AT_ONCE: usize = 32;
+const MAX_CONCURRENT_QUERIES: usize = 32;
 
 #[derive(Args, Debug)]
 pub(super) struct Compare {
@@ -91,9 +91,9 @@ struct QueryComparison {
     consistent: Option<bool>,
 }
 
-/// Win rates with the comparison of each query; none if it was not answered.
+/// Win rates with the comparison of each query; `None` where the judge did not answer.
 #[derive(Serialize)]
-struct Rated {
+struct WinRatesReport {
     #[serde(flatten)]
     rates: WinRates,
     comparisons: Vec<Option<QueryComparison>>,
@@ -101,18 +101,18 @@ struct Rated {
 
 pub(super) fn compare(args: &Compare) -> Result<(), CommandFailure> {
     let config = args.config.load()?;
-    let tasks = match &args.queries {
-        Some(path) => tasks(path)?,
+    let queries = match &args.queries {
+        Some(path) => read_queries(path)?,
         None => {
             let answers = args.answers.iter().map(|path| read_text(path)).collect::<Result<_, _>>()?;
             vec![ComparedQuery { query: args.query.clone().unwrap_or_default(), answers }]
         }
     };
-    let count = tasks.first().map_or(0, |task| task.answers.len());
+    let count = queries.first().map_or(0, |query| query.answers.len());
     let run = JudgeRun::start(&args.judges, &config, true)?;
     let judge = JudgeSession::new(&run, &config, &args.judge)?;
     let mut compared = Vec::new();
-    for chunk in tasks.chunks(AT_ONCE) {
+    for chunk in queries.chunks(MAX_CONCURRENT_QUERIES) {
         compared.extend(ask(chunk, &judge, args.one_order));
     }
     if run.is_dry() {
@@ -128,7 +128,7 @@ pub(super) fn compare(args: &Compare) -> Result<(), CommandFailure> {
             run.finish()?;
             return Err(CommandFailure::Run("the judge answered no query".to_owned()));
         }
-        let rated = Rated { rates, comparisons: compared.into_iter().map(Result::ok).collect() };
+        let rated = WinRatesReport { rates, comparisons: compared.into_iter().map(Result::ok).collect() };
         return run.print(args.output, &rated, || rates_table(&rated.rates));
     }
     match compared.pop() {
@@ -148,46 +148,46 @@ pub(super) fn compare(args: &Compare) -> Result<(), CommandFailure> {
 }
 
 /// The queries of a file, all with the same number of answers.
-fn tasks(path: &Path) -> Result<Vec<ComparedQuery>, CommandFailure> {
+fn read_queries(path: &Path) -> Result<Vec<ComparedQuery>, CommandFailure> {
     let text = read_text(path)?;
-    let mut tasks: Vec<ComparedQuery> = Vec::new();
+    let mut queries: Vec<ComparedQuery> = Vec::new();
     for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let problem =
             |reason: String| CommandFailure::Usage(format!("{}:{}: {reason}", path.display(), n + 1));
-        let task: ComparedQuery = serde_json::from_str(line).map_err(|e| problem(e.to_string()))?;
-        let count = tasks.first().map_or(task.answers.len(), |first| first.answers.len());
-        if !(2..=NAMES.len()).contains(&task.answers.len()) || task.answers.len() != count {
+        let query: ComparedQuery = serde_json::from_str(line).map_err(|e| problem(e.to_string()))?;
+        let count = queries.first().map_or(query.answers.len(), |first| first.answers.len());
+        if !(2..=NAMES.len()).contains(&query.answers.len()) || query.answers.len() != count {
             return Err(problem("expected two or three answers, as many in every line".to_owned()));
         }
-        tasks.push(task);
+        queries.push(query);
     }
-    if tasks.is_empty() {
+    if queries.is_empty() {
         return Err(CommandFailure::file(path, "the file has no queries"));
     }
-    Ok(tasks)
+    Ok(queries)
 }
 
-/// Asks about all `tasks` at once.
+/// Asks about all `queries` at once.
 fn ask(
-    tasks: &[ComparedQuery],
+    queries: &[ComparedQuery],
     judge: &JudgeSession,
     one_order: bool,
 ) -> Vec<Result<QueryComparison, Unmeasured>> {
     let orders = if one_order { 1 } else { 2 };
-    let questions = tasks.iter().flat_map(|task| {
-        let shown: Vec<String> = task.answers.iter().map(|answer| judge.clean(answer)).collect();
-        comparison::questions(&judge.clean(&task.query), &shown).into_iter().take(orders)
+    let questions = queries.iter().flat_map(|query| {
+        let shown: Vec<String> = query.answers.iter().map(|answer| judge.clean(answer)).collect();
+        comparison::questions(&judge.clean(&query.query), &shown).into_iter().take(orders)
     });
     let answers = judge.ask("compare", questions.collect());
-    tasks
+    queries
         .iter()
         .zip(answers.chunks(orders))
-        .map(|(task, answers)| combined(task.answers.len(), answers))
+        .map(|(query, answers)| combine_answers(query.answers.len(), answers))
         .collect()
 }
 
 /// The comparison of one query from the answers in each order.
-fn combined(count: usize, answers: &[Answer]) -> Result<QueryComparison, Unmeasured> {
+fn combine_answers(count: usize, answers: &[Answer]) -> Result<QueryComparison, Unmeasured> {
     let comparisons_of_answer = |answer: &Answer| -> Vec<ResponseComparison> {
         let opinions = answer.opinions.as_deref().unwrap_or_default();
         opinions.iter().filter_map(|o| comparison::read_keyed(&answer.key, count, &o.value)).collect()

@@ -80,40 +80,40 @@ pub(super) fn consistency(args: &ConsistencyArgs) -> Result<(), CommandFailure> 
     let run = JudgeRun::start(&args.judges, &config, true)?;
     let embeddings = embedding_judge(&run, &config, args.embeddings.as_deref())?;
     let deterministic = deterministic_judges(&config);
-    let warning = || {
+    let print_warning = || {
         write_stderr(&format!(
             "temperature 0: {}; the runs of such a judge measure whether the setting is deterministic, not \
              how stable its judgement is (set judges.<name>.temperature)",
             deterministic.join(", ")
         ));
     };
-    let mut warned = deterministic.is_empty();
+    let mut is_warned = deterministic.is_empty();
     let mut runs: Vec<BTreeMap<(String, SpanKey), SpanRating>> = vec![BTreeMap::new(); args.runs as usize];
     let mut services: BTreeSet<Text> = BTreeSet::new();
-    recording::repeat(&config, &args.paths, args.runs, &run, |number, judged| {
-        // With the first answers: the input can be read, and the other runs are still to come.
-        if !std::mem::replace(&mut warned, true) {
-            warning();
+    recording::evaluate_repeatedly(&config, &args.paths, args.runs, &run, |number, judged| {
+        // Printed with the first answers: the input is readable then, and the user can still stop the other runs.
+        if !std::mem::replace(&mut is_warned, true) {
+            print_warning();
         }
         services.extend(verdict_eval::services(&judged.trace).iter().cloned());
         if let Some(run_ratings) = runs.get_mut(number as usize) {
             run_ratings.extend(consistency::ratings(&judged.trace, &judged.measurements));
         }
     })?;
-    let places = consistency::by_metric(&runs);
+    let ratings_by_metric = consistency::by_metric(&runs);
     if run.is_dry() {
         return run.finish();
     }
-    if places.is_empty() {
+    if ratings_by_metric.is_empty() {
         run.finish()?;
         return Err(CommandFailure::Run("no judge measured anything in the input".to_owned()));
     }
-    let summary = |(metric, places): (&String, &Vec<Vec<SpanRating>>)| {
-        (metric.clone(), Consistency::from_ratings(places))
+    let summary = |(metric, ratings): (&String, &Vec<Vec<SpanRating>>)| {
+        (metric.clone(), Consistency::from_ratings(ratings))
     };
-    let mut figures: MetricConsistency = places.iter().map(summary).collect();
+    let mut figures: MetricConsistency = ratings_by_metric.iter().map(summary).collect();
     if let Some(judge) = &embeddings {
-        compare_rationales(judge, &services.into_iter().collect(), &places, &mut figures);
+        compare_rationales(judge, &services.into_iter().collect(), &ratings_by_metric, &mut figures);
     }
     let likeness = embeddings.map_or("lexical (TF-IDF)".to_owned(), |judge| {
         format!("by embeddings of judge '{}'", judge.names().join(", "))
@@ -148,7 +148,7 @@ fn embedding_judge(
     JudgeSession::new(run, config, &[chosen.to_owned()]).map(Some)
 }
 
-/// The judges that metrics name whose answers do not vary.
+/// The judges named by metrics whose answers do not vary between runs.
 fn deterministic_judges(config: &Config) -> Vec<&str> {
     let named: BTreeSet<&str> = config.asked_judges();
     let is_fixed = |name: &&str| config.judges.get(*name).is_some_and(JudgeConfig::is_deterministic);
@@ -158,11 +158,11 @@ fn deterministic_judges(config: &Config) -> Vec<&str> {
 fn compare_rationales(
     judge: &JudgeSession,
     services: &Arc<[Text]>,
-    places: &BTreeMap<String, Vec<Vec<SpanRating>>>,
+    ratings_by_metric: &BTreeMap<String, Vec<Vec<SpanRating>>>,
     figures: &mut MetricConsistency,
 ) {
     let (metrics, questions): (Vec<String>, Vec<_>) =
-        likeness::questions(places, |text| judge.clean(text)).into_iter().unzip();
+        likeness::questions(ratings_by_metric, |text| judge.clean(text)).into_iter().unzip();
     let answers = judge.ask_about(services, "consistency.likeness", questions);
     let failed = answers.iter().filter(|answer| answer.opinions.is_err()).count();
     if failed > 0 {
@@ -181,15 +181,16 @@ fn table(figures: &MetricConsistency, runs: u32, likeness: &str) -> String {
     let mut t = TextTable::new(head);
     for (metric, figures) in figures {
         let Some(c) = figures else {
-            t.row([metric.clone(), "no span was rated twice".to_owned()]);
+            t.add_row([metric.clone(), "no span was rated twice".to_owned()]);
             continue;
         };
         let alpha =
             c.alpha_interval.map_or_else(|| optional_figure(None), |alpha| figure(alpha, c.alpha_range));
         let similarity = c.embedding_similarity.or(c.similarity);
-        let rest = [c.alpha_ordinal, Some(c.mean_deviation), c.half_width, similarity].map(optional_figure);
+        let other_figures =
+            [c.alpha_ordinal, Some(c.mean_deviation), c.half_width, similarity].map(optional_figure);
         let counts = [c.places, c.ratings].map(|n| n.to_string());
-        t.row([metric.clone()].into_iter().chain(counts).chain([alpha]).chain(rest));
+        t.add_row([metric.clone()].into_iter().chain(counts).chain([alpha]).chain(other_figures));
     }
     format!("{runs} runs; likeness of rationales: {likeness}\n\n{}", t.render())
 }

@@ -70,7 +70,7 @@ const RUNS: [RecordedRun; 7] = [
         name: "Google ADK",
         description: "a correct run, whose content is in log records",
         requests: &[
-            // First: on a busy machine the trace could close before its content arrives.
+            // Logs come first: on a busy machine the trace could close before its content arrives.
             (Signal::Logs, captured!("googleadk-logs-a/logs-001.pb")),
             (Signal::Traces, captured!("googleadk-logs-a/001.pb")),
         ],
@@ -135,7 +135,8 @@ pub(super) fn demo(args: &Demo) -> Result<(), CommandFailure> {
     })
 }
 
-/// Starts the service, on another port if the default one of the page is in use.
+/// Starts the service. If that fails and the live page is configured, retries with a free port for the page,
+/// because its default port may be in use.
 async fn start(mut config: Config) -> Result<(Service, Config), CommandFailure> {
     match Service::start(&config).await {
         Ok(service) => Ok((service, config)),
@@ -148,9 +149,11 @@ async fn start(mut config: Config) -> Result<(Service, Config), CommandFailure> 
     }
 }
 
-async fn show(page: bool) -> Result<(Service, Config), CommandFailure> {
+/// Starts the sink and the service, sends the recordings and prints the evaluated traces. Returns the running
+/// service with its configuration.
+async fn show(with_page: bool) -> Result<(Service, Config), CommandFailure> {
     let sink = Sink::start().await?;
-    let config = Config { page: page.then(PageConfig::default), ..config(sink.endpoint.clone())? };
+    let config = Config { page: with_page.then(PageConfig::default), ..config(sink.endpoint.clone())? };
     let (service, config) = Box::pin(start(config)).await?;
     let Some(grpc) = service.grpc else {
         return Err(CommandFailure::Run("nothing listens for gRPC".to_owned()));
@@ -199,14 +202,14 @@ fn groups(body: &[u8]) -> Vec<Group> {
 }
 
 fn config(sink: String) -> Result<Config, CommandFailure> {
-    let free = || Endpoint::new("127.0.0.1:0").map_err(CommandFailure::run);
+    let free_port = || Endpoint::new("127.0.0.1:0").map_err(CommandFailure::run);
     let mut config = Config::default();
     let protocols = &mut config.receivers.otlp.protocols;
     protocols.http = None;
     if let Some(grpc) = &mut protocols.grpc {
-        grpc.endpoint = free()?;
+        grpc.endpoint = free_port()?;
     }
-    config.admin.endpoint = free()?;
+    config.admin.endpoint = free_port()?;
     // The recordings are complete and arrive at once; short times suffice.
     config.verdict.close.quiet = Period::millis(300);
     config.verdict.close.idle = Period::secs(1);
@@ -229,8 +232,9 @@ fn print(received: &[Group], config: &Config) -> Result<(), CommandFailure> {
     let mut out = String::new();
     for run in &RUNS {
         out.push_str(&format!("== {}: {}\n\n", run.name, run.description));
-        let sent = run.requests.iter().filter(|(signal, _)| *signal == Signal::Traces);
-        let traces: Vec<TraceId> = sent.flat_map(|(_, body)| groups(body)).map(|group| group.trace).collect();
+        let trace_requests = run.requests.iter().filter(|(signal, _)| *signal == Signal::Traces);
+        let traces: Vec<TraceId> =
+            trace_requests.flat_map(|(_, body)| groups(body)).map(|group| group.trace).collect();
         let spans = received.iter().filter(|group| traces.contains(&group.trace)).flat_map(|g| &g.spans);
         let items: Vec<TelemetryItem<'_>> = spans
             .map(|span| TelemetryItem { envelope: &span.envelope, bytes: &span.bytes, appended: &[] })
@@ -288,8 +292,8 @@ impl Sink {
         let stored = Arc::new(StoredSpans::default());
         let intake: Arc<dyn Intake> = Arc::clone(&stored) as Arc<dyn Intake>;
         // Serves until the runtime of the demo ends.
-        let never = CancellationToken::new();
-        tokio::spawn(bound.serve(intake, Telemetry::new(), never, Duration::ZERO));
+        let never_cancelled = CancellationToken::new();
+        tokio::spawn(bound.serve(intake, Telemetry::new(), never_cancelled, Duration::ZERO));
         Ok(Sink { endpoint, stored })
     }
 }

@@ -34,7 +34,7 @@ of the input, in order of trace ids, and the whole recording is in memory.
 Where metrics name judges, their report follows on standard error: asked, answered, failed by
 reason, tokens, cost.";
 
-/// With the shape of `--output json`.
+/// The text after the options of `--help`, which includes the shape of `--output json`.
 pub(super) fn examples() -> String {
     format!(
         "\
@@ -83,7 +83,7 @@ pub(super) struct Eval {
     #[arg(long, value_enum, value_name = "RESULT")]
     fail_on: Option<FailOn>,
     /// Exit with 1 if a larger share than this of the traces with a verdict fails: 5% or 0.05
-    #[arg(long, value_parser = rate, value_name = "SHARE")]
+    #[arg(long, value_parser = parse_share, value_name = "SHARE")]
     fail_on_rate: Option<f64>,
     /// Print only traces with these results; totals and exit code count all
     #[arg(long, value_enum, value_delimiter = ',', value_name = "RESULT")]
@@ -106,7 +106,7 @@ enum FailOn {
 }
 
 impl FailOn {
-    fn met(self, totals: Totals) -> bool {
+    fn is_met(self, totals: Totals) -> bool {
         let unmeasured = self == FailOn::Unmeasured && totals.count(ResultLabel::Unmeasured) > 0;
         unmeasured || totals.count(ResultLabel::Fail) > 0
     }
@@ -134,7 +134,7 @@ impl From<Only> for ResultLabel {
 }
 
 /// A share as a number from 0 to 1 or as a percentage.
-fn rate(text: &str) -> Result<f64, String> {
+fn parse_share(text: &str) -> Result<f64, String> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |percent| (percent, 100.0));
     let share = number.trim().parse::<f64>().ok().map(|number| number / unit);
     share
@@ -159,8 +159,10 @@ pub(super) fn eval(args: &Eval) -> Result<(), CommandFailure> {
         }
     };
     match args.whole {
-        true => recording::each(&config, &args.paths, OtherFiles::Skip, &run, print)?,
-        false => recording::follow(&config, &args.paths, args.output.shows_spans(), &run, print)?,
+        true => recording::evaluate_at_end(&config, &args.paths, OtherFiles::Skip, &run, print)?,
+        false => {
+            recording::evaluate_while_reading(&config, &args.paths, args.output.shows_spans(), &run, print)?
+        }
     }
     printer.finish()?;
     if traces == 0 {
@@ -171,7 +173,8 @@ pub(super) fn eval(args: &Eval) -> Result<(), CommandFailure> {
         write_stderr(&totals.to_string());
     }
     run.finish()?;
-    let exceeded = args.fail_on_rate.zip(totals.fail_rate()).is_some_and(|(max_rate, rate)| rate > max_rate);
-    let met = args.fail_on.is_some_and(|fail_on| fail_on.met(totals));
-    if met || exceeded { Err(CommandFailure::ThresholdMet) } else { Ok(()) }
+    let is_rate_exceeded =
+        args.fail_on_rate.zip(totals.fail_rate()).is_some_and(|(max_rate, rate)| rate > max_rate);
+    let is_met = args.fail_on.is_some_and(|fail_on| fail_on.is_met(totals));
+    if is_met || is_rate_exceeded { Err(CommandFailure::ThresholdMet) } else { Ok(()) }
 }

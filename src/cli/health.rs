@@ -65,7 +65,7 @@ pub(super) fn health(args: &HealthArgs) -> Result<(), CommandFailure> {
     })
 }
 
-/// The address to connect to for one to bind.
+/// The address to connect to, for a listener that is bound to `endpoint`.
 fn connectable(endpoint: &str) -> String {
     match endpoint.rsplit_once(':') {
         Some(("" | "0.0.0.0", port)) => format!("127.0.0.1:{port}"),

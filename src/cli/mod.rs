@@ -51,14 +51,14 @@ use command::{CommandFailure, ConfigFiles, write_stderr, write_stdout};
     propagate_version = true,
     max_term_width = 100,
     after_help = "Start with 'otel-verdict demo'.",
-    after_long_help = SHARED
+    after_long_help = SHARED_HELP
 )]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-const SHARED: &str = "\
+const SHARED_HELP: &str = "\
 Exit codes:
   0  done
   1  failed, the condition of --fail-on was met, or less was judged than --require-judged demands

@@ -1,7 +1,8 @@
 //! Recordings: reads the files that a command names, and evaluates the traces in them.
 //!
-//! In: paths, a configuration, the judges of the command. Out: evaluated traces, one at a time: [`follow`] evaluates
-//! them while it reads, [`each`] and [`repeat`] at the end of the input.
+//! In: paths, a configuration, the judges of the command. Out: evaluated traces, one at a time:
+//! [`evaluate_while_reading`] evaluates them while it reads, [`evaluate_at_end`] and [`evaluate_repeatedly`] at the end
+//! of the input.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc;
 use verdict_eval::EvaluatedTrace;
 
-use super::input::{self, InputFile, Recorded};
+use super::input::{self, InputFile, RecordedRequest};
 use crate::cli::command::{CommandFailure, write_stderr};
 use crate::cli::judge::run::JudgeRun;
 use crate::clock::unix_nanos;
@@ -21,7 +22,8 @@ use crate::pipeline::offline::{
     TraceEnds,
 };
 
-/// Requests that were read and wait to be assembled: enough that the reader does not wait for one that is large.
+/// Requests that were read and wait to be assembled: with some in reserve, the reader continues while a large one is
+/// assembled.
 const READ_AHEAD: usize = 4;
 
 /// The treatment of files in folders that contain JSON but no telemetry.
@@ -33,13 +35,14 @@ pub(super) enum OtherFiles {
     Refuse,
 }
 
-/// Reads `paths` as one recording, evaluates it with the judges of `run`, and calls `each` with one trace at a time.
-pub(super) fn each(
+/// Reads `paths` as one recording, evaluates it with the judges of `run`, and calls `on_trace` with one trace at a
+/// time.
+pub(super) fn evaluate_at_end(
     config: &Config,
     paths: &[PathBuf],
     other: OtherFiles,
     run: &JudgeRun,
-    mut each: impl FnMut(EvaluatedRecording),
+    mut on_trace: impl FnMut(EvaluatedRecording),
 ) -> Result<(), CommandFailure> {
     let mut evaluation = read(config, paths, other, run)?;
     let progress = WorkProgress::new(evaluation.traces() as u64, "evaluating");
@@ -48,73 +51,73 @@ pub(super) fn each(
         run.add(&evaluated.asked);
         // A trace of log records alone has no spans.
         if !evaluated.trace.trace.tree.is_empty() {
-            each(evaluated);
+            on_trace(evaluated);
         }
     });
-    run.block_on(progress.follow(run, work));
+    run.block_on(progress.show_during(run, work));
     Ok(())
 }
 
-/// As [`each`], with every trace evaluated `runs` times; `each` gets the number of the run, from 0.
-pub(super) fn repeat(
+/// As [`evaluate_at_end`], with every trace evaluated `runs` times; `on_trace` receives the number of the run, from 0.
+pub(super) fn evaluate_repeatedly(
     config: &Config,
     paths: &[PathBuf],
     runs: u32,
     run: &JudgeRun,
-    mut each: impl FnMut(u32, EvaluatedTrace),
+    mut on_trace: impl FnMut(u32, EvaluatedTrace),
 ) -> Result<(), CommandFailure> {
     let mut evaluation = read(config, paths, OtherFiles::Skip, run)?;
     let progress = WorkProgress::new(evaluation.traces() as u64 * u64::from(runs), "evaluating");
     let work = evaluation.repeat(runs, |number, evaluated, asked: Vec<AskedMetric>| {
         progress.step(1);
         run.add(&asked);
-        each(number, evaluated);
+        on_trace(number, evaluated);
     });
-    run.block_on(progress.follow(run, work));
+    run.block_on(progress.show_during(run, work));
     Ok(())
 }
 
 /// Reads `paths` as one recording, evaluates each trace when it closes, with annotated spans if `annotate`, and calls
-/// `each` with one trace at a time.
-pub(super) fn follow(
+/// `on_trace` with one trace at a time.
+pub(super) fn evaluate_while_reading(
     config: &Config,
     paths: &[PathBuf],
     annotate: bool,
     run: &JudgeRun,
-    mut each: impl FnMut(EvaluatedRecording),
+    mut on_trace: impl FnMut(EvaluatedRecording),
 ) -> Result<(), CommandFailure> {
     let inputs = input::files(paths)?;
-    let evaluation = start(config, run)?;
+    let evaluation = start_evaluation(config, run)?;
     let mut evaluation = if annotate { evaluation } else { evaluation.without_annotations() };
     let closing = closing(&inputs);
-    let progress = WorkProgress::new(size(&inputs), "evaluating");
+    let progress = WorkProgress::new(total_bytes(&inputs), "evaluating");
     let (sender, requests) = mpsc::channel(READ_AHEAD);
     let parser = evaluation.parser();
     std::thread::scope(|scope| {
-        // The sender is dropped when everything is read, or when it cannot be.
+        // The sender is dropped at the end of the input, or at the first error.
         let reader = scope.spawn(|| {
             let sender = sender;
             // The receiver is only dropped after a panic.
-            read_each(&inputs, OtherFiles::Skip, &parser, &progress, &mut |parsed| {
+            parse_requests(&inputs, OtherFiles::Skip, &parser, &progress, &mut |parsed| {
                 _ = sender.blocking_send(parsed);
             })
         });
         let work = evaluation.follow(closing, requests, |evaluated| {
             run.add(&evaluated.asked);
-            each(evaluated);
+            on_trace(evaluated);
         });
-        run.block_on(progress.follow(run, async { _ = work.await }));
+        run.block_on(progress.show_during(run, async { _ = work.await }));
         reader.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked))
     })
 }
 
-/// Files are read twice. If one part of the input cannot be, all of it closes by time, since its traces may continue
-/// there.
+/// When the traces of `inputs` close. Regular files are read twice. If an input cannot be read twice, traces close by
+/// time, because every trace may continue in that input.
 fn closing(inputs: &[InputFile]) -> Closing {
     if !inputs.iter().all(InputFile::is_regular) {
         return Closing::ByTime;
     }
-    let progress = WorkProgress::new(size(inputs), "reading");
+    let progress = WorkProgress::new(total_bytes(inputs), "reading");
     let mut ends = TraceEnds::default();
     for (file, input) in (0..).zip(inputs) {
         progress.step(0);
@@ -123,11 +126,11 @@ fn closing(inputs: &[InputFile]) -> Closing {
     Closing::AfterLastSpans(ends)
 }
 
-fn size(inputs: &[InputFile]) -> u64 {
+fn total_bytes(inputs: &[InputFile]) -> u64 {
     inputs.iter().map(InputFile::size).sum()
 }
 
-fn start(config: &Config, run: &JudgeRun) -> Result<RecordingEvaluation, CommandFailure> {
+fn start_evaluation(config: &Config, run: &JudgeRun) -> Result<RecordingEvaluation, CommandFailure> {
     RecordingEvaluation::with_judges(config, &Extensions::default(), unix_nanos(), run.judges().cloned())
         .map_err(|error| CommandFailure::Usage(error.to_string()))
 }
@@ -140,55 +143,57 @@ fn read(
     run: &JudgeRun,
 ) -> Result<RecordingEvaluation, CommandFailure> {
     let inputs = input::files(paths)?;
-    let mut evaluation = start(config, run)?;
-    let progress = WorkProgress::new(size(&inputs), "reading");
+    let mut evaluation = start_evaluation(config, run)?;
+    let progress = WorkProgress::new(total_bytes(&inputs), "reading");
     let parser = evaluation.parser();
-    read_each(&inputs, other, &parser, &progress, &mut |parsed| evaluation.assemble(parsed))?;
+    parse_requests(&inputs, other, &parser, &progress, &mut |parsed| evaluation.assemble(parsed))?;
     Ok(evaluation)
 }
 
-/// Calls `each` with every request of `inputs`.
-fn read_each(
+/// Parses every request of `inputs` and calls `on_request` with it.
+fn parse_requests(
     inputs: &[InputFile],
     other: OtherFiles,
     parser: &RequestParser,
     progress: &WorkProgress,
-    each: &mut dyn FnMut(ParsedRequest),
+    on_request: &mut dyn FnMut(ParsedRequest),
 ) -> Result<(), CommandFailure> {
     let mut skipped: Vec<String> = Vec::new();
     for (file, input) in (0..).zip(inputs) {
         progress.step(0);
-        let telemetry = input::read(input, &progress.0, &mut |Recorded { offer, location, end }| {
-            let parsed =
-                parser.parse(&offer, Position { file, offset: end }).map_err(|error| error.to_string())?;
-            if parsed.rejected.count > 0 {
-                write_stderr(&format!("{location}: {}", parsed.rejected));
-            }
-            each(parsed);
-            Ok(())
-        })?;
-        if !telemetry {
+        let has_telemetry =
+            input::read(input, &progress.0, &mut |RecordedRequest { offer, location, end }| {
+                let parsed = parser
+                    .parse(&offer, Position { file, offset: end })
+                    .map_err(|error| error.to_string())?;
+                if parsed.rejected.count > 0 {
+                    write_stderr(&format!("{location}: {}", parsed.rejected));
+                }
+                on_request(parsed);
+                Ok(())
+            })?;
+        if !has_telemetry {
             skipped.push(input.name());
         }
     }
     if let Some(first) = skipped.first() {
         let count = skipped.len();
-        let found = format!("files in folders that contain JSON but no telemetry: {count}, first {first}");
+        let message = format!("files in folders that contain JSON but no telemetry: {count}, first {first}");
         if other == OtherFiles::Refuse {
-            return Err(CommandFailure::Usage(found));
+            return Err(CommandFailure::Usage(message));
         }
-        write_stderr(&format!("{found}; skipped"));
+        write_stderr(&format!("{message}; skipped"));
     }
     Ok(())
 }
 
 /// Shorter work shows no progress bar.
-const DELAY: Duration = Duration::from_millis(800);
+const PROGRESS_DELAY: Duration = Duration::from_millis(800);
 
 /// How often the progress bar shows the state of questions.
 const REFRESH: Duration = Duration::from_millis(500);
 
-/// A progress bar on standard error, only on a terminal and only for work that takes longer than [`DELAY`].
+/// A progress bar on standard error, only on a terminal and only for work that takes longer than [`PROGRESS_DELAY`].
 struct WorkProgress(ProgressBar);
 
 impl WorkProgress {
@@ -200,8 +205,8 @@ impl WorkProgress {
         WorkProgress(bar)
     }
 
-    /// Does `work`, and shows the results of questions to judges meanwhile.
-    async fn follow(&self, run: &JudgeRun, work: impl Future<Output = ()>) {
+    /// Runs `work`, and meanwhile shows the results of questions to judges.
+    async fn show_during(&self, run: &JudgeRun, work: impl Future<Output = ()>) {
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
@@ -219,7 +224,7 @@ impl WorkProgress {
     }
 
     fn step(&self, amount: u64) {
-        if self.0.is_hidden() && self.0.elapsed() > DELAY {
+        if self.0.is_hidden() && self.0.elapsed() > PROGRESS_DELAY {
             // Stays hidden if standard error is not a terminal.
             self.0.set_draw_target(ProgressDrawTarget::stderr());
         }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use verdict_client::Tls;
 use verdict_config::{Period, Secret};
 
-use super::input::{self, Recorded};
+use super::input::{self, RecordedRequest};
 use crate::cli::command::{CommandFailure, runtime, write_stderr};
 use crate::export::config::{OtlpGrpc, OtlpHttp};
 use crate::export::direct::{DirectClient, SendError};
@@ -53,10 +53,10 @@ pub(super) struct ReplayArgs {
     #[arg(short, long, value_enum)]
     protocol: Option<Protocol>,
     /// Requests per second; unlimited if not given
-    #[arg(short, long, value_name = "N", value_parser = rate)]
+    #[arg(short, long, value_name = "N", value_parser = parse_rate)]
     rate: Option<f64>,
     /// A header to send with every request; may be given several times
-    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_header)]
     headers: Vec<(String, Secret)>,
     /// Timeout of one request
     #[arg(long, value_name = "DURATION", default_value = "30s")]
@@ -72,18 +72,18 @@ enum Protocol {
 }
 
 /// The paths of OTLP/HTTP.
-const PATHS: [&str; 3] = ["/v1/traces", "/v1/logs", "/v1/metrics"];
+const OTLP_HTTP_PATHS: [&str; 3] = ["/v1/traces", "/v1/logs", "/v1/metrics"];
 
 impl ReplayArgs {
     /// The protocol, by the registered port of OTLP/HTTP and its paths if none is given.
     fn protocol(&self) -> Protocol {
         let bare = self.endpoint.trim_end_matches('/');
-        let is_http = bare.ends_with(":4318") || PATHS.iter().any(|path| bare.ends_with(path));
+        let is_http = bare.ends_with(":4318") || OTLP_HTTP_PATHS.iter().any(|path| bare.ends_with(path));
         self.protocol.unwrap_or(if is_http { Protocol::Http } else { Protocol::Grpc })
     }
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+fn parse_rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     // The upper bound keeps the pause above the clock's resolution.
     if (0.001..=1_000_000.0).contains(&rate) {
@@ -93,7 +93,7 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-fn header(text: &str) -> Result<(String, Secret), String> {
+fn parse_header(text: &str) -> Result<(String, Secret), String> {
     let (name, value) = text.split_once('=').ok_or("give NAME=VALUE")?;
     Ok((name.trim().to_owned(), Secret::new(value)))
 }
@@ -108,7 +108,7 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<(), CommandFailure> {
         client,
         is_grpc: args.protocol() == Protocol::Grpc,
         pause: args.rate.map(|r| Duration::from_secs_f64(1.0 / r)),
-        next: Instant::now(),
+        next_send: Instant::now(),
         requests: 0,
         refused: 0,
         rejected: 0,
@@ -141,8 +141,10 @@ fn client(args: &ReplayArgs) -> Result<DirectClient, crate::export::StartError> 
         Protocol::Http => {
             let scheme = if args.endpoint.contains("://") { "" } else { "http://" };
             // Other tools expect the full URL of one service; the base URL is its start.
-            let base =
-                PATHS.iter().find_map(|path| args.endpoint.strip_suffix(path)).unwrap_or(&args.endpoint);
+            let base = OTLP_HTTP_PATHS
+                .iter()
+                .find_map(|path| args.endpoint.strip_suffix(path))
+                .unwrap_or(&args.endpoint);
             DirectClient::http(&OtlpHttp {
                 endpoint: format!("{scheme}{base}"),
                 headers,
@@ -157,18 +159,18 @@ struct ReplaySender {
     client: DirectClient,
     is_grpc: bool,
     pause: Option<Duration>,
-    next: Instant,
+    next_send: Instant,
     requests: u64,
     refused: u64,
-    /// Items, not requests.
+    /// Items that the endpoint rejected in requests that it accepted.
     rejected: u64,
 }
 
 impl ReplaySender {
-    async fn send(&mut self, recorded: &Recorded) {
+    async fn send(&mut self, recorded: &RecordedRequest) {
         if let Some(pause) = self.pause {
-            tokio::time::sleep_until(self.next).await;
-            self.next += pause;
+            tokio::time::sleep_until(self.next_send).await;
+            self.next_send += pause;
         }
         self.requests += 1;
         let mut wait = FIRST_DELAY;
@@ -188,9 +190,12 @@ impl ReplaySender {
                     self.refused += 1;
                     let message = error.to_string();
                     // A gRPC client reports the answer of an HTTP server with this status.
-                    let other = self.is_grpc && message.contains("HTTP status 404");
-                    let hint =
-                        if other { "; is this an endpoint of OTLP/HTTP? Use --protocol http" } else { "" };
+                    let is_http_server = self.is_grpc && message.contains("HTTP status 404");
+                    let hint = if is_http_server {
+                        "; is this an endpoint of OTLP/HTTP? Use --protocol http"
+                    } else {
+                        ""
+                    };
                     write_stderr(&format!("{}: {message}{hint}", recorded.location));
                     return;
                 }

@@ -59,7 +59,7 @@ pub(super) const SHAPE: &str = r#"{
 }"#;
 
 pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
-    let EvaluatedTrace { trace, measurements, verdicts, summary: note, .. } = evaluated;
+    let EvaluatedTrace { trace, measurements, verdicts, summary, .. } = evaluated;
     let root = &verdicts.trace;
     let mut by_span: Vec<Vec<&Measurement>> = vec![Vec::new(); trace.tree.len()];
     for m in measurements {
@@ -72,40 +72,41 @@ pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
     let spans: Vec<Value> = trace.tree.order().iter().map(|&i| report.span(i, measurements_at(i))).collect();
     let mut out = json!({
         "trace_id": trace.tree.id.to_string(),
-        "result": ResultLabel::from(note.passed).as_str(),
-        "close_reason": note.close_reason.as_str(),
-        "incomplete": note.incomplete,
-        "failed_spans": ids(trace, &root.failed_spans),
-        "failure_chain": ids(trace, &root.failure_chain),
+        "result": ResultLabel::from(summary.passed).as_str(),
+        "close_reason": summary.close_reason.as_str(),
+        "incomplete": summary.incomplete,
+        "failed_spans": span_ids(trace, &root.failed_spans),
+        "failure_chain": span_ids(trace, &root.failure_chain),
         "failed_metrics": root.failed_metrics,
         "measured": root.measured,
         "unmeasured": root.unmeasured,
         "spans": spans,
     });
-    if note.close_reason == CloseReason::Late {
-        out["revision"] = note.revision.into();
+    if summary.close_reason == CloseReason::Late {
+        out["revision"] = summary.revision.into();
     }
-    header(&mut out, TraceHeader::new(trace, emission));
+    add_header(&mut out, TraceHeader::new(trace, emission));
     if let Some(failure) = &root.failure {
         out["failure_probability"] = failure.probability.into();
         out["failure_terms"] =
             failure.contributions.iter().map(|(term, part)| (*term, json!(part))).collect();
     }
-    if let Some(cause) = root.root_cause.and_then(|i| id(trace, i)) {
+    if let Some(cause) = root.root_cause.and_then(|i| span_id(trace, i)) {
         out["root_cause"] = cause.into();
     }
     if let Some(outcome) = &root.outcome {
         let rationale = emission.shown(&outcome.rationale);
         out["outcome"] = json!({ "score": outcome.score, "judge": outcome.judge, "rationale": rationale });
     }
-    let worst = root.failure_chain.last().and_then(|&i| signature(trace, measurements_at(i).iter().copied()));
-    if let Some(signature) = worst {
+    let last_signature =
+        root.failure_chain.last().and_then(|&i| signature(trace, measurements_at(i).iter().copied()));
+    if let Some(signature) = last_signature {
         out["signature"] = signature.into();
     }
     out
 }
 
-fn header(out: &mut Value, header: TraceHeader) {
+fn add_header(out: &mut Value, header: TraceHeader) {
     let TraceHeader { name, service, agent, session, task, start, duration } = header;
     for (key, text) in [("name", name), ("service", service), ("agent", agent), ("session_id", session)] {
         if let Some(text) = text {
@@ -122,12 +123,12 @@ fn header(out: &mut Value, header: TraceHeader) {
     }
 }
 
-fn id(trace: &AgentTrace, i: Idx) -> Option<String> {
+fn span_id(trace: &AgentTrace, i: Idx) -> Option<String> {
     trace.tree.spans.get(i).map(|span| span.id.to_string())
 }
 
-fn ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
-    spans.iter().filter_map(|&i| id(trace, i)).collect()
+fn span_ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
+    spans.iter().filter_map(|&i| span_id(trace, i)).collect()
 }
 
 /// The sources of a trace's report.
@@ -208,7 +209,7 @@ impl TraceReport<'_> {
             "score": f.score,
             "blame": f.blame().map(|blame| blame.as_str()),
             "touched_outcome": self.verdicts.trace.touched_outcome(m.at, m.metric, index),
-            "origin": f.origin.and_then(|i| id(self.trace, i)),
+            "origin": f.origin.and_then(|i| span_id(self.trace, i)),
             "note": f.is_note(),
             "confidence": f.confidence,
         })

@@ -59,8 +59,8 @@ pub(super) fn run(args: &RunArgs) -> Result<(), CommandFailure> {
     if let Some(spans) = spans {
         spans.stop();
     }
-    // After a second signal tasks still run. They are not dropped, which would report their unsent spans as
-    // lost by a bug, but end with the process.
+    // After a second signal tasks still run. The runtime is not dropped, because that would drop the
+    // tasks and count their unsent spans as lost. The tasks end with the process.
     std::mem::forget(runtime);
     outcome
 }
@@ -79,12 +79,13 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), CommandFailur
             return Ok(());
         }
     };
-    let pushed = config.service.telemetry.as_ref().filter(|telemetry| telemetry.metrics);
-    if pushed.is_some() {
+    let push_settings = config.service.telemetry.as_ref().filter(|telemetry| telemetry.metrics);
+    if push_settings.is_some() {
         service.telemetry().agents.count_scores();
     }
-    let push =
-        pushed.map(|telemetry| MetricsPush::start(telemetry, Arc::clone(service.telemetry()))).transpose();
+    let push = push_settings
+        .map(|telemetry| MetricsPush::start(telemetry, Arc::clone(service.telemetry())))
+        .transpose();
     let push = push.map_err(|e| CommandFailure::Run(format!("service.telemetry: {e}")))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), exporters = ?config.service.exporters, "running");
     // A signal, or the part of the service that has failed.
@@ -98,7 +99,7 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), CommandFailur
             }
             () = watch.changed() => "a file has changed",
         };
-        if let Some(file) = watch.unreadable() {
+        if let Some(file) = watch.non_regular_file() {
             tracing::warn!(file = %file.display(), "not reloaded: the file can be read only once");
             continue;
         }
@@ -112,19 +113,19 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), CommandFailur
             () = reloading => {}
         }
     };
-    let within = *service.config().service.shutdown_timeout;
+    let timeout = *service.config().service.shutdown_timeout;
     match cause {
         Ok(name) => {
-            tracing::info!(signal = name, within = ?within, "stopping; a second signal ends the process immediately");
+            tracing::info!(signal = name, within = ?timeout, "stopping; a second signal ends the process immediately");
         }
-        Err(part) => tracing::error!(part, within = ?within, "stopping because of a failure"),
+        Err(part) => tracing::error!(part, within = ?timeout, "stopping because of a failure"),
     }
     tokio::select! {
-        dropped = service.stop(within) => {
+        dropped = service.stop(timeout) => {
             if let Some(push) = push {
                 push.stop().await;
             }
-            result(cause.err(), dropped)
+            exit_result(cause.err(), dropped)
         }
         _ = stop.recv() => {
             let fate = if config.storage.directory.is_some() { "stays in the journal" } else { "is lost" };
@@ -133,11 +134,12 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), CommandFailur
     }
 }
 
-/// A failure is never a success: systemd's `Restart=on-failure` and Kubernetes then start the process
-/// again and report the exit code. A process that kept running would refuse a part of the traces for ever.
-fn result(failed: Option<&str>, dropped: u64) -> Result<(), CommandFailure> {
+/// Fails if a part of the service failed or items were dropped: systemd's `Restart=on-failure` and Kubernetes then
+/// start the process again and report the exit code. A process that kept running would refuse a part of the traces for
+/// ever.
+fn exit_result(failed_part: Option<&str>, dropped: u64) -> Result<(), CommandFailure> {
     let dropped = (dropped > 0).then(|| format!("{dropped} items could not be sent and were dropped"));
-    let reasons: Vec<String> = failed.map(str::to_owned).into_iter().chain(dropped).collect();
+    let reasons: Vec<String> = failed_part.map(str::to_owned).into_iter().chain(dropped).collect();
     if reasons.is_empty() { Ok(()) } else { Err(CommandFailure::Run(reasons.join("; "))) }
 }
 
@@ -202,7 +204,7 @@ impl StopSignals {
         Ok(StopSignals { interrupt, terminate })
     }
 
-    /// The name of the next one.
+    /// The name of the next signal.
     async fn recv(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
@@ -217,9 +219,9 @@ mod tests {
 
     #[test]
     fn only_a_signal_with_everything_sent_is_a_success() {
-        assert!(result(None, 0).is_ok());
+        assert!(exit_result(None, 0).is_ok());
         for (failed, dropped) in [(None, 2), (Some("a shard"), 0), (Some("a shard"), 2)] {
-            assert_eq!(result(failed, dropped).unwrap_err().exit_code(), 1);
+            assert_eq!(exit_result(failed, dropped).unwrap_err().exit_code(), 1);
         }
     }
 }

@@ -31,7 +31,7 @@ impl TextTable {
         }
     }
 
-    pub(in crate::cli) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(in crate::cli) fn add_row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
@@ -85,9 +85,9 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let mut table = TextTable::new(["name", "n", "F1"]);
-        table.row(["a long name".to_owned(), "7".to_owned(), optional_figure(Some(0.5))]);
-        table.row(["é".to_owned(), "1000".to_owned(), optional_figure(None)]);
-        table.row(["short".to_owned()]);
+        table.add_row(["a long name".to_owned(), "7".to_owned(), optional_figure(Some(0.5))]);
+        table.add_row(["é".to_owned(), "1000".to_owned(), optional_figure(None)]);
+        table.add_row(["short".to_owned()]);
         let lines =
             ["name            n     F1", "a long name     7  0.500", "é            1000      -", "short", ""];
         assert_eq!(table.render(), lines.join("\n"));

@@ -14,20 +14,20 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 /// Polling interval. Content that is equal in two consecutive reads is stable.
-const INTERVAL: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Bytes read of each file; the loader refuses larger files.
-const MAX_FILE: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 pub(super) struct Watch {
     files: Vec<PathBuf>,
     certificates: Vec<PathBuf>,
     hasher: RandomState,
     interval: Duration,
-    /// Hash of the content that the process uses.
-    loaded: Option<u64>,
+    /// Hash of the content that the process uses; `None` if the content could not be read.
+    hash_in_use: Option<u64>,
     /// Hash of the content at the last read.
-    last: Option<u64>,
+    last_hash: Option<u64>,
 }
 
 impl Watch {
@@ -36,41 +36,41 @@ impl Watch {
             files,
             certificates,
             hasher: RandomState::new(),
-            interval: INTERVAL,
-            loaded: None,
-            last: None,
+            interval: POLL_INTERVAL,
+            hash_in_use: None,
+            last_hash: None,
         }
     }
 
     /// A file that can be read only once, such as a pipe.
-    pub(super) fn unreadable(&self) -> Option<&PathBuf> {
+    pub(super) fn non_regular_file(&self) -> Option<&PathBuf> {
         self.files.iter().find(|file| std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()))
     }
 
     /// Takes the current content as the content in use.
     pub(super) async fn mark_current(&mut self) {
-        self.loaded = self.read().await;
-        self.last = self.loaded;
+        self.hash_in_use = self.content_hash().await;
+        self.last_hash = self.hash_in_use;
     }
 
     /// Returns when the content differs from the content in use and is stable. Cancel safe.
     pub(super) async fn changed(&mut self) {
         loop {
             sleep(self.interval).await;
-            let now = self.read().await;
-            let stable = std::mem::replace(&mut self.last, now) == now;
-            if stable && now != self.loaded {
-                self.loaded = now;
+            let current_hash = self.content_hash().await;
+            let is_stable = std::mem::replace(&mut self.last_hash, current_hash) == current_hash;
+            if is_stable && current_hash != self.hash_in_use {
+                self.hash_in_use = current_hash;
                 return;
             }
         }
     }
 
-    async fn read(&self) -> Option<u64> {
+    async fn content_hash(&self) -> Option<u64> {
         let (configs, certificates) = (self.files.clone(), self.certificates.clone());
         let hasher = self.hasher.clone();
         spawn_blocking(move || {
-            let mut state = hasher.build_hasher();
+            let mut hash_state = hasher.build_hasher();
             let mut files: Vec<(PathBuf, bool)> =
                 certificates.into_iter().map(|file| (file, false)).collect();
             files.extend(configs.into_iter().map(|file| (file, true)));
@@ -80,16 +80,17 @@ impl Watch {
                 if std::fs::metadata(&file).is_ok_and(|metadata| !metadata.is_file()) {
                     continue;
                 }
-                let read = std::fs::File::open(file).and_then(|f| f.take(MAX_FILE).read_to_end(&mut content));
-                state.write_u8(u8::from(read.is_ok()));
-                state.write_usize(content.len());
-                state.write(&content);
+                let read =
+                    std::fs::File::open(file).and_then(|f| f.take(MAX_FILE_BYTES).read_to_end(&mut content));
+                hash_state.write_u8(u8::from(read.is_ok()));
+                hash_state.write_usize(content.len());
+                hash_state.write(&content);
                 let text = if is_config { String::from_utf8_lossy(&content) } else { "".into() };
                 let expressions = text.split("${file:").skip(1).filter_map(|rest| rest.split('}').next());
                 let paths = expressions.filter_map(|inner| inner.split(":-").next());
                 files.extend(paths.map(|path| (path.into(), false)));
             }
-            state.finish()
+            hash_state.finish()
         })
         .await
         .ok()
@@ -114,7 +115,7 @@ mod tests {
         std::fs::write(&file, "two").unwrap();
         timeout(Duration::from_secs(180), watch.changed()).await.unwrap();
         assert!(timeout(quiet, watch.changed()).await.is_err(), "the change was reported already");
-        assert!(watch.unreadable().is_none());
+        assert!(watch.non_regular_file().is_none());
         std::fs::remove_file(&file).unwrap();
         timeout(Duration::from_secs(180), watch.changed()).await.unwrap();
         std::fs::write(&file, "two").unwrap();
@@ -141,6 +142,6 @@ mod tests {
     async fn special_files_are_not_opened() {
         let mut watch = Watch::new(vec![PathBuf::from("/dev/zero")], Vec::new());
         timeout(Duration::from_secs(180), watch.mark_current()).await.unwrap();
-        assert!(watch.unreadable().is_some());
+        assert!(watch.non_regular_file().is_some());
     }
 }

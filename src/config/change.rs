@@ -36,10 +36,10 @@ impl Config {
 
     /// The keys in which two configurations differ, in order; for a secret only its section.
     pub fn differences(&self, other: &Config) -> Vec<String> {
-        let mut found = BTreeSet::new();
+        let mut differing_keys = BTreeSet::new();
         // A configuration that was loaded can always be serialised.
-        let shown = |config: &Config| serde_json::to_value(config).unwrap_or_default();
-        compare(&shown(self), &shown(other), "", &mut found);
+        let to_json = |config: &Config| serde_json::to_value(config).unwrap_or_default();
+        compare(&to_json(self), &to_json(other), "", &mut differing_keys);
         let secrets = [
             (
                 "receivers",
@@ -52,27 +52,27 @@ impl Config {
             ("exporters", self.exporters != other.exporters),
         ];
         for (section, differs) in secrets {
-            if differs && !found.iter().any(|key| key.starts_with(section)) {
-                found.insert(section.to_owned());
+            if differs && !differing_keys.iter().any(|key| key.starts_with(section)) {
+                differing_keys.insert(section.to_owned());
             }
         }
-        found.into_iter().collect()
+        differing_keys.into_iter().collect()
     }
 }
 
-/// Recursion is bounded by the loader's limit on depth.
-fn compare(a: &Value, b: &Value, path: &str, found: &mut BTreeSet<String>) {
+/// Adds the paths of the values that differ. Recursion is bounded by the loader's limit on depth.
+fn compare(a: &Value, b: &Value, path: &str, differing_keys: &mut BTreeSet<String>) {
     let (Value::Object(left), Value::Object(right)) = (a, b) else {
         if a != b {
-            found.insert(path.to_owned());
+            differing_keys.insert(path.to_owned());
         }
         return;
     };
     let keys: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
     for key in keys {
-        let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        let value_path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         let value_in = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
-        compare(&value_in(left), &value_in(right), &below, found);
+        compare(&value_in(left), &value_in(right), &value_path, differing_keys);
     }
 }
 

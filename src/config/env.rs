@@ -11,13 +11,13 @@ use verdict_config::Style;
 use crate::bounded_file::read_bounded;
 
 /// Largest size of a file in bytes; secrets and other values are smaller.
-const MAX_FILE: u64 = 64 << 10;
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// Access to variables and files.
-pub(super) struct Outside<'a> {
+pub(super) struct ExternalValues<'a> {
     pub(super) env: &'a dyn Fn(&str) -> Option<String>,
     /// Whether `${file:PATH}` is opened.
-    pub(super) files: bool,
+    pub(super) open_files: bool,
 }
 
 /// Whether the text of a scalar is complete after substitution.
@@ -34,7 +34,7 @@ pub(super) enum Completeness {
 pub(super) fn substitute(
     text: &mut String,
     style: &mut Style,
-    outside: &Outside<'_>,
+    external: &ExternalValues<'_>,
 ) -> Result<Completeness, Vec<String>> {
     let mut completeness = Completeness::Whole;
     if !text.contains('$') {
@@ -42,20 +42,20 @@ pub(super) fn substitute(
     }
     let mut out = String::with_capacity(text.len());
     let mut problems = Vec::new();
-    let mut written = *style;
-    let mut rest = text.as_str();
-    while let Some((before, after)) = rest.split_once('$') {
+    let mut new_style = *style;
+    let mut remaining = text.as_str();
+    while let Some((before, after)) = remaining.split_once('$') {
         out.push_str(before);
         if let Some(escaped) = after.strip_prefix('$') {
             out.push('$');
-            rest = escaped;
+            remaining = escaped;
         } else if let Some(inner) = after.strip_prefix('{') {
-            let Some((expression, behind)) = inner.split_once('}') else {
+            let Some((expression, remainder)) = inner.split_once('}') else {
                 problems.push(format!("'${{{inner}' has no closing brace"));
-                rest = "";
+                remaining = "";
                 break;
             };
-            match resolve(expression, outside) {
+            match resolve(expression, external) {
                 Ok(Some(value)) => out.push_str(&value),
                 Ok(None) => {
                     completeness = Completeness::Unopened;
@@ -63,32 +63,32 @@ pub(super) fn substitute(
                 }
                 Err(problem) => problems.push(problem),
             }
-            let whole = before.is_empty() && rest.len() == text.len() && behind.is_empty();
+            let is_whole_scalar = before.is_empty() && remaining.len() == text.len() && remainder.is_empty();
             // Other content next to a variable makes the scalar a text, even if it looks like a number.
-            written = if whole { Style::Substituted } else { Style::Mixed };
-            rest = behind;
+            new_style = if is_whole_scalar { Style::Substituted } else { Style::Mixed };
+            remaining = remainder;
         } else {
             out.push('$');
-            rest = after;
+            remaining = after;
         }
     }
-    out.push_str(rest);
+    out.push_str(remaining);
     if !problems.is_empty() {
         return Err(problems);
     }
-    (*text, *style) = (out, written);
+    (*text, *style) = (out, new_style);
     Ok(completeness)
 }
 
 /// The value of `env:NAME`, `file:PATH` or `NAME`; `None` for a file that may not be opened.
-fn resolve(expression: &str, outside: &Outside<'_>) -> Result<Option<String>, String> {
+fn resolve(expression: &str, external: &ExternalValues<'_>) -> Result<Option<String>, String> {
     let (name, default) = match expression.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (expression, None),
     };
     let name = match name.split_once(':') {
         Some(("env", name)) => name,
-        Some(("file", path)) => return file(path, default, outside),
+        Some(("file", path)) => return resolve_file(path, default, external),
         Some((scheme, _)) => {
             return Err(format!("'${{{scheme}:...}}' is not available; use ${{env:NAME}} or ${{file:PATH}}"));
         }
@@ -98,7 +98,7 @@ fn resolve(expression: &str, outside: &Outside<'_>) -> Result<Option<String>, St
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(is_name_char) {
         return Err(format!("'{name}' cannot be the name of an environment variable"));
     }
-    match ((outside.env)(name), default) {
+    match ((external.env)(name), default) {
         (Some(value), _) => Ok(Some(value)),
         (None, Some(default)) => Ok(Some(default.to_owned())),
         (None, None) => Err(format!(
@@ -107,14 +107,18 @@ fn resolve(expression: &str, outside: &Outside<'_>) -> Result<Option<String>, St
     }
 }
 
-fn file(path: &str, default: Option<&str>, outside: &Outside<'_>) -> Result<Option<String>, String> {
+fn resolve_file(
+    path: &str,
+    default: Option<&str>,
+    external: &ExternalValues<'_>,
+) -> Result<Option<String>, String> {
     if path.is_empty() {
         return Err("'${file:}' contains no path".to_owned());
     }
-    if !outside.files {
+    if !external.open_files {
         return Ok(None);
     }
-    match (read_bounded(Path::new(path), MAX_FILE), default) {
+    match (read_bounded(Path::new(path), MAX_FILE_BYTES), default) {
         // Editors and `echo` append a line break that is not part of the secret.
         (Ok(text), _) => Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned())),
         (Err(error), Some(default)) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -141,8 +145,8 @@ mod tests {
         };
         let mut text = text.to_owned();
         let mut style = Style::Plain;
-        let outside = Outside { env: &lookup, files };
-        substitute(&mut text, &mut style, &outside).map(|completeness| (text, style, completeness))
+        let external = ExternalValues { env: &lookup, open_files: files };
+        substitute(&mut text, &mut style, &external).map(|completeness| (text, style, completeness))
     }
 
     #[test]

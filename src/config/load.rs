@@ -3,7 +3,7 @@
 //! In: YAML files in order, and the environment. Out: a configuration that has been checked as far as text
 //! allows: no socket or folder is opened, and no file but those that `${file:PATH}` names, if the
 //! configuration is to be used. Each file is parsed and its variables are substituted; the files are merged;
-//! each section is read; then come the checks across sections.
+//! each section is read; then the checks across sections run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use verdict_config::{Invalid, Issue, Mark, Node, Problem, Source, Step, dotted, 
 use verdict_eval::config::Emit;
 use verdict_judge::{EVALUATOR, JudgeExtensions};
 
-use super::env::{Completeness, Outside, substitute};
+use super::env::{Completeness, ExternalValues, substitute};
 use super::root::Config;
 use super::sections::{Sections, key};
 use crate::bounded_file::read_bounded;
@@ -46,8 +46,8 @@ pub fn load_with<P: AsRef<Path>>(files: &[P], extensions: &Extensions) -> Result
     read_all(files, true, extensions)
 }
 
-/// As [`load`], only to find problems: files that `${file:PATH}` names are not opened and taken to exist. A
-/// value from one stays as it is written.
+/// As [`load`], only to find problems: files that `${file:PATH}` names are not opened and are assumed to
+/// exist. A value from such a file remains unsubstituted.
 ///
 /// # Errors
 /// Every problem of every file.
@@ -55,7 +55,11 @@ pub fn check<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
     read_all(files, false, &Extensions::default())
 }
 
-fn read_all<P: AsRef<Path>>(files: &[P], open: bool, extensions: &Extensions) -> Result<Config, Invalid> {
+fn read_all<P: AsRef<Path>>(
+    files: &[P],
+    open_files: bool,
+    extensions: &Extensions,
+) -> Result<Config, Invalid> {
     let mut sources = Vec::new();
     let mut invalid: Vec<Invalid> = Vec::new();
     for file in files {
@@ -65,8 +69,8 @@ fn read_all<P: AsRef<Path>>(files: &[P], open: bool, extensions: &Extensions) ->
             Err(error) => invalid.push(Invalid::unreadable(&name, &error.to_string())),
         }
     }
-    let outside = Outside { env: &|name| std::env::var(name).ok(), files: open };
-    let loaded = from_texts(&sources, &outside, extensions);
+    let external = ExternalValues { env: &|name| std::env::var(name).ok(), open_files };
+    let loaded = from_texts(&sources, &external, extensions);
     match invalid.into_iter().reduce(Invalid::and) {
         None => loaded,
         Some(unreadable) => Err(loaded.err().into_iter().fold(unreadable, Invalid::and)),
@@ -78,24 +82,28 @@ fn read_all<P: AsRef<Path>>(files: &[P], open: bool, extensions: &Extensions) ->
 /// # Errors
 /// Every problem of every text.
 pub fn from_sources(sources: &[Source], lookup: EnvironmentLookup<'_>) -> Result<Config, Invalid> {
-    from_texts(sources, &Outside { env: lookup, files: false }, &Extensions::default())
+    from_texts(sources, &ExternalValues { env: lookup, open_files: false }, &Extensions::default())
 }
 
-fn from_texts(sources: &[Source], outside: &Outside<'_>, extensions: &Extensions) -> Result<Config, Invalid> {
+fn from_texts(
+    sources: &[Source],
+    external: &ExternalValues<'_>,
+    extensions: &Extensions,
+) -> Result<Config, Invalid> {
     let mut issues = Vec::new();
     let mut root = Node::empty(Mark::default());
     let mut unopened = Vec::new();
     for (file, source) in sources.iter().enumerate() {
         match parse(file, &source.text) {
             Ok(mut node) => {
-                substitute_all(&mut node, outside, &mut issues, &mut unopened);
+                substitute_all(&mut node, external, &mut issues, &mut unopened);
                 root.merge(node);
             }
             Err(issue) => issues.push(issue),
         }
     }
-    // A value whose variable is missing cannot be valid: one problem, not two. One whose file was not opened
-    // may be valid: no problem.
+    // A value whose variable is missing cannot be valid: one problem, not two. A value from a file that was
+    // not opened may be valid, so it causes no problem.
     let missing: Vec<Mark> = issues.iter().map(|issue| issue.at).collect();
     unopened.retain(|(at, path)| root.at(path).is_some_and(|node| node.at == *at));
     let is_consequence = |issue: &Issue| {
@@ -117,13 +125,13 @@ fn from_texts(sources: &[Source], outside: &Outside<'_>, extensions: &Extensions
 
 fn substitute_all(
     node: &mut Node,
-    outside: &Outside<'_>,
+    external: &ExternalValues<'_>,
     issues: &mut Vec<Issue>,
     unopened: &mut Vec<(Mark, Vec<Step>)>,
 ) {
     node.visit_scalars(
         &mut Vec::new(),
-        &mut |text, style, at, path| match substitute(text, style, outside) {
+        &mut |text, style, at, path| match substitute(text, style, external) {
             Ok(Completeness::Whole) => {}
             Ok(Completeness::Unopened) => unopened.push((at, path.to_vec())),
             Err(problems) => issues.extend(problems.into_iter().map(|p| Issue::new(at, dotted(path), p))),
@@ -160,19 +168,20 @@ fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
         verdict_judge::problems(&config.judges, &config.judging, &extensions.judges);
     sections.problems("judges", judge_problems);
     sections.problems("judging", judging_problems);
-    secrets_come_from_outside(&config, sections);
-    exporters_are_defined(&config, sections);
-    scores_have_events_and_spans(&config, sections);
-    kafka_is_no_loop(&config, sections);
-    judges_are_defined(&config, &extensions.judges, sections);
-    evaluators_are_judges_of_their_dialect(&config, &extensions.judges, sections);
-    judges_are_asked_once(&config, sections);
-    folders_are_apart(&config, sections);
+    check_secrets(&config, sections);
+    check_exporters_are_defined(&config, sections);
+    check_events_and_spans_of_scores(&config, sections);
+    check_kafka_loop(&config, sections);
+    check_judges_are_defined(&config, &extensions.judges, sections);
+    check_dialects_of_evaluators(&config, &extensions.judges, sections);
+    check_judges_are_asked_once(&config, sections);
+    check_folders_differ(&config, sections);
     config
 }
 
-/// Without this the second one of the process says that the folder is in use by another process.
-fn folders_are_apart(config: &Config, sections: &mut Sections) {
+/// Reports a folder that the cache and the journal would share. Without this check, the second of them to open the
+/// folder would report that another process uses it.
+fn check_folders_differ(config: &Config, sections: &mut Sections) {
     let (cache, storage) = (&config.judging.cache.directory, &config.storage.directory);
     if cache.as_ref().is_some_and(|cache| Some(cache) == storage.as_ref()) {
         let problem = Problem::new("cache.directory", "name another folder than storage.directory");
@@ -180,7 +189,7 @@ fn folders_are_apart(config: &Config, sections: &mut Sections) {
     }
 }
 
-fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
+fn check_secrets(config: &Config, sections: &mut Sections) {
     for protocol in config.receivers.otlp.protocols.with_auth().map(|(protocol, _)| protocol) {
         for secret in ["bearer_token", "basic.password"] {
             let key = format!("receivers.otlp.protocols.{protocol}.auth.{secret}");
@@ -224,7 +233,7 @@ fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
 }
 
 /// Reports exporters that write to a topic from which this process reads.
-fn kafka_is_no_loop(config: &Config, sections: &mut Sections) {
+fn check_kafka_loop(config: &Config, sections: &mut Sections) {
     let Some(receiver) = &config.receivers.kafka else { return };
     for (id, exporter) in &config.exporters.0 {
         let ExporterConfig::Kafka(exporter) = exporter else { continue };
@@ -243,24 +252,24 @@ fn kafka_is_no_loop(config: &Config, sections: &mut Sections) {
     }
 }
 
-fn judges_are_defined(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
-    for (below, name) in config.verdict.evaluation.named_judges() {
-        let path = undotted(&format!("verdict.{below}"));
-        let broken = sections.is_broken(&[key("judges"), key(name)]) || sections.is_broken(&path);
-        if !config.has_judge(name) && !added.provides(name) && !broken {
+fn check_judges_are_defined(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
+    for (metric_key, name) in config.verdict.evaluation.named_judges() {
+        let path = undotted(&format!("verdict.{metric_key}"));
+        let is_broken_already = sections.is_broken(&[key("judges"), key(name)]) || sections.is_broken(&path);
+        if !config.has_judge(name) && !added.provides(name) && !is_broken_already {
             let hint = nearest(name, config.judge_names());
             sections.problem(&path, format!("'{name}' is not defined under judges"), hint);
         }
     }
 }
 
-/// A judge that is named in addition to a cascade with it would be asked twice.
-fn judges_are_asked_once(config: &Config, sections: &mut Sections) {
+/// Reports a judge that is named in addition to a cascade of which it is a member: it would be asked twice.
+fn check_judges_are_asked_once(config: &Config, sections: &mut Sections) {
     let mut lists: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for (below, name) in config.verdict.evaluation.named_judges() {
-        lists.entry(below).or_default().push(name);
+    for (metric_key, name) in config.verdict.evaluation.named_judges() {
+        lists.entry(metric_key).or_default().push(name);
     }
-    for (below, names) in lists {
+    for (metric_key, names) in lists {
         let cascades = names.iter().filter(|name| config.judging.cascades.contains_key(**name));
         for cascade in cascades {
             let others = names.iter().filter(|name| *name != cascade);
@@ -268,15 +277,16 @@ fn judges_are_asked_once(config: &Config, sections: &mut Sections) {
             let members = config.judging.members(cascade);
             if let Some(twice) = members.into_iter().find(|member| others.contains(member)) {
                 let message = format!("asks '{twice}' twice: it is in cascade '{cascade}'");
-                sections.problem(&undotted(&format!("verdict.{below}")), message, None);
+                sections.problem(&undotted(&format!("verdict.{metric_key}")), message, None);
                 break;
             }
         }
     }
 }
 
-/// Exporters of type `scores` and `webhook` send evaluation events; `scores` after the spans that they are about.
-fn scores_have_events_and_spans(config: &Config, sections: &mut Sections) {
+/// Reports exporters of type `scores` and `webhook` without the evaluation events that they send, and exporters of type
+/// `scores` without an exporter of the spans that their scores are about.
+fn check_events_and_spans_of_scores(config: &Config, sections: &mut Sections) {
     let used = &config.service.exporters;
     for id in used {
         let Some(ExporterConfig::Scores(_) | ExporterConfig::Webhook(_)) = config.exporters.0.get(id) else {
@@ -292,21 +302,22 @@ fn scores_have_events_and_spans(config: &Config, sections: &mut Sections) {
     }
 }
 
-/// Metrics of `verdict.evaluators` send another request than those that judges answer by a rubric.
-fn evaluators_are_judges_of_their_dialect(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
+/// Reports judges of the wrong dialect: metrics of `verdict.evaluators` send other requests than metrics that judges
+/// answer by a rubric.
+fn check_dialects_of_evaluators(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
     let evaluation = &config.verdict.evaluation;
-    for (below, name) in evaluation.named_judges() {
-        let is_remote = below.starts_with("evaluators.") || below == "metrics.checklist.run_code";
+    for (metric_key, name) in evaluation.named_judges() {
+        let is_remote = metric_key.starts_with("evaluators.") || metric_key == "metrics.checklist.run_code";
         if is_remote && config.judging.cascades.contains_key(name) {
             let message = format!("'{name}' is a cascade; a judge of dialect '{EVALUATOR}' is needed");
-            sections.problem(&undotted(&format!("verdict.{below}")), message, None);
+            sections.problem(&undotted(&format!("verdict.{metric_key}")), message, None);
         }
         // A provider takes any question.
         let Some(judge) = config.judges.get(name).filter(|_| !added.provides(name)) else { continue };
-        let path = undotted(&format!("verdict.{below}"));
-        let (evaluates, answers) = (is_remote, judge.dialect == EVALUATOR);
-        if evaluates != answers {
-            let message = match evaluates {
+        let path = undotted(&format!("verdict.{metric_key}"));
+        let (needs_evaluator, is_evaluator) = (is_remote, judge.dialect == EVALUATOR);
+        if needs_evaluator != is_evaluator {
+            let message = match needs_evaluator {
                 true => {
                     format!("'{name}' is a judge of dialect '{}'; '{EVALUATOR}' is needed", judge.dialect)
                 }
@@ -337,7 +348,7 @@ fn evaluators_are_judges_of_their_dialect(config: &Config, added: &JudgeExtensio
     }
 }
 
-fn exporters_are_defined(config: &Config, sections: &mut Sections) {
+fn check_exporters_are_defined(config: &Config, sections: &mut Sections) {
     let (used, defined) = (&config.service.exporters, &config.exporters.0);
     if used.is_empty() {
         let message = "no exporter is defined, so that telemetry would go nowhere".to_owned();

@@ -7,8 +7,8 @@ use verdict_config::{
 
 use super::verdict::VerdictConfig;
 
-/// Parts of the names of headers that contain a secret; so do names that end in "key".
-const SECRETS: [&str; 9] = [
+/// Parts of header names by which the value is a secret. Names that end in "key" mark a secret as well.
+const SECRET_NAME_PARTS: [&str; 9] = [
     "authorization",
     "token",
     "secret",
@@ -20,16 +20,17 @@ const SECRETS: [&str; 9] = [
     "x-honeycomb-team",
 ];
 
+/// The sections of the configuration and the problems in them.
 pub(super) struct Sections {
     root: Node,
     issues: Vec<Issue>,
-    seen: Vec<&'static str>,
+    known_sections: Vec<&'static str>,
 }
 
 impl Sections {
-    /// `issues` are those of the texts; their consequences are not reported.
+    /// `issues` are the problems of the texts. A section adds no problem at a key that has one.
     pub(super) fn new(root: Node, issues: Vec<Issue>) -> Sections {
-        Sections { root, issues, seen: Vec::new() }
+        Sections { root, issues, known_sections: Vec::new() }
     }
 
     /// Reads one top-level section; one that is absent has its defaults.
@@ -38,14 +39,14 @@ impl Sections {
     }
 
     pub(super) fn section_or<T: DeserializeOwned>(&mut self, name: &'static str, default: T) -> T {
-        self.seen.push(name);
+        self.known_sections.push(name);
         let node = self.root.get(name);
         node.and_then(|node| read(node, &[key(name)], &mut self.issues)).unwrap_or(default)
     }
 
     /// `verdict`, whose keys belong to the pipeline and to the evaluator.
     pub(super) fn verdict(&mut self) -> VerdictConfig {
-        self.seen.push("verdict");
+        self.known_sections.push("verdict");
         let node = self.root.get("verdict");
         let read = node.and_then(|node| read_joined(node, &[key("verdict")], &mut self.issues));
         read.map(|(verdict, evaluation)| VerdictConfig { evaluation, ..verdict }).unwrap_or_default()
@@ -67,8 +68,8 @@ impl Sections {
     }
 
     /// Adds the problems of a section.
-    pub(super) fn problems(&mut self, section: &str, found: Vec<Problem>) {
-        for problem in found {
+    pub(super) fn problems(&mut self, section: &str, problems: Vec<Problem>) {
+        for problem in problems {
             let Problem { key, message, hint } = problem.in_section(section);
             let path = undotted(&key);
             // A value that could not be read has its default here, which is not a problem.
@@ -82,10 +83,10 @@ impl Sections {
     pub(super) fn must_come_from_outside(&mut self, path: &[Step]) {
         let value = self.root.at(path).filter(|node| !node.is_null()).map(|node| &node.value);
         // `print-config` writes REDACTED, and its output must be readable.
-        let literal =
+        let is_literal =
             matches!(value, Some(Value::Scalar(text, Style::Plain | Style::Quoted)) if text != REDACTED);
         // A variable that could not be substituted is still in the text and was reported.
-        if literal && !self.is_broken(path) {
+        if is_literal && !self.is_broken(path) {
             let message = "a secret must not be written here: give it as ${env:NAME} or ${file:PATH}";
             self.problem(path, message.to_owned(), None);
         }
@@ -100,7 +101,7 @@ impl Sections {
     ) {
         for name in names {
             let lower = name.to_ascii_lowercase();
-            if lower.ends_with("key") || SECRETS.iter().any(|word| lower.contains(word)) {
+            if lower.ends_with("key") || SECRET_NAME_PARTS.iter().any(|part| lower.contains(part)) {
                 self.must_come_from_outside(&[section, &[key("headers"), key(name)]].concat());
             }
         }
@@ -112,9 +113,9 @@ impl Sections {
             self.problem(&[], "a configuration is a map of sections".to_owned(), None);
         }
         let names: Vec<String> = self.root.entries().iter().map(|(k, _)| k.text.clone()).collect();
-        let seen = std::mem::take(&mut self.seen);
-        for name in names.iter().filter(|n| !seen.contains(&n.as_str())) {
-            let hint = nearest(name, seen.iter().copied());
+        let known_sections = std::mem::take(&mut self.known_sections);
+        for name in names.iter().filter(|n| !known_sections.contains(&n.as_str())) {
+            let hint = nearest(name, known_sections.iter().copied());
             self.problem(&[key(name)], "no such section".to_owned(), hint);
         }
         self.issues

@@ -26,19 +26,21 @@ impl Config {
     }
 }
 
-/// A section or a list without entries, as a file has it whose entries are comments, is read as one with none.
+/// Accepts null for objects and lists: a section of which every entry is a comment is null in YAML, and is read as
+/// empty.
 fn allow_empty(schema: &mut Schema) {
-    let kind = schema.get("type").and_then(Value::as_str).filter(|kind| ["object", "array"].contains(kind));
-    if let Some(kind) = kind.map(str::to_owned) {
-        schema.insert("type".to_owned(), json!([kind, "null"]));
+    let type_name =
+        schema.get("type").and_then(Value::as_str).filter(|name| ["object", "array"].contains(name));
+    if let Some(type_name) = type_name.map(str::to_owned) {
+        schema.insert("type".to_owned(), json!([type_name, "null"]));
     }
 }
 
 fn redact(value: &mut Value) {
     match value {
         Value::String(text) => {
-            if let Some(clean) = without_userinfo(text) {
-                *text = clean;
+            if let Some(redacted) = without_userinfo(text) {
+                *text = redacted;
             }
         }
         Value::Array(items) => items.iter_mut().for_each(redact),
@@ -47,13 +49,13 @@ fn redact(value: &mut Value) {
     }
 }
 
-/// `http://user:password@host/path` to `http://[redacted]@host/path`.
+/// Converts `http://user:password@host/path` to `http://[redacted]@host/path`; `None` for a text without credentials.
 fn without_userinfo(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://")?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, behind) = rest.split_at(end);
+    let (authority, path) = rest.split_at(end);
     let (_, host) = authority.rsplit_once('@')?;
-    Some(format!("{scheme}://{REDACTED}@{host}{behind}"))
+    Some(format!("{scheme}://{REDACTED}@{host}{path}"))
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ use super::root::Config;
 use crate::export::config::ExporterConfig;
 
 impl Config {
-    /// Whether metrics may name it: a judge, or a cascade of judges.
+    /// Whether `name` is a judge or a cascade of judges, either of which metrics may name.
     pub fn has_judge(&self, name: &str) -> bool {
         self.judges.contains_key(name) || self.judging.cascades.contains_key(name)
     }
 
-    /// Every name for [`Config::has_judge`].
+    /// Every name for which [`Config::has_judge`] is true.
     pub fn judge_names(&self) -> impl Iterator<Item = &str> {
         self.judges.keys().chain(self.judging.cascades.keys()).map(String::as_str)
     }
@@ -32,7 +32,7 @@ impl Config {
             .judges
             .iter()
             .filter(|(name, judge)| asked.contains(name.as_str()) && judge.replay.is_none());
-        let waits: Duration = *self.verdict.max_wait;
+        let max_wait: Duration = *self.verdict.max_wait;
         let used = &self.service.exporters;
         let unused = self.exporters.0.keys().filter(|id| !used.contains(id));
         let mut out: Vec<String> = unused
@@ -48,11 +48,11 @@ impl Config {
                 ));
             }
             let attempts = judge.timeout.saturating_mul(judge.retries.saturating_add(1));
-            if waits < attempts {
+            if max_wait < attempts {
                 out.push(format!(
                     "verdict.max_wait ({}) is shorter than {} attempts of judges.{name} with its timeout ({}): what it \
                      answers later is unmeasured (timeout)",
-                    humantime::format_duration(waits),
+                    humantime::format_duration(max_wait),
                     judge.retries.saturating_add(1),
                     humantime::format_duration(*judge.timeout),
                 ));
@@ -67,10 +67,10 @@ impl Config {
             let message = format!(
                 "verdict.max_wait ({}) is shorter than the attempts of all judges of judging.cascades.{cascade} ({}), \
                  which are asked one after the other",
-                humantime::format_duration(waits),
+                humantime::format_duration(max_wait),
                 humantime::format_duration(sum),
             );
-            if self.judging.cascades.contains_key(cascade) && waits < sum && !out.contains(&message) {
+            if self.judging.cascades.contains_key(cascade) && max_wait < sum && !out.contains(&message) {
                 out.push(message);
             }
         }
@@ -81,12 +81,10 @@ impl Config {
                     .to_owned(),
             );
         }
-        let exports = self.exporters.0.values().any(|exporter| matches!(exporter, ExporterConfig::Kafka(_)));
-        if cfg!(not(feature = "kafka")) && (exports || self.receivers.kafka.is_some()) {
-            out.push(format!(
-                "receivers.kafka or an exporter of type kafka: {}",
-                crate::kafka::FEATURE_MISSING
-            ));
+        let exports_to_kafka =
+            self.exporters.0.values().any(|exporter| matches!(exporter, ExporterConfig::Kafka(_)));
+        if cfg!(not(feature = "kafka")) && (exports_to_kafka || self.receivers.kafka.is_some()) {
+            out.push(format!("receivers.kafka or an exporter of type kafka: {}", crate::kafka::FEATURE_MISSING));
         }
         out
     }

@@ -3,8 +3,8 @@
 //! In: evaluated traces, one by one. Out: HTML, written as they come, so that only rows stay in memory. Each trace is
 //! JSON in an element of its own that browsers do not execute; `<` is escaped in it, so that no text of a trace ends
 //! the element. The policy names the script and the style by their hashes: nothing else runs. A browser parses the
-//! whole file before it shows anything, so its size is limited: what exceeds the limits is in the list without its
-//! spans, or left out and counted.
+//! whole file before it shows anything, so its size is limited: a trace beyond the limits is in the list
+//! without its spans, or left out and counted.
 
 use std::io::{self, Write};
 
@@ -23,11 +23,11 @@ use super::overview::Overview;
 use super::trace_view;
 
 /// Bytes of the spans of traces: what browsers open within a few seconds.
-const MAX_DETAIL: usize = 64 << 20;
+const MAX_DETAIL_BYTES: usize = 64 << 20;
 /// Most of these bytes for traces that do not fail.
-const MAX_OTHERS: usize = MAX_DETAIL / 2;
+const MAX_NOT_FAILING_BYTES: usize = MAX_DETAIL_BYTES / 2;
 /// Traces of the list, about a kilobyte each.
-const MAX_ROWS: usize = 20_000;
+const MAX_TRACES: usize = 20_000;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ pub(crate) struct PageFile {
     disclosure: Disclosure,
     rows: Vec<TraceRow>,
     /// Indexes of the rows, for late spans.
-    places: ById<TraceId, usize>,
+    row_indexes: ById<TraceId, usize>,
     /// Bytes of spans so far.
-    detail: usize,
+    detail_bytes: usize,
     /// Traces that are in the list without spans.
     without_spans: usize,
     /// Traces that are not in the list.
@@ -49,8 +49,8 @@ impl PageFile {
         PageFile {
             disclosure,
             rows: Vec::new(),
-            places: ById::default(),
-            detail: 0,
+            row_indexes: ById::default(),
+            detail_bytes: 0,
             without_spans: 0,
             left_out: 0,
         }
@@ -66,20 +66,23 @@ impl PageFile {
             out.write_all(beginning().as_bytes())?;
         }
         let (row, detail) = trace_view::trace(trace, &self.disclosure, false);
-        if let Some(before) = self.places.get(&trace.trace.tree.id).and_then(|&at| self.rows.get_mut(at)) {
-            *before = with_late(before, row);
+        if let Some(existing) =
+            self.row_indexes.get(&trace.trace.tree.id).and_then(|&at| self.rows.get_mut(at))
+        {
+            *existing = with_late(existing, row);
             return Ok(());
         }
-        if self.rows.len() >= MAX_ROWS {
+        if self.rows.len() >= MAX_TRACES {
             self.left_out += 1;
             return Ok(());
         }
-        self.places.insert(trace.trace.tree.id, self.rows.len());
-        let limit = if trace.summary.passed == Some(false) { MAX_DETAIL } else { MAX_OTHERS };
-        let data = data(&format!("trace-{}", row.trace_id), &detail)?;
-        if self.detail.saturating_add(data.len()) <= limit {
-            self.detail += data.len();
-            out.write_all(data.as_bytes())?;
+        self.row_indexes.insert(trace.trace.tree.id, self.rows.len());
+        let limit =
+            if trace.summary.passed == Some(false) { MAX_DETAIL_BYTES } else { MAX_NOT_FAILING_BYTES };
+        let element = data_element(&format!("trace-{}", row.trace_id), &detail)?;
+        if self.detail_bytes.saturating_add(element.len()) <= limit {
+            self.detail_bytes += element.len();
+            out.write_all(element.as_bytes())?;
         } else {
             self.without_spans += 1;
         }
@@ -98,7 +101,7 @@ impl PageFile {
         })
     }
 
-    /// Writes the list, the sums and the end.
+    /// Writes the list of traces, the overview and the end of the page.
     ///
     /// # Errors
     /// Writing to `out` failed.
@@ -109,13 +112,13 @@ impl PageFile {
         }
         rows.sort_by(|a, b| (a.start, &a.trace_id).cmp(&(b.start, &b.trace_id)));
         rows.iter_mut().zip(1..).for_each(|(row, seq)| row.seq = seq);
-        let overview = Overview::from_rows(rows.iter().rev()).over_starts(rows.iter());
+        let overview = Overview::from_rows(rows.iter().rev()).with_starts(rows.iter());
         let version = env!("CARGO_PKG_VERSION");
         let list =
             json!({ "traces": rows, "overview": overview, "version": version, "left_out": self.left_out });
-        out.write_all(data("data", &list)?.as_bytes())?;
+        out.write_all(data_element("data", &list)?.as_bytes())?;
         let script = format!("<script>{}</script>", assets::JS);
-        let (_, end) = parts();
+        let (_, end) = split_page();
         out.write_all(end.replacen("<script src=\"page.js\"></script>", &script, 1).as_bytes())
     }
 }
@@ -129,20 +132,20 @@ fn beginning() -> String {
         hash(assets::JS),
         hash(assets::CSS)
     );
-    let (head, _) = parts();
+    let (head, _) = split_page();
     let charset = "<meta charset=\"utf-8\">";
     let meta = format!("{charset}\n<meta http-equiv=\"content-security-policy\" content=\"{policy}\">");
     let style = format!("<style>{}</style>", assets::CSS);
     head.replacen(charset, &meta, 1).replacen("<link rel=\"stylesheet\" href=\"page.css\">", &style, 1)
 }
 
-fn data(id: &str, value: &impl Serialize) -> io::Result<String> {
+fn data_element(id: &str, value: &impl Serialize) -> io::Result<String> {
     let json = serde_json::to_string(value)?.replace('<', "\\u003c");
     Ok(format!("<script type=\"application/json\" id=\"{id}\">{json}</script>\n"))
 }
 
-/// The page before and from its script on.
-fn parts() -> (&'static str, &'static str) {
+/// The page before its script, and the page from the script on.
+fn split_page() -> (&'static str, &'static str) {
     let at = assets::HTML.find("<script src=").unwrap_or(assets::HTML.len());
     assets::HTML.split_at(at)
 }
@@ -178,12 +181,12 @@ mod tests {
         };
         add(&mut file, 1, true);
         assert_eq!(file.omission(), None);
-        file.detail = MAX_OTHERS;
+        file.detail_bytes = MAX_NOT_FAILING_BYTES;
         add(&mut file, 2, true);
         add(&mut file, 3, false);
-        file.detail = MAX_DETAIL;
+        file.detail_bytes = MAX_DETAIL_BYTES;
         add(&mut file, 4, false);
-        file.rows = vec![TraceRow::default(); MAX_ROWS];
+        file.rows = vec![TraceRow::default(); MAX_TRACES];
         add(&mut file, 5, false);
         assert_eq!((file.without_spans, file.left_out), (2, 1));
         assert!(file.omission().unwrap().contains("2 traces without"), "{:?}", file.omission());
@@ -194,7 +197,7 @@ mod tests {
 
     #[test]
     fn data_cannot_end_its_element() {
-        let text = data("x", &"</script><!--<script>").unwrap();
+        let text = data_element("x", &"</script><!--<script>").unwrap();
         assert_eq!(text.matches('<').count(), 2, "{text}");
         assert!(text.contains(r"\u003c/script>\u003c!--\u003cscript>"), "{text}");
     }
@@ -207,7 +210,7 @@ mod tests {
             "{beginning}"
         );
         assert!(!beginning.contains("page.css"));
-        let (_, end) = parts();
+        let (_, end) = split_page();
         assert!(end.starts_with("<script src=\"page.js\"></script>"), "{end}");
         assert!(
             !assets::JS.contains("</script")

@@ -1,17 +1,18 @@
 //! The search of the list of traces.
 //!
-//! In: the query of a request. Out: whether a row matches, and which part of the list is wanted. Texts are compared
+//! In: the query of a request. Out: whether a row matches, and which part of the list is requested. Texts are compared
 //! without regard to case, and match if they are contained.
 
 use percent_encoding::percent_decode_str;
 
 use super::model::TraceRow;
 
-/// Rows of an answer, by default and at most.
-const PAGE: usize = 100;
-const MAX_PAGE: usize = 500;
+/// Default number of rows in an answer.
+const DEFAULT_LIMIT: usize = 100;
+/// Largest number of rows in an answer.
+const MAX_LIMIT: usize = 500;
 /// Longest value of a parameter in bytes.
-const MAX_VALUE: usize = 1_024;
+const MAX_VALUE_BYTES: usize = 1_024;
 
 /// The conditions on a row; everything matches by default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,7 +26,7 @@ pub(crate) struct RowFilter {
     category: Option<String>,
     tool: Option<String>,
     signature: Option<String>,
-    /// Anywhere in the names, the task and the ids.
+    /// A text that the names, the task or the ids contain.
     text: Option<String>,
     /// Only rows with a smaller number.
     pub before: Option<u64>,
@@ -36,13 +37,13 @@ impl RowFilter {
     /// # Errors
     /// A parameter is unknown or has an unusable value; the message says which.
     pub(crate) fn parse(query: &str) -> Result<RowFilter, String> {
-        let mut filter = RowFilter { limit: PAGE, ..RowFilter::default() };
+        let mut filter = RowFilter { limit: DEFAULT_LIMIT, ..RowFilter::default() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = value.replace('+', " ");
             let value = percent_decode_str(&value).decode_utf8_lossy().trim().to_lowercase();
-            if value.len() > MAX_VALUE {
-                return Err(format!("{key}: longer than {MAX_VALUE} bytes"));
+            if value.len() > MAX_VALUE_BYTES {
+                return Err(format!("{key}: longer than {MAX_VALUE_BYTES} bytes"));
             }
             let number = || value.parse::<u64>().map_err(|_| format!("{key}: expected a number"));
             let field = match key {
@@ -61,7 +62,7 @@ impl RowFilter {
                     continue;
                 }
                 "limit" => {
-                    filter.limit = usize::try_from(number()?).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE);
+                    filter.limit = usize::try_from(number()?).unwrap_or(MAX_LIMIT).clamp(1, MAX_LIMIT);
                     continue;
                 }
                 _ => return Err("expected result, agent, service, session, user, metric, category, tool, signature, q, before or limit".to_owned()),
@@ -73,22 +74,22 @@ impl RowFilter {
 
     /// Whether a row matches; `before` is not compared.
     pub(crate) fn matches(&self, row: &TraceRow) -> bool {
-        let exactly =
+        let equals =
             |wanted: &Option<String>, value: &str| wanted.as_ref().is_none_or(|wanted| value == wanted);
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let agents = || row.agents.iter().map(|share| share.name.as_str()).chain(row.agent.as_deref());
         let names = [&row.name, &row.trace_id];
         let options = [&row.service, &row.session, &row.user, &row.task, &row.signature];
-        exactly(&self.result, row.result)
-            && exactly(&self.signature, &text(&row.signature))
-            && contains_wanted(&self.service, &text(&row.service))
-            && contains_wanted(&self.session, &text(&row.session))
-            && contains_wanted(&self.user, &text(&row.user))
-            && any(&self.agent, agents())
-            && any(&self.metric, row.failed_metrics.iter().map(String::as_str))
-            && any(&self.category, row.categories.iter().copied())
-            && any(&self.tool, row.tools.iter().map(|share| share.name.as_str()))
-            && any(
+        equals(&self.result, row.result)
+            && equals(&self.signature, &text(&row.signature))
+            && matches_text(&self.service, &text(&row.service))
+            && matches_text(&self.session, &text(&row.session))
+            && matches_text(&self.user, &text(&row.user))
+            && any_matches(&self.agent, agents())
+            && any_matches(&self.metric, row.failed_metrics.iter().map(String::as_str))
+            && any_matches(&self.category, row.categories.iter().copied())
+            && any_matches(&self.tool, row.tools.iter().map(|share| share.name.as_str()))
+            && any_matches(
                 &self.text,
                 names
                     .into_iter()
@@ -100,22 +101,22 @@ impl RowFilter {
     }
 }
 
-fn contains_wanted(wanted: &Option<String>, value: &str) -> bool {
+fn matches_text(wanted: &Option<String>, value: &str) -> bool {
     wanted.as_ref().is_none_or(|wanted| value.to_lowercase().contains(wanted.as_str()))
 }
 
-fn any<'v>(wanted: &Option<String>, mut values: impl Iterator<Item = &'v str>) -> bool {
-    wanted.is_none() || values.any(|value| contains_wanted(wanted, value))
+fn any_matches<'v>(wanted: &Option<String>, mut values: impl Iterator<Item = &'v str>) -> bool {
+    wanted.is_none() || values.any(|value| matches_text(wanted, value))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::model::Share;
+    use crate::page::model::UsageCount;
 
     #[test]
     fn every_parameter_restricts_the_list() {
-        let named = |name: &str| vec![Share { name: name.to_owned(), count: 1, failed: 1 }];
+        let named = |name: &str| vec![UsageCount { name: name.to_owned(), count: 1, failed: 1 }];
         let row = TraceRow {
             trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
             result: "fail",
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn unusable_queries_are_refused() {
-        assert_eq!(RowFilter::parse("limit=100000&before=7").unwrap().limit, MAX_PAGE);
+        assert_eq!(RowFilter::parse("limit=100000&before=7").unwrap().limit, MAX_LIMIT);
         for bad in ["resutl=fail", "limit=x", "before=-1", &format!("q={}", "x".repeat(2_000)), "<script>"] {
             assert!(RowFilter::parse(bad).is_err(), "{bad}");
         }

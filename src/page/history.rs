@@ -26,20 +26,20 @@ use crate::logging::join_error_reason;
 use crate::reservation::{ByteLimit, Reservation};
 use crate::telemetry::{PageMetrics, ResultLabel};
 
-/// Traces in the queue, ...
-const QUEUE: usize = 256;
-/// ... and the bytes that they are charged, as spans with their resources and as recognised traces.
-const QUEUE_BYTES: u64 = 32 << 20;
-/// The task waits this multiple of the time that it has worked if there is more to do.
-const REST: u32 = 19;
+/// Largest number of traces in the queue.
+const MAX_QUEUED_TRACES: usize = 256;
+/// Largest number of bytes charged for the traces in the queue: their spans with resources, and the recognised traces.
+const MAX_QUEUED_BYTES: u64 = 32 << 20;
+/// After each trace the task pauses for this multiple of the time that the trace took, if the queue is not empty.
+const PAUSE_FACTOR: u32 = 19;
 /// Minutes of the timeline: those of a day, or more days if nothing was evaluated in some.
 const MINUTES: usize = 24 * 60;
 /// Updates that a listener may be behind. It misses older ones, and receives a notice of that.
-const UPDATES: usize = 256;
+const MAX_PENDING_UPDATES: usize = 256;
 /// The approximate size of a row without its texts.
 const ROW_BYTES: usize = 512;
-/// The tree of one trace takes at most this part of the memory, so that it does not end all others.
-const PART: usize = 4;
+/// The tree of one trace takes at most this part of the memory, so that it does not displace all others.
+const DETAIL_DIVISOR: usize = 4;
 
 /// A trace in the history.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Minute {
 
 #[derive(Debug, Default)]
 struct HistoryState {
-    /// The oldest first.
+    /// The entries, the oldest first.
     entries: VecDeque<Arc<HistoryEntry>>,
     bytes: usize,
     seq: u64,
@@ -99,11 +99,11 @@ pub(crate) struct History {
 pub(crate) struct QueuedTrace {
     trace: Box<EvaluatedTrace>,
     disclosure: Disclosure,
-    /// In the queue, and in the memory budget.
+    /// Reservations in the queue and in the memory budget.
     _reserved: [Reservation; 2],
 }
 
-/// Where shards put traces.
+/// The part of the history that shards use: it counts traces and puts them into the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct HistoryFeed {
     history: Arc<History>,
@@ -113,8 +113,8 @@ pub(crate) struct HistoryFeed {
 
 impl HistoryFeed {
     pub(crate) fn new(history: Arc<History>) -> (HistoryFeed, mpsc::Receiver<QueuedTrace>) {
-        let (queue, traces) = mpsc::channel(QUEUE);
-        (HistoryFeed { history, queue, queued: ByteLimit::new(QUEUE_BYTES) }, traces)
+        let (queue, traces) = mpsc::channel(MAX_QUEUED_TRACES);
+        (HistoryFeed { history, queue, queued: ByteLimit::new(MAX_QUEUED_BYTES) }, traces)
     }
 
     /// Counts a trace and puts it into the queue, if there is room. It is `charged` to the memory budget until it is
@@ -124,14 +124,14 @@ impl HistoryFeed {
         if summary.close_reason != CloseReason::Late {
             self.history.count(summary.now, summary.passed.into(), &trace);
         }
-        let has_room = self.queued.reserved() + charged.bytes() as u64 <= QUEUE_BYTES;
-        let Some(place) = self.queue.try_reserve().ok().filter(|_| has_room) else {
+        let has_room = self.queued.reserved() + charged.bytes() as u64 <= MAX_QUEUED_BYTES;
+        let Some(permit) = self.queue.try_reserve().ok().filter(|_| has_room) else {
             self.history.metrics.skipped.inc();
             return;
         };
         let reserved = [self.queued.reserve(charged.bytes()), charged];
         let (trace, disclosure) = (Box::new(trace), disclosure.clone());
-        place.send(QueuedTrace { trace, disclosure, _reserved: reserved });
+        permit.send(QueuedTrace { trace, disclosure, _reserved: reserved });
     }
 }
 
@@ -142,7 +142,7 @@ impl History {
             timeline: Mutex::default(),
             max_traces: config.max_traces as usize,
             max_bytes: usize::try_from(config.max_memory.0).unwrap_or(usize::MAX),
-            updates: broadcast::Sender::new(UPDATES),
+            updates: broadcast::Sender::new(MAX_PENDING_UPDATES),
             metrics,
         }
     }
@@ -166,7 +166,7 @@ impl History {
                 self.metrics.skipped.inc();
             }
             if !traces.is_empty() {
-                stop.run_until_cancelled(tokio::time::sleep(started.elapsed() * REST)).await;
+                stop.run_until_cancelled(tokio::time::sleep(started.elapsed() * PAUSE_FACTOR)).await;
             }
         }
     }
@@ -179,7 +179,8 @@ impl History {
         self.count_at(now / 60_000_000_000, result, &categories);
     }
 
-    /// Only the number of minutes is limited: by age, a clock that jumps ahead would end all others.
+    /// The number of minutes is limited instead of their age: after a jump of the clock, a limit on age would remove
+    /// all other minutes.
     fn count_at(&self, minute: u64, result: ResultLabel, categories: &[&'static str]) {
         let mut timeline = lock(&self.timeline);
         timeline.entry(minute).or_default().count(result, categories);
@@ -190,22 +191,23 @@ impl History {
 
     /// Adds a trace, or late spans to one.
     pub(crate) fn add(&self, trace: &EvaluatedTrace, disclosure: &Disclosure) {
-        let detail_limit = self.max_bytes / PART;
+        let detail_limit = self.max_bytes / DETAIL_DIVISOR;
         let (mut row, detail, whole) = trace_view::trace_within(trace, disclosure, detail_limit);
-        let late = trace.summary.close_reason == CloseReason::Late;
-        // Joining parses the whole trace: without the lock, which handlers of requests wait for. Only one task adds.
+        let is_late = trace.summary.close_reason == CloseReason::Late;
+        // Joining parses the whole trace. The lock is not held meanwhile, because request handlers wait for it. No
+        // other task adds traces.
         let before = self.get(&row.trace_id);
         let detail = match &before {
-            Some(before) if late => {
-                let later = row.start as f64 - before.row.start as f64;
+            Some(before) if is_late => {
+                let delay_ms = row.start as f64 - before.row.start as f64;
                 row = with_late(&before.row, row);
-                join(&before.detail, detail, later, detail_limit)
+                join_late_spans(&before.detail, detail, delay_ms, detail_limit)
             }
             _ => Bytes::from(whole),
         };
         let mut state = lock(&self.state);
-        let place = state.entries.iter().rposition(|entry| entry.row.trace_id == row.trace_id);
-        if let Some(before) = place.and_then(|place| state.entries.remove(place)) {
+        let index = state.entries.iter().rposition(|entry| entry.row.trace_id == row.trace_id);
+        if let Some(before) = index.and_then(|index| state.entries.remove(index)) {
             state.bytes -= before.bytes;
         }
         state.seq += 1;
@@ -274,7 +276,7 @@ fn text_bytes(row: &TraceRow) -> usize {
     row.name.len() + options.into_iter().flatten().map(String::len).sum::<usize>() + lists + shares
 }
 
-/// The row of a trace to which late spans came. Their verdict is that of the whole trace.
+/// The row of a trace after its late spans, whose verdict is that of the whole trace.
 pub(super) fn with_late(before: &TraceRow, late: TraceRow) -> TraceRow {
     let mut row = before.clone();
     (row.result, row.reason, row.revision, row.judged_at) =
@@ -299,24 +301,24 @@ pub(super) fn with_late(before: &TraceRow, late: TraceRow) -> TraceRow {
     row
 }
 
-/// The tree of a trace with late spans. `later` is by how many milliseconds these begin later. What would make it
-/// larger than `max_bytes` is counted as left out.
-fn join(before: &Bytes, late: TraceDetail, later: f64, max_bytes: usize) -> Bytes {
+/// The tree of a trace with its late spans, which begin `delay_ms` after its first span. Spans that would make it
+/// larger than `max_bytes` are counted as left out.
+fn join_late_spans(before: &Bytes, late: TraceDetail, delay_ms: f64, max_bytes: usize) -> Bytes {
     let Ok(mut whole) = serde_json::from_slice::<Value>(before) else { return before.clone() };
     let Value::Object(fields) = &mut whole else { return before.clone() };
     let mut omitted = late.omitted;
     if let Some(Value::Array(spans)) = fields.get_mut("spans") {
         let span_count = spans.len();
         let mut remaining = max_bytes.saturating_sub(before.len());
-        let place =
+        let index_of =
             |id: &String| spans.iter().position(|span| span.get("id").and_then(Value::as_str) == Some(id));
         let linked = late.spans.into_iter().map(|mut span| {
-            span.up = span.up.map(|up| up + span_count).or_else(|| span.parent.as_ref().and_then(place));
-            span.offset_ms += later;
+            span.up = span.up.map(|up| up + span_count).or_else(|| span.parent.as_ref().and_then(index_of));
+            span.offset_ms += delay_ms;
             span
         });
         let mut linked: Vec<SpanNode> = linked.collect();
-        // The first ones, since later ones may be below them.
+        // The first spans are added, because later spans may be their descendants.
         let fitting = linked.iter().take(MAX_SPANS.saturating_sub(span_count)).take_while(|span| {
             let bytes = serde_json::to_vec(span).map_or(usize::MAX, |json| json.len() + 1);
             let fits = bytes <= remaining;
@@ -328,18 +330,20 @@ fn join(before: &Bytes, late: TraceDetail, later: f64, max_bytes: usize) -> Byte
         linked.truncate(fitting_count);
         spans.extend(linked.into_iter().filter_map(|span| serde_json::to_value(span).ok()));
     }
-    for (key, more) in [("failed_spans", late.failed_spans), ("failure_chain", late.failure_chain)] {
+    for (key, late_ids) in [("failed_spans", late.failed_spans), ("failure_chain", late.failure_chain)] {
         if let Some(Value::Array(ids)) = fields.get_mut(key)
-            // The chain of the trace, if it has failed before.
+            // A trace that has failed before keeps its failure chain.
             && (key != "failure_chain" || ids.is_empty())
         {
-            ids.extend(more.into_iter().map(Value::String));
+            ids.extend(late_ids.into_iter().map(Value::String));
             ids.truncate(MAX_ITEMS);
         }
     }
-    for (key, more) in [("measured", late.measured), ("unmeasured", late.unmeasured), ("omitted", omitted)] {
+    for (key, late_count) in
+        [("measured", late.measured), ("unmeasured", late.unmeasured), ("omitted", omitted)]
+    {
         let count = fields.get(key).and_then(Value::as_u64).unwrap_or(0);
-        fields.insert(key.to_owned(), (count + more as u64).into());
+        fields.insert(key.to_owned(), (count + late_count as u64).into());
     }
     if let (None, Some(cause)) = (fields.get("root_cause"), late.root_cause) {
         fields.insert("root_cause".to_owned(), cause.into());
@@ -352,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_jumps_ahead_does_not_end_the_timeline() {
+    fn a_clock_that_jumps_ahead_does_not_empty_the_timeline() {
         let history = History::new(&PageConfig::default(), PageMetrics::default());
         let day = 28_000_000;
         for minute in [day, day + 1, day + 1_000_000, day + 2] {
@@ -381,12 +385,12 @@ mod tests {
         let history = Arc::new(History::new(&PageConfig::default(), metrics.clone()));
         let (feed, queue) = HistoryFeed::new(history);
         let budget = ByteLimit::new(u64::MAX);
-        let half = usize::try_from(QUEUE_BYTES / 2).unwrap();
+        let half = usize::try_from(MAX_QUEUED_BYTES / 2).unwrap();
         for bytes in [half, half, 1] {
             let evaluated = evaluator.evaluate(closed(), 0, &mut |_| ());
             feed.offer(evaluated, &Disclosure::new(&config).unwrap(), budget.reserve(bytes));
         }
-        assert_eq!((budget.reserved(), feed.queued.reserved()), (QUEUE_BYTES, QUEUE_BYTES));
+        assert_eq!((budget.reserved(), feed.queued.reserved()), (MAX_QUEUED_BYTES, MAX_QUEUED_BYTES));
         assert_eq!(metrics.skipped.get(), 1);
         drop(queue);
         assert_eq!((budget.reserved(), feed.queued.reserved()), (0, 0));

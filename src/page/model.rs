@@ -47,13 +47,13 @@ pub(crate) struct TraceRow {
     pub severity: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    pub agents: Vec<Share>,
-    pub tools: Vec<Share>,
+    pub agents: Vec<UsageCount>,
+    pub tools: Vec<UsageCount>,
     pub models: Vec<String>,
     /// Tokens of the agents' model calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Their recorded cost.
+    /// The recorded cost of these calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub(crate) struct TraceRow {
 
 /// The runs of an agent, or the calls of a tool.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Share {
+pub(crate) struct UsageCount {
     pub name: String,
     pub count: u64,
     pub failed: u64,
@@ -103,9 +103,10 @@ pub(crate) struct OutcomeNote {
 }
 
 #[derive(Debug, Serialize)]
+/// A span in the tree of a trace.
 pub(crate) struct SpanNode {
     pub id: String,
-    /// The index of its parent, or of the nearest ancestor that is not left out.
+    /// The index of the parent, or of the nearest ancestor that is not left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up: Option<usize>,
     /// The recorded parent of a span without `up`.
@@ -136,7 +137,7 @@ pub(crate) struct SpanNode {
     /// Signs that the span itself failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
-    /// The span arrived after the trace had closed.
+    /// Whether the span arrived after the trace had closed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
     /// The input and output of the span; only if a failure is about the span or rests on it.
@@ -171,6 +172,7 @@ pub(crate) struct EvaluationNode {
 }
 
 #[derive(Debug, Serialize)]
+/// A measurement of a span.
 pub(crate) struct MetricNode {
     pub metric: String,
     pub result: &'static str,
@@ -192,6 +194,7 @@ pub(crate) struct MetricNode {
 }
 
 #[derive(Debug, Serialize)]
+/// A finding of a measurement.
 pub(crate) struct FindingNode {
     pub id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -203,7 +206,7 @@ pub(crate) struct FindingNode {
     pub seen_in: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cited: Vec<String>,
-    /// Where the failure began, if that is another span.
+    /// The span in which the failure began, if it is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -213,7 +216,7 @@ pub(crate) struct FindingNode {
     pub blame: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub touched_outcome: Option<bool>,
-    /// The finding is recorded only and fails nothing.
+    /// Whether the finding is a note, which fails no metric.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub note: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::history::Minute;
-use super::model::{Share, TraceRow};
+use super::model::{TraceRow, UsageCount};
 use crate::telemetry::ResultLabel;
 
-/// Entries of each table.
-const MOST: usize = 20;
+/// Most entries of each table.
+const MAX_ENTRIES: usize = 20;
 
 /// Sums over the shown traces.
 #[derive(Debug, Default, Serialize)]
@@ -26,10 +26,10 @@ pub(crate) struct Overview {
     /// Failing traces by metric.
     pub metrics: Vec<(String, u64)>,
     /// Runs by agent, the most failures first.
-    pub agents: Vec<Share>,
+    pub agents: Vec<UsageCount>,
     /// Calls by tool.
-    pub tools: Vec<Share>,
-    pub services: Vec<Share>,
+    pub tools: Vec<UsageCount>,
+    pub services: Vec<UsageCount>,
     /// Failures that occurred more than once.
     pub recurring: Vec<RecurringFailure>,
     pub judge_cost_usd: f64,
@@ -60,7 +60,7 @@ pub(crate) struct RecurringFailure {
 }
 
 impl Overview {
-    /// Without a timeline. `rows` are in order, the latest first.
+    /// The overview without a timeline. `rows` are in order, the latest first.
     pub(crate) fn from_rows<'r>(rows: impl Iterator<Item = &'r TraceRow>) -> Overview {
         let mut out = Overview::default();
         let (mut categories, mut metrics) = (BTreeMap::new(), BTreeMap::new());
@@ -72,8 +72,8 @@ impl Overview {
             out.tokens = out.tokens.saturating_add(row.tokens.unwrap_or(0));
             out.cost_usd += row.cost_usd.unwrap_or(0.0);
             out.judge_cost_usd += row.judge_cost_usd.unwrap_or(0.0);
-            add(&mut agents, &row.agents);
-            add(&mut tools, &row.tools);
+            add_usage(&mut agents, &row.agents);
+            add_usage(&mut tools, &row.tools);
             if let Some(service) = &row.service {
                 let (count, failures) = services.entry(service).or_default();
                 *count += 1;
@@ -99,24 +99,24 @@ impl Overview {
         }
         out.categories = top(categories);
         out.metrics = top(metrics).into_iter().map(|(metric, count)| (metric.clone(), count)).collect();
-        [out.agents, out.tools, out.services] = [agents, tools, services].map(shares);
+        [out.agents, out.tools, out.services] = [agents, tools, services].map(usage_counts);
         out.recurring = recurring.into_values().filter(|failure| failure.count > 1).collect();
         out.recurring.sort_by_key(|failure| std::cmp::Reverse((failure.count, failure.judged_at)));
-        out.recurring.truncate(MOST);
+        out.recurring.truncate(MAX_ENTRIES);
         out
     }
 
-    /// With the minutes in which something was evaluated.
-    pub(crate) fn over(mut self, timeline: Vec<(u64, Minute)>) -> Overview {
+    /// Adds the timeline of the live page: the minutes in which something was evaluated.
+    pub(crate) fn with_minutes(mut self, timeline: Vec<(u64, Minute)>) -> Overview {
         self.step = 60;
         self.timeline =
             timeline.into_iter().map(|(minute, counts)| Bar { at: minute * 60, counts }).collect();
         self
     }
 
-    /// With a timeline of the starts of the traces, in at most about 60 bars.
-    pub(crate) fn over_starts<'r>(mut self, rows: impl Iterator<Item = &'r TraceRow> + Clone) -> Overview {
-        /// Lengths of a bar: what people read without computing.
+    /// Adds the timeline of a file: the starts of its traces, in at most about 60 bars.
+    pub(crate) fn with_starts<'r>(mut self, rows: impl Iterator<Item = &'r TraceRow> + Clone) -> Overview {
+        /// Lengths of a bar: units of time and usual parts of them.
         const STEPS: [u64; 12] =
             [1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 86_400, 7 * 86_400, 28 * 86_400];
         let rows = rows.filter(|row| row.start > 0);
@@ -136,26 +136,27 @@ impl Overview {
     }
 }
 
-fn add<'r>(to: &mut BTreeMap<&'r str, (u64, u64)>, shares: &'r [Share]) {
-    for share in shares {
-        let (count, failed) = to.entry(&share.name).or_default();
-        *count += share.count;
-        *failed += share.failed;
+fn add_usage<'r>(totals: &mut BTreeMap<&'r str, (u64, u64)>, counts: &'r [UsageCount]) {
+    for usage in counts {
+        let (count, failed) = totals.entry(&usage.name).or_default();
+        *count += usage.count;
+        *failed += usage.failed;
     }
 }
 
-/// The most failures first.
-fn shares(all: BTreeMap<&str, (u64, u64)>) -> Vec<Share> {
-    let share = |(name, (count, failed)): (&str, (u64, u64))| Share { name: name.to_owned(), count, failed };
-    let mut all: Vec<Share> = all.into_iter().map(share).collect();
+/// The first entries in the order of failures, the most first.
+fn usage_counts(all: BTreeMap<&str, (u64, u64)>) -> Vec<UsageCount> {
+    let share =
+        |(name, (count, failed)): (&str, (u64, u64))| UsageCount { name: name.to_owned(), count, failed };
+    let mut all: Vec<UsageCount> = all.into_iter().map(share).collect();
     all.sort_by_key(|share| std::cmp::Reverse((share.failed, share.count)));
-    all.truncate(MOST);
+    all.truncate(MAX_ENTRIES);
     all
 }
 
 fn top<K: Ord>(all: BTreeMap<K, u64>) -> Vec<(K, u64)> {
     let mut all: Vec<(K, u64)> = all.into_iter().collect();
     all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    all.truncate(MOST);
+    all.truncate(MAX_ENTRIES);
     all
 }

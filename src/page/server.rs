@@ -1,9 +1,9 @@
 //! The listener of the live page: static files, the JSON that they read, and updates.
 //!
 //! In: GET requests. Out: responses with headers that keep other sites and content of traces from acting in the page:
-//! no script but `page.js`, no frame, no other origin. A request whose `Host` is not one of ours is refused, so that a
-//! name of another site that resolves to this address reads nothing (DNS rebinding); then credentials are checked. The
-//! JSON serves the page: its shape may change with it.
+//! no script but `page.js`, no frame, no other origin. A request whose `Host` is not a name of this listener is
+//! refused, so that a name of another site that resolves to this address reads nothing (DNS rebinding); then
+//! credentials are checked. The JSON serves the page: its shape may change with it.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -39,18 +39,18 @@ use crate::receive::connections::OpenConnection;
 use crate::receive::restricted_listener::{self, RestrictedListener};
 use crate::telemetry::PageRefusal;
 
-/// People and their tabs.
-const CONNECTIONS: u32 = 64;
-/// Streams of updates, ...
-const CLIENTS: usize = 32;
-/// ... and the updates that one may be behind.
-const CLIENT_QUEUE: usize = 64;
+/// Largest number of connections: several people with several tabs each.
+const MAX_CONNECTIONS: u32 = 64;
+/// Largest number of streams of updates.
+const MAX_STREAMS: usize = 32;
+/// Largest number of updates that wait for the client of a stream.
+const MAX_WAITING_UPDATES: usize = 64;
 /// Interval of comments on a stream, so that a vanished client is noticed.
-const PING: Duration = Duration::from_secs(15);
-/// For how long sums and the list of open traces are reused.
-const FRESH: Duration = Duration::from_secs(1);
-/// How long the pipeline may take to answer.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+/// For how long the overview and the list of open traces are reused.
+const CACHE_TIME: Duration = Duration::from_secs(1);
+/// Time in which the pipeline must answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Headers of every response. The policy allows our script and style alone; scripts cannot turn text into markup.
 const HEADERS: [(&str, &str); 7] = [
@@ -74,7 +74,7 @@ pub(crate) type SourceFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a
 pub(crate) trait PageSource: Send + Sync + 'static {
     /// Traces that have not closed, those with the latest spans first; not all if there are many.
     fn open_traces(&self) -> SourceFuture<'_, Vec<OpenTrace>>;
-    /// One of them.
+    /// The trace with this id; `None` if it is not open.
     fn open_trace(&self, trace: TraceId) -> SourceFuture<'_, Option<(TraceRow, TraceDetail)>>;
     /// The state of the process.
     fn health(&self) -> Value;
@@ -89,14 +89,15 @@ pub(crate) struct OpenTrace {
     pub service: Option<String>,
     pub spans: usize,
     pub bytes: usize,
-    /// Since the first span arrived.
+    /// Milliseconds since the first span arrived.
     pub age_ms: u64,
-    /// Since the latest one.
+    /// Milliseconds since the latest span arrived.
     pub idle_ms: u64,
-    /// Until it closes if no span arrives, and why it then does.
+    /// Milliseconds until the trace closes if no further span arrives.
     pub closes_in_ms: u64,
+    /// The reason for which it then closes.
     pub close_reason: &'static str,
-    /// The root or a parent has not arrived.
+    /// Whether the root or a parent has not arrived.
     pub incomplete: bool,
 }
 
@@ -135,7 +136,7 @@ impl BoundPage {
             source,
             hosts,
             authenticator: listener.authenticator(),
-            clients: Arc::new(Semaphore::new(CLIENTS)),
+            clients: Arc::new(Semaphore::new(MAX_STREAMS)),
             overview: Cached::default(),
             open: Cached::default(),
             stop: stop.clone(),
@@ -146,11 +147,11 @@ impl BoundPage {
             let state = Arc::clone(&state);
             async move { state.respond(request).await }
         });
-        listener.serve(router, CONNECTIONS, "the live page", stop, grace).await;
+        listener.serve(router, MAX_CONNECTIONS, "the live page", stop, grace).await;
     }
 }
 
-/// An answer that is computed at most once in [`FRESH`], however many ask.
+/// An answer that is computed at most once in [`CACHE_TIME`], for any number of clients.
 #[derive(Default)]
 struct Cached(Mutex<Option<(Instant, Bytes)>>);
 
@@ -158,7 +159,7 @@ impl Cached {
     async fn get(&self, compute: impl Future<Output = Value>) -> Bytes {
         let mut cached = self.0.lock().await;
         match &*cached {
-            Some((at, body)) if at.elapsed() < FRESH => body.clone(),
+            Some((at, body)) if at.elapsed() < CACHE_TIME => body.clone(),
             _ => {
                 let body = Bytes::from(compute.await.to_string());
                 *cached = Some((Instant::now(), body.clone()));
@@ -191,15 +192,15 @@ impl ServerState {
     }
 
     async fn answer(&self, parts: &Parts) -> Response {
-        if !self.is_ours(parts) {
-            self.refused(PageRefusal::Host);
+        if !self.is_own_host(parts) {
+            self.count_refusal(PageRefusal::Host);
             let message = "the page is not opened under this host name: use an IP address or localhost, or add the \
                            name to page.hosts";
             return failure(StatusCode::MISDIRECTED_REQUEST, message);
         }
         if let Some(challenges) = restricted_listener::refusal(self.authenticator.as_deref(), &parts.headers)
         {
-            self.refused(PageRefusal::Credentials);
+            self.count_refusal(PageRefusal::Credentials);
             let mut response = failure(StatusCode::UNAUTHORIZED, "credentials are missing or unknown");
             response.headers_mut().extend(challenges);
             return response;
@@ -223,13 +224,13 @@ impl ServerState {
         }
     }
 
-    fn refused(&self, reason: PageRefusal) {
+    fn count_refusal(&self, reason: PageRefusal) {
         self.history.metrics().refused[reason as usize].inc();
     }
 
-    /// Whether the host that the client has asked for is this process. An IP address is: a name of another site never
-    /// looks like one.
-    fn is_ours(&self, parts: &Parts) -> bool {
+    /// Whether the requested host is a name of this listener. Every IP address is accepted, because the attack needs a
+    /// host name.
+    fn is_own_host(&self, parts: &Parts) -> bool {
         let Some(host) = requested_host(parts) else { return false };
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         let address = host.trim_start_matches('[').trim_end_matches(']');
@@ -242,7 +243,7 @@ impl ServerState {
     async fn overview(&self) -> Value {
         let entries = self.history.all();
         let overview =
-            Overview::from_rows(entries.iter().map(|entry| &entry.row)).over(self.history.timeline());
+            Overview::from_rows(entries.iter().map(|entry| &entry.row)).with_minutes(self.history.timeline());
         let metrics = self.history.metrics();
         let page = json!({
             "traces": metrics.traces.get(), "bytes": metrics.bytes.get(), "max_bytes": self.history.max_bytes(),
@@ -252,7 +253,7 @@ impl ServerState {
     }
 
     async fn open_traces(&self) -> Value {
-        let open = tokio::time::timeout(ANSWER_TIME, self.source.open_traces()).await;
+        let open = tokio::time::timeout(ANSWER_TIMEOUT, self.source.open_traces()).await;
         json!({ "open": open.unwrap_or_default() })
     }
 
@@ -262,13 +263,13 @@ impl ServerState {
             Err(message) => return failure(StatusCode::BAD_REQUEST, &message),
         };
         let entries = self.history.all();
-        let found: Vec<&TraceRow> =
+        let matching: Vec<&TraceRow> =
             entries.iter().map(|entry| &entry.row).filter(|row| filter.matches(row)).collect();
-        let after = found.iter().filter(|row| filter.before.is_none_or(|before| row.seq < before));
-        let page: Vec<_> = after.clone().take(filter.limit).collect();
-        let more = after.count() > page.len();
+        let older = matching.iter().filter(|row| filter.before.is_none_or(|before| row.seq < before));
+        let page: Vec<_> = older.clone().take(filter.limit).collect();
+        let more = older.count() > page.len();
         json_body(
-            json!({ "traces": page, "more": more, "matching": found.len(), "all": entries.len() })
+            json!({ "traces": page, "more": more, "matching": matching.len(), "all": entries.len() })
                 .to_string(),
         )
     }
@@ -283,7 +284,7 @@ impl ServerState {
             let parts: [&[u8]; 5] = [b"{\"trace\":", &row, b",\"detail\":", &entry.detail, b"}"];
             return json_body(parts.concat());
         }
-        match tokio::time::timeout(ANSWER_TIME, self.source.open_trace(trace)).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, self.source.open_trace(trace)).await {
             Ok(Some((row, detail))) => json_body(json!({ "trace": row, "detail": detail }).to_string()),
             Ok(None) => failure(StatusCode::NOT_FOUND, "the trace is neither open nor in the history"),
             Err(_) => failure(StatusCode::SERVICE_UNAVAILABLE, "the pipeline is busy"),
@@ -293,18 +294,18 @@ impl ServerState {
     /// A stream of the rows of traces as they are evaluated. A client that reads too slowly is disconnected, and reads
     /// the list when it connects again.
     fn events(&self, parts: &Parts) -> Response {
-        let Ok(place) = Arc::clone(&self.clients).try_acquire_owned() else {
-            self.refused(PageRefusal::Clients);
+        let Ok(permit) = Arc::clone(&self.clients).try_acquire_owned() else {
+            self.count_refusal(PageRefusal::Clients);
             return failure(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open");
         };
-        let (sender, frames) = mpsc::channel::<Bytes>(CLIENT_QUEUE);
+        let (sender, frames) = mpsc::channel::<Bytes>(MAX_WAITING_UPDATES);
         let (mut updates, metrics) = (self.history.updates(), self.history.metrics().clone());
         let (stop, close) = (self.stop.clone(), OpenConnection::close_token(&parts.extensions));
         let in_use = OpenConnection::hold_busy(&parts.extensions);
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             metrics.clients.inc();
-            let mut ping = interval(PING);
+            let mut ping = interval(PING_INTERVAL);
             ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let is_slow = loop {
                 let frame = tokio::select! {
@@ -376,9 +377,9 @@ mod tests {
     use crate::receive::config::Endpoint;
     use crate::telemetry::PageMetrics;
 
-    struct Nothing;
+    struct EmptySource;
 
-    impl PageSource for Nothing {
+    impl PageSource for EmptySource {
         fn open_traces(&self) -> SourceFuture<'_, Vec<OpenTrace>> {
             Box::pin(async { Vec::new() })
         }
@@ -396,12 +397,16 @@ mod tests {
         let (metrics, stop) = (PageMetrics::default(), CancellationToken::new());
         let history = Arc::new(History::new(&config, metrics.clone()));
         let page = BoundPage::bind(&config).await.unwrap();
-        let at = page.addr();
-        let served =
-            tokio::spawn(page.serve(Arc::clone(&history), Arc::new(Nothing), stop.clone(), Duration::ZERO));
+        let address = page.addr();
+        let served = tokio::spawn(page.serve(
+            Arc::clone(&history),
+            Arc::new(EmptySource),
+            stop.clone(),
+            Duration::ZERO,
+        ));
         let open = async || {
-            let mut socket = TcpStream::connect(at).await.unwrap();
-            let head = format!("GET /api/events HTTP/1.1\r\nhost: {at}\r\n\r\n");
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            let head = format!("GET /api/events HTTP/1.1\r\nhost: {address}\r\n\r\n");
             socket.write_all(head.as_bytes()).await.unwrap();
             let mut begin = [0; 16];
             socket.read_exact(&mut begin).await.unwrap();
@@ -409,22 +414,22 @@ mod tests {
             socket
         };
         let (mut reading, slow) = (open().await, open().await);
-        let read = Arc::new(AtomicUsize::new(0));
-        let all = Arc::clone(&read);
+        let bytes_read = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&bytes_read);
         let reader = tokio::spawn(async move {
             let mut buffer = vec![0; 1 << 20];
             while let Ok(read @ 1..) = reading.read(&mut buffer).await {
-                all.fetch_add(read, Ordering::Relaxed);
+                counter.fetch_add(read, Ordering::Relaxed);
             }
         });
-        // More than the buffers of sockets hold.
+        // Larger than the buffers of sockets.
         let row = TraceRow { name: "x".repeat(1 << 16), ..TraceRow::default() };
-        let (mut sent, wanted) = (0, 2_000);
-        while metrics.slow.get() == 0 && sent < wanted {
+        let (mut sent, max_updates) = (0, 2_000);
+        while metrics.slow.get() == 0 && sent < max_updates {
             history.publish(&row);
             sent += 1;
-            // No faster than the one that reads, on any machine.
-            while read.load(Ordering::Relaxed) < sent << 16 && metrics.slow.get() == 0 {
+            // Not faster than the reading client, on any machine.
+            while bytes_read.load(Ordering::Relaxed) < sent << 16 && metrics.slow.get() == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
@@ -433,13 +438,14 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert_eq!(metrics.clients.get(), 1, "the one that reads stays");
-        // The connection is closed, although the client does not read: its rest is a reset or an end.
-        let rest = async {
+        // The connection is closed, although the client does not read: after the buffered bytes it receives a reset or
+        // the end.
+        let read_to_end = async {
             tokio::time::sleep(Duration::from_secs(2)).await;
             let (mut slow, mut buffer) = (slow, vec![0; 1 << 20]);
             while let Ok(1..) = slow.read(&mut buffer).await {}
         };
-        tokio::time::timeout(Duration::from_secs(180), rest).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(180), read_to_end).await.unwrap();
         stop.cancel();
         tokio::time::timeout(Duration::from_secs(180), served).await.unwrap().unwrap();
         reader.await.unwrap();

@@ -1,66 +1,67 @@
 //! Texts of a trace as the page shows them.
 //!
-//! Every text of a trace passes through [`ShownTexts`]: it is redacted, cut, and free of characters that change how
-//! other text is read. Names (of spans, agents, tools, models, services, sessions, users) are shown in any case;
-//! content (tasks, answers, rationales, quotes, arguments, results, error messages) only if [`Disclosure::opens`].
+//! Every text of a trace passes through [`ShownTexts`]: it is redacted, cut, and its control characters and marks that
+//! change the direction of other text are replaced. Names (of spans, agents, tools, models, services, sessions, users)
+//! are shown in any case; content (tasks, answers, rationales, quotes, arguments, results, error messages) only if
+//! [`Disclosure::opens`].
 
 use verdict_eval::Disclosure;
 
 use crate::plain_text::is_hidden;
 
-/// Bytes of all content of one trace.
-pub(super) const MAX_TEXT: usize = 1 << 20;
-/// Bytes of a name, ...
+/// Most bytes of all content of one trace.
+pub(super) const MAX_CONTENT_BYTES: usize = 1 << 20;
+/// Most bytes of a name.
 const MAX_NAME: usize = 200;
-/// ... of a task in the list, ...
+/// Most bytes of a task in the list.
 pub(super) const MAX_TASK: usize = 300;
-/// ... of an explanation, a quote, or a value, ...
+/// Most bytes of an explanation, a quote or a value.
 pub(super) const MAX_PASSAGE: usize = 2_000;
-/// ... and of an answer or an excerpt of a span's content.
+/// Most bytes of an answer, or of an excerpt of a span's content.
 pub(super) const MAX_EXCERPT: usize = 4_000;
 
 /// The texts of one trace.
 pub(super) struct ShownTexts<'a> {
     pub disclosure: &'a Disclosure,
     /// Whether content is shown.
-    pub opens: bool,
+    pub shows_content: bool,
     /// Bytes of content that may still be shown.
     remaining: usize,
 }
 
 impl<'a> ShownTexts<'a> {
-    /// With content of at most `remaining` bytes.
-    pub(super) fn new(disclosure: &'a Disclosure, opens: bool, remaining: usize) -> ShownTexts<'a> {
-        ShownTexts { disclosure, opens, remaining }
+    /// Texts of a trace, with at most `remaining` bytes of content.
+    pub(super) fn new(disclosure: &'a Disclosure, shows_content: bool, remaining: usize) -> ShownTexts<'a> {
+        ShownTexts { disclosure, shows_content, remaining }
     }
 
     pub(super) fn name(&self, text: &str) -> String {
-        show(self.disclosure, text, MAX_NAME).replace('\n', " ")
+        redact_and_cut(self.disclosure, text, MAX_NAME).replace('\n', " ")
     }
 
-    pub(super) fn named(&self, text: Option<&str>) -> Option<String> {
+    pub(super) fn optional_name(&self, text: Option<&str>) -> Option<String> {
         text.filter(|text| !text.is_empty()).map(|text| self.name(text))
     }
 
     pub(super) fn content(&mut self, text: Option<&str>, max_bytes: usize) -> Option<String> {
-        let text = text.filter(|text| self.opens && self.remaining > 0 && !text.trim().is_empty())?;
-        let shown = show(self.disclosure, text, max_bytes.min(self.remaining));
+        let text = text.filter(|text| self.shows_content && self.remaining > 0 && !text.trim().is_empty())?;
+        let shown = redact_and_cut(self.disclosure, text, max_bytes.min(self.remaining));
         self.remaining = self.remaining.saturating_sub(shown.len());
         Some(shown)
     }
 }
 
 /// A text redacted and then cut, without control characters and marks that change the direction of other text.
-fn show(disclosure: &Disclosure, text: &str, max_bytes: usize) -> String {
+fn redact_and_cut(disclosure: &Disclosure, text: &str, max_bytes: usize) -> String {
     const ELLIPSIS: &str = "\u{2026}";
-    // A secret that is cut here is far after what is shown.
-    let begin = text.get(..text.floor_char_boundary(4 * max_bytes + 1_024)).unwrap_or_default();
-    let redacted = disclosure.redacted(begin);
+    // The prefix is longer than the shown text, so a secret that this cut divides is not shown.
+    let prefix = text.get(..text.floor_char_boundary(4 * max_bytes + 1_024)).unwrap_or_default();
+    let redacted = disclosure.redacted(prefix);
     let end = redacted.floor_char_boundary(max_bytes);
-    let hidden = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
+    let is_replaced = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
     let shown = redacted.get(..end).unwrap_or_default();
-    let mut out: String = shown.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect();
-    if end < redacted.len() || begin.len() < text.len() {
+    let mut out: String = shown.chars().map(|c| if is_replaced(c) { '\u{fffd}' } else { c }).collect();
+    if end < redacted.len() || prefix.len() < text.len() {
         out.push_str(ELLIPSIS);
     }
     out

@@ -12,40 +12,41 @@ use verdict_eval::{Disclosure, EvaluatedTrace};
 use verdict_otlp::trace::{CloseReason, Idx, SpanId};
 
 use super::model::{
-    EvaluationNode, FindingNode, MetricNode, OutcomeNote, Share, SpanNode, TraceDetail, TraceRow,
+    EvaluationNode, FindingNode, MetricNode, OutcomeNote, SpanNode, TraceDetail, TraceRow, UsageCount,
 };
-use super::texts::{MAX_EXCERPT, MAX_PASSAGE, MAX_TASK, MAX_TEXT, ShownTexts};
+use super::texts::{MAX_CONTENT_BYTES, MAX_EXCERPT, MAX_PASSAGE, MAX_TASK, ShownTexts};
 use crate::telemetry::ResultLabel;
 
 /// Most spans of a tree. Of a larger trace, those with failures come first.
 pub(super) const MAX_SPANS: usize = 2_000;
-/// Agents and tools that a row lists.
-const MAX_SHARES: usize = 32;
-/// Entries of the lists of a finding or a trace.
+/// Most agents, tools and models that a row lists.
+const MAX_USAGE_COUNTS: usize = 32;
+/// Most entries of the lists of a finding or a trace.
 pub(super) const MAX_ITEMS: usize = 100;
 
-/// The row and the tree of an evaluated trace. With `open` the trace has not closed.
+/// The row and the tree of an evaluated trace. `is_open`: the trace has not closed.
 pub(crate) fn trace(
     evaluated: &EvaluatedTrace,
     disclosure: &Disclosure,
-    open: bool,
+    is_open: bool,
 ) -> (TraceRow, TraceDetail) {
-    let (mut row, detail) = limited(evaluated, disclosure, MAX_SPANS, MAX_TEXT);
-    if open {
+    let (mut row, detail) = bounded_view(evaluated, disclosure, MAX_SPANS, MAX_CONTENT_BYTES);
+    if is_open {
         (row.result, row.reason, row.close_reason) = ("open", None, "");
     }
     (row, detail)
 }
 
-/// As [`trace`], and the tree as JSON of at most `max_bytes` bytes: with fewer spans and less content if need be.
+/// As [`trace`], and the tree as JSON of at most `max_bytes` bytes: with fewer spans and less content if the limit
+/// requires it.
 pub(super) fn trace_within(
     evaluated: &EvaluatedTrace,
     disclosure: &Disclosure,
     max_bytes: usize,
 ) -> (TraceRow, TraceDetail, Vec<u8>) {
-    let (mut spans, mut text) = (MAX_SPANS.min(evaluated.trace.tree.len()), MAX_TEXT);
+    let (mut spans, mut text) = (MAX_SPANS.min(evaluated.trace.tree.len()), MAX_CONTENT_BYTES);
     loop {
-        let (row, detail) = limited(evaluated, disclosure, spans, text);
+        let (row, detail) = bounded_view(evaluated, disclosure, spans, text);
         let json = serde_json::to_vec(&detail).unwrap_or_default();
         if json.len() <= max_bytes || spans == 0 {
             return (row, detail, json);
@@ -54,17 +55,17 @@ pub(super) fn trace_within(
     }
 }
 
-/// A view with at most `spans` spans and `text` bytes of content.
-fn limited(
+/// The row and the tree with at most `max_spans` spans and `max_content` bytes of content.
+fn bounded_view(
     evaluated: &EvaluatedTrace,
     disclosure: &Disclosure,
-    spans: usize,
-    text: usize,
+    max_spans: usize,
+    max_content: usize,
 ) -> (TraceRow, TraceDetail) {
     let view = TraceView::new(evaluated);
-    let mut texts = ShownTexts::new(disclosure, disclosure.opens(&evaluated.trace), text);
+    let mut texts = ShownTexts::new(disclosure, disclosure.opens(&evaluated.trace), max_content);
     let row = view.row(&mut texts);
-    let detail = view.detail(&mut texts, spans);
+    let detail = view.detail(&mut texts, max_spans);
     (row, detail)
 }
 
@@ -98,7 +99,7 @@ impl<'a> TraceView<'a> {
         let trace_verdict = &verdicts.trace;
         let root = self.trace.tree.root();
         let root = root.and_then(|root| self.trace.views.get(root));
-        let first = |field: fn(&SpanView) -> Option<&str>| self.trace.views.iter().find_map(field);
+        let first_value = |field: fn(&SpanView) -> Option<&str>| self.trace.views.iter().find_map(field);
         let agent = self.trace.agents.first();
         let task = agent.and_then(|agent| agent.task.as_deref());
         let failing = failing_findings(measurements);
@@ -107,9 +108,9 @@ impl<'a> TraceView<'a> {
         let metrics: BTreeSet<&str> = trace_verdict.failed_metrics.iter().copied().collect();
         let models: BTreeSet<&str> =
             self.trace.views.iter().filter_map(|view| view.model.as_deref()).collect();
-        let counted = || self.trace.views.iter().filter(|view| !view.wrapper && view.kind == Kind::Llm);
-        let tokens = counted().filter_map(|view| view.tokens.sum()).reduce(u64::saturating_add);
-        let costs = counted().filter_map(|view| view.cost).reduce(|a, b| a + b);
+        let model_calls = || self.trace.views.iter().filter(|view| !view.wrapper && view.kind == Kind::Llm);
+        let tokens = model_calls().filter_map(|view| view.tokens.sum()).reduce(u64::saturating_add);
+        let costs = model_calls().filter_map(|view| view.cost).reduce(|a, b| a + b);
         TraceRow {
             seq: 0,
             trace_id: self.trace.tree.id.to_string(),
@@ -119,13 +120,14 @@ impl<'a> TraceView<'a> {
             judged_at: summary.now / 1_000_000,
             start: self.start / 1_000_000,
             duration_ms: milliseconds(self.end.saturating_sub(self.start)),
-            name: texts.named(root.and_then(|view| view.name.as_deref())).unwrap_or_default(),
-            service: texts.named(
-                root.and_then(|view| view.service.as_deref()).or_else(|| first(|v| v.service.as_deref())),
+            name: texts.optional_name(root.and_then(|view| view.name.as_deref())).unwrap_or_default(),
+            service: texts.optional_name(
+                root.and_then(|view| view.service.as_deref())
+                    .or_else(|| first_value(|v| v.service.as_deref())),
             ),
-            agent: texts.named(agent.and_then(|agent| agent.name.as_deref())),
-            session: texts.named(first(|view| view.session.as_deref())),
-            user: texts.named(first(|view| view.user.as_deref())),
+            agent: texts.optional_name(agent.and_then(|agent| agent.name.as_deref())),
+            session: texts.optional_name(first_value(|view| view.session.as_deref())),
+            user: texts.optional_name(first_value(|view| view.user.as_deref())),
             task: texts.content(task, MAX_TASK),
             spans: self.trace.tree.len(),
             failed_spans: trace_verdict.failed_spans.len(),
@@ -136,7 +138,7 @@ impl<'a> TraceView<'a> {
                 .and_then(|span_measurements| signature(self.trace, span_measurements.iter().copied())),
             agents: self.agents(texts),
             tools: self.tools(texts),
-            models: models.into_iter().take(MAX_SHARES).map(|model| texts.name(model)).collect(),
+            models: models.into_iter().take(MAX_USAGE_COUNTS).map(|model| texts.name(model)).collect(),
             tokens,
             cost_usd: costs,
             judge_cost_usd: summary.usage.map(|usage| usage.cost_usd),
@@ -149,16 +151,16 @@ impl<'a> TraceView<'a> {
         self.evaluated.verdicts.by_span.get(at).copied().flatten().is_some_and(Verdict::failed)
     }
 
-    fn agents(&self, texts: &ShownTexts<'_>) -> Vec<Share> {
+    fn agents(&self, texts: &ShownTexts<'_>) -> Vec<UsageCount> {
         let all = self.trace.agents.iter();
-        let named = all.filter_map(|agent| Some((agent.name.as_deref()?, self.failed(agent.at))));
-        shares(named, texts)
+        let names = all.filter_map(|agent| Some((agent.name.as_deref()?, self.failed(agent.at))));
+        usage_counts(names, texts)
     }
 
-    fn tools(&self, texts: &ShownTexts<'_>) -> Vec<Share> {
+    fn tools(&self, texts: &ShownTexts<'_>) -> Vec<UsageCount> {
         let calls = self.trace.calls.iter();
         let failed = |tool: Option<Idx>| tool.is_some_and(|at| self.failed(at));
-        shares(calls.map(|call| (&*call.name, call.failed || failed(call.tool))), texts)
+        usage_counts(calls.map(|call| (&*call.name, call.failed || failed(call.tool))), texts)
     }
 
     fn detail(&self, texts: &mut ShownTexts<'_>, max_spans: usize) -> TraceDetail {
@@ -173,7 +175,7 @@ impl<'a> TraceView<'a> {
         let answer = texts.content(answer, MAX_EXCERPT);
         let spans = self.spans(texts, max_spans);
         TraceDetail {
-            closed: !texts.opens,
+            closed: !texts.shows_content,
             answer,
             root_cause: trace_verdict.root_cause.and_then(|at| self.id(at)),
             failure_chain: ids(&trace_verdict.failure_chain),
@@ -191,22 +193,22 @@ impl<'a> TraceView<'a> {
         self.trace.tree.spans.get(at).map(|span| span.id.to_string())
     }
 
-    /// The spans that failures are about or rest on.
+    /// The spans that failures are about, and those that they cite, quote or originate in.
     fn evidence(&self) -> BTreeSet<Idx> {
         let trace_verdict = &self.evaluated.verdicts.trace;
         let mut out: BTreeSet<Idx> = trace_verdict.failed_spans.iter().copied().collect();
         out.extend(trace_verdict.root_cause);
-        let mut named: BTreeSet<SpanId> = BTreeSet::new();
+        let mut referenced: BTreeSet<SpanId> = BTreeSet::new();
         for m in self.evaluated.measurements.iter().filter(|m| failed(m)) {
             out.insert(m.at);
             for finding in m.outcome.iter().flat_map(|measured| &measured.findings) {
-                named.extend(finding.cited.iter().take(MAX_ITEMS).chain(&finding.seen_in));
+                referenced.extend(finding.cited.iter().take(MAX_ITEMS).chain(&finding.seen_in));
                 out.extend(finding.origin);
             }
         }
-        if !named.is_empty() {
+        if !referenced.is_empty() {
             let spans = self.trace.tree.spans.iter().enumerate();
-            out.extend(spans.filter(|(_, span)| named.contains(&span.id)).map(|(at, _)| at));
+            out.extend(spans.filter(|(_, span)| referenced.contains(&span.id)).map(|(at, _)| at));
         }
         out
     }
@@ -229,13 +231,13 @@ impl<'a> TraceView<'a> {
             }
         }
         let mut out: Vec<SpanNode> = Vec::with_capacity(tree.len().min(max_spans));
-        // The place of a span in `out`, or that of its nearest ancestor that is there.
-        let mut place: Vec<Option<usize>> = vec![None; tree.len()];
+        // The index of a span in `out`, or that of its nearest ancestor in it.
+        let mut index_in_out: Vec<Option<usize>> = vec![None; tree.len()];
         for &at in tree.order() {
-            let up = tree.parent(at).and_then(|parent| place.get(parent).copied().flatten());
+            let up = tree.parent(at).and_then(|parent| index_in_out.get(parent).copied().flatten());
             let is_kept = selected.get(at).copied().unwrap_or(false);
-            if let Some(place) = place.get_mut(at) {
-                *place = if is_kept { Some(out.len()) } else { up };
+            if let Some(index) = index_in_out.get_mut(at) {
+                *index = if is_kept { Some(out.len()) } else { up };
             }
             if is_kept {
                 out.push(self.span(at, up, evidence.contains(&at), texts));
@@ -244,7 +246,7 @@ impl<'a> TraceView<'a> {
         out
     }
 
-    fn span(&self, at: Idx, up: Option<usize>, excerpts: bool, texts: &mut ShownTexts<'_>) -> SpanNode {
+    fn span(&self, at: Idx, up: Option<usize>, with_excerpts: bool, texts: &mut ShownTexts<'_>) -> SpanNode {
         let unknown = SpanView::default();
         let view = self.trace.views.get(at).unwrap_or(&unknown);
         let verdict = self.evaluated.verdicts.by_span.get(at).copied().flatten();
@@ -252,8 +254,8 @@ impl<'a> TraceView<'a> {
             Some(Verdict::Fail(cause)) => Some(cause.as_str()),
             _ => None,
         };
-        let errors: Vec<String> = view.errors.iter().take(4).map(|error| sign(error, texts)).collect();
-        let (input, output) = if excerpts { self.content(view, texts) } else { (None, None) };
+        let errors: Vec<String> = view.errors.iter().take(4).map(|error| error_text(error, texts)).collect();
+        let (input, output) = if with_excerpts { self.content(view, texts) } else { (None, None) };
         let span = self.trace.tree.spans.get(at);
         let start = span.map_or(self.start, |span| span.start);
         let measurements = self.span_measurements.get(at).map_or(&[][..], Vec::as_slice);
@@ -262,11 +264,11 @@ impl<'a> TraceView<'a> {
             id: self.id(at).unwrap_or_default(),
             up,
             parent: span.filter(|span| up.is_none() && !span.parent.is_zero()).map(|s| s.parent.to_string()),
-            name: texts.named(view.name.as_deref()).unwrap_or_default(),
+            name: texts.optional_name(view.name.as_deref()).unwrap_or_default(),
             kind: view.kind.as_str(),
-            service: texts.named(view.service.as_deref()),
-            agent: texts.named(view.agent.as_deref()),
-            model: texts.named(view.model.as_deref()),
+            service: texts.optional_name(view.service.as_deref()),
+            agent: texts.optional_name(view.agent.as_deref()),
+            model: texts.optional_name(view.model.as_deref()),
             result: verdict.map(|verdict| ResultLabel::from(Some(!verdict.failed())).as_str()),
             cause,
             offset_ms: milliseconds(start.saturating_sub(self.start)),
@@ -278,24 +280,24 @@ impl<'a> TraceView<'a> {
             input,
             output,
             metrics: metrics.map(|m| self.metric(m, texts)).collect(),
-            evaluations: view.evaluations.iter().take(MAX_ITEMS).map(|e| recorded(e, texts)).collect(),
+            evaluations: view.evaluations.iter().take(MAX_ITEMS).map(|e| evaluation_node(e, texts)).collect(),
         }
     }
 
     fn content(&self, view: &SpanView, texts: &mut ShownTexts<'_>) -> (Option<String>, Option<String>) {
         let arguments = view.call.as_ref().and_then(|call| call.arguments.as_deref());
-        // Of a conversation the end: what the model answers.
-        let asked = view.input.last().map(plain);
+        // The last message of a conversation, which the model answers.
+        let asked = view.input.last().map(message_text);
         let input = texts.content(arguments.or(asked.as_deref()), MAX_EXCERPT);
-        let written: Vec<String> = view.output.iter().map(plain).collect();
-        let written = written.join("\n");
-        let result = view.result.as_deref().unwrap_or(&written);
+        let output: Vec<String> = view.output.iter().map(message_text).collect();
+        let output = output.join("\n");
+        let result = view.result.as_deref().unwrap_or(&output);
         (input, texts.content(Some(result), MAX_EXCERPT))
     }
 
     fn metric(&self, m: &Measurement, texts: &mut ShownTexts<'_>) -> MetricNode {
         let measured = m.outcome.as_ref().ok();
-        let shows = failed(m) || texts.disclosure.shows_passed();
+        let shows_content = failed(m) || texts.disclosure.shows_passed();
         let mut node = MetricNode {
             metric: m.name().into_owned(),
             result: ResultLabel::from(measured.map(|measured| measured.passed)).as_str(),
@@ -314,15 +316,15 @@ impl<'a> TraceView<'a> {
             Some(verdict_eval::metrics::Value::Number(value)) => node.value = Some(*value),
             None => {}
         }
-        if !shows {
+        if !shows_content {
             return node;
         }
         node.rationale = texts.content(m.rationale.as_deref(), MAX_PASSAGE);
         let findings = measured.into_iter().flat_map(|measured| &measured.findings).enumerate();
         node.findings = findings.take(MAX_ITEMS).map(|(n, f)| self.finding(m, n, f, texts)).collect();
         for detail in &m.details {
-            let written = serde_json::to_string(&detail.value).unwrap_or_default();
-            if let Some(value) = texts.content(Some(&written), MAX_PASSAGE) {
+            let json = serde_json::to_string(&detail.value).unwrap_or_default();
+            if let Some(value) = texts.content(Some(&json), MAX_PASSAGE) {
                 node.details.insert(m.with_task(detail.key).into_owned(), value);
             }
         }
@@ -362,16 +364,16 @@ pub(crate) fn categories(measurements: &[Measurement]) -> Vec<&'static str> {
     all.collect::<BTreeSet<_>>().into_iter().map(|category| category.as_str()).collect()
 }
 
-fn recorded(evaluation: &RecordedEvaluation, texts: &mut ShownTexts<'_>) -> EvaluationNode {
+fn evaluation_node(evaluation: &RecordedEvaluation, texts: &mut ShownTexts<'_>) -> EvaluationNode {
     let passed = evaluation.passed.map(|passed| ResultLabel::from(Some(passed)).as_str().to_owned());
     let evaluator = [&evaluation.evaluator, &evaluation.evaluator_version, &evaluation.evaluator_type];
     EvaluationNode {
         name: texts.name(&evaluation.name),
-        label: texts.named(evaluation.label.as_deref()).or(passed),
+        label: texts.optional_name(evaluation.label.as_deref()).or(passed),
         score: evaluation.score.filter(|score| score.is_finite()),
         explanation: texts.content(evaluation.explanation.as_deref(), MAX_PASSAGE),
-        error: texts.named(evaluation.error.as_deref()),
-        by: evaluator.into_iter().filter_map(|text| texts.named(text.as_deref())).collect(),
+        error: texts.optional_name(evaluation.error.as_deref()),
+        by: evaluator.into_iter().filter_map(|text| texts.optional_name(text.as_deref())).collect(),
     }
 }
 
@@ -379,15 +381,15 @@ fn milliseconds(nanos: u64) -> f64 {
     nanos as f64 / 1e6
 }
 
-fn sign(error: &verdict_eval::trace::ErrorSign, texts: &mut ShownTexts<'_>) -> String {
-    let kind = texts.named(error.error_type.as_deref()).unwrap_or_else(|| "error".to_owned());
+fn error_text(error: &verdict_eval::trace::ErrorSign, texts: &mut ShownTexts<'_>) -> String {
+    let kind = texts.optional_name(error.error_type.as_deref()).unwrap_or_else(|| "error".to_owned());
     match texts.content(error.message.as_deref(), MAX_PASSAGE) {
         Some(message) => format!("{kind}: {message}"),
         None => kind,
     }
 }
 
-fn plain(message: &verdict_eval::trace::Message) -> String {
+fn message_text(message: &verdict_eval::trace::Message) -> String {
     let mut out = String::new();
     for part in &message.parts {
         if !out.is_empty() {
@@ -406,7 +408,7 @@ fn plain(message: &verdict_eval::trace::Message) -> String {
 }
 
 /// Counts by name, the most failures first.
-fn shares<'n>(all: impl Iterator<Item = (&'n str, bool)>, texts: &ShownTexts<'_>) -> Vec<Share> {
+fn usage_counts<'n>(all: impl Iterator<Item = (&'n str, bool)>, texts: &ShownTexts<'_>) -> Vec<UsageCount> {
     let mut by_name: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (name, failed) in all.filter(|(name, _)| !name.is_empty()) {
         let (count, failures) = by_name.entry(name).or_default();
@@ -415,6 +417,6 @@ fn shares<'n>(all: impl Iterator<Item = (&'n str, bool)>, texts: &ShownTexts<'_>
     }
     let mut all: Vec<_> = by_name.into_iter().collect();
     all.sort_by_key(|(_, (count, failed))| std::cmp::Reverse((*failed, *count)));
-    let share = |(name, (count, failed))| Share { name: texts.name(name), count, failed };
-    all.into_iter().take(MAX_SHARES).map(share).collect()
+    let share = |(name, (count, failed))| UsageCount { name: texts.name(name), count, failed };
+    all.into_iter().take(MAX_USAGE_COUNTS).map(share).collect()
 }

@@ -12,24 +12,24 @@ use super::alpha::{Level, alpha};
 use super::correlation::{pearson, spearman};
 use super::counts::share;
 
-/// All figures of paper 000, and chance-corrected ones.
+/// The agreement of two lists of scores: the figures of paper 000, and chance-corrected coefficients.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Agreement {
     pub pairs: usize,
     /// Share of pairs at the same point of the scale.
     pub exact: f64,
-    /// At most one point apart.
+    /// Share of pairs at most one point apart.
     pub off_by_one: f64,
-    /// At most two points apart.
+    /// Share of pairs at most two points apart.
     pub off_by_two: f64,
-    /// In the same bucket of: worst, between, best.
+    /// Share of pairs in the same of three buckets: worst, between, best.
     pub bucketed: f64,
-    /// Both an error, the worst bucket, or both not: the paper's Acc-2pt, "a binary 2-point score (error vs.
-    /// correct)" (000, table 17).
+    /// Share of pairs of which both scores are errors (the worst bucket), or neither: the paper's Acc-2pt, "a binary
+    /// 2-point score (error vs. correct)" (000, table 17).
     pub two_point: f64,
-    /// `None` if a side is constant.
+    /// `None` if one of the two lists is constant.
     pub pearson: Option<f64>,
-    /// `None` if a side is constant.
+    /// `None` if one of the two lists is constant.
     pub spearman: Option<f64>,
     /// Mean absolute error over the scale's range.
     pub nmae: f64,
@@ -41,8 +41,8 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// The agreement of the pairs `(ours, theirs)`, on a scale from the lowest to the highest score; `None` of no pairs
-    /// or a scale without range.
+    /// The agreement of the pairs `(ours, theirs)`, on a scale from the lowest to the highest score; `None` without
+    /// pairs, or if the scale has no range.
     pub fn from_pairs(pairs: &[(f64, f64)], scale: (f64, f64)) -> Option<Agreement> {
         let range = scale.1 - scale.0;
         if pairs.is_empty() || !range.is_finite() || range <= 0.0 {
@@ -57,7 +57,7 @@ impl Agreement {
         Some(Agreement {
             pairs: pairs.len(),
             exact: count(&|a, b| point(a) == point(b)),
-            // Rounding of tenths must not cost the last place.
+            // The tolerance absorbs rounding errors: 1.1 - 0.1 may be greater than 1.
             off_by_one: count(&|a, b| (a - b).abs() <= 1.0 + 1e-9),
             off_by_two: count(&|a, b| (a - b).abs() <= 2.0 + 1e-9),
             bucketed: count(&|a, b| bucket(a, scale) == bucket(b, scale)),
@@ -76,7 +76,7 @@ fn point(score: f64) -> i64 {
     (score + 0.5).floor() as i64
 }
 
-/// Worst, between, or best: judges and annotators confuse the points between (000, section 4.1.2).
+/// Worst, between, or best: judges and annotators confuse the middle points (000, section 4.1.2).
 fn bucket(score: f64, (min, max): (f64, f64)) -> u8 {
     match point(score) {
         p if p <= point(min) => 0,
@@ -89,16 +89,16 @@ fn bucket(score: f64, (min, max): (f64, f64)) -> u8 {
 /// give the same value.
 pub fn kappa<L: Ord + Copy>(pairs: &[(L, L)]) -> Option<f64> {
     let n = pairs.len() as f64;
-    let mut shares_of: BTreeMap<L, (f64, f64)> = BTreeMap::new();
+    let mut counts: BTreeMap<L, (f64, f64)> = BTreeMap::new();
     for (a, b) in pairs {
-        shares_of.entry(*a).or_default().0 += 1.0;
-        shares_of.entry(*b).or_default().1 += 1.0;
+        counts.entry(*a).or_default().0 += 1.0;
+        counts.entry(*b).or_default().1 += 1.0;
     }
-    if shares_of.len() < 2 {
+    if counts.len() < 2 {
         return None;
     }
     let observed = pairs.iter().filter(|(a, b)| a == b).count() as f64 / n;
-    let expected: f64 = shares_of.values().map(|(a, b)| a / n * (b / n)).sum();
+    let expected: f64 = counts.values().map(|(a, b)| a / n * (b / n)).sum();
     Some((observed - expected) / (1.0 - expected))
 }
 
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn kappa_of_the_textbook_tables() {
-        // Fifty grant proposals; then two tables with one observed agreement and other habits.
+        // Fifty grant proposals; then two tables with equal observed agreement and different marginals.
         for (cells, expected) in
             [([20, 5, 10, 15], 0.4), ([45, 15, 25, 15], 0.1304), ([25, 35, 5, 35], 0.2593)]
         {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn without_pairs_or_range_there_is_none() {
+    fn without_pairs_or_range_there_is_no_agreement() {
         assert_eq!(Agreement::from_pairs(&[], (0.0, 1.0)), None);
         assert_eq!(Agreement::from_pairs(&[(1.0, 1.0)], (1.0, 1.0)), None);
     }

@@ -5,25 +5,25 @@
 //! Definition: K. Krippendorff, *Computing Krippendorff's Alpha-Reliability* (2011), 1 - Do / De
 //! over pairable values; paper 000, section 4.1.4 uses the interval metric.
 //!
-//! The ordinal difference of two values is the number of ratings between them, ends counted half,
-//! which is the difference of their mean ranks: so ordinal alpha is interval alpha over ranks.
+//! The ordinal difference of two values is the number of ratings between them, where those equal to either value count
+//! half. This is the difference of their mean ranks, so ordinal alpha is interval alpha over ranks.
 
 use super::correlation::ranks;
 
-/// The difference function of two ratings.
+/// The level of measurement, which determines the difference of two ratings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Ratings are equal or not.
+    /// The difference is 0 for equal ratings and 1 otherwise.
     Nominal,
-    /// By how many ratings are between them.
+    /// The difference is the number of ratings between the two.
     Ordinal,
-    /// By their squared distance.
+    /// The difference is the squared distance.
     Interval,
 }
 
-/// Alpha over `units`.
+/// Alpha over `units`; `None` if no unit has two ratings, or all ratings are equal.
 pub fn alpha(units: &[Vec<f64>], level: Level) -> Option<f64> {
-    // The only value of a unit forms no pair and is left out.
+    // A unit with one rating forms no pair and is left out.
     let mut paired: Vec<Vec<f64>> = units.iter().filter(|unit| unit.len() > 1).cloned().collect();
     let first = *paired.first()?.first()?;
     if paired.iter().flatten().all(|v| *v == first) {
@@ -33,23 +33,24 @@ pub fn alpha(units: &[Vec<f64>], level: Level) -> Option<f64> {
         let mut ranked = ranks(paired.iter().flatten().copied()).into_iter();
         paired.iter_mut().flatten().for_each(|v| *v = ranked.next().unwrap_or(*v));
     }
-    let difference = if level == Level::Nominal { unequal } else { squares };
+    let sum_of_differences =
+        if level == Level::Nominal { count_unequal_pairs } else { sum_of_squared_differences };
     let all: Vec<f64> = paired.iter().flatten().copied().collect();
     let n = all.len() as f64;
-    let observed: f64 = paired.iter().map(|u| difference(u) / (u.len() - 1) as f64).sum();
-    let expected = difference(&all) / (n - 1.0);
+    let observed: f64 = paired.iter().map(|u| sum_of_differences(u) / (u.len() - 1) as f64).sum();
+    let expected = sum_of_differences(&all) / (n - 1.0);
     Some(1.0 - observed / expected).filter(|a| a.is_finite())
 }
 
 /// Squared differences summed over all ordered pairs.
-fn squares(values: &[f64]) -> f64 {
+fn sum_of_squared_differences(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     2.0 * n * values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>()
 }
 
-/// Ordered pairs whose values differ.
-fn unequal(values: &[f64]) -> f64 {
+/// The number of ordered pairs whose values differ.
+fn count_unequal_pairs(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len() as f64;
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn krippendorffs_example_with_two_observers() {
-        // His nominal example: articles a to e, twelve units, alpha .692.
+        // Krippendorff's nominal example: articles a to e, twelve units, alpha .692.
         let one = [1, 1, 2, 2, 4, 3, 3, 3, 5, 4, 4, 1];
         let two = [2, 1, 2, 2, 2, 3, 3, 3, 5, 4, 4, 4];
         let units: Vec<Vec<f64>> =
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn without_pairs_or_variation_there_is_none() {
+    fn without_pairs_or_variation_there_is_no_alpha() {
         for level in [Level::Nominal, Level::Ordinal, Level::Interval] {
             assert_eq!(alpha(&[], level), None);
             assert_eq!(alpha(&[vec![1.0], vec![2.0]], level), None);

@@ -6,9 +6,9 @@
 
 use serde::{Serialize, Serializer};
 
-/// Draws: the ends of a 95 % interval then rest on 25 draws each.
+/// Number of samples: 25 of them are outside each end of a 95 % interval.
 pub const DRAWS: usize = 1000;
-/// Arbitrary; fixed so that reports are reproducible.
+/// Arbitrary seed, fixed so that reports are reproducible.
 const SEED: u64 = 0x5eed_0f7e_57ed;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -38,30 +38,30 @@ impl From<[Option<Interval>; 3]> for ShareIntervals {
 }
 
 /// The 95 % percentile intervals of the figures that `figures` computes from a sample of `cases` cases.
-/// NaN marks a figure that the sample does not define; it is left out. `None` for fewer than two cases
+/// A figure that is undefined for a sample is NaN, which is left out. `None` for fewer than two cases
 /// or fewer than two samples that define the figure.
 pub fn intervals<const N: usize>(
     cases: usize,
     mut figures: impl FnMut(&[usize]) -> [f64; N],
 ) -> [Option<Interval>; N] {
-    let mut drawn: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(DRAWS));
+    let mut values_of_figures: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(DRAWS));
     if cases < 2 {
         return [None; N];
     }
     let mut random = fastrand::Rng::with_seed(SEED);
-    let mut choice = vec![0; cases];
+    let mut sample = vec![0; cases];
     for _ in 0..DRAWS {
-        choice.iter_mut().for_each(|case| *case = random.usize(..cases));
-        for (values, figure) in drawn.iter_mut().zip(figures(&choice)) {
+        sample.iter_mut().for_each(|case| *case = random.usize(..cases));
+        for (values, figure) in values_of_figures.iter_mut().zip(figures(&sample)) {
             if figure.is_finite() {
                 values.push(figure);
             }
         }
     }
-    drawn.map(ends)
+    values_of_figures.map(percentile_interval)
 }
 
-fn ends(mut values: Vec<f64>) -> Option<Interval> {
+fn percentile_interval(mut values: Vec<f64>) -> Option<Interval> {
     if values.len() < 2 {
         return None;
     }
@@ -71,24 +71,24 @@ fn ends(mut values: Vec<f64>) -> Option<Interval> {
 
 /// The `q` quantile of sorted values, by linear interpolation between neighbours.
 pub(super) fn quantile(sorted: &[f64], q: f64) -> f64 {
-    let place = q * (sorted.len() - 1) as f64;
-    let (below, part) = (place.floor() as usize, place.fract());
+    let position = q * (sorted.len() - 1) as f64;
+    let (below, fraction) = (position.floor() as usize, position.fract());
     let low = sorted[below];
     let high = sorted.get(below + 1).copied().unwrap_or(low);
-    low + (high - low) * part
+    low + (high - low) * fraction
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn mean(values: &[f64], choice: &[usize]) -> f64 {
-        choice.iter().map(|&i| values[i]).sum::<f64>() / choice.len() as f64
+    fn mean(values: &[f64], sample: &[usize]) -> f64 {
+        sample.iter().map(|&i| values[i]).sum::<f64>() / sample.len() as f64
     }
 
     #[test]
     fn the_interval_of_a_constant_has_width_0() {
-        let [interval] = intervals(10, |choice| [mean(&[3.0; 10], choice)]);
+        let [interval] = intervals(10, |sample| [mean(&[3.0; 10], sample)]);
         assert_eq!(interval, Some(Interval { low: 3.0, high: 3.0 }));
     }
 
@@ -96,7 +96,7 @@ mod tests {
     fn the_interval_of_a_mean_has_the_theoretical_width() {
         // Zeros and ones in equal parts: the half-width is near 1.96 * 0.5 / sqrt(400) = 0.049.
         let values: Vec<f64> = (0..400).map(|i| f64::from(i % 2)).collect();
-        let [interval] = intervals(values.len(), |choice| [mean(&values, choice)]);
+        let [interval] = intervals(values.len(), |sample| [mean(&values, sample)]);
         let Interval { low, high } = interval.unwrap();
         assert!((low - 0.451).abs() < 0.01 && (high - 0.549).abs() < 0.01, "{low} {high}");
     }
@@ -106,8 +106,8 @@ mod tests {
         assert_eq!(intervals(1, |_| [1.0]), [None]);
         assert_eq!(intervals(9, |_| [f64::NAN]), [None]);
         let values = [1.0, 5.0, 2.0, 8.0];
-        let once = intervals(4, |choice| [mean(&values, choice)]);
-        assert_eq!(once, intervals(4, |choice| [mean(&values, choice)]));
+        let once = intervals(4, |sample| [mean(&values, sample)]);
+        assert_eq!(once, intervals(4, |sample| [mean(&values, sample)]));
     }
 
     #[test]

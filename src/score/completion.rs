@@ -1,8 +1,8 @@
 //! Whether tasks were completed, compared with people (003, section 4.2): the checklist, the verdict of the trace, and
 //! a plain judge.
 //!
-//! In: what each said of traces with a labelled outcome. Out: accuracy, precision, recall, specificity and Cohen's
-//! kappa, with "completed" as the positive class.
+//! In: the answers of each rater about traces with a labelled outcome. Out: accuracy, precision, recall, specificity
+//! and Cohen's kappa, with "completed" as the positive class.
 
 use serde::Serialize;
 
@@ -16,12 +16,13 @@ pub struct CompletionAgreement {
     pub by: &'static str,
     #[serde(flatten)]
     pub counts: Confusion,
-    /// Traces with a labelled outcome of which the rater said nothing.
+    /// Traces with a labelled outcome about which the rater gave no answer.
     pub unmeasured: usize,
 }
 
 impl CompletionAgreement {
-    /// `answer` returns whether a rater takes the task of a labelled trace as completed; `None` without a statement.
+    /// `answer` returns whether a rater considers the task of a labelled trace completed; `None` without
+    /// an answer.
     pub fn from_answers(
         rater: &'static str,
         pairs: &[(&ScoredTrace, &TraceLabels)],
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_said_is_counted_apart() {
+    fn traces_without_an_answer_are_counted_as_unmeasured() {
         let trace = |completed| ScoredTrace { completed, ..ScoredTrace::default() };
         let label = |expected| TraceLabels { expected, ..TraceLabels::default() };
         let (pass, fail) = (Some(Expected::Pass), Some(Expected::Fail));
@@ -57,9 +58,9 @@ mod tests {
         ];
         let pairs: Vec<(&ScoredTrace, &TraceLabels)> =
             cases.iter().map(|(trace, label)| (trace, label)).collect();
-        let found =
+        let agreement =
             CompletionAgreement::from_answers("checklist.verdict", &pairs, |_, trace| trace.completed);
-        assert_eq!(found.counts, Confusion { tp: 1, fp: 0, fn_: 1, tn: 1 });
-        assert_eq!((found.unmeasured, found.counts.specificity()), (1, 1.0));
+        assert_eq!(agreement.counts, Confusion { tp: 1, fp: 0, fn_: 1, tn: 1 });
+        assert_eq!((agreement.unmeasured, agreement.counts.specificity()), (1, 1.0));
     }
 }

@@ -47,7 +47,7 @@ pub struct Consistency {
     /// Mean over spans of the standard deviation between runs.
     #[serde(rename = "mean_standard_deviation")]
     pub mean_deviation: f64,
-    /// Half the width of that mean's 95 % interval; `None` for a single span.
+    /// Half the width of the 95 % interval of `mean_deviation`; `None` for a single span.
     #[serde(rename = "half_width_95")]
     pub half_width: Option<f64>,
     /// Mean lexical similarity of the rationales of two runs for one span; `None` without rationales.
@@ -60,8 +60,8 @@ pub struct Consistency {
 
 impl Consistency {
     /// The consistency of spans, each with the ratings of its runs; `None` if no span has two.
-    pub fn from_ratings(places: &[Vec<SpanRating>]) -> Option<Consistency> {
-        let rated: Vec<&Vec<SpanRating>> = places.iter().filter(|runs| runs.len() > 1).collect();
+    pub fn from_ratings(spans: &[Vec<SpanRating>]) -> Option<Consistency> {
+        let rated: Vec<&Vec<SpanRating>> = spans.iter().filter(|runs| runs.len() > 1).collect();
         if rated.is_empty() {
             return None;
         }
@@ -88,8 +88,8 @@ impl Consistency {
 
 /// A judge's ratings of a trace, by metric and span.
 pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(String, SpanKey), SpanRating> {
-    let asked = measurements.iter().filter(|m| m.judge != RULES_JUDGE);
-    asked
+    let of_judges = measurements.iter().filter(|m| m.judge != RULES_JUDGE);
+    of_judges
         .filter_map(|m| {
             let measured = m.outcome.as_ref().ok()?;
             let score = match measured.value {
@@ -99,8 +99,8 @@ pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(St
             };
             let findings = measured.findings.iter().map(|f| f.rationale.as_str());
             let texts: Vec<&str> = m.rationale.as_deref().into_iter().chain(findings).collect();
-            let place = (trace.tree.id, trace.tree.spans.get(m.at)?.id);
-            Some(((m.metric.to_owned(), place), SpanRating { score, rationale: texts.join(" ") }))
+            let key = (trace.tree.id, trace.tree.spans.get(m.at)?.id);
+            Some(((m.metric.to_owned(), key), SpanRating { score, rationale: texts.join(" ") }))
         })
         .collect()
 }
@@ -108,16 +108,16 @@ pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(St
 /// The span of a rating.
 pub type SpanKey = (TraceId, SpanId);
 
-/// The ratings of every run for each metric and span; `runs[r][(metric, place)]` is that of run `r`.
+/// The ratings of every run for each metric and span; `runs[r][(metric, span)]` is that of run `r`.
 pub fn by_metric<P: Ord + Clone>(
     runs: &[BTreeMap<(String, P), SpanRating>],
 ) -> BTreeMap<String, Vec<Vec<SpanRating>>> {
     let mut by_metric: BTreeMap<String, BTreeMap<P, Vec<SpanRating>>> = BTreeMap::new();
-    for ((metric, place), rating) in runs.iter().flatten() {
-        let places = by_metric.entry(metric.clone()).or_default();
-        places.entry(place.clone()).or_default().push(rating.clone());
+    for ((metric, span), rating) in runs.iter().flatten() {
+        let ratings_by_span = by_metric.entry(metric.clone()).or_default();
+        ratings_by_span.entry(span.clone()).or_default().push(rating.clone());
     }
-    by_metric.into_iter().map(|(metric, places)| (metric, places.into_values().collect())).collect()
+    by_metric.into_iter().map(|(metric, spans)| (metric, spans.into_values().collect())).collect()
 }
 
 /// Sample standard deviation, of at least two values.
@@ -127,12 +127,13 @@ fn deviation(values: &[f64]) -> f64 {
     (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1.0)).sqrt()
 }
 
-/// Words are weighted over all rationales of the metric, because rationales of one span resemble each other.
-fn rationale_similarity(places: &[&Vec<SpanRating>]) -> Option<f64> {
+/// The mean lexical similarity of the rationales of each span; `None` without two rationales of a span. Words are
+/// weighted over all rationales of the metric, because rationales of one span resemble each other.
+fn rationale_similarity(spans: &[&Vec<SpanRating>]) -> Option<f64> {
     let mut vectors =
-        vectors(places.iter().flat_map(|runs| runs.iter().map(|r| r.rationale.as_str()))).into_iter();
+        vectors(spans.iter().flat_map(|runs| runs.iter().map(|r| r.rationale.as_str()))).into_iter();
     let mut means = Vec::new();
-    for runs in places {
+    for runs in spans {
         let run_vectors: Vec<_> = vectors.by_ref().take(runs.len()).collect();
         let pairs = (0..run_vectors.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
         let similarities: Vec<f64> =

@@ -6,14 +6,16 @@
 /// Pearson's product-moment correlation.
 pub fn pearson(pairs: &[(f64, f64)]) -> Option<f64> {
     let n = pairs.len() as f64;
-    let (a, b) = pairs.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x / n, b + y / n));
-    let (mut together, mut left, mut right) = (0.0, 0.0, 0.0);
+    let (left_mean, right_mean) = pairs.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x / n, b + y / n));
+    let (mut covariance, mut left_squares, mut right_squares) = (0.0, 0.0, 0.0);
     for (x, y) in pairs {
-        together += (x - a) * (y - b);
-        left += (x - a) * (x - a);
-        right += (y - b) * (y - b);
+        covariance += (x - left_mean) * (y - right_mean);
+        left_squares += (x - left_mean) * (x - left_mean);
+        right_squares += (y - right_mean) * (y - right_mean);
     }
-    varies(pairs).then(|| (together / (left * right).sqrt()).clamp(-1.0, 1.0)).filter(|r| r.is_finite())
+    both_sides_vary(pairs)
+        .then(|| (covariance / (left_squares * right_squares).sqrt()).clamp(-1.0, 1.0))
+        .filter(|r| r.is_finite())
 }
 
 /// Spearman's rank correlation.
@@ -23,8 +25,9 @@ pub fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
     pearson(&left.into_iter().zip(right).collect::<Vec<_>>())
 }
 
-/// Decided by the values: rounding can give constant values a variance.
-fn varies(pairs: &[(f64, f64)]) -> bool {
+/// Whether both sides have different values. The variance is no criterion, because rounding can make that of constant
+/// values positive.
+fn both_sides_vary(pairs: &[(f64, f64)]) -> bool {
     let Some((x, y)) = pairs.first() else { return false };
     pairs.iter().any(|(other, _)| other != x) && pairs.iter().any(|(_, other)| other != y)
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 /// Numbers of predictions, of gold cases, and of cases in both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PredictionTally {
-    /// Predicted and in the gold annotations.
+    /// Cases that were predicted and are in the gold annotations.
     pub hits: usize,
     pub predicted: usize,
     pub gold: usize,
@@ -47,10 +47,10 @@ impl PredictionTally {
 
 impl Sum for PredictionTally {
     fn sum<I: Iterator<Item = PredictionTally>>(tallies: I) -> PredictionTally {
-        tallies.fold(PredictionTally::default(), |sum, more| PredictionTally {
-            hits: sum.hits + more.hits,
-            predicted: sum.predicted + more.predicted,
-            gold: sum.gold + more.gold,
+        tallies.fold(PredictionTally::default(), |sum, tally| PredictionTally {
+            hits: sum.hits + tally.hits,
+            predicted: sum.predicted + tally.predicted,
+            gold: sum.gold + tally.gold,
         })
     }
 }
@@ -90,12 +90,12 @@ impl Confusion {
         } += 1;
     }
 
-    /// Without the true negatives.
+    /// The counts without the true negatives.
     pub fn tally(&self) -> PredictionTally {
         PredictionTally { hits: self.tp, predicted: self.tp + self.fp, gold: self.tp + self.fn_ }
     }
 
-    /// Cases counted.
+    /// The number of cases.
     pub fn total(&self) -> usize {
         self.tp + self.fp + self.fn_ + self.tn
     }
@@ -133,7 +133,7 @@ impl Serialize for Confusion {
     }
 }
 
-/// `part` of `whole`; 0 if the whole is 0.
+/// The share of `part` in `whole`; 0 if `whole` is 0.
 pub fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn kappa_of_the_textbook_tables() {
-        // Fifty grant proposals; then two tables with one observed agreement and other habits.
+        // Fifty grant proposals; then two tables with equal observed agreement and different marginals.
         for ([tp, fp, fn_, tn], expected) in
             [([20, 5, 10, 15], 0.4), ([45, 15, 25, 15], 0.1304), ([25, 35, 5, 35], 0.2593)]
         {

@@ -1,7 +1,7 @@
 //! The share of measured results among those asked for, by metric.
 //!
 //! In: measurements. Out: for each metric the number of measurements with a value, and of those without one by
-//! their reason. A figure that rests on half of the spans differs from one that rests on all.
+//! their reason. A figure from half of the spans means less than a figure from all of them.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::counts::share;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MetricCoverage {
     pub measured: usize,
-    /// The unmeasured ones, by reason. A metric that does not apply to a span is not counted.
+    /// The number of measurements without a value, by reason. A metric that does not apply to a span is not counted.
     pub unmeasured: BTreeMap<&'static str, usize>,
 }
 
@@ -24,7 +24,7 @@ impl MetricCoverage {
         self.unmeasured.values().sum()
     }
 
-    /// The share without a value.
+    /// The share of measurements without a value.
     pub fn unmeasured_share(&self) -> f64 {
         share(self.missing(), self.measured + self.missing())
     }
@@ -38,7 +38,7 @@ impl Serialize for MetricCoverage {
     }
 }
 
-/// All metrics, by name.
+/// The coverage of all metrics, by name.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(transparent)]
 pub struct Coverage(pub BTreeMap<&'static str, MetricCoverage>);

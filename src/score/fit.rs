@@ -14,8 +14,9 @@ use verdict_eval::propagation::{OutcomeModel, Term, Terms, probability};
 
 /// Steps of the ascent. The function is concave and the terms are between 0 and 1, so this converges.
 const STEPS: usize = 4000;
-const RATE: f64 = 0.5;
-/// The penalty per squared weight: some three runs of a set of a hundred.
+/// Step size of the ascent.
+const LEARNING_RATE: f64 = 0.5;
+/// The penalty per squared weight; with it, a weight is determined by the labels from about three runs in a hundred on.
 const PENALTY: f64 = 0.01;
 
 /// The parts of a single set for cross-validation.
@@ -24,10 +25,10 @@ pub const FOLDS: usize = 5;
 /// A labelled run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelledRun {
-    /// With the shipped confidences of rules.
+    /// The terms with the shipped confidences of rules.
     pub terms: Terms,
-    /// By the index of a set: with confidences estimated from all sets but this one. Empty where held-out figures
-    /// use the shipped confidences as well.
+    /// The terms, by the index of a set, with confidences estimated from all sets but this one. Empty where held-out
+    /// figures use the shipped confidences as well.
     pub terms_without: Vec<Terms>,
     pub failed: bool,
 }
@@ -48,7 +49,7 @@ pub struct RunSet {
 }
 
 impl RunSet {
-    /// Runs of one outcome fit nothing.
+    /// Whether runs of both outcomes are in the set: weights cannot be fitted to one outcome.
     pub fn is_usable(&self) -> bool {
         self.runs.iter().any(|run| run.failed) && self.runs.iter().any(|run| !run.failed)
     }
@@ -62,12 +63,13 @@ pub struct Figures {
     pub failed: usize,
     /// Area under the ROC curve; 0.5 is chance.
     pub auc: Option<f64>,
-    /// Area with weights fitted to the other sets, or to the other folds of the only set.
+    /// The area with weights fitted to the other sets, or to the other folds of the only set.
     pub auc_held_out: Option<f64>,
-    /// Area with the weights that the program ships.
+    /// The area with the weights that the program ships.
     pub auc_shipped: Option<f64>,
-    /// Mean log loss in nats with the fitted and with the shipped weights.
+    /// Mean log loss in nats with the fitted weights.
     pub log_loss: f64,
+    /// Mean log loss in nats with the shipped weights.
     pub log_loss_shipped: f64,
 }
 
@@ -76,7 +78,7 @@ pub struct Figures {
 pub struct OutcomeFit {
     pub model: OutcomeModel,
     pub sets: Vec<Figures>,
-    /// The area of held-out weights less that of the shipped ones, the mean over sets.
+    /// The area with held-out weights minus the area with the shipped weights: the mean over sets.
     pub gain: Option<f64>,
 }
 
@@ -121,24 +123,24 @@ fn held_out(usable: &[(usize, &RunSet)], left_out: usize) -> Option<f64> {
 /// The area on a set where the weights for each fold are fitted to the other folds; `None` if these have runs of one
 /// outcome only.
 fn cross_validated(runs: &[LabelledRun]) -> Option<f64> {
-    // Each outcome is dealt out to the folds in turn, so that every fold has its share of both.
-    let mut dealt = [0_usize; 2];
+    // The runs of each outcome are assigned to the folds in turn, so that every fold has runs of both.
+    let mut assigned = [0_usize; 2];
     let folds: Vec<usize> = runs
         .iter()
         .map(|run| {
-            let count = &mut dealt[usize::from(run.failed)];
+            let count = &mut assigned[usize::from(run.failed)];
             *count += 1;
             (*count - 1) % FOLDS
         })
         .collect();
-    if dealt.iter().any(|count| *count < FOLDS) {
+    if assigned.iter().any(|count| *count < FOLDS) {
         return None;
     }
     let mut scored = Vec::with_capacity(runs.len());
     for fold in 0..FOLDS {
-        let part = |inside: bool| {
-            let chosen = runs.iter().zip(&folds).filter(move |(_, number)| (**number == fold) == inside);
-            chosen.map(|(run, _)| run.clone()).collect::<Vec<_>>()
+        let part = |in_fold: bool| {
+            let selected = runs.iter().zip(&folds).filter(move |(_, number)| (**number == fold) == in_fold);
+            selected.map(|(run, _)| run.clone()).collect::<Vec<_>>()
         };
         let model = fit(&[&part(false)])?;
         scored.extend(probabilities(&model, &part(true)));
@@ -146,7 +148,7 @@ fn cross_validated(runs: &[LabelledRun]) -> Option<f64> {
     auc(&scored)
 }
 
-/// The weights of greatest penalised likelihood.
+/// The weights of greatest penalised likelihood; `None` without sets.
 fn fit(sets: &[&[LabelledRun]]) -> Option<OutcomeModel> {
     if sets.is_empty() {
         return None;
@@ -154,29 +156,36 @@ fn fit(sets: &[&[LabelledRun]]) -> Option<OutcomeModel> {
     let mut weights = [0.0; Term::ALL.len()];
     let mut intercepts = vec![0.0; sets.len()];
     for _ in 0..STEPS {
-        let mut slope = weights.map(|weight: f64| -2.0 * PENALTY * weight);
+        let mut gradient = weights.map(|weight: f64| -2.0 * PENALTY * weight);
         for (runs, intercept) in sets.iter().zip(&mut intercepts) {
             let model = OutcomeModel::new(*intercept, weights);
             let share = 1.0 / (runs.len() as f64 * sets.len() as f64);
-            let mut rise = 0.0;
+            let mut intercept_gradient = 0.0;
             for run in *runs {
                 let error = f64::from(u8::from(run.failed)) - probability(&model, &run.terms);
-                rise += error / runs.len() as f64;
-                slope.iter_mut().zip(&run.terms).for_each(|(slope, term)| *slope += error * term * share);
+                intercept_gradient += error / runs.len() as f64;
+                gradient
+                    .iter_mut()
+                    .zip(&run.terms)
+                    .for_each(|(gradient, term)| *gradient += error * term * share);
             }
-            *intercept += RATE * rise;
+            *intercept += LEARNING_RATE * intercept_gradient;
         }
-        weights.iter_mut().zip(slope).for_each(|(weight, slope)| *weight = (*weight + RATE * slope).max(0.0));
+        weights
+            .iter_mut()
+            .zip(gradient)
+            .for_each(|(weight, gradient)| *weight = (*weight + LEARNING_RATE * gradient).max(0.0));
     }
     Some(OutcomeModel::new(intercepts.iter().sum::<f64>() / sets.len() as f64, weights))
 }
 
-/// The probability of each run, and whether it failed.
+/// The probability that each run failed, and whether it did.
 fn probabilities(model: &OutcomeModel, runs: &[LabelledRun]) -> Vec<(f64, bool)> {
     runs.iter().map(|run| (probability(model, &run.terms), run.failed)).collect()
 }
 
-/// The probability that a failed run has a greater probability than a passed one; equal ones count half.
+/// The probability that a failed run has a greater probability than a passed one; equal
+/// probabilities count half. `None` unless there are runs of both outcomes.
 fn auc(runs: &[(f64, bool)]) -> Option<f64> {
     let scores = |failed: bool| runs.iter().filter(move |run| run.1 == failed).map(|run| run.0);
     let (failed, passed): (Vec<f64>, Vec<f64>) = (scores(true).collect(), scores(false).collect());
@@ -186,6 +195,7 @@ fn auc(runs: &[(f64, bool)]) -> Option<f64> {
     (f > 0.0 && p > 0.0).then(|| (sum - f * (f + 1.0) / 2.0) / (f * p))
 }
 
+/// The mean log loss in nats. Probabilities are clamped, because that of a certain wrong prediction is infinite.
 fn log_loss(model: &OutcomeModel, runs: &[LabelledRun]) -> f64 {
     let loss = |run: &LabelledRun| {
         let p = probability(model, &run.terms).clamp(1e-9, 1.0 - 1e-9);
@@ -219,7 +229,7 @@ mod tests {
 
     #[test]
     fn weights_follow_the_shares_and_are_never_negative() {
-        // Failures of the answer go with failed runs; recovered errors with passed ones, which is chance.
+        // Failures of the answer correlate with failed runs. Recovered errors correlate with passed runs, by chance.
         let fit = OutcomeFit::from_sets(&[set(
             "a",
             &[(NO_FAILURE, 20, 80), (ANSWER, 80, 20), (RECOVERED, 10, 90)],
@@ -239,7 +249,8 @@ mod tests {
         let a = set("a", &[(NO_FAILURE, 1, 9), (ANSWER, 9, 1)]);
         let b = set("b", &[(NO_FAILURE, 5, 5), (RECOVERED, 9, 1)]);
         let fit = OutcomeFit::from_sets(&[a.clone(), b]).unwrap();
-        // Weights of `b` know nothing of answers, so they rank the runs of `a` alike.
+        // The runs of `b` have no term of the answer, so with weights fitted to them all runs of `a` are equally
+        // probable.
         assert_eq!(fit.sets[0].auc_held_out, Some(0.5));
         assert_eq!(fit.sets[0].auc, Some(0.9));
         let gain = |set: &Figures| set.auc_held_out.unwrap() - set.auc_shipped.unwrap();

@@ -39,11 +39,12 @@ pub struct LabelFile {
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
+/// The labels of a trace and its spans.
 pub struct TraceLabels {
     /// In hex.
     pub trace_id: String,
     pub expected: Option<Expected>,
-    /// Spans without a label were not examined.
+    /// Whether spans without a label were not examined.
     #[serde(default)]
     pub partial: bool,
     /// Scores of the whole trace by metric.
@@ -71,7 +72,7 @@ pub struct SpanLabel {
     /// Category of the error.
     pub category: Option<String>,
     pub severity: Option<Severity>,
-    /// The only metric that the label applies to.
+    /// The only metric that the label applies to; `None` if it applies to every metric that detects its category.
     pub metric: Option<String>,
     /// Labelled score of that metric.
     pub score: Option<f64>,
@@ -80,13 +81,13 @@ pub struct SpanLabel {
 impl SpanLabel {
     /// Whether the label applies to `metric`: it names the metric, or it names none and its category, if
     /// any, is one that the metric detects.
-    pub fn concerns(&self, metric: &str) -> bool {
+    pub fn applies_to(&self, metric: &str) -> bool {
         match (&self.metric, &self.category) {
-            (Some(named), _) => named == metric,
+            (Some(labelled_metric), _) => labelled_metric == metric,
             (None, None) => true,
             (None, Some(category)) => CategoryLabel::read(category).category().is_none_or(|category| {
-                let found = spec(metric).map_or(&[][..], |row| row.categories);
-                found.is_empty() || found.contains(&category)
+                let detected = spec(metric).map_or(&[][..], |row| row.categories);
+                detected.is_empty() || detected.contains(&category)
             }),
         }
     }
@@ -110,7 +111,7 @@ impl TraceLabels {
         }
     }
 
-    /// The failing labels as annotations, for the same tables.
+    /// The failing labels as annotations, so that the tables of annotations apply to them.
     pub fn annotations(&self) -> Vec<Annotation> {
         let failing = self.spans.iter().filter(|label| label.expected == Expected::Fail);
         let annotation = |label: &SpanLabel| Annotation {
@@ -125,15 +126,15 @@ impl TraceLabels {
     /// Whether the labels of `spans` (hex ids) contain an error that `metric` detects. `None` if the spans
     /// are unknown.
     pub fn fails<'a>(&self, metric: &str, mut spans: impl Iterator<Item = &'a str>) -> Option<bool> {
-        let mut looked = !self.partial;
-        let wrong = spans.any(|span| {
-            let mut span_labels = self.spans.iter().filter(|l| l.span_id == span && l.concerns(metric));
+        let mut is_examined = !self.partial;
+        let has_error = spans.any(|span| {
+            let mut span_labels = self.spans.iter().filter(|l| l.span_id == span && l.applies_to(metric));
             span_labels.any(|label| {
-                looked = true;
+                is_examined = true;
                 label.expected == Expected::Fail
             })
         });
-        looked.then_some(wrong)
+        is_examined.then_some(has_error)
     }
 }
 
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn documented_shape_is_read() {
-        // Comments out, the first of each choice.
+        // Comments are removed, and the first of each choice is taken.
         let mut text = String::new();
         for line in SHAPE.lines() {
             let line = line.split("  ").find(|part| part.trim().starts_with(['"', '{', '}'])).unwrap_or("");

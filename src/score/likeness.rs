@@ -1,7 +1,8 @@
 //! Similarity of rationales by their meaning: the semantic consistency index of paper 000, section 4.1.4.
 //!
 //! In: the ratings of each metric's spans. Out: for each span with two rationales a question to a judge of dialect
-//! `embeddings`, which answers with the cosines of all pairs; and the mean over spans of their means.
+//! `embeddings`, which answers with the cosines of all pairs; and for each metric the mean over its spans
+//! of the mean cosine.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -18,8 +19,8 @@ pub fn questions(
     clean: impl Fn(&str) -> String,
 ) -> Vec<(String, Question)> {
     let mut out = Vec::new();
-    for (metric, places) in by_metric {
-        for runs in places {
+    for (metric, spans) in by_metric {
+        for runs in spans {
             let texts = runs.iter().map(|rating| rating.rationale.trim()).filter(|text| !text.is_empty());
             let texts: Vec<String> = texts.map(&clean).collect();
             if texts.len() > 1 {
@@ -43,10 +44,11 @@ static FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     Arc::new(AnswerForm { name: "embeddings", schema, score: None })
 });
 
-/// The mean of each metric; a question without an answer is left out.
-pub fn means<'a>(asked: impl IntoIterator<Item = &'a String>, answers: &[Answer]) -> BTreeMap<String, f64> {
+/// The mean similarity of each metric. `metrics` has the metric of each answer; a question without an answer is left
+/// out.
+pub fn means<'a>(metrics: impl IntoIterator<Item = &'a String>, answers: &[Answer]) -> BTreeMap<String, f64> {
     let mut by_metric: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for (metric, answer) in asked.into_iter().zip(answers) {
+    for (metric, answer) in metrics.into_iter().zip(answers) {
         let opinion = answer.opinions.as_ref().ok().and_then(|opinions| opinions.first());
         if let Some(mean) = opinion.and_then(|opinion| mean_cosine(&opinion.value)) {
             by_metric.entry(metric.clone()).or_default().push(mean);

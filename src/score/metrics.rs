@@ -28,7 +28,7 @@ use super::trail::find::{self, Predicted};
 #[derive(Clone, PartialEq, Debug)]
 pub struct MetricResult {
     pub metric: &'static str,
-    /// The span that it is written on, in hex.
+    /// The span that the measurement is written on, in hex.
     pub span: String,
     /// The labelled spans that the measurement is about, in hex.
     pub reach: Vec<String>,
@@ -44,10 +44,11 @@ pub struct ScoredTrace {
     pub passed: Option<bool>,
     /// Whether the checklist of the outermost task is fulfilled.
     pub completed: Option<bool>,
-    /// The outermost task and its final answer, of a trace with a labelled outcome; none if judges may not see it.
+    /// The outermost task and its final answer, of a trace with a labelled outcome; `None` if
+    /// judges may not see them.
     pub task: Option<String>,
     pub answer: Option<String>,
-    /// The services whose content they may be.
+    /// The services from which `task` and `answer` may come.
     pub services: Arc<[Text]>,
     /// Every measurement with a value.
     pub results: Vec<MetricResult>,
@@ -81,10 +82,10 @@ impl ScoredTrace {
                 },
             })
         });
-        let all = find::located_findings(trace, measurements, Predicted::ALL);
-        let found = find::located_findings(trace, measurements, predicted);
+        let all_findings = find::located_findings(trace, measurements, Predicted::ALL);
+        let predicted_findings = find::located_findings(trace, measurements, predicted);
         let call = |(i, view): (Idx, &SpanView)| {
-            let scores = all.iter().filter(|f| f.at == i).map(|f| f.finding.score);
+            let scores = all_findings.iter().filter(|f| f.at == i).map(|f| f.finding.score);
             matches!(view.kind, Kind::Llm | Kind::Tool).then(|| Some((hex(i)?, scores.reduce(f64::min))))?
         };
         let asker = &settings.asker;
@@ -100,7 +101,7 @@ impl ScoredTrace {
             answer: agent.and_then(|agent| text(&agent.answer)),
             services: agent.map_or_else(Arc::default, |_| verdict_eval::services(trace)),
             results: results.collect(),
-            errors: found.iter().map(|f| f.annotation(trace)).collect(),
+            errors: predicted_findings.iter().map(|f| f.annotation(trace)).collect(),
             calls: trace.views.iter().enumerate().filter_map(call).collect(),
         }
     }
@@ -130,13 +131,13 @@ impl<'a> Reach<'a> {
     fn span_ids(&self, m: &Measurement) -> Vec<String> {
         let kind = self.trace.views.get(m.at).map(|view| view.kind);
         let run_subjects = [About::Agent, About::Run, About::Plans, About::Segments];
-        let about_run = metrics::spec(m.metric).is_some_and(|row| run_subjects.contains(&row.about));
-        let is_in = |other: Idx| match kind {
-            Some(Kind::Llm) if !about_run => other == m.at,
-            Some(Kind::Tool) if !about_run => other == m.at || self.requester.get(&m.at) == Some(&other),
+        let is_about_run = metrics::spec(m.metric).is_some_and(|row| run_subjects.contains(&row.about));
+        let is_in_reach = |other: Idx| match kind {
+            Some(Kind::Llm) if !is_about_run => other == m.at,
+            Some(Kind::Tool) if !is_about_run => other == m.at || self.requester.get(&m.at) == Some(&other),
             _ => metrics::covers(self.trace, self.settings, m.metric, m.at, other),
         };
-        self.labelled.iter().filter(|(i, _)| is_in(*i)).map(|(_, id)| id.clone()).collect()
+        self.labelled.iter().filter(|(i, _)| is_in_reach(*i)).map(|(_, id)| id.clone()).collect()
     }
 }
 
@@ -148,41 +149,43 @@ pub struct LabelledMeasurement {
     pub failed: bool,
     /// `None` for labels and quantities.
     pub score: Option<f64>,
-    /// The span should fail, by the labels.
-    pub fails: bool,
+    /// Whether the measurement should fail, by the labels.
+    pub should_fail: bool,
 }
 
-/// Points of each metric, of every trace with labels.
+/// The labelled measurements of each metric, over all traces; a threshold is fitted to these points.
 pub fn points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> BTreeMap<&'static str, Vec<LabelledMeasurement>> {
     let mut out: BTreeMap<&'static str, Vec<LabelledMeasurement>> = BTreeMap::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
         for result in &judged.results {
             let reach = result.reach.iter().map(String::as_str);
-            let Some(fails) = labels.fails(result.metric, reach) else { continue };
-            let point = LabelledMeasurement { trace, failed: !result.passed, score: result.score, fails };
+            let Some(should_fail) = labels.fails(result.metric, reach) else { continue };
+            let point =
+                LabelledMeasurement { trace, failed: !result.passed, score: result.score, should_fail };
             out.entry(result.metric).or_default().push(point);
         }
     }
     out
 }
 
-/// Every model and tool call as a point, with the findings of all metrics.
+/// Every model and tool call as one measurement with the score of its worst finding of any metric.
 pub fn call_points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> Vec<LabelledMeasurement> {
     let mut out = Vec::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
-        let wrong: BTreeSet<String> = labels.annotations().into_iter().map(|mark| mark.location).collect();
+        let failing_spans: BTreeSet<String> =
+            labels.annotations().into_iter().map(|mark| mark.location).collect();
         for (span, score) in judged.calls.iter().filter(|_| !labels.partial) {
             let (failed, score) = (score.is_some(), Some(score.unwrap_or(BEST_SCORE)));
-            out.push(LabelledMeasurement { trace, failed, score, fails: wrong.contains(span) });
+            out.push(LabelledMeasurement { trace, failed, score, should_fail: failing_spans.contains(span) });
         }
     }
     out
 }
 
-/// Counts of `points`.
+/// The confusion matrix of `points`.
 pub fn confusion<'a>(points: impl IntoIterator<Item = &'a LabelledMeasurement>) -> Confusion {
     let mut confusion = Confusion::default();
-    points.into_iter().for_each(|p| confusion.count(p.failed, p.fails));
+    points.into_iter().for_each(|p| confusion.count(p.failed, p.should_fail));
     confusion
 }
 

@@ -6,7 +6,7 @@
 //! | file | what it computes |
 //! |---|---|
 //! | [`counts`] | precision, recall, specificity, F1, F2, accuracy |
-//! | [`completion`] | whether tasks were completed, compared with people |
+//! | [`completion`] | whether tasks were completed, by raters and by labels |
 //! | [`correlation`] | Pearson, Spearman |
 //! | [`alpha`] | Krippendorff's alpha |
 //! | [`agreement`] | a judge's scores compared with annotators' scores, Cohen's kappa |

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::bootstrap::quantile;
 
 /// The 97.5 % quantile of the normal distribution.
-const Z: f64 = 1.959_963_984_540_054;
+const NORMAL_QUANTILE: f64 = 1.959_963_984_540_054;
 
 /// The key by which runs are grouped.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub enum Dimension {
 }
 
 impl RunKey {
-    /// The key with these parts alone.
+    /// The key with the parts `dimensions` alone.
     #[must_use]
     pub fn only(&self, dimensions: &[Dimension]) -> RunKey {
         let part = |dimension: Dimension, value: &Option<String>| {
@@ -61,7 +61,7 @@ pub struct Distribution {
     pub p10: f64,
     pub p50: f64,
     pub p90: f64,
-    /// The 95 % interval of the mean; of a share Wilson's. Absent for one run of a score.
+    /// The 95 % interval of the mean; for a share, Wilson's interval. `None` for one run, except for a share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
 }
@@ -72,9 +72,9 @@ pub struct RunGroup {
     #[serde(flatten)]
     pub key: RunKey,
     pub runs: usize,
-    /// No other group of the task is at least as good in every mean and better in one.
+    /// Whether no other group of the task is at least as good in every mean and better in one.
     pub pareto: bool,
-    /// By the name of the score.
+    /// Distributions by the name of the score.
     pub scores: BTreeMap<String, Distribution>,
 }
 
@@ -94,21 +94,22 @@ pub struct Regression {
     pub now: f64,
 }
 
-/// Runs as they are collected.
+/// Collects runs by group.
 #[derive(Debug, Default)]
 pub struct PathRuns {
-    groups: BTreeMap<RunKey, Collected>,
+    groups: BTreeMap<RunKey, CollectedGroup>,
 }
 
 #[derive(Debug, Default)]
-struct Collected {
+struct CollectedGroup {
     runs: usize,
+    /// By the name of the score: its values, and the number of runs without one.
     values: BTreeMap<String, (Vec<f64>, usize)>,
 }
 
 /// The score whose values are 0 and 1.
 pub const ACCEPTING: &str = "accepting";
-/// The score of which less is better.
+/// The score of which a lower value is better.
 const HARM_RATE: &str = "harm_rate";
 
 impl PathRuns {
@@ -126,7 +127,7 @@ impl PathRuns {
     }
 
     pub fn report(self) -> PathReport {
-        let group = |(key, collected): (RunKey, Collected)| {
+        let group = |(key, collected): (RunKey, CollectedGroup)| {
             let distribution = |(name, (values, unmeasured)): (String, (Vec<f64>, usize))| {
                 let summary = Distribution::from_values(&name, values, unmeasured);
                 (name, summary)
@@ -135,7 +136,7 @@ impl PathRuns {
             RunGroup { key, runs: collected.runs, pareto: false, scores }
         };
         let mut groups: Vec<RunGroup> = self.groups.into_iter().map(group).collect();
-        let front: Vec<bool> = groups
+        let is_on_front: Vec<bool> = groups
             .iter()
             .map(|candidate| {
                 !groups
@@ -143,7 +144,7 @@ impl PathRuns {
                     .any(|other| other.key.task == candidate.key.task && dominates(other, candidate))
             })
             .collect();
-        groups.iter_mut().zip(front).for_each(|(group, pareto)| group.pareto = pareto);
+        groups.iter_mut().zip(is_on_front).for_each(|(group, pareto)| group.pareto = pareto);
         PathReport { groups }
     }
 }
@@ -164,7 +165,7 @@ fn dominates(a: &RunGroup, b: &RunGroup) -> bool {
     means().all(|(a, b)| a >= b) && means().any(|(a, b)| a > b)
 }
 
-/// The score with a sign by which more is better.
+/// The mean with its sign changed if a lower value is better, so that a greater result is always better.
 fn goodness(name: &str, mean: f64) -> f64 {
     if name == HARM_RATE { -mean } else { mean }
 }
@@ -183,7 +184,7 @@ impl Distribution {
         let interval = match name {
             ACCEPTING => Some(wilson(mean, n)),
             _ => (measured > 1).then(|| {
-                let half = Z * sd / n.sqrt();
+                let half = NORMAL_QUANTILE * sd / n.sqrt();
                 ((mean - half).max(0.0), (mean + half).min(1.0))
             }),
         };
@@ -192,10 +193,11 @@ impl Distribution {
     }
 }
 
+/// Wilson's 95 % score interval of a share of `n` runs.
 fn wilson(share: f64, n: f64) -> (f64, f64) {
-    let square = Z * Z / n;
+    let square = NORMAL_QUANTILE * NORMAL_QUANTILE / n;
     let middle = (share + square / 2.0) / (1.0 + square);
-    let half = Z / (1.0 + square) * (share * (1.0 - share) / n + square / (4.0 * n)).sqrt();
+    let half = NORMAL_QUANTILE / (1.0 + square) * (share * (1.0 - share) / n + square / (4.0 * n)).sqrt();
     ((middle - half).max(0.0), (middle + half).min(1.0))
 }
 
@@ -219,11 +221,11 @@ impl ScoreMoments {
         if n <= 0.0 {
             return self;
         }
-        let apart = other.mean - self.mean;
+        let difference = other.mean - self.mean;
         ScoreMoments {
             n,
-            mean: self.mean + apart * other.n / n,
-            squares: self.squares + other.squares + apart * apart * self.n * other.n / n,
+            mean: self.mean + difference * other.n / n,
+            squares: self.squares + other.squares + difference * difference * self.n * other.n / n,
         }
     }
 
@@ -236,16 +238,16 @@ impl ScoreMoments {
 impl PathReport {
     /// The moments of each score, with groups pooled that do not differ in `dimensions`.
     fn moments(&self, dimensions: &[Dimension]) -> BTreeMap<(RunKey, &str), ScoreMoments> {
-        let mut all: BTreeMap<(RunKey, &str), ScoreMoments> = BTreeMap::new();
+        let mut moments: BTreeMap<(RunKey, &str), ScoreMoments> = BTreeMap::new();
         for group in &self.groups {
             for (name, distribution) in
                 group.scores.iter().filter(|(_, distribution)| distribution.measured > 0)
             {
-                let pooled = all.entry((group.key.only(dimensions), name.as_str())).or_default();
+                let pooled = moments.entry((group.key.only(dimensions), name.as_str())).or_default();
                 *pooled = pooled.pooled(ScoreMoments::from_distribution(distribution));
             }
         }
-        all
+        moments
     }
 
     /// The scores that are worse than in `earlier` by more than `tolerance` and, where both have two runs or
@@ -262,7 +264,7 @@ impl PathReport {
             let now = now.get(&(key.clone(), score))?;
             let drop = goodness(score, before.mean) - goodness(score, now.mean);
             let variance = before.variance_of_mean().zip(now.variance_of_mean()).map(|(a, b)| a + b);
-            let is_chance = variance.is_some_and(|variance| drop <= Z * variance.sqrt());
+            let is_chance = variance.is_some_and(|variance| drop <= NORMAL_QUANTILE * variance.sqrt());
             let regressed = drop > tolerance && !is_chance;
             let score = score.to_owned();
             regressed.then_some(Regression { key, score, before: before.mean, now: now.mean })
@@ -270,7 +272,7 @@ impl PathReport {
         earlier.moments(dimensions).into_iter().filter_map(compare).collect()
     }
 
-    /// The groups of `earlier` without runs now.
+    /// The groups of `earlier` that have no run in this report.
     pub fn missing(&self, earlier: &PathReport, dimensions: &[Dimension]) -> Vec<RunKey> {
         let has = |key: &RunKey| self.groups.iter().any(|group| group.key.only(dimensions) == *key);
         let mut keys: Vec<RunKey> = earlier.groups.iter().map(|group| group.key.only(dimensions)).collect();

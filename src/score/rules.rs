@@ -1,14 +1,14 @@
 //! The precision of each rule on labelled sets.
 //!
 //! In: evaluated traces with their labels, by set. Out: for each rule and set how often it fired and how often
-//! it was right, with intervals. Only findings of failing measurements count, since those are what a user
-//! sees. A rule fires once at a span, however many findings it has there.
+//! it was right, with intervals. Only findings of failing measurements count, because only these are reported to a
+//! user. A rule fires once at a span, however many findings it has there.
 //!
 //! A set with labels of spans is labelled by span: a firing is right if the span that it is on, the span in
 //! which it originated, or the model call that requested the tool call is labelled as failing; on an agent's
-//! span also if a span that it cites is, or, where it names none, any span below it. Another set is labelled by run:
-//! a firing is right if the run failed. In a set of failed runs only, every firing would be right, so such a set is not
-//! counted.
+//! span also if a span that it cites is, or, where the finding cites none, any span below it. Another set is labelled
+//! by run: a firing is right if the run failed. In a set of failed runs only, every firing would be right, so such a
+//! set is not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ impl Firings {
     }
 }
 
-/// The object of the labels of a set.
+/// What the labels of a set are about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LabelledBy {
@@ -77,8 +77,8 @@ impl LabelledSet {
         self.has_span_labels |= !labels.spans.is_empty();
         let failed = labels.expected.map(|expected| expected == Expected::Fail);
         self.outcomes.extend(failed);
-        for (rule, places) in firings(trace, measurements) {
-            if let Some(right) = right_at(trace, labels, &places) {
+        for (rule, fault_places) in firings(trace, measurements) {
+            if let Some(right) = is_right(trace, labels, &fault_places) {
                 self.spans.entry(rule.clone()).or_default().add(right);
             }
             if let Some(failed) = failed {
@@ -107,24 +107,25 @@ impl LabelledSet {
     /// The firings of a rule, or of a defect less those of its rules, which have rows of their own.
     fn without_rules(&self, rule: &str) -> Firings {
         let firings = self.firings();
-        let is_of = |name: &str| name.strip_prefix(rule).is_some_and(|rest| rest.starts_with('.'));
+        let is_rule_of_defect =
+            |name: &str| name.strip_prefix(rule).is_some_and(|rest| rest.starts_with('.'));
         let total = firings.get(rule).copied().unwrap_or_default();
-        firings.iter().filter(|(name, _)| is_of(name)).fold(total, |sum, (_, firings)| {
+        firings.iter().filter(|(name, _)| is_rule_of_defect(name)).fold(total, |sum, (_, firings)| {
             let fired = sum.fired.saturating_sub(firings.fired);
             Firings { right: sum.right.saturating_sub(firings.right).min(fired), fired }
         })
     }
 }
 
-/// Where a fault may be labelled.
+/// The spans at which a fault may be labelled.
 #[derive(Default)]
 struct FaultPlaces {
     spans: BTreeSet<Idx>,
-    /// A finding on an agent names no span beneath it: the label may be on any of them.
-    anywhere_beneath: bool,
+    /// Whether the label may be on any span beneath these: a finding on an agent that cites no span.
+    any_descendant: bool,
 }
 
-/// Each rule's failing findings by span, with the places at which the fault may be labelled. Of a rule that shares its
+/// Each rule's failing findings by span, with the spans at which the fault may be labelled. Of a rule that shares its
 /// defect with others, also those of the defect.
 fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(String, FaultPlaces)> {
     let mut requested_by: BTreeMap<Idx, Idx> = BTreeMap::new();
@@ -137,26 +138,26 @@ fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(String, Fau
             let Some(rule) = finding.rule_name().filter(|_| !finding.is_note()) else { continue };
             let is_agent = trace.views.get(m.at).is_some_and(|view| view.kind == Kind::Agent);
             let cited = finding.cited.iter().filter_map(index).filter(|at| *at != m.at);
-            let named: Vec<Idx> = match finding.origin.filter(|at| *at != m.at) {
+            let cited_or_origin: Vec<Idx> = match finding.origin.filter(|at| *at != m.at) {
                 None if is_agent => cited.collect(),
                 origin => origin.into_iter().collect(),
             };
             let defect = rule.split_once('.').map(|(defect, _)| defect.to_owned());
             for name in defect.into_iter().chain([rule]) {
-                let places = out.entry((name, m.at)).or_default();
-                places.anywhere_beneath |= is_agent && named.is_empty();
-                places.spans.extend([m.at].into_iter().chain(named.iter().copied()));
-                places.spans.extend(requested_by.get(&m.at));
+                let fault_places = out.entry((name, m.at)).or_default();
+                fault_places.any_descendant |= is_agent && cited_or_origin.is_empty();
+                fault_places.spans.extend([m.at].into_iter().chain(cited_or_origin.iter().copied()));
+                fault_places.spans.extend(requested_by.get(&m.at));
             }
         }
     }
-    out.into_iter().map(|((rule, _), places)| (rule, places)).collect()
+    out.into_iter().map(|((rule, _), fault_places)| (rule, fault_places)).collect()
 }
 
-/// Whether one of the places is labelled as failing; `None` if none of them was examined.
-fn right_at(trace: &AgentTrace, labels: &TraceLabels, places: &FaultPlaces) -> Option<bool> {
+/// Whether one of the spans is labelled as failing; `None` if no span was examined.
+fn is_right(trace: &AgentTrace, labels: &TraceLabels, fault_places: &FaultPlaces) -> Option<bool> {
     let mut examined = !labels.partial;
-    let mut stack: Vec<Idx> = places.spans.iter().copied().collect();
+    let mut stack: Vec<Idx> = fault_places.spans.iter().copied().collect();
     while let Some(i) = stack.pop() {
         let id = trace.tree.spans.get(i).map(|span| span.id.to_string()).unwrap_or_default();
         match labels.spans.iter().find(|label| label.span_id == id).map(|label| label.expected) {
@@ -164,7 +165,7 @@ fn right_at(trace: &AgentTrace, labels: &TraceLabels, places: &FaultPlaces) -> O
             Some(Expected::Pass) => examined = true,
             None => {}
         }
-        if places.anywhere_beneath {
+        if fault_places.any_descendant {
             stack.extend(trace.tree.children(i));
         }
     }
@@ -196,7 +197,7 @@ pub struct RuleRow {
 }
 
 impl RuleRow {
-    /// On all sets.
+    /// The firings on all sets.
     fn all(&self) -> Firings {
         Firings {
             right: self.at_spans.right + self.in_runs.right,
@@ -259,11 +260,11 @@ impl RuleTable {
             for (rule, firings) in set.firings() {
                 let confidence = others.confidence(rule);
                 by_rule.entry(rule.clone()).or_default().add(confidence, *firings);
-                let counted = set.without_rules(rule);
-                all_sets.add(table.confidence(rule), counted);
-                left_out.add(confidence, counted);
-                sum.right += counted.right;
-                sum.fired += counted.fired;
+                let own_firings = set.without_rules(rule);
+                all_sets.add(table.confidence(rule), own_firings);
+                left_out.add(confidence, own_firings);
+                sum.right += own_firings.right;
+                sum.fired += own_firings.fired;
             }
             table.calibration.push(Calibration {
                 set: name.clone(),

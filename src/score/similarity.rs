@@ -16,8 +16,8 @@ pub struct Vector(Vec<(usize, f64)>);
 /// Vectors of `texts`, weighted by their word frequencies.
 pub fn vectors<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Vector> {
     let mut vocabulary: HashMap<String, usize> = HashMap::new();
-    let mut containing: Vec<usize> = Vec::new();
-    let counted: Vec<BTreeMap<usize, f64>> = texts
+    let mut texts_with_word: Vec<usize> = Vec::new();
+    let word_counts: Vec<BTreeMap<usize, f64>> = texts
         .into_iter()
         .map(|text| {
             let mut counts: BTreeMap<usize, f64> = BTreeMap::new();
@@ -26,14 +26,14 @@ pub fn vectors<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Vector> {
                 let id = *vocabulary.entry(word).or_insert(next);
                 *counts.entry(id).or_default() += 1.0;
             }
-            containing.resize(vocabulary.len(), 0);
-            counts.keys().for_each(|&id| containing[id] += 1);
+            texts_with_word.resize(vocabulary.len(), 0);
+            counts.keys().for_each(|&id| texts_with_word[id] += 1);
             counts
         })
         .collect();
-    let n = counted.len() as f64;
-    let inverse_frequency = |id: usize| ((1.0 + n) / (1.0 + containing[id] as f64)).ln() + 1.0;
-    counted
+    let n = word_counts.len() as f64;
+    let inverse_frequency = |id: usize| ((1.0 + n) / (1.0 + texts_with_word[id] as f64)).ln() + 1.0;
+    word_counts
         .into_iter()
         .map(|counts| {
             let weighted: Vec<(usize, f64)> =
@@ -53,11 +53,11 @@ pub fn cosine(a: &Vector, b: &Vector) -> Option<f64> {
     if a.0.is_empty() || b.0.is_empty() {
         return None;
     }
-    let (mut sum, mut rest) = (0.0, b.0.as_slice());
+    let (mut sum, mut remaining) = (0.0, b.0.as_slice());
     for (id, weight) in &a.0 {
-        rest = &rest[rest.partition_point(|(other, _)| other < id)..];
-        match rest.first() {
-            Some((other, more)) if other == id => sum += weight * more,
+        remaining = &remaining[remaining.partition_point(|(other, _)| other < id)..];
+        match remaining.first() {
+            Some((other, other_weight)) if other == id => sum += weight * other_weight,
             Some(_) => {}
             None => break,
         }

@@ -29,9 +29,9 @@ pub struct ThresholdFit {
     /// Points with a score.
     pub points: usize,
     pub best: Cut,
-    /// Each trace with the threshold fitted to the others; `None` for a single trace.
+    /// The counts where each trace has the threshold fitted to the others; `None` for a single trace.
     pub held_out: Option<Confusion>,
-    /// With the configured threshold.
+    /// The counts with the configured threshold.
     pub now: Confusion,
     /// Every threshold, from the lowest, with which nothing fails.
     pub curve: Vec<Cut>,
@@ -42,7 +42,7 @@ impl ThresholdFit {
     pub fn from_points(points: &[LabelledMeasurement]) -> Option<ThresholdFit> {
         let scored: Vec<LabelledMeasurement> = points.iter().filter(|p| p.score.is_some()).copied().collect();
         let curve = curve(&scored);
-        let failing = scored.iter().filter(|p| p.fails).count();
+        let failing = scored.iter().filter(|p| p.should_fail).count();
         if curve.len() < 2 || failing == 0 || failing == scored.len() {
             return None;
         }
@@ -52,24 +52,24 @@ impl ThresholdFit {
     }
 }
 
-/// The cuts between points with a score.
+/// A cut at the lowest score and between each two adjacent scores of `points`.
 fn curve(points: &[LabelledMeasurement]) -> Vec<Cut> {
     let score = |point: &LabelledMeasurement| point.score.unwrap_or_default();
     let mut sorted = points.to_vec();
     sorted.sort_by(|a, b| score(a).total_cmp(&score(b)));
-    let failing = sorted.iter().filter(|p| p.fails).count();
+    let failing = sorted.iter().filter(|p| p.should_fail).count();
     let mut counts = Confusion { fn_: failing, tn: sorted.len() - failing, ..Confusion::default() };
     let mut cuts = Vec::new();
-    let mut below: Option<f64> = None;
+    let mut previous_score: Option<f64> = None;
     for group in sorted.chunk_by(|a, b| a.score == b.score) {
         let score = score(&group[0]);
-        cuts.push(Cut { tau: below.map_or(score, |low| low + (score - low) / 2.0), counts });
-        let failing = group.iter().filter(|point| point.fails).count();
+        cuts.push(Cut { tau: previous_score.map_or(score, |low| low + (score - low) / 2.0), counts });
+        let failing = group.iter().filter(|point| point.should_fail).count();
         counts.tp += failing;
         counts.fn_ -= failing;
         counts.fp += group.len() - failing;
         counts.tn -= group.len() - failing;
-        below = Some(score);
+        previous_score = Some(score);
     }
     cuts
 }
@@ -89,7 +89,9 @@ fn held_out(points: &[LabelledMeasurement]) -> Option<Confusion> {
         let (test_points, others): (Vec<LabelledMeasurement>, Vec<LabelledMeasurement>) =
             points.iter().partition(|p| p.trace == trace);
         let tau = best(&curve(&others))?.tau;
-        test_points.iter().for_each(|p| counts.count(p.score.is_some_and(|score| score < tau), p.fails));
+        test_points
+            .iter()
+            .for_each(|p| counts.count(p.score.is_some_and(|score| score < tau), p.should_fail));
     }
     Some(counts)
 }
@@ -98,8 +100,8 @@ fn held_out(points: &[LabelledMeasurement]) -> Option<Confusion> {
 mod tests {
     use super::*;
 
-    fn point(trace: usize, score: f64, fails: bool) -> LabelledMeasurement {
-        LabelledMeasurement { trace, failed: score < 4.0, score: Some(score), fails }
+    fn point(trace: usize, score: f64, should_fail: bool) -> LabelledMeasurement {
+        LabelledMeasurement { trace, failed: score < 4.0, score: Some(score), should_fail }
     }
 
     #[test]
@@ -120,14 +122,14 @@ mod tests {
 
     #[test]
     fn the_held_out_f1_of_a_chance_fit_is_lower() {
-        // Each trace's failing score is another's passing one: any fit is luck.
+        // Each trace's failing score is another's passing one: any fit is chance.
         let points = [point(0, 1.0, true), point(0, 2.0, false), point(1, 2.0, true), point(1, 3.0, false)];
         let fit = ThresholdFit::from_points(&points).unwrap();
         assert!(fit.held_out.unwrap().tally().f1() < fit.best.counts.tally().f1());
     }
 
     #[test]
-    fn nothing_to_fit_is_none() {
+    fn without_two_classes_and_two_scores_there_is_no_fit() {
         assert_eq!(ThresholdFit::from_points(&[]), None);
         assert_eq!(ThresholdFit::from_points(&[point(0, 1.0, true), point(1, 2.0, true)]), None);
         assert_eq!(ThresholdFit::from_points(&[point(0, 1.0, true), point(1, 1.0, false)]), None);
@@ -142,7 +144,7 @@ mod tests {
         let fit = ThresholdFit::from_points(&points).unwrap();
         for cut in &fit.curve {
             let mut counts = Confusion::default();
-            points.iter().for_each(|p| counts.count(p.score.is_some_and(|s| s < cut.tau), p.fails));
+            points.iter().for_each(|p| counts.count(p.score.is_some_and(|s| s < cut.tau), p.should_fail));
             assert_eq!(counts, cut.counts, "{}", cut.tau);
         }
     }

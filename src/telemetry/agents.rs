@@ -1,8 +1,8 @@
 //! Counters by attributes of traces: service, agent, model, tool, signature.
 //!
 //! Names come from senders, so the number of combinations is limited: the first ones get counters of their own, and
-//! the others share one whose labels read [`OTHER`]. Names are shortened. Each combination is looked up once per
-//! trace; its counters of metrics are kept with it.
+//! the others share one whose labels have the value [`OTHER`]. Names are shortened. Each combination is looked up once
+//! per trace; its counters of metrics are stored in it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use verdict_telemetry::histogram::Buckets;
 
 use super::traces::ResultLabel;
 
-/// Scores in fifths: that of a scale from 1 to 5 has steps of a quarter, so that each has a bucket of its own.
+/// Buckets with a width of a fifth. Scores of a scale from 1 to 5 have steps of a quarter, so each has its own bucket.
 fn score_buckets() -> Histogram {
     Histogram::new([0.2, 0.4, 0.6, 0.8, 1.0])
 }
@@ -25,11 +25,11 @@ fn score_buckets() -> Histogram {
 /// The value of every label of a combination beyond the limit.
 const OTHER: &str = "other";
 /// Longest value of a label, in bytes.
-const MAX_LABEL: usize = 64;
+const MAX_LABEL_BYTES: usize = 64;
 
 type Labels<const N: usize> = [(&'static str, String); N];
 type ResultCounters = [Counter; ResultLabel::ALL.len()];
-type Money = Counter<f64, AtomicU64>;
+type UsdCounter = Counter<f64, AtomicU64>;
 
 /// Values of the label `kind` of tokens.
 const TOKEN_KINDS: [&str; 6] = ["input", "output", "cached", "cache_write", "reasoning", "unspecified"];
@@ -52,17 +52,17 @@ pub struct AgentMetrics {
     limit: AtomicUsize,
     counts_scores: AtomicBool,
     traces: Family<Labels<4>, Counter>,
-    versions: ByResult,
+    versions: ResultFamily,
     measurements: Family<Labels<5>, Counter>,
     scores: Family<Labels<3>, Histogram, Buckets>,
     findings: Family<Labels<5>, Counter>,
     tokens: Family<Labels<4>, Counter>,
-    cost: Family<Labels<3>, Money>,
-    tools: ByResult,
+    cost: Family<Labels<3>, UsdCounter>,
+    tools: ResultFamily,
     signatures: Family<Labels<3>, Counter>,
-    runs: Limited<3, RunCells>,
-    scored: Limited<3, Histogram>,
-    failures: Limited<3, Counter>,
+    runs: LimitedCells<3, RunCells>,
+    scored: LimitedCells<3, Histogram>,
+    failures: LimitedCells<3, Counter>,
 }
 
 impl AgentMetrics {
@@ -71,17 +71,17 @@ impl AgentMetrics {
             limit: AtomicUsize::new(0),
             counts_scores: AtomicBool::new(false),
             traces: d::AGENT_TRACES.register_new(registry),
-            versions: ByResult::register(&d::AGENT_VERSIONS, registry),
+            versions: ResultFamily::register(&d::AGENT_VERSIONS, registry),
             measurements: d::AGENT_MEASUREMENTS.register_new(registry),
             scores: d::AGENT_SCORES.register(registry, Family::new_with_constructor(Buckets(score_buckets))),
             findings: d::AGENT_FINDINGS.register_new(registry),
             tokens: d::AGENT_TOKENS.register_new(registry),
             cost: d::AGENT_COST.register_new(registry),
-            tools: ByResult::register(&d::AGENT_TOOL_CALLS, registry),
+            tools: ResultFamily::register(&d::AGENT_TOOL_CALLS, registry),
             signatures: d::AGENT_FAILURES.register_new(registry),
-            runs: Limited::default(),
-            scored: Limited::default(),
-            failures: Limited::default(),
+            runs: LimitedCells::default(),
+            scored: LimitedCells::default(),
+            failures: LimitedCells::default(),
         }
     }
 
@@ -188,15 +188,15 @@ impl AgentMetrics {
 
 /// Counters by three labels and a result.
 #[derive(Debug)]
-struct ByResult {
+struct ResultFamily {
     declared: &'static d::Declared,
     family: Family<Labels<4>, Counter>,
-    cells: Limited<3, ResultCounters>,
+    cells: LimitedCells<3, ResultCounters>,
 }
 
-impl ByResult {
-    fn register(declared: &'static d::Declared, registry: &mut Registry) -> ByResult {
-        ByResult { declared, family: declared.register_new(registry), cells: Limited::default() }
+impl ResultFamily {
+    fn register(declared: &'static d::Declared, registry: &mut Registry) -> ResultFamily {
+        ResultFamily { declared, family: declared.register_new(registry), cells: LimitedCells::default() }
     }
 
     fn count(&self, labels: [&str; 3], limit: usize, result: ResultLabel) {
@@ -216,12 +216,12 @@ pub struct RunCells {
     labels: [String; 3],
     traces: ResultCounters,
     tokens: [Counter; TOKEN_KINDS.len()],
-    cost: Money,
+    cost: UsdCounter,
     measurements: Mutex<HashMap<&'static str, ResultCounters>>,
 }
 
 impl RunCells {
-    /// Counts the verdict of a trace whose outermost agent this is.
+    /// Counts the verdict of a trace whose outermost agent has these labels.
     pub fn trace(&self, result: ResultLabel) {
         self.traces[result as usize].inc();
     }
@@ -236,24 +236,24 @@ impl RunCells {
 
     /// Counts a cost in USD, as instrumentations recorded it.
     pub fn cost(&self, usd: f64) {
-        // A counter must not decrease, and the number is a sender's.
+        // A counter must not decrease, and the number comes from a sender.
         if usd.is_finite() && usd > 0.0 {
             self.cost.inc_by(usd);
         }
     }
 }
 
-/// Values by the values of labels, of limited number.
+/// Counters by the values of labels, for a limited number of combinations.
 #[derive(Debug)]
-struct Limited<const N: usize, T>(RwLock<HashMap<[String; N], Arc<T>>>);
+struct LimitedCells<const N: usize, T>(RwLock<HashMap<[String; N], Arc<T>>>);
 
-impl<const N: usize, T> Default for Limited<N, T> {
+impl<const N: usize, T> Default for LimitedCells<N, T> {
     fn default() -> Self {
-        Limited(RwLock::default())
+        LimitedCells(RwLock::default())
     }
 }
 
-impl<const N: usize, T> Limited<N, T> {
+impl<const N: usize, T> LimitedCells<N, T> {
     /// The value for these labels, made by `new` if there is none, or the one for [`OTHER`] beyond the limit.
     fn get(&self, labels: [&str; N], limit: usize, new: impl Fn([String; N]) -> T) -> Arc<T> {
         let labels = labels.map(shortened);
@@ -272,7 +272,7 @@ impl<const N: usize, T> Limited<N, T> {
 
 /// A name of a trace as the value of a label.
 fn shortened(name: &str) -> String {
-    let end = name.floor_char_boundary(MAX_LABEL);
+    let end = name.floor_char_boundary(MAX_LABEL_BYTES);
     name.get(..end).unwrap_or_default().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
@@ -344,7 +344,7 @@ mod tests {
         let metrics = AgentMetrics::register(&mut Registry::default());
         metrics.limit(10);
         let run = metrics.run(&"é".repeat(1000), "a\nb", "");
-        assert!(run.labels[0].len() <= MAX_LABEL && run.labels[1] == "a b", "{:?}", run.labels);
+        assert!(run.labels[0].len() <= MAX_LABEL_BYTES && run.labels[1] == "a b", "{:?}", run.labels);
         for usd in [0.5, -1.0, f64::NAN, f64::INFINITY] {
             run.cost(usd);
         }

@@ -29,9 +29,9 @@ pub trait ExporterState: fmt::Debug + Send + Sync {
     fn ledger(&self) -> &Arc<Ledger>;
     /// Items dropped for one reason.
     fn dropped(&self, reason: DropReason) -> u64;
-    /// Repeated requests.
+    /// The number of repeated requests.
     fn retries(&self) -> u64;
-    /// Bytes queued or being sent.
+    /// The number of bytes queued or being sent.
     fn queued_bytes(&self) -> u64;
     /// Largest number of queued bytes.
     fn queue_capacity(&self) -> u64;
@@ -51,15 +51,16 @@ pub trait RequestObserver: Send + Sync {
 }
 
 #[derive(Debug)]
+/// Counters of all exporters.
 pub struct ExportMetrics {
-    exporters: Registered,
+    exporters: RegisteredExporters,
     requests: Family<Labels<2>, Counter>,
     durations: Family<Labels<1>, Histogram, Buckets>,
 }
 
 impl ExportMetrics {
     pub(super) fn register(registry: &mut Registry) -> ExportMetrics {
-        let exporters = Registered::default();
+        let exporters = RegisteredExporters::default();
         registry.register_collector(Box::new(exporters.clone()));
         let durations = d::EXPORT_DURATION.register(registry, latency_family());
         ExportMetrics { exporters, requests: d::EXPORT_REQUESTS.register_new(registry), durations }
@@ -95,9 +96,9 @@ impl RequestObserver for RequestMetrics {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Registered(Arc<RwLock<Vec<Arc<dyn ExporterState>>>>);
+struct RegisteredExporters(Arc<RwLock<Vec<Arc<dyn ExporterState>>>>);
 
-impl Collector for Registered {
+impl Collector for RegisteredExporters {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let items = all.iter().flat_map(|e| {

@@ -71,9 +71,9 @@ pub struct Telemetry {
 impl Telemetry {
     /// Registers every declared metric.
     pub fn new() -> Arc<Telemetry> {
-        let mut all = Registry::default();
-        all.register_collector(Box::new(process::ProcessMetrics));
-        let registry = all.sub_registry_with_prefix(declared::PREFIX);
+        let mut root_registry = Registry::default();
+        root_registry.register_collector(Box::new(process::ProcessMetrics));
+        let registry = root_registry.sub_registry_with_prefix(declared::PREFIX);
         let reloads = register_process(registry);
         Arc::new(Telemetry {
             receive: ReceiveMetrics::register(registry),
@@ -87,7 +87,7 @@ impl Telemetry {
             export: ExportMetrics::register(registry),
             memory_budget: declared::MEMORY_BUDGET.register_new(registry),
             reloads,
-            registry: all,
+            registry: root_registry,
         })
     }
 

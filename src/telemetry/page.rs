@@ -9,8 +9,11 @@ verdict_otlp::labelled_enum! {
     /// Why a request to the live page was refused.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum PageRefusal {
+        /// Credentials are missing or unknown.
         Credentials = "credentials",
+        /// The requested host is not a name of the listener.
         Host = "host",
+        /// Too many streams of updates are open.
         Clients = "clients",
     }
 }
@@ -29,7 +32,7 @@ verdict_telemetry::registered! { registry =>
         pub clients: Gauge = d::PAGE_CLIENTS.register_new(registry),
         /// Streams that were closed because their client read too slowly.
         pub slow: Counter = d::PAGE_SLOW.register_new(registry),
-        /// Requests by why they were refused.
+        /// Refused requests, by reason.
         pub refused: [Counter; PageRefusal::ALL.len()] =
             d::PAGE_REFUSED.register_cells(registry, PageRefusal::ALL.map(PageRefusal::as_str)),
     }

@@ -80,8 +80,8 @@ fn documentation_lists_exactly_the_declared_metrics() {
         })
         .collect();
     let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/self-metrics.md"));
-    let written: Vec<&str> = page.lines().filter(|l| l.starts_with("| `otel_verdict_")).collect();
-    assert!(written == table, "the table in docs/self-metrics.md should read:\n{}", table.join("\n"));
+    let documented: Vec<&str> = page.lines().filter(|l| l.starts_with("| `otel_verdict_")).collect();
+    assert!(documented == table, "the table in docs/self-metrics.md should read:\n{}", table.join("\n"));
 }
 
 #[test]

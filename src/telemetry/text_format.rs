@@ -18,7 +18,7 @@ impl TextFormat {
     /// The format for a client that sent this `Accept` header.
     pub fn accepted(header: Option<&str>) -> TextFormat {
         let types = header.into_iter().flat_map(|header| header.split(','));
-        let mut names = types.map(|one| one.split(';').next().unwrap_or_default().trim());
+        let mut names = types.map(|media_type| media_type.split(';').next().unwrap_or_default().trim());
         if names.any(|name| name.eq_ignore_ascii_case("application/openmetrics-text")) {
             TextFormat::OpenMetrics
         } else {
@@ -41,7 +41,7 @@ pub(super) fn prometheus(page: &str) -> String {
     let mut help: Option<(&str, &str)> = None;
     for line in page.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
-            // Written with the type, which decides the name.
+            // Written together with the type, on which the name depends.
             help = rest.split_once(' ');
         } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
         {

@@ -24,7 +24,7 @@ verdict_telemetry::registered! { registry =>
         pub open: Gauge = d::TRACES_OPEN.register_new(registry),
         /// Spans of open traces.
         pub buffered_spans: Gauge = d::BUFFERED_SPANS.register_new(registry),
-        /// Bytes of those spans.
+        /// Bytes of these spans.
         pub buffered_bytes: Gauge = d::BUFFERED_BYTES.register_new(registry),
         /// Bytes that wait for a shard.
         pub in_transit_bytes: Gauge = d::IN_TRANSIT_BYTES.register_new(registry),

@@ -29,8 +29,8 @@ async fn metrics_without_an_exporter_are_refused() {
 async fn logs_without_an_exporter_are_rejected_unless_they_are_about_genai() {
     let process = Process::start(TRACES_ONLY).await;
     let span_record = LogRecord { trace_id: vec![1; 16], span_id: vec![1; 8], ..LogRecord::default() };
-    let used = LogRecord { event_name: "gen_ai.choice".to_owned(), ..span_record.clone() };
-    let scope_logs = vec![ScopeLogs { log_records: vec![used, span_record], ..ScopeLogs::default() }];
+    let genai_record = LogRecord { event_name: "gen_ai.choice".to_owned(), ..span_record.clone() };
+    let scope_logs = vec![ScopeLogs { log_records: vec![genai_record, span_record], ..ScopeLogs::default() }];
     let body =
         ExportLogsServiceRequest { resource_logs: vec![ResourceLogs { scope_logs, ..Default::default() }] };
     let partial = process.client().logs(body).await.unwrap().partial_success.unwrap();

@@ -16,9 +16,9 @@ const CAUSES: [AlarmCause; 3] = [AlarmCause::Loop, AlarmCause::Tokens, AlarmCaus
 /// call.
 fn run(trace: u8, service: &str, with_agent: bool) -> ExportTraceServiceRequest {
     let span = |id: u8, operation: &str, attributes: Value| {
-        let mut all = json!({ "gen_ai.operation.name": operation, "gen_ai.agent.name": "planner",
+        let mut merged = json!({ "gen_ai.operation.name": operation, "gen_ai.agent.name": "planner",
             "gen_ai.conversation.id": "chat-1" });
-        all.as_object_mut().unwrap().extend(attributes.as_object().unwrap().clone());
+        merged.as_object_mut().unwrap().extend(attributes.as_object().unwrap().clone());
         let attribute =
             |(key, value): (&String, &Value)| json!({ "key": key, "value": { "stringValue": value } });
         let time = |n: u64| (1_700_000_000_000_000_000 + (u64::from(id) * 2 + n) * 1_000_000).to_string();
@@ -26,7 +26,7 @@ fn run(trace: u8, service: &str, with_agent: bool) -> ExportTraceServiceRequest 
             "traceId": format!("{trace:032x}"), "spanId": format!("{id:016x}"), "kind": 1, "name": operation,
             "parentSpanId": if id == 1 { "" } else { "0000000000000001" },
             "startTimeUnixNano": time(0), "endTimeUnixNano": time(if id == 1 { 100 } else { 1 }),
-            "attributes": all.as_object().unwrap().iter().map(attribute).collect::<Vec<_>>(),
+            "attributes": merged.as_object().unwrap().iter().map(attribute).collect::<Vec<_>>(),
         })
     };
     let mut spans = vec![];
@@ -34,9 +34,9 @@ fn run(trace: u8, service: &str, with_agent: bool) -> ExportTraceServiceRequest 
         spans.push(span(1, "invoke_agent", json!({})));
     }
     for n in 0..5 {
-        let used = json!({ "gen_ai.request.model": "m", "gen_ai.usage.input_tokens": "30",
+        let usage = json!({ "gen_ai.request.model": "m", "gen_ai.usage.input_tokens": "30",
             "gen_ai.usage.output_tokens": "10", "gen_ai.usage.cost": "0.5" });
-        spans.push(span(2 + 2 * n, "chat", used));
+        spans.push(span(2 + 2 * n, "chat", usage));
         let call = json!({ "gen_ai.tool.name": "visit", "gen_ai.tool.call.arguments": "{\"url\": \"a.example\"}",
             "gen_ai.tool.call.result": "Error: invalid url 'a.example': the scheme https:// is required" });
         spans.push(span(3 + 2 * n, "execute_tool", call));
@@ -50,18 +50,18 @@ fn run(trace: u8, service: &str, with_agent: bool) -> ExportTraceServiceRequest 
 
 /// The alarms that the destination has, by trace and cause.
 fn events(destination: &Destination) -> BTreeMap<(Vec<u8>, String), usize> {
-    let mut all = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     for record in destination.records().into_iter().filter(|record| record.event_name == "otel_verdict.alarm")
     {
         let text = |key: &str| {
-            let found = record.attributes.iter().find(|attribute| attribute.key == key);
-            format!("{:?}", found.and_then(|attribute| attribute.value.as_ref()))
+            let attribute = record.attributes.iter().find(|attribute| attribute.key == key);
+            format!("{:?}", attribute.and_then(|attribute| attribute.value.as_ref()))
         };
         assert!(text("gen_ai.agent.name").contains("planner"), "{record:?}");
         assert!(text("gen_ai.conversation.id").contains("chat-1"), "{record:?}");
-        *all.entry((record.trace_id.clone(), text("verdict.alarm.cause"))).or_default() += 1;
+        *counts.entry((record.trace_id.clone(), text("verdict.alarm.cause"))).or_default() += 1;
     }
-    all
+    counts
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +77,7 @@ async fn every_trace_raises_each_alarm_once_at_the_latest_when_it_closes() {
     let process = Process::start(&text).await;
     let mut client = process.client();
     let traces = &process.service.telemetry().traces;
-    // While it is open.
+    // The alarms of an open trace.
     client.spans(run(1, "shop", false)).await;
     process.until("the alarms of an open trace", |destination| events(destination).len() == 3).await;
     assert_eq!(CAUSES.map(|cause| traces.alarm(cause).get()), [1, 1, 1]);

@@ -85,7 +85,7 @@ fn parse(file: &Path) -> Json {
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
 
-fn attributed(set: &str) -> Option<Vec<Run>> {
+fn labelled_runs(set: &str) -> Option<Vec<Run>> {
     let Some(cases) = std::env::var_os("OTEL_VERDICT_CASES") else {
         println!("skipped: OTEL_VERDICT_CASES is not set");
         return None;
@@ -94,11 +94,11 @@ fn attributed(set: &str) -> Option<Vec<Run>> {
     let [gold, map] = ["gold.json", "map.json"].map(|name| parse(&folder.join(name)));
     let lines = std::fs::read_to_string(folder.join("traces.jsonl")).unwrap();
     let runs = evaluated(&lines).into_iter().map(|(trace, measurements)| {
-        let places = &map[trace.tree.id.to_string()];
-        let marks = &gold[places["log"].as_str().unwrap()];
+        let positions = &map[trace.tree.id.to_string()];
+        let marks = &gold[positions["log"].as_str().unwrap()];
         let step = &marks["marks"]["whowhen"]["step"];
-        let spans = places["spans"].as_object().unwrap().iter();
-        let decisive = spans.filter(|(_, place)| step.is_number() && place["step"] == *step);
+        let spans = positions["spans"].as_object().unwrap().iter();
+        let decisive = spans.filter(|(_, position)| step.is_number() && position["step"] == *step);
         Run {
             trace,
             measurements,
@@ -110,7 +110,7 @@ fn attributed(set: &str) -> Option<Vec<Run>> {
 }
 
 /// The small runs of this repository.
-fn small() -> Vec<Run> {
+fn small_runs() -> Vec<Run> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/small");
     let mut all = Vec::new();
     for set in ["first", "second", "third"] {
@@ -128,7 +128,7 @@ fn small() -> Vec<Run> {
     all
 }
 
-/// Right runs that fail and wrong runs that fail, under `outcome_relevant`.
+/// The numbers of successful runs and of failed runs whose verdict is a failure under `outcome_relevant`.
 fn failing(runs: &[Run], rule: Option<&str>) -> [usize; 2] {
     [false, true].map(|failed| runs.iter().filter(|run| run.failed == failed && run.fails(rule)).count())
 }
@@ -145,13 +145,13 @@ fn area(runs: &[Run], rule: Option<&str>) -> f64 {
 }
 
 fn tau() -> Option<Vec<Run>> {
-    let mut runs = attributed("tau-airline")?;
-    runs.extend(attributed("tau-retail")?);
+    let mut runs = labelled_runs("tau-airline")?;
+    runs.extend(labelled_runs("tau-retail")?);
     Some(runs)
 }
 
 #[test]
-fn verdicts_tell_successful_runs_from_failed_ones() {
+fn verdicts_distinguish_successful_runs_from_failed_ones() {
     let Some(runs) = tau() else { return };
     let failed = runs.iter().filter(|run| run.failed).count();
     let [alarms, found] = failing(&runs, None);
@@ -164,7 +164,7 @@ fn verdicts_tell_successful_runs_from_failed_ones() {
 
 #[test]
 fn decisive_steps_are_the_first_failing_ones() {
-    let Some(runs) = attributed("whowhen-ag") else { return };
+    let Some(runs) = labelled_runs("whowhen-ag") else { return };
     let right = runs.iter().filter(|run| run.step_is_right(None)).count();
     let spans: usize = runs.iter().map(|run| run.failing_spans(None).len()).sum();
     println!("{right} of {}, {spans} failing spans", runs.len());
@@ -174,8 +174,8 @@ fn decisive_steps_are_the_first_failing_ones() {
 #[test]
 #[ignore = "prints a table; see the module"]
 fn what_each_rule_decides() {
-    let (Some(tau), Some(whowhen)) = (tau(), attributed("whowhen-ag")) else { return };
-    let small = small();
+    let (Some(tau), Some(whowhen)) = (tau(), labelled_runs("whowhen-ag")) else { return };
+    let small = small_runs();
     let findings = |run: &Run| {
         let measured = run.measurements.iter().filter_map(|m| m.outcome.as_ref().ok());
         let failing = measured.filter(|measured| !measured.passed);

@@ -14,24 +14,25 @@ use crate::score::text;
 type Gold = BTreeMap<String, Vec<(String, String)>>;
 
 /// Categories of model calls, and those that annotators mark at tool calls.
-const OF_MODELS: [&str; 5] = [
+const MODEL_CATEGORIES: [&str; 5] = [
     "Language-only",
     "Goal Deviation",
     "Instruction Non-compliance",
     "Context Handling Failures",
     "Tool Output Misinterpretation",
 ];
-const OF_TOOLS: [&str; 2] = ["Poor Information Retrieval", "Resource Not Found"];
+const TOOL_CATEGORIES: [&str; 2] = ["Poor Information Retrieval", "Resource Not Found"];
 /// The categories of the taxonomy.
-const ALL: usize = 20;
+const CATEGORIES: usize = 20;
 
-/// The same number for the same text on every machine (FNV-1a).
+/// A hash that is equal on every machine (FNV-1a).
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-fn share_of(text: &str) -> f64 {
+/// A hash from 0 to 1.
+fn unit_hash(text: &str) -> f64 {
     (hash(text) >> 11) as f64 / (1u64 << 53) as f64
 }
 
@@ -47,7 +48,7 @@ fn span(trace: &str, id: &str, parent: &str, times: [usize; 2], kind: &str, more
     })
 }
 
-/// Runs of one agent, each of so many model calls with a tool call, and annotations of a third of the calls.
+/// Writes runs of one agent, each of `steps` model calls with a tool call, and annotations of a third of the calls.
 fn write_runs(folder: &Path, runs: usize, steps: usize) -> Gold {
     let mut gold = Gold::new();
     for part in ["traces", "gold"] {
@@ -57,8 +58,8 @@ fn write_runs(folder: &Path, runs: usize, steps: usize) -> Gold {
         let trace = format!("{:032x}", run + 1);
         let id = |n: usize| format!("{:08x}{:08x}", run + 1, n + 1);
         let task = format!("Describe the items of shelf {run}.");
-        let asked = [("input.value", task.as_str()), ("output.value", "All items are described.")];
-        let mut spans = vec![span(&trace, &id(0), "", [0, 4 * steps + 1], "AGENT", &asked)];
+        let run_attributes = [("input.value", task.as_str()), ("output.value", "All items are described.")];
+        let mut spans = vec![span(&trace, &id(0), "", [0, 4 * steps + 1], "AGENT", &run_attributes)];
         for step in 0..steps {
             let (model, tool) = (id(2 * step + 1), id(2 * step + 2));
             let output_text = format!("Step {step}: item {step} of shelf {run} comes next.");
@@ -83,8 +84,8 @@ fn write_runs(folder: &Path, runs: usize, steps: usize) -> Gold {
             let at = 4 * step + 1;
             spans.push(span(&trace, &model, &id(0), [at, at + 1], "LLM", &model_attributes));
             spans.push(span(&trace, &tool, &id(0), [at + 2, at + 3], "TOOL", &tool_attributes));
-            for (id, categories) in [(model, &OF_MODELS[..]), (tool, &OF_TOOLS[..])] {
-                if share_of(&id) < 1.0 / 3.0 {
+            for (id, categories) in [(model, &MODEL_CATEGORIES[..]), (tool, &TOOL_CATEGORIES[..])] {
+                if unit_hash(&id) < 1.0 / 3.0 {
                     let category = categories[hash(&format!("category {id}")) as usize % categories.len()];
                     gold.entry(id).or_default().push((category.to_owned(), "MEDIUM".to_owned()));
                 }
@@ -130,7 +131,7 @@ fn quotable<'p>(page: &'p str, span: &str) -> Option<&'p str> {
 }
 
 /// The best answer to a form, without findings.
-fn praise(schema: &Value) -> Value {
+fn best_answer(schema: &Value) -> Value {
     let fields = &schema["properties"];
     let mut answer = object!({ "rationale": "sound", "findings": [] });
     if let Some(scores) = fields["score"]["enum"].as_array() {
@@ -145,18 +146,18 @@ fn praise(schema: &Value) -> Value {
     answer
 }
 
-/// Grades what is asked of by `errors`, which are the span ids with a category and a severity.
-fn grade(asked: &Value, errors: &[(String, String, String)]) -> Value {
-    let schema = &asked["response_format"]["json_schema"]["schema"];
+/// The answer to `request` with `errors` as findings, which are the span ids with a category and a severity.
+fn grade(request: &Value, errors: &[(String, String, String)]) -> Value {
+    let schema = &request["response_format"]["json_schema"]["schema"];
     // The findings of several parts are graded together.
     if schema["properties"].get("findings").is_none() {
         return object!({ "rationale": "all together", "score": schema["properties"]["score"]["enum"][0] });
     }
-    let mut answer = praise(schema);
+    let mut answer = best_answer(schema);
     let (Some(worst), false) = (schema["properties"]["score"]["enum"].get(0), errors.is_empty()) else {
         return answer;
     };
-    let page = asked["messages"][1]["content"].as_str().unwrap();
+    let page = request["messages"][1]["content"].as_str().unwrap();
     let has_category = schema["properties"]["findings"]["items"]["properties"].get("category").is_some();
     let findings: Vec<Value> = errors
         .iter()
@@ -177,32 +178,32 @@ fn grade(asked: &Value, errors: &[(String, String, String)]) -> Value {
     answer
 }
 
-/// The category that a finding of [`grade`] names, to a judge who only sees the finding.
-fn filed(asked: &Value) -> Value {
-    let user = asked["messages"][1]["content"].as_str().unwrap();
+/// The answer of a judge that sees only a finding of [`grade`]: the category that the finding names.
+fn file_category(request: &Value) -> Value {
+    let user = request["messages"][1]["content"].as_str().unwrap();
     let named = user.split("to be filed under ").nth(1).and_then(|rest| rest.lines().next());
     object!({ "rationale": "as it says", "category": named.unwrap_or("none") })
 }
 
-/// The spans that an answer may name.
-fn shown(asked: &Value) -> Vec<String> {
-    let schema = &asked["response_format"]["json_schema"]["schema"]["properties"]["findings"]["items"];
+/// The spans that an answer may name, by the schema of the request.
+fn spans_in_schema(request: &Value) -> Vec<String> {
+    let schema = &request["response_format"]["json_schema"]["schema"]["properties"]["findings"]["items"];
     let ids = schema["properties"]["span_id"]["enum"].as_array();
     ids.into_iter().flatten().map(|id| id.as_str().unwrap().to_owned()).collect()
 }
 
-/// A judge that answers by the annotations: of a question about one call those of the call, of one about a run those of
-/// every shown span. The errors that it could prove are added to `proved`.
+/// A judge that answers by the annotations: about one call with those of the call, about a run with those of every span
+/// in the prompt. The errors for which the prompt contains evidence are added to `proved`.
 fn by_annotations(gold: Gold, proved: Arc<Mutex<BTreeSet<(String, String)>>>) -> String {
-    model::serve_requests(move |form, asked| {
+    model::serve_requests(move |form, request| {
         if form == "failure_category" {
-            return filed(asked);
+            return file_category(request);
         }
-        let page = asked["messages"][1]["content"].as_str().unwrap();
+        let page = request["messages"][1]["content"].as_str().unwrap();
         let first_line = page.lines().next().unwrap();
         let about_one = first_line.contains("What stands beside it is context");
         let is_about_agent = !about_one && !form.starts_with("gpa");
-        let spans = shown(asked)
+        let spans = spans_in_schema(request)
             .into_iter()
             .filter(|id| !is_about_agent && (!about_one || first_line.contains(&**id)));
         let errors: Vec<(String, String, String)> = spans
@@ -213,7 +214,7 @@ fn by_annotations(gold: Gold, proved: Arc<Mutex<BTreeSet<(String, String)>>>) ->
                     .map(move |(category, impact)| (id.clone(), category, impact.to_lowercase()))
             })
             .collect();
-        let answer = grade(asked, &errors);
+        let answer = grade(request, &errors);
         let mut proved = proved.lock().unwrap();
         for finding in answer["findings"].as_array().into_iter().flatten() {
             let named = finding["problem"].as_str().unwrap().split("to be filed under ").nth(1).unwrap();
@@ -223,7 +224,7 @@ fn by_annotations(gold: Gold, proved: Arc<Mutex<BTreeSet<(String, String)>>>) ->
     })
 }
 
-/// The command of a user with a key, and the JSON of the same figures.
+/// Runs the command as a user with an API key does. Returns the figures as JSON.
 fn run(folder: &Path, endpoint: &str, config: &str, more: &[&str]) -> Value {
     let [traces, gold] = ["traces", "gold"].map(|part| folder.join(part));
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/benchmarks").join(config);
@@ -242,8 +243,8 @@ fn run(folder: &Path, endpoint: &str, config: &str, more: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn figure(report: &Value, which: &str, share: &str) -> f64 {
-    report[which][share].as_f64().unwrap_or_else(|| panic!("{which}.{share}: {report}"))
+fn figure(report: &Value, kind_of_figure: &str, share: &str) -> f64 {
+    report[kind_of_figure][share].as_f64().unwrap_or_else(|| panic!("{kind_of_figure}.{share}: {report}"))
 }
 
 #[test]
@@ -258,8 +259,8 @@ fn judge_that_answers_by_the_annotations_fills_the_tables_with_ones() {
         for placement in ["first", "every"] {
             let report = run(folder.path(), &endpoint, config, &["--placement", placement]);
             assert_eq!(proved.lock().unwrap().len(), errors, "{config}");
-            for which in ["location", "joint"] {
-                assert_eq!(figure(&report, which, "f1"), 1.0, "{config}, {placement}: {report}");
+            for kind_of_figure in ["location", "joint"] {
+                assert_eq!(figure(&report, kind_of_figure, "f1"), 1.0, "{config}, {placement}: {report}");
             }
             assert_eq!(report["category_f1_weighted"], 1.0, "{config}, {placement}: {report}");
         }
@@ -271,30 +272,32 @@ fn judge_that_answers_noise_is_at_chance() {
     let folder = tempfile::tempdir().unwrap();
     let gold = write_runs(folder.path(), 4, 15);
     let calls = 4 * 15 * 2;
-    let endpoint = model::serve_requests(|form, asked| {
-        let page = asked["messages"][1]["content"].as_str().unwrap();
+    let endpoint = model::serve_requests(|form, request| {
+        let page = request["messages"][1]["content"].as_str().unwrap();
         let noise = |salt: &str| hash(&format!("{salt} {form} {page}")) >> 20;
         if form == "failure_category" {
-            let schema = &asked["response_format"]["json_schema"]["schema"];
+            let schema = &request["response_format"]["json_schema"]["schema"];
             let names = schema["properties"]["category"]["enum"].as_array().unwrap();
-            return object!({ "rationale": "noise", "category": names[noise("category") as usize % ALL] });
+            return object!({ "rationale": "noise", "category": names[noise("category") as usize % CATEGORIES] });
         }
         let first_line = page.lines().next().unwrap();
         let about_one = first_line.contains("What stands beside it is context");
-        let spans: Vec<String> = shown(asked).into_iter().filter(|id| first_line.contains(&**id)).collect();
+        let spans: Vec<String> =
+            spans_in_schema(request).into_iter().filter(|id| first_line.contains(&**id)).collect();
         let fails = about_one && noise("score").is_multiple_of(4);
         let errors: Vec<(String, String, String)> =
             spans.into_iter().map(|id| (id, "noise".to_owned(), "medium".to_owned())).collect();
-        grade(asked, if fails { &errors } else { &[] })
+        grade(request, if fails { &errors } else { &[] })
     });
     let report = run(folder.path(), &endpoint, "trail-001.yaml", &["--placement", "every"]);
     let predicted = figure(&report, "location", "predicted");
     assert!(predicted > 25.0, "{report}");
-    // Of the predicted spans as many are annotated as of all calls; of the pairs one in twenty of these.
+    // The share of annotated spans among the predicted ones is that among all calls; one in twenty of these has the
+    // annotated category.
     let base = gold.len() as f64 / f64::from(calls);
     let precision = figure(&report, "location", "precision");
     assert!((precision - base).abs() < 0.15, "{precision} against {base}: {report}");
-    assert!(figure(&report, "joint", "precision") < base / ALL as f64 + 0.06, "{report}");
+    assert!(figure(&report, "joint", "precision") < base / CATEGORIES as f64 + 0.06, "{report}");
 }
 
 /// Some annotated traces of the benchmark, if they are unpacked.

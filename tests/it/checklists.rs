@@ -13,7 +13,7 @@ use crate::model;
 use crate::support::Process;
 
 /// The judge's answer about a record: it quotes the page only if the page is first.
-fn perceived(prompt: &str) -> Value {
+fn perceive_answer(prompt: &str) -> Value {
     let pieces = prompt.find("| piece ").unwrap();
     let page = prompt[pieces..].find("4806 m").map(|at| pieces + at);
     let passages: Vec<Value> = page
@@ -38,7 +38,7 @@ fn the_judge_of_the_class_answers_search_proof_and_question() {
     });
     let main = model::serve(|form, prompt| {
         assert_eq!(form, "perceive", "it answers nothing itself");
-        perceived(prompt)
+        perceive_answer(prompt)
     });
     let coder = model::serve(|form, prompt| {
         assert_eq!(form, "checked");
@@ -164,7 +164,7 @@ async fn the_checklist_of_a_task_is_asked_for_while_its_trace_is_open() {
     let (sender, prompts) = mpsc::channel();
     let main = model::serve(move |form, prompt| {
         let reviewed = prompt.contains("Is the height named?");
-        // Nobody listens after the first two.
+        // The receiver is dropped after the first two questions.
         let _ = sender.send((form.to_owned(), prompt.contains("How high is Mont Blanc?"), reviewed));
         match reviewed {
             false => json!({ "thought": "t", "questions": ["Is the height named?"] }),

@@ -1,5 +1,5 @@
 //! The shipped example that runs code: without Docker nothing is measured, and with it each program gets a container
-//! without network. Docker is a script that writes down how it was called.
+//! without network. Docker is replaced by a script that records its arguments.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ fn recording(folder: &Path, code: &str) -> PathBuf {
     file
 }
 
-/// A judge that has a program run before it answers, and the words for which it then says yes.
+/// A judge that requests the run of a program before it answers, and answers yes if the output contains `expected`.
 fn judge(expected: &'static str) -> String {
     model::serve(move |form, prompt| match form {
         "perceive" => {
@@ -68,7 +68,7 @@ fn judge(expected: &'static str) -> String {
 }
 
 /// The measurements of an agent that wrote `code`, with a runner that finds programs in `path`.
-fn measured(folder: &Path, runner: &Example, code: &str, expected: &'static str) -> Vec<Value> {
+fn measure(folder: &Path, runner: &Example, code: &str, expected: &'static str) -> Vec<Value> {
     let config = json!({
         "judges": {
             "main": { "endpoint": judge(expected), "model": "m" },
@@ -102,7 +102,7 @@ fn without_docker_nothing_is_run_and_nothing_is_measured() {
     let empty = folder.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
     let Some(runner) = Example::spawn(RUNNER, &[], Some(&empty.display().to_string())) else { return };
-    let all = measured(folder.path(), &runner, "print(836)", "836\n");
+    let all = measure(folder.path(), &runner, "print(836)", "836\n");
     let code = measurement(&all, "answer.code_runs");
     assert_eq!(
         (&code["result"], &code["reason"]),
@@ -114,7 +114,7 @@ fn without_docker_nothing_is_run_and_nothing_is_measured() {
     assert_eq!(checklist["result"], "unmeasured", "{checklist:#}");
     let message = "error: it was not run: Docker is not installed where the runner is.";
     assert_eq!(
-        measurement(&measured(folder.path(), &runner, "print(836)", message), "checklist.verdict")["label"],
+        measurement(&measure(folder.path(), &runner, "print(836)", message), "checklist.verdict")["label"],
         "yes"
     );
 }
@@ -127,7 +127,7 @@ fn programs_run_in_a_container_without_network() {
     else {
         return;
     };
-    let all = measured(folder.path(), &runner, "print(5642 - 4806)", "\n836\n");
+    let all = measure(folder.path(), &runner, "print(5642 - 4806)", "\n836\n");
     assert_eq!(measurement(&all, "answer.code_runs")["label"], "runs");
     let checklist = measurement(&all, "checklist.verdict");
     assert_eq!(checklist["label"], "yes", "{checklist:#}");
@@ -148,12 +148,12 @@ fn programs_run_in_a_container_without_network() {
         assert_eq!(options, expected);
     }
     // An error is a finding at the model call that wrote the code.
-    let all = measured(folder.path(), &runner, "raise ValueError('no')", "never");
+    let all = measure(folder.path(), &runner, "raise ValueError('no')", "never");
     let code = measurement(&all, "answer.code_runs");
     assert_eq!((&code["label"], &code["result"]), (&json!("fails"), &json!("fail")), "{code:#}");
     assert!(code["findings"][0]["rationale"].as_str().unwrap().contains("ValueError: no"), "{code:#}");
     // A program that does not end is stopped together with its container.
-    let all = measured(folder.path(), &runner, "sleep()", "never");
+    let all = measure(folder.path(), &runner, "sleep()", "never");
     assert_eq!(measurement(&all, "answer.code_runs")["label"], "fails");
     let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap();
     assert!(calls.lines().any(|call| call.starts_with("kill verdict-run-")), "{calls}");

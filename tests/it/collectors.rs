@@ -145,9 +145,9 @@ async fn collector_of_the_composition_prints_spans_and_verdicts() {
     let program = std::env::var_os("OTEL_VERDICT_COLLECTOR");
     let mut command = Command::new(program.expect("OTEL_VERDICT_COLLECTOR must name a Collector"));
     command.arg("--config").arg(file).stderr(std::fs::File::create(&printed).unwrap());
-    let behind = Running::start(command, port).await;
-    let before = contained(&shipped("otel-verdict.yaml"), &behind.address(), folder.path()).await;
-    send(before.client().await, &requests()).await;
+    let downstream = Running::start(command, port).await;
+    let upstream = contained(&shipped("otel-verdict.yaml"), &downstream.address(), folder.path()).await;
+    send(upstream.client().await, &requests()).await;
     let missing = || {
         let printed = std::fs::read_to_string(&printed).unwrap();
         let is_printed = |id: &[u8]| printed.contains(&hex(id));
@@ -173,12 +173,13 @@ pub fn requests() -> Vec<Offer> {
         .clone();
     let copy = |offer: &Offer, copy: u8| {
         let mut body = offer.body.to_vec();
-        let places: Vec<usize> = memchr::memmem::find_iter(&offer.body, &id).collect();
-        assert!(!places.is_empty());
-        places.into_iter().for_each(|at| body[at + 15] = body[at + 15].wrapping_add(copy));
+        let offsets: Vec<usize> = memchr::memmem::find_iter(&offer.body, &id).collect();
+        assert!(!offsets.is_empty());
+        offsets.into_iter().for_each(|at| body[at + 15] = body[at + 15].wrapping_add(copy));
         Offer { signal: offer.signal, body: body.into() }
     };
-    let copies = (1..=COPIES).flat_map(|nth| passing.requests.iter().map(move |offer| copy(offer, nth)));
+    let copies =
+        (1..=COPIES).flat_map(|replica| passing.requests.iter().map(move |offer| copy(offer, replica)));
     let mut all: Vec<Offer> = copies.collect();
     all.extend(runs.into_iter().flat_map(|run| run.requests));
     all
@@ -206,8 +207,8 @@ impl Stored {
         for span in store.spans() {
             let id = (span.trace_id.clone(), span.span_id.clone());
             // A Collector sends a request again whose response came too late.
-            let before = stored.spans.entry(id).or_insert_with(|| span.clone());
-            assert_eq!(*before, span, "a span came twice with other attributes");
+            let stored_span = stored.spans.entry(id).or_insert_with(|| span.clone());
+            assert_eq!(*stored_span, span, "a span came twice with other attributes");
         }
         for record in store.records() {
             let text = |key: &str| {
@@ -274,11 +275,11 @@ async fn collector_beside_the_agents_authenticates_with_a_token() {
     std::fs::write(&tokens, "another-token\ntoken-of-agents\n").unwrap();
     let tokens = tokens.to_str().unwrap();
     let to = serve(&store).await;
-    let behind = verdict("verdict-behind-agents.yaml", &to, [("OTEL_VERDICT_TOKEN_FILE", tokens)]).await;
+    let downstream = verdict("verdict-behind-agents.yaml", &to, [("OTEL_VERDICT_TOKEN_FILE", tokens)]).await;
     let variables =
-        [("OTEL_VERDICT", behind.address()), ("OTEL_VERDICT_TOKEN", "token-of-agents".to_owned())];
-    let before = collector("agents-to-verdict.yaml", variables.iter().map(|(k, v)| (*k, &**v))).await;
-    send(before.client().await, &requests()).await;
+        [("OTEL_VERDICT", downstream.address()), ("OTEL_VERDICT_TOKEN", "token-of-agents".to_owned())];
+    let upstream = collector("agents-to-verdict.yaml", variables.iter().map(|(k, v)| (*k, &**v))).await;
+    send(upstream.client().await, &requests()).await;
     assert_stored(&store, &expected).await;
 }
 
@@ -287,9 +288,9 @@ async fn collector_beside_the_agents_authenticates_with_a_token() {
 async fn collector_behind_forwards_spans_and_events() {
     let expected = Stored::by_one_process(&requests()).await;
     let store = Destination::default();
-    let behind = collector("verdict-to-store.yaml", [("STORE", &*serve(&store).await)]).await;
-    let before = verdict("verdict.yaml", &behind.address(), []).await;
-    send(before.client().await, &requests()).await;
+    let downstream = collector("verdict-to-store.yaml", [("STORE", &*serve(&store).await)]).await;
+    let upstream = verdict("verdict.yaml", &downstream.address(), []).await;
+    send(upstream.client().await, &requests()).await;
     assert_stored(&store, &expected).await;
 }
 
@@ -319,8 +320,8 @@ async fn balances(configuration: &str, requests: &[Offer]) {
     }
     let addresses: Vec<String> = replicas.iter().map(Running::address).collect();
     let names = ["REPLICA_1", "REPLICA_2", "REPLICA_3"];
-    let before = collector(configuration, names.into_iter().zip(addresses.iter().map(|a| &**a))).await;
-    send(before.client().await, requests).await;
+    let upstream = collector(configuration, names.into_iter().zip(addresses.iter().map(|a| &**a))).await;
+    send(upstream.client().await, requests).await;
     let all = || stores.iter().map(Stored::from_destination).collect::<Vec<_>>();
     let missing = || {
         let (spans, events) =
@@ -328,16 +329,20 @@ async fn balances(configuration: &str, requests: &[Offer]) {
         expected.spans.len().saturating_sub(spans) + expected.events.len().saturating_sub(events)
     };
     until_none_is_missing("spans and events in the stores", missing).await;
-    let mut together = Stored { spans: BTreeMap::new(), events: BTreeSet::new() };
+    let mut merged = Stored { spans: BTreeMap::new(), events: BTreeSet::new() };
     let mut owners: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
-    for (nth, stored) in all().into_iter().enumerate() {
+    for (replica, stored) in all().into_iter().enumerate() {
         for (trace, _) in stored.spans.keys() {
-            assert_eq!(*owners.entry(trace.clone()).or_insert(nth), nth, "a trace is at two replicas");
+            assert_eq!(
+                *owners.entry(trace.clone()).or_insert(replica),
+                replica,
+                "a trace is at two replicas"
+            );
         }
-        together.spans.extend(stored.spans);
-        together.events.extend(stored.events);
+        merged.spans.extend(stored.spans);
+        merged.events.extend(stored.events);
     }
-    assert_eq!(together, expected);
+    assert_eq!(merged, expected);
     assert!(owners.values().collect::<BTreeSet<_>>().len() > 1, "one replica had all traces");
 }
 
@@ -348,12 +353,12 @@ async fn tail_sampling_behind_keeps_what_failed() {
     let (failed, passed) = (expected.traces("fail"), expected.traces("pass"));
     assert!(!failed.is_empty() && passed.len() > 2, "{} fail, {} pass", failed.len(), passed.len());
     let store = Destination::default();
-    let behind = collector("tail-sampling.yaml", [("STORE", &*serve(&store).await)]).await;
-    let before = verdict("verdict.yaml", &behind.address(), []).await;
-    send(before.client().await, &requests()).await;
+    let downstream = collector("tail-sampling.yaml", [("STORE", &*serve(&store).await)]).await;
+    let upstream = verdict("verdict.yaml", &downstream.address(), []).await;
+    send(upstream.client().await, &requests()).await;
     until("all events", || Stored::from_destination(&store).events.len() >= expected.events.len()).await;
     until("all failed traces", || Stored::from_destination(&store).traces("fail") == failed).await;
-    // A decision about the others was due by now: it is made at the same interval.
+    // The Collector decides about the other traces at a fixed interval; this is long enough for the next decision.
     tokio::time::sleep(Duration::from_secs(10)).await;
     let stored = Stored::from_destination(&store);
     assert_eq!(stored.events, expected.events);

@@ -19,11 +19,11 @@ fn file(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
-fn out(output: &Output) -> &str {
+fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
 
-fn err(output: &Output) -> &str {
+fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
@@ -38,7 +38,7 @@ fn validate_accepts_defaults_and_shipped_configurations() {
     ] {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(shipped);
         let output = run(&["validate", "--config", path.to_str().unwrap()]);
-        assert_eq!(output.status.code(), Some(0), "{shipped}: {}", err(&output));
+        assert_eq!(output.status.code(), Some(0), "{shipped}: {}", stderr(&output));
     }
 }
 
@@ -66,7 +66,7 @@ fn validate_accepts_every_configuration_for_deployment() {
     assert_eq!(names, ["otel-verdict.yaml", "verdict-behind-agents.yaml", behind_kafka, "verdict.yaml"]);
     for path in all {
         let output = run(&["validate", "--config", path.to_str().unwrap()]);
-        let message = err(&output);
+        let message = stderr(&output);
         if cfg!(not(feature = "kafka")) && path.ends_with(behind_kafka) {
             // A binary without Kafka can use it elsewhere, and says so.
             assert!(message.contains("built without Kafka"), "{message}");
@@ -93,7 +93,7 @@ fn the_configuration_in_the_kubernetes_manifest_is_valid() {
         .args(["validate", "--config", config.to_str().unwrap()])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
 #[test]
@@ -153,7 +153,11 @@ fn systemd_accepts_the_unit() {
         return println!("skipped: systemd-analyze is not installed");
     };
     // Messages about other units of the machine are not about this unit. The check succeeds with unknown keys.
-    assert!(output.status.success() && !err(&output).contains("otel-verdict.service"), "{}", err(&output));
+    assert!(
+        output.status.success() && !stderr(&output).contains("otel-verdict.service"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -165,7 +169,7 @@ fn validate_prints_every_fault_of_every_file_and_exits_2() {
     let output =
         run(&["validate", "-c", one.to_str().unwrap(), "-c", two.to_str().unwrap(), "-c", "/nowhere.yaml"]);
     assert_eq!(output.status.code(), Some(2));
-    let text = err(&output);
+    let text = stderr(&output);
     for part in [
         "one.yaml:2:9: verdict.mode",
         "did you mean 'annotate'",
@@ -191,13 +195,13 @@ fn print_config_redacts_secrets_and_its_output_is_a_configuration() {
         .args(["print-config", "-c", config.to_str().unwrap()])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let text = out(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
     assert!(text.contains("quiet: 3s") && text.contains("[redacted]"), "{text}");
     assert!(!text.contains("hunter2") && !text.contains("sesame"), "{text}");
     let printed_config = file(&folder, "again.yaml", text);
     let output = run(&["print-config", "-c", printed_config.to_str().unwrap()]);
-    assert_eq!(out(&output), text, "{}", err(&output));
+    assert_eq!(stdout(&output), text, "{}", stderr(&output));
 }
 
 #[test]
@@ -215,7 +219,7 @@ fn wrong_usage_exits_2_and_help_and_completions_0() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let output = run(&["completions", shell]);
         assert_eq!(output.status.code(), Some(0));
-        assert!(out(&output).contains("print-config"), "{shell}");
+        assert!(stdout(&output).contains("print-config"), "{shell}");
     }
 }
 
@@ -229,5 +233,5 @@ fn a_closed_standard_output_is_no_error() {
         .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
 }

@@ -22,9 +22,9 @@ fn deploy(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name)
 }
 
-/// A query, and where it is.
+/// A query and its location.
 struct Query {
-    place: String,
+    location: String,
     expr: String,
 }
 
@@ -43,7 +43,7 @@ fn dashboards() -> Vec<Query> {
                     .iter()
                     .fold(expr, |expr, variable| expr.replace(variable, ".*"));
                 assert!(!expr.contains('$'), "{name}: {title}: a variable without a value: {expr}");
-                queries.push(Query { place: format!("{name}: {title}"), expr });
+                queries.push(Query { location: format!("{name}: {title}"), expr });
             }
         }
     }
@@ -59,7 +59,10 @@ fn rules() -> Vec<Query> {
     rules
         .map(|rule| {
             let name = rule["alert"].as_str().or(rule["record"].as_str()).unwrap();
-            Query { place: format!("alerts.yaml: {name}"), expr: rule["expr"].as_str().unwrap().to_owned() }
+            Query {
+                location: format!("alerts.yaml: {name}"),
+                expr: rule["expr"].as_str().unwrap().to_owned(),
+            }
         })
         .collect()
 }
@@ -84,7 +87,7 @@ fn every_alert_has_a_case_in_which_it_fires() {
 }
 
 /// The names in `{{...}}`.
-fn templated(text: &str) -> Vec<&str> {
+fn template_names(text: &str) -> Vec<&str> {
     text.split("{{").skip(1).filter_map(|rest| rest.split("}}").next()).map(str::trim).collect()
 }
 
@@ -106,7 +109,7 @@ fn exposed() -> BTreeMap<String, BTreeSet<&'static str>> {
     all
 }
 
-/// The variables of the dashboards: where they are, the series whose labels they list, and the label.
+/// The variables of the dashboards: the location, the series whose labels they list, and the label.
 fn variables() -> Vec<(String, String, String)> {
     static VALUES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^label_values\((.+), (\w+)\)$").unwrap());
     let mut all = Vec::new();
@@ -133,23 +136,24 @@ fn queries_name_metrics_and_labels_that_exist() {
     let exposed = exposed();
     let queries: Vec<Query> = dashboards().into_iter().chain(rules()).collect();
     assert!(queries.len() > 40, "{}", queries.len());
-    for Query { place, expr } in &queries {
-        let mut named = expr.contains("process_");
+    for Query { location, expr } in &queries {
+        let mut names_metric = expr.contains("process_");
         for found in NAME.captures_iter(expr) {
             // The name of a recorded series has colons.
             if expr[..found.get(0).unwrap().start()].ends_with(':') {
-                named = true;
+                names_metric = true;
                 continue;
             }
-            named = true;
-            let labels = exposed.get(&found[1]).unwrap_or_else(|| panic!("{place}: no metric {}", &found[1]));
+            names_metric = true;
+            let labels =
+                exposed.get(&found[1]).unwrap_or_else(|| panic!("{location}: no metric {}", &found[1]));
             let selected = found.get(2).map_or("", |labels| labels.as_str());
             for label in LABEL.captures_iter(selected) {
                 let is_known = labels.contains(&label[1]) || &label[1] == "instance";
-                assert!(is_known, "{place}: {} has no label {}", &found[1], &label[1]);
+                assert!(is_known, "{location}: {} has no label {}", &found[1], &label[1]);
             }
         }
-        assert!(named, "{place}: names no metric: {expr}");
+        assert!(names_metric, "{location}: names no metric: {expr}");
     }
 }
 
@@ -161,17 +165,17 @@ fn groups_legends_and_variables_name_labels_that_exist() {
     static VALUES: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"^label_values\((\w+)(?:\{.*\})?, (\w+)\)$").unwrap());
     let exposed = exposed();
-    let check = |place: &str, expr: &str, label: &str| {
+    let check = |location: &str, expr: &str, label: &str| {
         let has_label =
             |found: regex::Match<'_>| exposed.get(found.as_str()).is_some_and(|l| l.contains(label));
-        // Of a recorded series nothing is declared.
+        // The labels of a recorded series are not declared.
         let recorded = expr.contains(":otel_verdict_");
         let is_known = recorded || label == "instance" || NAME.find_iter(expr).any(has_label);
-        assert!(is_known, "{place}: no metric of {expr} has the label {label}");
+        assert!(is_known, "{location}: no metric of {expr} has the label {label}");
     };
-    for Query { place, expr } in dashboards().into_iter().chain(rules()) {
+    for Query { location, expr } in dashboards().into_iter().chain(rules()) {
         for group in BY.captures_iter(&expr) {
-            group[1].split(',').map(str::trim).for_each(|label| check(&place, &expr, label));
+            group[1].split(',').map(str::trim).for_each(|label| check(&location, &expr, label));
         }
     }
     for name in ["grafana/agents.json", "grafana/pipeline.json"] {
@@ -180,7 +184,7 @@ fn groups_legends_and_variables_name_labels_that_exist() {
             board["panels"].as_array().unwrap().iter().flat_map(|p| p["targets"].as_array().unwrap())
         {
             let (expr, legend) = (target["expr"].as_str().unwrap(), target["legendFormat"].as_str().unwrap());
-            templated(legend).into_iter().for_each(|label| check(name, expr, label));
+            template_names(legend).into_iter().for_each(|label| check(name, expr, label));
         }
         for variable in board["templating"]["list"].as_array().unwrap() {
             let Some(query) = variable["query"]["query"].as_str() else { continue };
@@ -193,7 +197,7 @@ fn groups_legends_and_variables_name_labels_that_exist() {
     for rule in file["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap())
     {
         let Some(summary) = rule["annotations"]["summary"].as_str() else { continue };
-        for label in templated(summary).into_iter().filter_map(|name| name.strip_prefix("$labels.")) {
+        for label in template_names(summary).into_iter().filter_map(|name| name.strip_prefix("$labels.")) {
             check(summary, rule["expr"].as_str().unwrap(), label);
         }
     }
@@ -250,7 +254,7 @@ impl Prometheus {
 }
 
 /// `request` with another trace id.
-fn renamed(request: &[u8], from: &[u8; 16], to: &[u8; 16]) -> Vec<u8> {
+fn with_trace_id(request: &[u8], from: &[u8; 16], to: &[u8; 16]) -> Vec<u8> {
     let mut request = request.to_vec();
     let places: Vec<usize> =
         request.windows(16).enumerate().filter(|(_, bytes)| bytes == from).map(|(at, _)| at).collect();
@@ -264,7 +268,7 @@ fn renamed(request: &[u8], from: &[u8; 16], to: &[u8; 16]) -> Vec<u8> {
 #[ignore = "needs Prometheus; .ci/neighbours prometheus installs it"]
 async fn a_real_prometheus_answers_every_query() {
     let program = std::env::var("OTEL_VERDICT_PROMETHEUS").unwrap_or_else(|_| "prometheus".to_owned());
-    // With a judge, and a journal.
+    // The process has a judge and a journal.
     let judge = model::serve_for(
         1_000,
         |_, _| serde_json::json!({ "rationale": "nearly all of it", "score": 4, "findings": [] }),
@@ -306,7 +310,7 @@ async fn a_real_prometheus_answers_every_query() {
         // Spans of a trace that has closed are late, and count for no further run.
         for (request, id) in &recorded {
             runs += 1;
-            http(otlp, "POST /v1/traces", &renamed(request, id, &runs.to_be_bytes())).await;
+            http(otlp, "POST /v1/traces", &with_trace_id(request, id, &runs.to_be_bytes())).await;
         }
         // A span without ids is refused.
         let nameless = Span { trace_id: Vec::new(), ..span(1, 1) };
@@ -317,11 +321,11 @@ async fn a_real_prometheus_answers_every_query() {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     let mut empty = Vec::new();
-    for Query { place, expr } in dashboards() {
+    for Query { location, expr } in dashboards() {
         let answer = prometheus.query(&expr).await;
-        assert_eq!(answer["status"], "success", "{place}: {answer}");
+        assert_eq!(answer["status"], "success", "{location}: {answer}");
         if answer["data"]["result"].as_array().unwrap().is_empty() {
-            empty.push(place);
+            empty.push(location);
         }
     }
     assert!(empty.is_empty(), "without data: {empty:?}");

@@ -12,7 +12,7 @@ use verdict_config::Source;
 
 /// A fenced block of a document.
 struct Block {
-    place: String,
+    location: String,
     info: String,
     text: String,
 }
@@ -41,14 +41,14 @@ fn documents() -> Vec<(String, String)> {
 }
 
 /// The fenced blocks of a document, and the text outside them.
-fn parts(name: &str, text: &str) -> (Vec<Block>, String) {
+fn split_blocks(name: &str, text: &str) -> (Vec<Block>, String) {
     let (mut blocks, mut prose) = (Vec::new(), String::new());
     let mut open: Option<Block> = None;
     for (n, line) in text.lines().enumerate() {
         match (&mut open, line.strip_prefix("```")) {
             (None, Some(info)) => {
-                let place = format!("{name}:{}", n + 1);
-                open = Some(Block { place, info: info.to_owned(), text: String::new() });
+                let location = format!("{name}:{}", n + 1);
+                open = Some(Block { location, info: info.to_owned(), text: String::new() });
             }
             (Some(_), Some(_)) => blocks.extend(open.take()),
             (Some(block), None) => block.text += &format!("{line}\n"),
@@ -60,7 +60,7 @@ fn parts(name: &str, text: &str) -> (Vec<Block>, String) {
 }
 
 fn blocks(info: &str) -> Vec<Block> {
-    let all = documents().into_iter().flat_map(|(name, text)| parts(&name, &text).0);
+    let all = documents().into_iter().flat_map(|(name, text)| split_blocks(&name, &text).0);
     all.filter(|block| block.info == info).collect()
 }
 
@@ -77,7 +77,7 @@ fn stdout(args: &[&str]) -> String {
 }
 
 /// Texts in backticks outside of code blocks.
-fn code(text: &str) -> Vec<String> {
+fn quoted_texts(text: &str) -> Vec<String> {
     let quoted = Regex::new("`([^`\n]+)`").unwrap();
     quoted.captures_iter(text).map(|found| found[1].to_owned()).collect()
 }
@@ -86,26 +86,26 @@ fn code(text: &str) -> Vec<String> {
 fn every_configuration_is_valid() {
     let all = blocks("yaml");
     assert!(all.len() >= 20, "{} configurations", all.len());
-    for Block { place, text, .. } in all {
-        let source = Source { name: place.clone(), text };
+    for Block { location, text, .. } in all {
+        let source = Source { name: location.clone(), text };
         let variable = |name: &str| match name {
             _ if name.ends_with("_URL") => "http://127.0.0.1:1/".to_owned(),
             _ if name.ends_with("_SECRET") => "1".repeat(32),
             _ => "1".to_owned(),
         };
         let read = from_sources(&[source], &|name| Some(variable(name)));
-        assert!(read.is_ok(), "{place}: {read:?}");
+        assert!(read.is_ok(), "{location}: {read:?}");
     }
 }
 
 #[test]
 fn every_task_file_is_valid() {
     let folder = tempfile::tempdir().unwrap();
-    for (n, Block { place, text, .. }) in blocks("yaml,task").into_iter().enumerate() {
+    for (n, Block { location, text, .. }) in blocks("yaml,task").into_iter().enumerate() {
         let file = folder.path().join(format!("{n}.yaml"));
         std::fs::write(&file, text).unwrap();
         let output = run(&["path", "check", file.to_str().unwrap()]);
-        assert!(output.status.success(), "{place}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{location}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
 
@@ -113,7 +113,7 @@ fn every_task_file_is_valid() {
 #[test]
 fn transcripts_match_the_output_of_the_program() {
     let mut transcripts = 0;
-    for Block { place, text, .. } in blocks("text") {
+    for Block { location, text, .. } in blocks("text") {
         let Some((command, shown)) = text.strip_prefix("$ otel-verdict ").and_then(|t| t.split_once('\n'))
         else {
             continue;
@@ -122,7 +122,7 @@ fn transcripts_match_the_output_of_the_program() {
         let printed = stdout(&command.split_whitespace().collect::<Vec<_>>());
         let mut lines = printed.lines().map(str::trim_end);
         for line in shown.lines() {
-            assert!(lines.any(|printed| printed == line), "{place}: not printed: {line}\nin:\n{printed}");
+            assert!(lines.any(|printed| printed == line), "{location}: not printed: {line}\nin:\n{printed}");
         }
     }
     assert!(transcripts >= 2, "{transcripts} transcripts");
@@ -131,7 +131,7 @@ fn transcripts_match_the_output_of_the_program() {
 /// The spans of `eval --output otlp`: id, name, and `verdict.*` attributes as JSON with the type of the value.
 type Annotated = Vec<(String, String, BTreeMap<String, (Value, String)>)>;
 
-fn annotated(args: &[&str]) -> Annotated {
+fn annotated_spans(args: &[&str]) -> Annotated {
     let printed = stdout(&[&["eval", "--output", "otlp"], args].concat());
     let requests = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let resources = requests.flat_map(|r| r["resourceSpans"].as_array().unwrap().clone());
@@ -167,11 +167,11 @@ fn attributes(span: &Value) -> BTreeMap<String, (Value, String)> {
 fn attributes_shown_are_written_by_the_program() {
     let all = blocks("text,attributes");
     assert!(!all.is_empty());
-    for Block { place, text, .. } in all {
+    for Block { location, text, .. } in all {
         let (head, shown) = text.split_once('\n').unwrap();
         let head = head.strip_prefix("# otel-verdict eval ").unwrap();
         let (args, span) = head.split_once(", span ").unwrap();
-        let spans = annotated(&args.split_whitespace().collect::<Vec<_>>());
+        let spans = annotated_spans(&args.split_whitespace().collect::<Vec<_>>());
         let (_, _, written) = spans.iter().find(|(id, name, _)| id == span || name == span).unwrap();
         for line in shown.lines() {
             let (key, value) = line.split_once('=').unwrap();
@@ -182,7 +182,7 @@ fn attributes_shown_are_written_by_the_program() {
                 Some(start) => found.as_str().is_some_and(|found| found.starts_with(start)),
                 None => found == value,
             };
-            assert!(is_equal, "{place}: {line}\nthe program writes {found}");
+            assert!(is_equal, "{location}: {line}\nthe program writes {found}");
         }
     }
 }
@@ -192,7 +192,7 @@ fn attributes_shown_are_written_by_the_program() {
 fn commands_shown_exist() {
     let mut commands = 0;
     let at_start = Regex::new(r"(?m)^(?:.*\| |.*\$\(|target/release/)?otel-verdict ([^#|>\n]+)").unwrap();
-    for Block { place, text, .. } in blocks("sh") {
+    for Block { location, text, .. } in blocks("sh") {
         for found in at_start.captures_iter(&text) {
             commands += 1;
             let words: Vec<&str> = found[1].split_whitespace().collect();
@@ -203,7 +203,7 @@ fn commands_shown_exist() {
             };
             for flag in words.iter().filter(|word| word.starts_with('-') && **word != "-") {
                 let is_known = help.split([' ', ',', '\n']).any(|word| word == *flag);
-                assert!(is_known, "{place}: {flag} is not an option of otel-verdict {}", words[0]);
+                assert!(is_known, "{location}: {flag} is not an option of otel-verdict {}", words[0]);
             }
         }
     }
@@ -220,7 +220,7 @@ fn anchor(heading: &str) -> String {
 fn links_between_documents_resolve() {
     let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
     for (name, text) in documents() {
-        let (_, prose) = parts(&name, &text);
+        let (_, prose) = split_blocks(&name, &text);
         for found in link.captures_iter(&prose).filter(|found| !found[1].contains("://")) {
             let (path, section) = found[1].split_once('#').unwrap_or((&found[1], ""));
             let from = root().join(&name);
@@ -228,7 +228,7 @@ fn links_between_documents_resolve() {
             assert!(target.exists(), "{name}: {} does not exist", &found[1]);
             if !section.is_empty() {
                 let target = std::fs::read_to_string(&target).unwrap();
-                let (_, prose) = parts(&name, &target);
+                let (_, prose) = split_blocks(&name, &target);
                 let found = prose.lines().filter(|l| l.starts_with('#')).any(|l| anchor(l) == section);
                 assert!(found, "{name}: no section {section} in {path}");
             }
@@ -249,17 +249,17 @@ fn the_book_lists_its_chapters() {
 }
 
 /// Whether `path` exists in a JSON schema; `<name>` matches any key.
-fn leads(schema: &Value, at: &Value, path: &[&str]) -> bool {
+fn path_exists(schema: &Value, at: &Value, path: &[&str]) -> bool {
     let Some((first, rest)) = path.split_first() else { return true };
     let reference = at["$ref"].as_str().and_then(|path| schema.pointer(path.trim_start_matches('#')));
     let choices = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| at[*key].as_array()).flatten();
-    let any = first.starts_with('<');
+    let is_placeholder = first.starts_with('<');
     let mut named = at["properties"].as_object().into_iter().flatten();
     // Keys of a map.
     let other = &at["additionalProperties"];
-    reference.into_iter().chain(choices).any(|choice| leads(schema, choice, path))
-        || named.any(|(key, value)| (any || key == first) && leads(schema, value, rest))
-        || (other.is_object() && leads(schema, other, rest))
+    reference.into_iter().chain(choices).any(|choice| path_exists(schema, choice, path))
+        || named.any(|(key, value)| (is_placeholder || key == first) && path_exists(schema, value, rest))
+        || (other.is_object() && path_exists(schema, other, rest))
 }
 
 /// The documented attributes with their types, as in the tables of docs/attributes.md.
@@ -268,7 +268,7 @@ fn documented() -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for row in page.lines().filter(|line| line.starts_with("| `verdict.")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        out.extend(code(cells[1]).into_iter().map(|key| (key, cells[2].to_owned())));
+        out.extend(quoted_texts(cells[1]).into_iter().map(|key| (key, cells[2].to_owned())));
     }
     assert!(out.len() >= 30, "{} attributes", out.len());
     out
@@ -281,15 +281,19 @@ fn metrics() -> BTreeSet<String> {
         let page = std::fs::read_to_string(root().join(format!("docs/{page}.md"))).unwrap();
         for row in page.lines().filter(|line| line.starts_with("| ")) {
             let cells: Vec<&str> = row.split('|').collect();
-            out.extend(code(cells[1]));
-            out.extend(code(cells[2]).into_iter().filter(|name| name.starts_with("gpa.")));
+            out.extend(quoted_texts(cells[1]));
+            out.extend(quoted_texts(cells[2]).into_iter().filter(|name| name.starts_with("gpa.")));
         }
     }
     out
 }
 
 /// The key of the row that documents an attribute.
-fn row(key: &str, documented: &BTreeMap<String, String>, metrics: &BTreeSet<String>) -> Option<String> {
+fn documented_key(
+    key: &str,
+    documented: &BTreeMap<String, String>,
+    metrics: &BTreeSet<String>,
+) -> Option<String> {
     if documented.contains_key(key) {
         return Some(key.to_owned());
     }
@@ -299,7 +303,7 @@ fn row(key: &str, documented: &BTreeMap<String, String>, metrics: &BTreeSet<Stri
 }
 
 /// Enables all metrics that need no judge; the recordings then lead to most attributes.
-const EVERYTHING: &str = r#"
+const ALL_METRICS: &str = r#"
 verdict:
   explanations: all
   detail: full
@@ -332,21 +336,22 @@ const WRITTEN_IN_OTHER_RUNS: [&str; 12] = [
 fn the_documented_attributes_are_those_that_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.yaml");
-    std::fs::write(&config, EVERYTHING).unwrap();
+    std::fs::write(&config, ALL_METRICS).unwrap();
     let runs = ["config/tasks/rover-run.json", "config/tasks/refund-run.json"];
     let args = [&["-c", config.to_str().unwrap(), "demo", "tests/data/frameworks"][..], &runs].concat();
     let (documented, metrics) = (documented(), metrics());
-    let mut seen: BTreeSet<String> = WRITTEN_IN_OTHER_RUNS.iter().map(|&key| key.to_owned()).collect();
-    for (key, (_, kind)) in annotated(&args).into_iter().flat_map(|(_, _, attributes)| attributes) {
-        let row = row(&key, &documented, &metrics).unwrap_or_else(|| panic!("{key} is not documented"));
+    let mut written: BTreeSet<String> = WRITTEN_IN_OTHER_RUNS.iter().map(|&key| key.to_owned()).collect();
+    for (key, (_, kind)) in annotated_spans(&args).into_iter().flat_map(|(_, _, attributes)| attributes) {
+        let row =
+            documented_key(&key, &documented, &metrics).unwrap_or_else(|| panic!("{key} is not documented"));
         let kind = match kind.as_str() {
             "arrayValue" => "string[]",
             kind => kind.trim_end_matches("Value"),
         };
         assert_eq!(documented[&row], kind, "type of {key}");
-        seen.insert(row);
+        written.insert(row);
     }
-    let missing: Vec<_> = documented.keys().filter(|key| !seen.contains(*key)).collect();
+    let missing: Vec<_> = documented.keys().filter(|key| !written.contains(*key)).collect();
     assert!(missing.is_empty(), "documented and not written: {missing:?}");
 }
 
@@ -359,8 +364,8 @@ fn keys_attributes_and_self_metrics_named_exist() {
     let key = Regex::new(&format!(r"^((?:{sections})(?:\.[a-z_0-9]+|\.<[a-z]+>)+)(?:: .*)?$")).unwrap();
     let (mut named, mut missing) = (0, Vec::new());
     for (name, text) in documents() {
-        let (_, prose) = parts(&name, &text);
-        for quoted in code(&prose) {
+        let (_, prose) = split_blocks(&name, &text);
+        for quoted in quoted_texts(&prose) {
             let metric = quoted.split('{').next().filter(|word| word.starts_with("otel_verdict_"));
             if metric.is_some_and(|metric| !self_metrics.contains(&format!("| `{metric}` |"))) {
                 missing.push(format!("{name}: {quoted}"));
@@ -371,9 +376,9 @@ fn keys_attributes_and_self_metrics_named_exist() {
             };
             named += 1;
             let path: Vec<&str> = found[1].split('.').collect();
-            let attribute =
-                found[1].starts_with("verdict.<metric>.") || row(&found[1], &documented, &metrics).is_some();
-            if !attribute && !leads(&schema, &schema, &path) {
+            let attribute = found[1].starts_with("verdict.<metric>.")
+                || documented_key(&found[1], &documented, &metrics).is_some();
+            if !attribute && !path_exists(&schema, &schema, &path) {
                 missing.push(format!("{name}: {quoted}"));
             }
         }
@@ -406,7 +411,7 @@ fn set_up_of_every_framework_imports_what_it_uses_and_is_run() {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
         let [framework, _, _, lines] = cells[..] else { panic!("{row}") };
         let (mut imported, mut used) = (BTreeSet::new(), BTreeSet::new());
-        for line in code(lines) {
+        for line in quoted_texts(lines) {
             if let Some(found) = import.captures(&line) {
                 assert!(used.is_empty(), "{framework}: an import after a use");
                 imported.insert(found.get(1).or(found.get(2)).unwrap().as_str().to_owned());
@@ -417,7 +422,7 @@ fn set_up_of_every_framework_imports_what_it_uses_and_is_run() {
             }
         }
         // Without a provider there are no spans.
-        let sets_up = code(lines).first().is_some_and(|line| line == "import otel");
+        let sets_up = quoted_texts(lines).first().is_some_and(|line| line == "import otel");
         assert!(sets_up || lines.contains("setup_otlp_exporter"), "{framework}: no SDK is set up");
         imported.remove("otel");
         assert_eq!(imported, used, "{framework}");
@@ -436,7 +441,7 @@ fn proposals_are_read_or_not_as_documented() {
     for (heading, read) in [("| proposed |", true), ("| not read |", false)] {
         let rows = page.lines().skip_while(|line| !line.starts_with(heading)).skip(2);
         let first = rows.take_while(|line| line.starts_with("| ")).map(|row| row.split('|').nth(1).unwrap());
-        let names: Vec<String> = first.flat_map(code).collect();
+        let names: Vec<String> = first.flat_map(quoted_texts).collect();
         assert!(names.len() >= 15, "{heading} {} names", names.len());
         let wrong: Vec<&String> = names.iter().filter(|name| readers.contains(*name) != read).collect();
         assert!(wrong.is_empty(), "{heading} {wrong:?}");

@@ -67,7 +67,7 @@ pub fn requests(trace: u64) -> [ExportTraceServiceRequest; 2] {
     })
 }
 
-/// The attributes that the processor appended to a span. Of those that contain span ids, only the key.
+/// The attributes that the processor appended to a span. For attributes that contain span ids, only the key.
 pub fn verdict_attributes(span: &Span) -> BTreeSet<String> {
     let with_ids = [
         "verdict.cited_by",
@@ -90,7 +90,7 @@ pub struct Processor {
     config: std::path::PathBuf,
     port: u16,
     /// A command that executes the processor, with its arguments; empty to execute it directly.
-    through: Vec<String>,
+    wrapper: Vec<String>,
     child: Child,
 }
 
@@ -99,7 +99,7 @@ impl Processor {
         Processor::start_through(Vec::new(), folder, destination, more)
     }
 
-    pub fn start_through(through: Vec<String>, folder: &Path, destination: u16, more: &str) -> Processor {
+    pub fn start_through(wrapper: Vec<String>, folder: &Path, destination: u16, more: &str) -> Processor {
         let port = crate::support::unused_port();
         let config = folder.join("config.yaml");
         let text = format!(
@@ -110,17 +110,17 @@ impl Processor {
              {more}\n"
         );
         std::fs::write(&config, text).unwrap();
-        let child = run(&through, &config);
-        Processor { config, port, through, child }
+        let child = run(&wrapper, &config);
+        Processor { config, port, wrapper, child }
     }
 
     pub fn restart(&mut self) {
-        self.child = run(&self.through, &self.config);
+        self.child = run(&self.wrapper, &self.config);
     }
 
     /// Executes the processor directly from now on.
     pub fn restart_directly(&mut self) {
-        self.through.clear();
+        self.wrapper.clear();
         self.restart();
     }
 
@@ -170,11 +170,11 @@ impl Drop for Processor {
     }
 }
 
-fn run(through: &[String], config: &Path) -> Child {
+fn run(wrapper: &[String], config: &Path) -> Child {
     let binary = env!("CARGO_BIN_EXE_otel-verdict").to_owned();
     let over = config.with_file_name("over.yaml");
     let files = [config, &over].into_iter().filter(|file| file.exists());
-    let mut words = through.iter().chain([&binary]);
+    let mut words = wrapper.iter().chain([&binary]);
     Command::new(words.next().unwrap())
         .args(words)
         .arg("run")
@@ -198,7 +198,7 @@ pub async fn send_until_acknowledged(
                 assert_eq!(answer.into_inner().partial_success, None);
                 return attempts;
             }
-            // Nobody listens until the process has started.
+            // Connections fail until the process has started.
             Err(status) => attempts += u64::from(!format!("{status:?}").contains("ConnectError")),
         }
         assert!(began.elapsed() < 2 * PATIENCE, "no request is acknowledged");
@@ -228,9 +228,9 @@ struct KillTest<'a> {
     verdict: &'a str,
     /// An attribute that some span must have.
     attribute: &'a str,
-    /// In shadow mode no attributes are appended.
+    /// Whether the mode is `shadow`, in which no attributes are appended.
     shadow: bool,
-    /// The process is killed while a question that it has asked is open.
+    /// If present, the process is killed while a question that it has asked is open.
     questions: Option<&'a Questions>,
 }
 
@@ -259,7 +259,7 @@ type Acknowledged = HashMap<u64, bool>;
 
 /// The state that the senders share.
 #[derive(Default)]
-struct Sending {
+struct SenderState {
     stop: AtomicBool,
     /// Traces begun.
     begun: AtomicU64,
@@ -274,7 +274,7 @@ struct Sending {
 fn start_senders(
     processor: &Processor,
     destination: &Destination,
-    sending: &Arc<Sending>,
+    sending: &Arc<SenderState>,
 ) -> Vec<tokio::task::JoinHandle<()>> {
     let sender = |_| {
         let (sending, destination) = (Arc::clone(sending), destination.clone());
@@ -315,7 +315,7 @@ async fn kill_and_restart(
     processor: &mut Processor,
     journal: &Path,
     rounds: u64,
-    sending: &Sending,
+    sending: &SenderState,
     questions: Option<&Questions>,
 ) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -373,7 +373,7 @@ async fn kill_repeatedly(test: KillTest<'_>) -> u64 {
         storage.display()
     );
     let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
-    let sending: Arc<Sending> = Arc::default();
+    let sending: Arc<SenderState> = Arc::default();
     let senders = start_senders(&processor, &destination, &sending);
     let interrupted = kill_and_restart(&mut processor, &storage, rounds, &sending, questions).await;
     sending.stop.store(true, Ordering::Relaxed);
@@ -389,7 +389,8 @@ async fn kill_repeatedly(test: KillTest<'_>) -> u64 {
     for span in destination.spans() {
         copies.entry(span.span_id.clone()).or_default().push(span);
     }
-    let events = destination.records().into_iter().filter(|r| has(r, "verdict.trace.reason", "quarantined"));
+    let events =
+        destination.records().into_iter().filter(|r| has_attribute(r, "verdict.trace.reason", "quarantined"));
     let quarantined: BTreeSet<Vec<u8>> = events.map(|record| record.trace_id).collect();
     // An unoptimised process compiles patterns for 50 to 250 ms in its first evaluation, so that two kills can
     // meet the same trace.
@@ -397,7 +398,7 @@ async fn kill_repeatedly(test: KillTest<'_>) -> u64 {
         let deaths = interrupted.iter().filter(|(id, _)| id == trace).count();
         assert!(deaths >= 2, "a trace was quarantined after {deaths} kills during its evaluation");
     }
-    let (mut by_us, mut more_than_twice, mut by_sender, mut resent_traces) = (0, 0, 0, 0);
+    let (mut by_processor, mut more_than_twice, mut by_sender, mut resent_traces) = (0, 0, 0, 0);
     for (&trace, &resent) in &acknowledged {
         resent_traces += u64::from(resent);
         for sent in requests(trace).iter().flat_map(|r| &r.resource_spans[0].scope_spans[0].spans) {
@@ -405,7 +406,7 @@ async fn kill_repeatedly(test: KillTest<'_>) -> u64 {
             if resent {
                 by_sender += copies.len() - 1;
             } else {
-                by_us += copies.len() - 1;
+                by_processor += copies.len() - 1;
                 more_than_twice += usize::from(copies.len() > 2);
             }
             let mut distinct: Vec<BTreeSet<String>> = copies.iter().map(verdict_attributes).collect();
@@ -423,7 +424,7 @@ async fn kill_repeatedly(test: KillTest<'_>) -> u64 {
         }
     }
     println!(
-        "{durability}: killed {rounds} times; {} traces; spans twice: {by_us} by us, {more_than_twice} more than twice; \
+        "{durability}: killed {rounds} times; {} traces; spans twice: {by_processor} by us, {more_than_twice} more than twice; \
          {by_sender} of the {resent_traces} traces that were sent again by their sender; {} quarantined",
         acknowledged.len(),
         quarantined.len()
@@ -431,7 +432,11 @@ async fn kill_repeatedly(test: KillTest<'_>) -> u64 {
     // A kill repeats what is in flight: at most one trace of three spans for each sender. Without releases in the
     // journal, every start would send all spans again.
     let limit = rounds as usize * SENDERS as usize * 3;
-    assert!(by_us <= limit, "{by_us} of the spans of {} traces were sent again", acknowledged.len());
+    assert!(
+        by_processor <= limit,
+        "{by_processor} of the spans of {} traces were sent again",
+        acknowledged.len()
+    );
     acknowledged.len() as u64
 }
 
@@ -535,8 +540,8 @@ async fn a_late_span_after_a_restart_is_late_and_changes_the_verdict() {
     }
     process.until("the trace", |d| d.spans().len() == 2).await;
     let first = process.stop().await;
-    assert!(first.records().iter().any(|r| has(r, "verdict.trace.revision", "1")));
-    assert!(first.records().iter().any(|r| has(r, "verdict.trace.result", "pass")));
+    assert!(first.records().iter().any(|r| has_attribute(r, "verdict.trace.revision", "1")));
+    assert!(first.records().iter().any(|r| has_attribute(r, "verdict.trace.result", "pass")));
     // One more start and stop deletes the segment with the trace's records.
     Process::start(&more).await.stop().await;
 
@@ -546,16 +551,17 @@ async fn a_late_span_after_a_restart_is_late_and_changes_the_verdict() {
     process.until("the late span", |d| d.spans().len() == 1).await;
     let late = process.stop().await;
     assert!(verdict_attributes(&late.spans()[0]).iter().any(|a| a.contains("verdict.late")));
-    let is_second_revision = |r: &&LogRecord| has(r, "verdict.trace.revision", "2");
+    let is_second_revision = |r: &&LogRecord| has_attribute(r, "verdict.trace.revision", "2");
     let records = late.records();
     let verdict = records.iter().find(is_second_revision).unwrap_or_else(|| panic!("{records:#?}"));
     assert!(
-        has(verdict, "verdict.trace.result", "fail") && has(verdict, "verdict.trace.close_reason", "late")
+        has_attribute(verdict, "verdict.trace.result", "fail")
+            && has_attribute(verdict, "verdict.trace.close_reason", "late")
     );
 }
 
 /// Whether a log record has an attribute of this value.
-fn has(record: &LogRecord, key: &str, value: &str) -> bool {
+fn has_attribute(record: &LogRecord, key: &str, value: &str) -> bool {
     record.attributes.iter().any(|kv| {
         kv.key == key
             && match kv.value.as_ref().and_then(|v| v.value.as_ref()) {
@@ -575,8 +581,8 @@ async fn a_second_signal_ends_the_process_and_the_journal_keeps_unsent_data() {
     std::fs::write(folder.path().join("over.yaml"), "service: { shutdown_timeout: 5m }").unwrap();
     // Port 1 is closed, so that spans stay unsent until the shutdown deadline. Logs go to a file.
     let log = folder.path().join("stderr");
-    let through = ["sh", "-c", &format!("exec \"$0\" \"$@\" 2> '{}'", log.display())].map(str::to_owned);
-    let mut processor = Processor::start_through(through.to_vec(), folder.path(), 1, &more);
+    let wrapper = ["sh", "-c", &format!("exec \"$0\" \"$@\" 2> '{}'", log.display())].map(str::to_owned);
+    let mut processor = Processor::start_through(wrapper.to_vec(), folder.path(), 1, &more);
     for request in requests(1) {
         send_until_acknowledged(&mut processor.client(), &request).await;
     }
@@ -631,9 +637,9 @@ async fn sigterm_leaves_open_traces_in_the_journal_and_without_one_closes_them()
     assert_eq!(processor.terminate(), Some(0));
     assert_eq!(destination.spans().len(), 3);
 
-    let mut without = Processor::start(folder.path(), port, close);
-    send_until_acknowledged(&mut without.client(), &requests(3)[0]).await;
-    assert_eq!(without.terminate(), Some(0));
+    let mut processor_without_journal = Processor::start(folder.path(), port, close);
+    send_until_acknowledged(&mut processor_without_journal.client(), &requests(3)[0]).await;
+    assert_eq!(processor_without_journal.terminate(), Some(0));
     assert_eq!(destination.spans().len(), 5);
     assert!(verdict_attributes(&destination.spans()[4]).iter().any(|a| a.contains("shutdown")));
 }
@@ -738,8 +744,8 @@ async fn through_restarts(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_with_another_mode_spans_are_exported_once_by_the_mode_of_their_arrival() {
-    const UP: bool = true;
-    const DOWN: bool = false;
+    const REACHABLE: bool = true;
+    const UNREACHABLE: bool = false;
     let scope =
         |name: &str| Some(InstrumentationScope { name: name.into(), ..InstrumentationScope::default() });
     let [mut leaves, root] = requests(1).map(|mut request| {
@@ -757,15 +763,21 @@ async fn after_a_restart_with_another_mode_spans_are_exported_once_by_the_mode_o
     }
     let (leaves, root) = (Some(&leaves), Some(&root));
     let cases: [(&[_], &[&str]); 6] = [
-        (&[("annotate", UP, leaves), ("shadow", UP, root)], &["chat m", "execute_tool search"]),
+        (&[("annotate", REACHABLE, leaves), ("shadow", REACHABLE, root)], &["chat m", "execute_tool search"]),
         (
-            &[("annotate", UP, leaves), ("shadow", DOWN, root), ("shadow", UP, None)],
+            &[("annotate", REACHABLE, leaves), ("shadow", UNREACHABLE, root), ("shadow", REACHABLE, None)],
             &["chat m", "execute_tool search"],
         ),
-        (&[("shadow", UP, leaves), ("annotate", UP, root)], &["invoke_agent a"]),
-        (&[("shadow", DOWN, leaves), ("annotate", UP, root)], &["invoke_agent a"]),
-        (&[("shadow", UP, leaves), ("annotate", DOWN, root), ("annotate", UP, None)], &["invoke_agent a"]),
-        (&[("shadow", DOWN, leaves), ("annotate", DOWN, root), ("shadow", UP, None)], &["invoke_agent a"]),
+        (&[("shadow", REACHABLE, leaves), ("annotate", REACHABLE, root)], &["invoke_agent a"]),
+        (&[("shadow", UNREACHABLE, leaves), ("annotate", REACHABLE, root)], &["invoke_agent a"]),
+        (
+            &[("shadow", REACHABLE, leaves), ("annotate", UNREACHABLE, root), ("annotate", REACHABLE, None)],
+            &["invoke_agent a"],
+        ),
+        (
+            &[("shadow", UNREACHABLE, leaves), ("annotate", UNREACHABLE, root), ("shadow", REACHABLE, None)],
+            &["invoke_agent a"],
+        ),
     ];
     for select in ["", "select: { scope: [agent] }"] {
         for (steps, annotated) in cases {
@@ -774,7 +786,7 @@ async fn after_a_restart_with_another_mode_spans_are_exported_once_by_the_mode_o
             assert_eq!(out.len(), sent.len(), "{select} {steps:?}: {out:#?}");
             for sent in &sent {
                 let mut span = out.iter().find(|span| span.span_id == sent.span_id).unwrap().clone();
-                // Nothing is measured of the span of the web.
+                // The span of scope `web` is not measured.
                 let is_annotated = !verdict_attributes(&span).is_empty();
                 assert_eq!(
                     is_annotated,
@@ -804,8 +816,8 @@ async fn spans_not_accepted_before_shutdown_are_sent_after_restart_with_the_same
             file.display()
         )
     };
-    let away = storage(folder.path(), &exporters("127.0.0.1:1"));
-    let process = Process::start(&away).await;
+    let unreachable_config = storage(folder.path(), &exporters("127.0.0.1:1"));
+    let process = Process::start(&unreachable_config).await;
     for request in requests(0) {
         process.client().spans(request).await;
     }
@@ -821,11 +833,12 @@ async fn spans_not_accepted_before_shutdown_are_sent_after_restart_with_the_same
     let family = |name: &'static str| name.split('.').next().unwrap_or(name);
     let all: BTreeSet<&str> = verdict_eval::metrics::names().map(family).collect();
     let disabled: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
-    let back = exporters(&format!("127.0.0.1:{}", destination.serve().await));
-    let back = format!("{back}\nverdict: {{ metrics: {{ {} }} }}", disabled.join(", "));
-    let process = Process::start(&storage(folder.path(), &back)).await;
+    let reachable_config = exporters(&format!("127.0.0.1:{}", destination.serve().await));
+    let reachable_config =
+        format!("{reachable_config}\nverdict: {{ metrics: {{ {} }} }}", disabled.join(", "));
+    let process = Process::start(&storage(folder.path(), &reachable_config)).await;
     wait_for_spans(&destination, 3).await;
-    // The optional destination is still unreachable, so that it takes all the time.
+    // The optional destination is still unreachable, so the stop takes the whole time.
     assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0);
     for span in destination.spans() {
         let shutdown = |set: &BTreeSet<String>| -> Vec<String> {

@@ -7,7 +7,7 @@
 use std::io::{BufRead, Write as _};
 
 /// Largest document in bytes: receivers refuse smaller requests by default.
-pub(super) const MAX_DOCUMENT: usize = 256 << 20;
+pub(super) const MAX_DOCUMENT_BYTES: usize = 256 << 20;
 
 /// Bytes between documents: white space, the brackets and commas of an array, the byte order mark.
 const SEPARATORS: &[u8] = b" \t\r\n[],\xef\xbb\xbf";
@@ -22,13 +22,13 @@ pub(super) struct Document {
     pub end: u64,
 }
 
+/// Reader of the documents in a stream.
 pub(super) struct Documents<'r> {
     reader: &'r mut dyn BufRead,
-    largest: usize,
+    max_bytes: usize,
     line: usize,
     offset: u64,
-    /// Documents so far.
-    read: usize,
+    documents_read: usize,
 }
 
 /// Position of the scan within a document.
@@ -42,28 +42,28 @@ struct ScanState {
 impl ScanState {
     /// Scans a part of a document; returns the offset after the document if it ends there.
     fn scan(&mut self, chunk: &[u8]) -> Option<usize> {
-        let mut at = 0;
+        let mut position = 0;
         if self.escaped && !chunk.is_empty() {
             self.escaped = false;
-            at = 1;
+            position = 1;
         }
-        while let Some(rest) = chunk.get(at..) {
-            let found = match self.in_string {
+        while let Some(rest) = chunk.get(position..) {
+            let next = match self.in_string {
                 true => memchr::memchr2(b'"', b'\\', rest),
                 false => memchr::memchr3(b'"', b'{', b'}', rest),
             };
-            let found = at + found?;
-            at = found + 1;
-            match chunk.get(found) {
-                // The next byte has no meaning, and may be in the next part.
-                Some(b'\\') if at < chunk.len() => at += 1,
+            let special = position + next?;
+            position = special + 1;
+            match chunk.get(special) {
+                // The escaped byte is skipped; it may be in the next chunk.
+                Some(b'\\') if position < chunk.len() => position += 1,
                 Some(b'\\') => self.escaped = true,
                 Some(b'"') => self.in_string = !self.in_string,
                 Some(b'{') => self.depth += 1,
                 _ => {
                     self.depth = self.depth.saturating_sub(1);
                     if self.depth == 0 {
-                        return Some(at);
+                        return Some(position);
                     }
                 }
             }
@@ -73,13 +73,13 @@ impl ScanState {
 }
 
 impl<'r> Documents<'r> {
-    pub(super) fn new(reader: &'r mut dyn BufRead, largest: usize) -> Documents<'r> {
-        Documents { reader, largest, line: 1, offset: 0, read: 0 }
+    pub(super) fn new(reader: &'r mut dyn BufRead, max_bytes: usize) -> Documents<'r> {
+        Documents { reader, max_bytes, line: 1, offset: 0, documents_read: 0 }
     }
 
-    /// Calls `decode` with the next line, if the line is in memory and may be a document. If it is one, which `decode`
-    /// decides, the line is passed over, and its number, the offset after it and the result are returned. This is the
-    /// usual form of recordings, and needs no scan for the end of the document.
+    /// Calls `decode` with the next line, if the line is in memory and may be a document. If `decode`
+    /// returns a value, the line is consumed, and its number, the offset after it and the value are returned. Most
+    /// recordings have one document per line, which needs no scan for the end of the document.
     pub(super) fn next_line<T>(
         &mut self,
         decode: impl FnOnce(&[u8]) -> Option<T>,
@@ -93,11 +93,11 @@ impl<'r> Documents<'r> {
         let Some(decoded) = decoded else { return Ok(None) };
         let bytes = line.len();
         self.consume(bytes);
-        self.read += 1;
+        self.documents_read += 1;
         Ok(Some((self.line, self.offset, decoded)))
     }
 
-    /// Reads the next document into `document`, whose memory is used again; false at the end.
+    /// Reads the next document into `document`, whose buffer is reused. Returns false at the end.
     pub(super) fn next(&mut self, document: &mut Document) -> Result<bool, String> {
         document.text.clear();
         if !self.find_brace()? {
@@ -110,7 +110,7 @@ impl<'r> Documents<'r> {
             if chunk.is_empty() {
                 let message = format!("line {}: the document that starts here is cut off", document.line);
                 // The end of a recording whose writer was killed: what comes before it is whole.
-                if self.read > 0 {
+                if self.documents_read > 0 {
                     // Standard error may be closed.
                     let _ = writeln!(std::io::stderr(), "warning: {message}, and is left out");
                     return Ok(false);
@@ -123,11 +123,11 @@ impl<'r> Documents<'r> {
             let used = part.len();
             self.line += memchr::memchr_iter(b'\n', part).count();
             self.consume(used);
-            if document.text.len() > self.largest {
+            if document.text.len() > self.max_bytes {
                 return Err(format!("line {}: {}", document.line, too_large()));
             }
             if end.is_some() {
-                self.read += 1;
+                self.documents_read += 1;
                 document.end = self.offset;
                 return Ok(true);
             }
@@ -160,5 +160,5 @@ impl<'r> Documents<'r> {
 }
 
 pub(super) fn too_large() -> String {
-    format!("one request of more than {} MiB", MAX_DOCUMENT >> 20)
+    format!("one request of more than {} MiB", MAX_DOCUMENT_BYTES >> 20)
 }

@@ -10,7 +10,9 @@ use indicatif::ProgressBar;
 use verdict_otlp::trace::TraceId;
 use verdict_otlp::trace_ids::{self, JSON_WINDOW};
 
-use super::{BUFFER, ContentForm, InputFile, Signal, form, length_prefixed, read_whole, signal};
+use super::{
+    BUFFER_BYTES, ContentForm, InputFile, Signal, detect_form, read_length_prefixed, read_whole, signal,
+};
 
 /// Calls `on_trace` with the ids of spans and log records in `input`, each with an offset of the decompressed content
 /// that is less than the end of its request. Ends at the first content that cannot be read.
@@ -20,13 +22,17 @@ pub(in crate::cli) fn index(
     on_trace: &mut dyn FnMut(TraceId, u64),
 ) {
     // `read` reports the errors of the same source.
-    let _ = input.open(progress).and_then(|mut reader| ids(&mut *reader, &input.name(), on_trace));
+    let _ = input.open(progress).and_then(|mut reader| visit_ids(&mut *reader, &input.name(), on_trace));
 }
 
-fn ids(reader: &mut dyn BufRead, file: &str, on_trace: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
-    match form(reader)? {
+fn visit_ids(
+    reader: &mut dyn BufRead,
+    file: &str,
+    on_trace: &mut dyn FnMut(TraceId, u64),
+) -> Result<(), String> {
+    match detect_form(reader)? {
         ContentForm::Json => index_text(reader, on_trace),
-        ContentForm::LengthPrefixed => length_prefixed(reader, &mut |_, body, end| {
+        ContentForm::LengthPrefixed => read_length_prefixed(reader, &mut |_, body, end| {
             index_request(&body, file, end, on_trace);
             Ok(())
         }),
@@ -46,24 +52,24 @@ fn index_request(body: &[u8], file: &str, end: u64, on_trace: &mut dyn FnMut(Tra
 
 /// Finds the ids in text of any length.
 fn index_text(reader: &mut dyn BufRead, on_trace: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
-    let mut text: Vec<u8> = Vec::with_capacity(BUFFER + JSON_WINDOW);
+    let mut text: Vec<u8> = Vec::with_capacity(BUFFER_BYTES + JSON_WINDOW);
     let mut start = 0;
     loop {
         let chunk = reader.fill_buf().map_err(|e| e.to_string())?;
         let (is_last, read) = (chunk.is_empty(), chunk.len());
         text.extend_from_slice(chunk);
         reader.consume(read);
-        // A key near the end may be cut off, and is looked at again together with what follows.
-        let whole = if is_last { text.len() } else { text.len().saturating_sub(JSON_WINDOW) };
-        trace_ids::visit_json(&text, &mut |at, trace| {
-            if at < whole {
-                on_trace(trace, start + at as u64);
+        // A key near the end may be cut off, and is scanned again together with the next chunk.
+        let scan_end = if is_last { text.len() } else { text.len().saturating_sub(JSON_WINDOW) };
+        trace_ids::visit_json(&text, &mut |position, trace| {
+            if position < scan_end {
+                on_trace(trace, start + position as u64);
             }
         });
         if is_last {
             return Ok(());
         }
-        text.drain(..whole);
-        start += whole as u64;
+        text.drain(..scan_end);
+        start += scan_end as u64;
     }
 }

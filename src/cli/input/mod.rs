@@ -22,7 +22,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use document::{Document, Documents, MAX_DOCUMENT, too_large};
+use document::{Document, Documents, MAX_DOCUMENT_BYTES, too_large};
 pub(super) use index::index;
 use indicatif::ProgressBar;
 use verdict_otlp::Signal;
@@ -32,7 +32,7 @@ use crate::receive::Offer;
 /// Largest depth of nested folders; a deeper one is a cycle of links.
 const MAX_FOLDERS: usize = 32;
 /// Bytes of one read: several requests of usual size, since a line of JSON that is in memory is not copied.
-const BUFFER: usize = 2 << 20;
+const BUFFER_BYTES: usize = 2 << 20;
 /// The most that is allocated for a message before any of it has been read.
 const ALLOCATED_AT_ONCE: usize = 4 << 20;
 /// Extensions of the files that are read in folders; a file that the user names may have any extension.
@@ -48,7 +48,7 @@ pub(super) struct Unreadable {
 
 /// One recorded request and its location.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct RecordedRequest {
     pub offer: Offer,
     /// File and line, for messages.
     pub location: String,
@@ -72,7 +72,9 @@ impl InputFile {
 
     /// Whether it can be read twice: not standard input, a pipe or a device.
     pub(super) fn is_regular(&self) -> bool {
-        self.path.as_ref().is_some_and(|path| std::fs::metadata(path).is_ok_and(|found| found.is_file()))
+        self.path
+            .as_ref()
+            .is_some_and(|path| std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()))
     }
 
     /// The content, decompressed. `progress` counts the bytes of the file.
@@ -81,15 +83,15 @@ impl InputFile {
             None => Box::new(std::io::stdin().lock()),
             Some(path) => Box::new(File::open(path).map_err(|e| e.to_string())?),
         };
-        let mut reader = BufReader::with_capacity(BUFFER, progress.wrap_read(raw));
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, progress.wrap_read(raw));
         let head = reader.fill_buf().map_err(|e| e.to_string())?;
         if head.starts_with(&[0x1f, 0x8b]) {
             let decoder = flate2::bufread::MultiGzDecoder::new(reader);
-            return Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)));
+            return Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder)));
         }
         if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
             let decoder = zstd::stream::read::Decoder::with_buffer(reader).map_err(|e| e.to_string())?;
-            return Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)));
+            return Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder)));
         }
         Ok(Box::new(reader))
     }
@@ -114,7 +116,7 @@ pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<InputFile>, Unreadable> {
             }
         } else if path.is_dir() {
             let before = inputs.len();
-            search(path, 0, &mut inputs)?;
+            search_folder(path, 0, &mut inputs)?;
             if inputs.len() == before {
                 let extensions = EXTENSIONS.join(", .");
                 return Err(unreadable(path, format!("no file here ends in .{extensions}")));
@@ -127,7 +129,7 @@ pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<InputFile>, Unreadable> {
     Ok(inputs)
 }
 
-fn search(folder: &Path, depth: usize, inputs: &mut Vec<InputFile>) -> Result<(), Unreadable> {
+fn search_folder(folder: &Path, depth: usize, inputs: &mut Vec<InputFile>) -> Result<(), Unreadable> {
     if depth > MAX_FOLDERS {
         return Err(unreadable(folder, "folders nest too deep".to_owned()));
     }
@@ -136,14 +138,14 @@ fn search(folder: &Path, depth: usize, inputs: &mut Vec<InputFile>) -> Result<()
         entries.map_err(|e| unreadable(folder, e.to_string()))?.into_iter().map(|e| e.path()).collect();
     paths.sort();
     for path in paths {
-        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         let has_known_extension =
             path.extension().and_then(|e| e.to_str()).is_some_and(|e| EXTENSIONS.contains(&e));
-        if hidden {
+        if is_hidden {
             continue;
         }
         if path.is_dir() {
-            search(&path, depth + 1, inputs)?;
+            search_folder(&path, depth + 1, inputs)?;
         } else if has_known_extension {
             inputs.push(InputFile { path: Some(path), from_folder: true });
         }
@@ -163,12 +165,12 @@ fn unreadable(path: &Path, reason: String) -> Unreadable {
 pub(super) fn read(
     input: &InputFile,
     progress: &ProgressBar,
-    on_request: &mut dyn FnMut(Recorded) -> Result<(), String>,
+    on_request: &mut dyn FnMut(RecordedRequest) -> Result<(), String>,
 ) -> Result<bool, Unreadable> {
     let file = input.name();
     let (mut requests, mut other_json) = (0, 0);
     let outcome = input.open(progress).and_then(|mut reader| {
-        from_reader(&mut *reader, &file, &mut |request| {
+        read_requests(&mut *reader, &file, &mut |request| {
             *if request.is_some() { &mut requests } else { &mut other_json } += 1;
             request.map_or(Ok(()), &mut *on_request)
         })
@@ -188,10 +190,10 @@ pub(super) fn read(
 const NOT_OTLP: &str = "JSON, but not OTLP: expected an object with resourceSpans, resourceLogs or \
     resourceMetrics, or a trace of the TRAIL benchmark with trace_id and spans";
 
-/// Receives every request of a content, and `None` for each JSON document that is no telemetry.
-type RequestSink<'a> = &'a mut dyn FnMut(Option<Recorded>) -> Result<(), String>;
+/// Receives every request of a file, and `None` for each JSON document that is not telemetry.
+type RequestSink<'a> = &'a mut dyn FnMut(Option<RecordedRequest>) -> Result<(), String>;
 
-/// The form of a content, by its first bytes.
+/// The form of a file's content, by its first bytes.
 enum ContentForm {
     Json,
     LengthPrefixed,
@@ -199,7 +201,7 @@ enum ContentForm {
     SingleRequest,
 }
 
-fn form(reader: &mut dyn BufRead) -> Result<ContentForm, String> {
+fn detect_form(reader: &mut dyn BufRead) -> Result<ContentForm, String> {
     let head = reader.fill_buf().map_err(|e| e.to_string())?;
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     match text.first() {
@@ -210,21 +212,21 @@ fn form(reader: &mut dyn BufRead) -> Result<ContentForm, String> {
     }
 }
 
-fn from_reader(reader: &mut dyn BufRead, file: &str, on_request: RequestSink<'_>) -> Result<(), String> {
-    match form(reader)? {
-        ContentForm::Json => json(reader, file, on_request),
-        ContentForm::LengthPrefixed => length_prefixed(reader, &mut |number, body, end| {
-            protobuf(body, file, end, on_request).map_err(|e| format!("message {number}: {e}"))
+fn read_requests(reader: &mut dyn BufRead, file: &str, on_request: RequestSink<'_>) -> Result<(), String> {
+    match detect_form(reader)? {
+        ContentForm::Json => read_json(reader, file, on_request),
+        ContentForm::LengthPrefixed => read_length_prefixed(reader, &mut |number, body, end| {
+            read_protobuf(body, file, end, on_request).map_err(|e| format!("message {number}: {e}"))
         }),
         ContentForm::SingleRequest => {
-            let all = read_whole(reader)?;
-            let end = all.len() as u64;
-            // White space at the start of either: it is protobuf if it can be parsed.
-            let looks_like_json = matches!(all.trim_ascii_start().first(), Some(b'{' | b'['));
-            if looks_like_json && signal::from_content(&all).is_err() {
-                json(&mut all.as_slice(), file, on_request)
+            let content = read_whole(reader)?;
+            let end = content.len() as u64;
+            // Both forms may start with white space: the content is protobuf if it can be parsed.
+            let looks_like_json = matches!(content.trim_ascii_start().first(), Some(b'{' | b'['));
+            if looks_like_json && signal::from_content(&content).is_err() {
+                read_json(&mut content.as_slice(), file, on_request)
             } else {
-                protobuf(all, file, end, on_request)
+                read_protobuf(content, file, end, on_request)
             }
         }
     }
@@ -232,18 +234,18 @@ fn from_reader(reader: &mut dyn BufRead, file: &str, on_request: RequestSink<'_>
 
 fn read_whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
     let mut all = Vec::new();
-    let limit = MAX_DOCUMENT as u64 + 1;
+    let limit = MAX_DOCUMENT_BYTES as u64 + 1;
     reader.take(limit).read_to_end(&mut all).map_err(|e| e.to_string())?;
-    if all.len() > MAX_DOCUMENT {
+    if all.len() > MAX_DOCUMENT_BYTES {
         return Err(too_large());
     }
     Ok(all)
 }
 
-fn protobuf(body: Vec<u8>, file: &str, end: u64, on_request: RequestSink<'_>) -> Result<(), String> {
+fn read_protobuf(body: Vec<u8>, file: &str, end: u64, on_request: RequestSink<'_>) -> Result<(), String> {
     let content_signal = signal::from_content(&body).map_err(|e| format!("not an OTLP request: {e}"))?;
     let signal = content_signal.or_else(|| signal::from_file_name(file)).unwrap_or(Signal::Traces);
-    on_request(Some(Recorded {
+    on_request(Some(RecordedRequest {
         offer: Offer { signal, body: Bytes::from(body) },
         location: file.to_owned(),
         end,
@@ -252,7 +254,7 @@ fn protobuf(body: Vec<u8>, file: &str, end: u64, on_request: RequestSink<'_>) ->
 
 /// Reads the format of the Collector's file exporter with `format: proto`: big-endian length, message, and
 /// so on. `on_message` gets the number of the message, from 1, its content, and the offset of the byte after it.
-fn length_prefixed(
+fn read_length_prefixed(
     reader: &mut dyn BufRead,
     on_message: &mut dyn FnMut(usize, Vec<u8>, u64) -> Result<(), String>,
 ) -> Result<(), String> {
@@ -261,16 +263,16 @@ fn length_prefixed(
         if reader.fill_buf().map_err(|e| e.to_string())?.is_empty() {
             break;
         }
-        let cut = |e: std::io::Error| format!("message {number} is cut off: {e}");
+        let cut_off = |e: std::io::Error| format!("message {number} is cut off: {e}");
         let mut length = [0; 4];
-        reader.read_exact(&mut length).map_err(cut)?;
+        reader.read_exact(&mut length).map_err(cut_off)?;
         let length = u32::from_be_bytes(length) as usize;
-        if length > MAX_DOCUMENT {
+        if length > MAX_DOCUMENT_BYTES {
             return Err(format!("message {number}: {}", too_large()));
         }
         // The length may be wrong: more is allocated when it has been read.
         let mut body = Vec::with_capacity(length.min(ALLOCATED_AT_ONCE));
-        reader.take(length as u64).read_to_end(&mut body).map_err(cut)?;
+        reader.take(length as u64).read_to_end(&mut body).map_err(cut_off)?;
         if body.len() < length {
             return Err(format!("message {number} is cut off"));
         }
@@ -280,20 +282,20 @@ fn length_prefixed(
     Ok(())
 }
 
-fn json(reader: &mut dyn BufRead, file: &str, on_request: RequestSink<'_>) -> Result<(), String> {
-    let mut documents = Documents::new(reader, MAX_DOCUMENT);
-    let mut found = Document::default();
+fn read_json(reader: &mut dyn BufRead, file: &str, on_request: RequestSink<'_>) -> Result<(), String> {
+    let mut documents = Documents::new(reader, MAX_DOCUMENT_BYTES);
+    let mut document = Document::default();
     loop {
         if let Some((line, end, body)) = documents.next_line(signal::decode_spans)? {
             let offer = Offer { signal: Signal::Traces, body };
-            let recorded = Recorded { offer, location: format!("{file}:{line}"), end };
+            let recorded = RecordedRequest { offer, location: format!("{file}:{line}"), end };
             on_request(Some(recorded)).map_err(|e| format!("line {line}: {e}"))?;
             continue;
         }
-        if !documents.next(&mut found)? {
+        if !documents.next(&mut document)? {
             return Ok(());
         }
-        let Document { text, line, end } = &found;
+        let Document { text, line, end } = &document;
         let with_line = |e: String| format!("line {line}: {e}");
         let mut requests = signal::decode_json(text).map_err(with_line)?;
         if requests.is_empty() {
@@ -307,7 +309,7 @@ fn json(reader: &mut dyn BufRead, file: &str, on_request: RequestSink<'_>) -> Re
         for (remaining, (signal, body)) in (0..requests.len()).rev().zip(requests) {
             let end = if remaining == 0 { *end } else { end - text.len() as u64 };
             let recorded =
-                Recorded { offer: Offer { signal, body }, location: format!("{file}:{line}"), end };
+                RecordedRequest { offer: Offer { signal, body }, location: format!("{file}:{line}"), end };
             on_request(Some(recorded)).map_err(with_line)?;
         }
     }

@@ -9,19 +9,19 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use verdict_otlp::{Fields, Malformed, Payload, Signal, json};
 
-/// From a file's name: `logs-001.pb`, `metrics.json`, `traces-2.bin`.
+/// The signal that a file's name starts with, as in `logs-001.pb` or `metrics.json`; `None` if there is none.
 pub(super) fn from_file_name(path: &str) -> Option<Signal> {
     let name = path.rsplit(['/', '\\']).next()?.to_ascii_lowercase();
     let signals = [("logs", Signal::Logs), ("metrics", Signal::Metrics), ("traces", Signal::Traces)];
     signals.into_iter().find(|(start, _)| name.starts_with(start)).map(|(_, signal)| signal)
 }
 
-/// From the first record that identifies the signal; `None` if none does.
+/// The signal of the first record that identifies one; `None` if no record does.
 ///
 /// # Errors
 /// The bytes do not nest as the three requests do.
 pub(super) fn from_content(body: &[u8]) -> Result<Option<Signal>, Malformed> {
-    let mut seen = None;
+    let mut signal = None;
     for resource in Fields::new(body) {
         let resource = resource?;
         let (1, Payload::Bytes(resource)) = (resource.number, resource.payload) else {
@@ -33,18 +33,18 @@ pub(super) fn from_content(body: &[u8]) -> Result<Option<Signal>, Malformed> {
             for record in Fields::new(scope) {
                 let record = record?;
                 if let (2, Payload::Bytes(record)) = (record.number, record.payload) {
-                    seen = seen.or_else(|| from_record(record));
+                    signal = signal.or_else(|| from_record(record));
                 }
             }
         }
     }
-    Ok(seen)
+    Ok(signal)
 }
 
-/// A trace id may be readable text, as a metric's name is; the times and the kind of a span have types that no field of
-/// a metric has.
+/// The signal of a record; `None` if its fields fit several. A trace id may be readable text, as a metric's name is;
+/// the times and the kind of a span have types that no field of a metric has.
 fn from_record(record: &[u8]) -> Option<Signal> {
-    let (mut named, mut has_data) = (false, false);
+    let (mut has_name, mut has_data) = (false, false);
     for field in Fields::new(record).map_while(Result::ok) {
         match (field.number, field.payload) {
             (1, Payload::Bytes(id)) if id.len() == 16 && !id.iter().all(|b| (0x20..0x7f).contains(b)) => {
@@ -52,12 +52,12 @@ fn from_record(record: &[u8]) -> Option<Signal> {
             }
             (7 | 8, Payload::Fixed64(_)) | (6, Payload::Varint(_)) => return Some(Signal::Traces),
             (1 | 11, Payload::Fixed64(_)) | (2, Payload::Varint(_)) => return Some(Signal::Logs),
-            (1, Payload::Bytes(_)) => named = true,
+            (1, Payload::Bytes(_)) => has_name = true,
             (5 | 7 | 9 | 10 | 11, Payload::Bytes(_)) => has_data = true,
             _ => {}
         }
     }
-    (named && has_data).then_some(Signal::Metrics)
+    (has_name && has_data).then_some(Signal::Metrics)
 }
 
 /// The requests in a JSON document, encoded; none if it is not OTLP.
@@ -72,8 +72,8 @@ pub(super) fn decode_json(text: &[u8]) -> Result<Vec<(Signal, Bytes)>, String> {
     signals_in_json(text)?.into_iter().map(decode).collect()
 }
 
-/// The request of spans in a document that contains no other one, as most do: it need not be parsed to learn that. The
-/// quotes of a key in a string are escaped.
+/// The request of spans in a document that contains no other one, as most do; otherwise `None`. Only the
+/// keys are searched for: a key inside a string has escaped quotes and does not match.
 pub(super) fn decode_spans(text: &[u8]) -> Option<Bytes> {
     let has = |key: &&str| memchr::memmem::find(text, key.as_bytes()).is_some();
     let only_spans = has(&"\"resourceSpans\"") && !OTHER_KEYS.iter().any(has);

@@ -50,18 +50,18 @@ const JSON_LOG: &str = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"timeUn
 
 /// A request, and the offset of the byte after it.
 #[derive(Debug)]
-struct Found {
+struct ReadRequest {
     offer: Offer,
     end: u64,
 }
 
-fn read_bytes(name: &str, content: &[u8]) -> Result<Vec<Found>, Unreadable> {
+fn read_bytes(name: &str, content: &[u8]) -> Result<Vec<ReadRequest>, Unreadable> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();
     let mut found = Vec::new();
     read(&InputFile { path: Some(path), from_folder: false }, &ProgressBar::hidden(), &mut |recorded| {
-        found.push(Found { offer: recorded.offer, end: recorded.end });
+        found.push(ReadRequest { offer: recorded.offer, end: recorded.end });
         Ok(())
     })?;
     Ok(found)
@@ -73,18 +73,22 @@ fn index_bytes(name: &str, content: &[u8]) -> Vec<(u8, u64)> {
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();
     let mut found = Vec::new();
-    index(&InputFile { path: Some(path), from_folder: false }, &ProgressBar::hidden(), &mut |trace, at| {
-        found.push((trace.0[15], at));
-    });
+    index(
+        &InputFile { path: Some(path), from_folder: false },
+        &ProgressBar::hidden(),
+        &mut |trace, offset| {
+            found.push((trace.0[15], offset));
+        },
+    );
     found
 }
 
-fn frames_of(bodies: &[Vec<u8>]) -> Vec<u8> {
+fn to_frames(bodies: &[Vec<u8>]) -> Vec<u8> {
     let frame = |body: &Vec<u8>| [&u32::try_from(body.len()).unwrap().to_be_bytes(), &body[..]].concat();
     bodies.iter().flat_map(frame).collect()
 }
 
-fn signals(found: &[Found]) -> Vec<Signal> {
+fn signals(found: &[ReadRequest]) -> Vec<Signal> {
     found.iter().map(|r| r.offer.signal).collect()
 }
 
@@ -140,7 +144,7 @@ fn compressed_files_and_the_collectors_frames_are_read() {
     assert_eq!(read_bytes("x.gz", &gzip.finish().unwrap()).unwrap().len(), 1);
     let zstd = zstd::encode_all(spans().as_slice(), 1).unwrap();
     assert_eq!(read_bytes("x.zst", &zstd).unwrap().len(), 1);
-    let mut frames = frames_of(&[spans(), logs()]);
+    let mut frames = to_frames(&[spans(), logs()]);
     assert_eq!(signals(&read_bytes("x.bin", &frames).unwrap()), [Signal::Traces, Signal::Logs]);
     frames.pop();
     assert!(read_bytes("x.bin", &frames).unwrap_err().to_string().contains("message 2 is cut off"));
@@ -152,7 +156,7 @@ fn errors_name_the_location() {
     assert!(error_for(b"").contains("bad.json: empty"));
     assert!(error_for(b"{}").contains("not OTLP"));
     assert!(error_for(b"{\"resourceSpans\": [").contains("line 1: the document that starts here is cut off"));
-    // The writer was killed: what it had finished is read.
+    // The writer was killed: the documents before the last one are read.
     let cut = format!("{JSON_SPAN}\n{{\"resourceSpans\": [");
     assert_eq!(read_bytes("cut.jsonl", cut.as_bytes()).unwrap().len(), 1);
     assert!(error_for(format!("{JSON_SPAN}\nnonsense").as_bytes()).contains("line 2: not a JSON object"));
@@ -200,7 +204,7 @@ fn the_first_pass_finds_every_trace_before_the_end_of_its_request() {
     gzip.write_all(long.as_bytes()).unwrap();
     let contents = [
         ("one.pb", spans(), 1),
-        ("frames.bin", frames_of(&[spans(), logs(), spans()]), 2),
+        ("frames.bin", to_frames(&[spans(), logs(), spans()]), 2),
         ("lines.jsonl", format!("{json}\n{JSON_LOG}\n{json}\n").into_bytes(), 2),
         ("after-space.json", format!("\n {json}{json}").into_bytes(), 2),
         ("pretty.json", format!("{pretty}\n{pretty}").into_bytes(), 2),
@@ -216,11 +220,14 @@ fn the_first_pass_finds_every_trace_before_the_end_of_its_request() {
             .iter()
             .filter(|found| found.offer.signal == Signal::Traces)
             .filter(|f| !f.offer.body.is_empty());
-        let mut before = 0;
-        for (_, at) in found {
+        let mut previous_end = 0;
+        for (_, offset) in found {
             let end = ends.next().unwrap().end;
-            assert!(before <= at && at < end, "{name}: {at} is not in {before} to {end}");
-            before = end;
+            assert!(
+                previous_end <= offset && offset < end,
+                "{name}: {offset} is not in {previous_end} to {end}"
+            );
+            previous_end = end;
         }
     }
 }
@@ -235,8 +242,8 @@ fn only_the_last_request_of_a_document_ends_it() {
 }
 
 #[test]
-fn what_cannot_be_read_ends_the_first_pass() {
-    for content in [&b""[..], b"just some text", &frames_of(&[spans()])[..20], b"{\"resourceSpans\": nope}"] {
+fn unreadable_content_ends_the_first_pass() {
+    for content in [&b""[..], b"just some text", &to_frames(&[spans()])[..20], b"{\"resourceSpans\": nope}"] {
         assert_eq!(index_bytes("bad.bin", content), []);
     }
 }

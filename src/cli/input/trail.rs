@@ -1,7 +1,7 @@
 //! Traces of the TRAIL benchmark as they are published: `{trace_id, spans: [{..., child_spans}]}`.
 //!
 //! In: a JSON document. Out: the same spans as an OTLP request. The nesting of `child_spans` gives the parents. Times
-//! are RFC 3339, durations ISO 8601 (`PT1M48.755330S`), kinds and statuses words. `links` and `logs` are not read:
+//! are RFC 3339, durations ISO 8601 (`PT1M48.755330S`), kinds and statuses are words. `links` and `logs` are not read:
 //! the first are empty in the benchmark, the second the calls of the harness that made the recordings.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ struct TrailSpan {
     span_name: String,
     span_kind: Option<String>,
     timestamp: String,
-    duration: Option<String>,
+    duration_nanos: Option<String>,
     status_code: Option<String>,
     status_message: Option<String>,
     service_name: Option<String>,
@@ -61,7 +61,7 @@ struct TrailKeys {
 /// Spans of one resource and scope.
 type TrailGroups = BTreeMap<(String, String, String), Vec<Value>>;
 
-/// The request in a document; `None` if it is no trace of the benchmark.
+/// The request in a document; `None` if it is not a trace of the benchmark.
 ///
 /// # Errors
 /// The text is such a trace, but a field has another form.
@@ -75,7 +75,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Option<Bytes>, String> {
     let mut groups = TrailGroups::new();
     for span in trace.spans {
         let parent = span.parent_span_id.clone().unwrap_or_default();
-        add(span, &id, parent, &mut groups)?;
+        add_span(span, &id, parent, &mut groups)?;
     }
     let resources = groups.into_iter().map(|((resource, name, version), spans)| {
         let attributes: Value = serde_json::from_str(&resource).unwrap_or_default();
@@ -89,10 +89,10 @@ pub(super) fn decode(text: &[u8]) -> Result<Option<Bytes>, String> {
 }
 
 /// Adds a span and those beneath it. The depth is bounded by that of the parsed JSON.
-fn add(span: TrailSpan, trace: &str, parent: String, groups: &mut TrailGroups) -> Result<(), String> {
+fn add_span(span: TrailSpan, trace: &str, parent: String, groups: &mut TrailGroups) -> Result<(), String> {
     let with_span = |reason: String| format!("span {}: {reason}", span.span_id);
-    let start = nanos(&span.timestamp).map_err(with_span)?;
-    let duration = span.duration.as_deref().map_or(Ok(0), duration).map_err(with_span)?;
+    let start = unix_nanos(&span.timestamp).map_err(with_span)?;
+    let duration_nanos = span.duration_nanos.as_deref().map_or(Ok(0), duration_nanos).map_err(with_span)?;
     let events: Vec<Value> = span
         .events
         .iter()
@@ -103,33 +103,33 @@ fn add(span: TrailSpan, trace: &str, parent: String, groups: &mut TrailGroups) -
     if let Some(service) = span.service_name {
         resource.entry("service.name").or_insert(service.into());
     }
-    let written = json!({
+    let otlp_span = json!({
         "traceId": trace,
         "spanId": span.span_id,
         "parentSpanId": parent,
         "traceState": span.trace_state.unwrap_or_default(),
         "name": span.span_name,
-        "kind": kind(span.span_kind.as_deref().unwrap_or_default()),
+        "kind": kind_number(span.span_kind.as_deref().unwrap_or_default()),
         "startTimeUnixNano": start.to_string(),
-        "endTimeUnixNano": start.saturating_add(duration).to_string(),
+        "endTimeUnixNano": start.saturating_add(duration_nanos).to_string(),
         "attributes": attributes(&span.span_attributes),
         "events": events,
         "status": {
-            "code": status(span.status_code.as_deref().unwrap_or_default()),
+            "code": status_number(span.status_code.as_deref().unwrap_or_default()),
             "message": span.status_message.unwrap_or_default(),
         },
     });
     let resource = Value::Array(attributes(&resource)).to_string();
     let scope = (span.scope_name.unwrap_or_default(), span.scope_version.unwrap_or_default());
-    groups.entry((resource, scope.0, scope.1)).or_default().push(written);
+    groups.entry((resource, scope.0, scope.1)).or_default().push(otlp_span);
     for child in span.child_spans {
-        add(child, trace, span.span_id.clone(), groups)?;
+        add_span(child, trace, span.span_id.clone(), groups)?;
     }
     Ok(())
 }
 
 fn event(event: &TrailEvent, start: u64) -> Result<Value, String> {
-    let time = event.timestamp.as_deref().map_or(Ok(start), nanos)?;
+    let time = event.timestamp.as_deref().map_or(Ok(start), unix_nanos)?;
     let attributes = attributes(&event.attributes);
     Ok(json!({ "name": event.name, "timeUnixNano": time.to_string(), "attributes": attributes }))
 }
@@ -154,12 +154,12 @@ fn any_value(value: &Value) -> Value {
     }
 }
 
-fn kind(word: &str) -> u8 {
+fn kind_number(word: &str) -> u8 {
     let kinds = ["internal", "server", "client", "producer", "consumer"];
     kinds.iter().zip(1..).find(|(name, _)| word.eq_ignore_ascii_case(name)).map_or(0, |(_, kind)| kind)
 }
 
-fn status(word: &str) -> u8 {
+fn status_number(word: &str) -> u8 {
     match word {
         _ if word.eq_ignore_ascii_case("ok") => 1,
         _ if word.eq_ignore_ascii_case("error") => 2,
@@ -167,17 +167,17 @@ fn status(word: &str) -> u8 {
     }
 }
 
-fn nanos(time: &str) -> Result<u64, String> {
+fn unix_nanos(time: &str) -> Result<u64, String> {
     let utc = time.strip_suffix("+00:00").unwrap_or(time);
     let parsed = humantime::parse_rfc3339_weak(utc).map_err(|e| format!("time '{time}': {e}"))?;
-    let since = parsed.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    let since_epoch = parsed.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Nanoseconds of a duration in days, hours, minutes and seconds, of which the last may have a fraction.
-fn duration(text: &str) -> Result<u64, String> {
-    let wrong = || format!("duration '{text}' is not ISO 8601, such as PT1M48.7S");
-    let mut rest = text.strip_prefix('P').ok_or_else(wrong)?;
+fn duration_nanos(text: &str) -> Result<u64, String> {
+    let malformed = || format!("duration '{text}' is not ISO 8601, such as PT1M48.7S");
+    let mut rest = text.strip_prefix('P').ok_or_else(malformed)?;
     let mut sum = 0u64;
     while let Some(end) = rest.find(|c: char| c.is_ascii_alphabetic()) {
         let (number, unit) = (&rest[..end], &rest[end..=end]);
@@ -188,16 +188,16 @@ fn duration(text: &str) -> Result<u64, String> {
             "H" => 3_600,
             "M" => 60,
             "S" => 1,
-            _ => return Err(wrong()),
+            _ => return Err(malformed()),
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let whole: u64 = whole.parse().map_err(|_| wrong())?;
+        let whole: u64 = whole.parse().map_err(|_| malformed())?;
         let digits = format!("{fraction:0<9}");
-        let fraction: u64 = digits.get(..9).and_then(|nine| nine.parse().ok()).ok_or_else(wrong)?;
+        let fraction: u64 = digits.get(..9).and_then(|nine| nine.parse().ok()).ok_or_else(malformed)?;
         let nanos = whole.saturating_mul(1_000_000_000).saturating_add(fraction);
         sum = sum.saturating_add(nanos.saturating_mul(seconds));
     }
-    if rest.is_empty() { Ok(sum) } else { Err(wrong()) }
+    if rest.is_empty() { Ok(sum) } else { Err(malformed()) }
 }
 
 #[cfg(test)]
@@ -208,12 +208,12 @@ mod tests {
 
     #[test]
     fn durations_are_read_in_every_unit() {
-        assert_eq!(duration("PT1M48.755330S"), Ok(108_755_330_000));
-        assert_eq!(duration("PT0.125S"), Ok(125_000_000));
-        assert_eq!(duration("P1DT2H"), Ok(93_600_000_000_000));
-        assert_eq!(duration("PT0.1234567891S"), Ok(123_456_789));
-        for wrong in ["", "1s", "PT1", "PTS", "PT1X", "PT-1S", "PT1.éS", "PT1é"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
+        assert_eq!(duration_nanos("PT1M48.755330S"), Ok(108_755_330_000));
+        assert_eq!(duration_nanos("PT0.125S"), Ok(125_000_000));
+        assert_eq!(duration_nanos("P1DT2H"), Ok(93_600_000_000_000));
+        assert_eq!(duration_nanos("PT0.1234567891S"), Ok(123_456_789));
+        for malformed in ["", "1s", "PT1", "PTS", "PT1X", "PT-1S", "PT1.éS", "PT1é"] {
+            assert!(duration_nanos(malformed).is_err(), "{malformed}");
         }
     }
 
@@ -223,9 +223,9 @@ mod tests {
         for time in
             ["2025-03-19T16:32:08.062589Z", "2025-03-19T16:32:08.062589+00:00", "2025-03-19T16:32:08.062589"]
         {
-            assert_eq!(nanos(time), expected, "{time}");
+            assert_eq!(unix_nanos(time), expected, "{time}");
         }
-        assert!(nanos("yesterday").is_err());
+        assert!(unix_nanos("yesterday").is_err());
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_without_end_is_an_error() {
+    fn nesting_beyond_the_limit_of_json_is_an_error() {
         let text = format!(
             r#"{{"trace_id": "a", "spans": [{}{}]}}"#,
             r#"{"timestamp": "1970-01-01T00:00:01Z", "child_spans": ["#.repeat(5_000),
@@ -276,7 +276,7 @@ mod tests {
         for other in [r#"{"errors": []}"#, r#"{"trace_id": "a"}"#, r#"{"trace_id": 1, "spans": []}"#] {
             assert_eq!(decode(other.as_bytes()), Ok(None), "{other}");
         }
-        let wrong = r#"{"trace_id": "a", "spans": [{"span_id": "b", "timestamp": "x"}]}"#;
-        assert!(decode(wrong.as_bytes()).unwrap_err().contains("span b: time 'x'"));
+        let malformed = r#"{"trace_id": "a", "spans": [{"span_id": "b", "timestamp": "x"}]}"#;
+        assert!(decode(malformed.as_bytes()).unwrap_err().contains("span b: time 'x'"));
     }
 }

@@ -88,14 +88,14 @@ pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), CommandFailure
     if let Some(name) = args.names.iter().find(|name| !config.has_judge(name)) {
         return Err(CommandFailure::Usage(format!("judge '{name}' is not defined under 'judges'")));
     }
-    // Of a cascade, its members.
+    // A cascade is replaced by its members.
     let names: Vec<&str> = args.names.iter().flat_map(|name| config.judging.members(name)).collect();
-    let chosen = |name: &String| names.is_empty() || names.contains(&name.as_str());
+    let is_chosen = |name: &String| names.is_empty() || names.contains(&name.as_str());
     let asked: BTreeMap<String, JudgeConfig> = config
         .judges
         .iter()
-        .filter(|(name, judge)| chosen(name) && judge.replay.is_none())
-        .map(|(name, judge)| (name.clone(), for_check(judge)))
+        .filter(|(name, judge)| is_chosen(name) && judge.replay.is_none())
+        .map(|(name, judge)| (name.clone(), config_for_check(judge)))
         .collect();
     if asked.is_empty() {
         return Err(CommandFailure::Usage(
@@ -120,8 +120,8 @@ pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), CommandFailure
     }
 }
 
-/// One attempt, whose probabilities are requested.
-fn for_check(config: &JudgeConfig) -> JudgeConfig {
+/// The configuration with one sample, one attempt and probabilities of tokens.
+fn config_for_check(config: &JudgeConfig) -> JudgeConfig {
     JudgeConfig { samples: 1, retries: 0, hedge_after: None, logprobs: true, record: None, ..config.clone() }
 }
 
@@ -145,17 +145,17 @@ async fn check(
         context: QuestionContext::default(),
     };
     let answer = judges.ask(TraceId([0; 16]), &ask).await;
-    let waited = started.elapsed();
+    let elapsed = started.elapsed();
     let report = judges.report().into_iter().find(|report| report.judge == name).unwrap_or_default();
     let opinion = answer.opinions.as_ref().ok().and_then(|opinions| opinions.first());
-    let failed = report.failed.keys().next().cloned().unwrap_or_else(|| "no answer".to_owned());
+    let failure = report.failed.keys().next().cloned().unwrap_or_else(|| "no answer".to_owned());
     let priced = config.price.input > 0.0 || config.price.output > 0.0;
     JudgeCheck {
         judge: name.to_owned(),
         model: config.model.clone(),
         ok: opinion.is_some(),
-        error: opinion.is_none().then_some(failed),
-        seconds: if report.seconds_max > 0.0 { report.seconds_max } else { waited.as_secs_f64() },
+        error: opinion.is_none().then_some(failure),
+        seconds: if report.seconds_max > 0.0 { report.seconds_max } else { elapsed.as_secs_f64() },
         schema: schema(config, &report),
         logprobs: opinion.is_some_and(|opinion| opinion.weighted.is_some()),
         tokens_in: report.tokens.input + report.tokens.cached,
@@ -169,15 +169,15 @@ async fn check(
 /// How the server takes the schema of an answer.
 fn schema(config: &JudgeConfig, report: &JudgeReport) -> &'static str {
     use verdict_judge::config::Format;
-    let changed = |part: &str| report.adapted.iter().any(|change| change.contains(part));
+    let is_adapted = |part: &str| report.adapted.iter().any(|change| change.contains(part));
     match (config.dialect.as_str(), config.format) {
         ("rerank" | "embeddings" | EVALUATOR, _) => "-",
         ("anthropic", _) => "tool",
         (_, Format::Text) => "in prompt",
-        (_, _) if changed("in the prompt only") => "in prompt",
+        (_, _) if is_adapted("in the prompt only") => "in prompt",
         (_, Format::Object) => "JSON object",
-        (_, _) if changed("JSON object") => "JSON object",
-        (_, _) if changed("not strict") => "schema, not strict",
+        (_, _) if is_adapted("JSON object") => "JSON object",
+        (_, _) if is_adapted("not strict") => "schema, not strict",
         _ => "strict schema",
     }
 }
@@ -185,8 +185,8 @@ fn schema(config: &JudgeConfig, report: &JudgeReport) -> &'static str {
 /// The id of an invented trace.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// A question about the first metric that the evaluator answers, a program for one that runs them, or about none that
-/// it knows.
+/// A question about the first metric that the evaluator answers; a program, if the evaluator runs programs; otherwise a
+/// question about an unknown metric.
 fn evaluator_question(name: &str, evaluation: &verdict_eval::Config) -> Question {
     let assignment = evaluation.evaluator_judges().find(|(_, judge)| *judge == name);
     let metric_evaluator =
@@ -194,7 +194,7 @@ fn evaluator_question(name: &str, evaluation: &verdict_eval::Config) -> Question
     match metric_evaluator {
         Some((metric, evaluator)) => probe(metric, RequestedScale::from_config(evaluator)),
         None if evaluation.named_judges().any(|(_, judge)| judge == name) => {
-            // Nothing else of the metrics is answered by evaluators.
+            // Metrics name it, and it answers no custom metric: it runs the programs of tool calls.
             run_code("check", "print(6 * 7)", "00f067aa0ba902b7".to_owned(), TRACE.to_owned())
         }
         None => probe("check", RequestedScale::Score { min: 1, max: 5 }),
@@ -216,14 +216,14 @@ fn question(dialect: &str) -> Question {
                           Give a rationale of one short sentence, then the score.";
             let user = "Instruction: count to three. Answer: one, two, three.";
             let score = Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] });
-            (Prompt::new(system, user), rating(), score)
+            (Prompt::new(system, user), rating_schema(), score)
         }
     };
     let form = Arc::new(AnswerForm { name: "verdict", schema, score });
     Question { key: "check".to_owned(), prompt, form, judges: Vec::new() }
 }
 
-fn rating() -> Value {
+fn rating_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
@@ -252,7 +252,7 @@ fn table(checked: &[JudgeCheck]) -> String {
         let answer = c.error.clone().unwrap_or_else(|| "ok".to_owned());
         let usd = c.cost_usd.map_or_else(|| "no price".to_owned(), |usd| format!("{usd:.6}"));
         let logprobs = if c.logprobs { "yes" } else { "no" };
-        table.row([
+        table.add_row([
             c.judge.clone(),
             c.model.clone(),
             answer,

@@ -13,7 +13,7 @@ const PATIENCE: &str = "5m";
 pub(in crate::cli) struct JudgeOptions {
     /// Exit with 1 if a smaller share than this (0 to 1) of the judged metrics, or of the questions to
     /// any judge, has a judge's answer
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     pub(in crate::cli) require_judged: Option<f64>,
     /// How long a judge that is unreachable or overloaded is waited for; 0s: not beyond its retries
     #[arg(long, value_name = "DURATION", default_value = PATIENCE, value_parser = humantime::parse_duration)]
@@ -42,7 +42,7 @@ impl Default for JudgeOptions {
     }
 }
 
-fn share(text: &str) -> Result<f64, String> {
+fn parse_share(text: &str) -> Result<f64, String> {
     let share: f64 = text.parse().map_err(|_| "expected a number from 0 to 1".to_owned())?;
     if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("expected a number from 0 to 1".to_owned()) }
 }

@@ -99,7 +99,7 @@ impl RunReport {
         }
         let mut out = format!("judges ({}):\n", duration(self.seconds));
         for judge in &self.judges {
-            out.push_str(&line_of(judge));
+            out.push_str(&judge_text(judge));
         }
         self.cascades.iter().for_each(|cascade| out.push_str(&cascade_text(cascade)));
         let partly_judged = self.metrics.0.iter().filter(|(_, outcomes)| outcomes.by_judge < outcomes.asked);
@@ -111,7 +111,7 @@ impl RunReport {
             let counts = [outcomes.asked, outcomes.by_judge, outcomes.by_rules].map(|n| n.to_string());
             let reasons: Vec<String> =
                 outcomes.unmeasured.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
-            table.row([(*metric).to_owned()].into_iter().chain(counts).chain([reasons.join(", ")]));
+            table.add_row([(*metric).to_owned()].into_iter().chain(counts).chain([reasons.join(", ")]));
         }
         if rows > 0 {
             out.push_str(&table.render());
@@ -144,7 +144,7 @@ impl RunReport {
             let in_usd = |usd: f64| if judge.priced { format!("{usd:.2}") } else { "no price".to_owned() };
             let usd = [cost_usd, cost_usd_at_most].map(in_usd);
             let cells = counts.map(|n| n.to_string()).into_iter().chain(usd);
-            table.row([judge.judge.clone()].into_iter().chain(cells));
+            table.add_row([judge.judge.clone()].into_iter().chain(cells));
         }
         format!(
             "{}\nEstimates: four bytes a token, answers of usual length. Questions that depend on answers (further \
@@ -173,14 +173,14 @@ fn cascade_text(cascade: &CascadeReport) -> String {
     )
 }
 
-fn line_of(judge: &JudgeReport) -> String {
+fn judge_text(judge: &JudgeReport) -> String {
     let JudgeReport { judge: name, model, tokens, .. } = judge;
     let mut parts = vec![format!("{} asked", judge.asked), format!("{} answered", judge.answered)];
-    let mut more = |n: u64, label: &str| parts.extend((n > 0).then(|| format!("{n} {label}")));
-    more(judge.cached, "from cache");
-    more(judge.replayed, "from a recording");
-    more(judge.repaired, "repaired");
-    more(judge.withheld, "withheld");
+    let mut add_count = |n: u64, label: &str| parts.extend((n > 0).then(|| format!("{n} {label}")));
+    add_count(judge.cached, "from cache");
+    add_count(judge.replayed, "from a recording");
+    add_count(judge.repaired, "repaired");
+    add_count(judge.withheld, "withheld");
     let failed: u64 = judge.failed.values().sum();
     if failed > 0 {
         let reasons: Vec<String> = judge.failed.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
@@ -226,10 +226,10 @@ mod tests {
     #[test]
     fn the_required_share_holds_for_metrics_and_for_each_judge() {
         assert_eq!(report(19, 1, 20, 0).shares_below(0.95), None);
-        let lying = report(20, 0, 10, 10).shares_below(0.95).unwrap();
-        assert_eq!(lying, "judges measured 50.0 %; --require-judged needs 95.0 %");
-        let down = report(18, 2, 20, 0).shares_below(0.95).unwrap();
-        assert!(down.starts_with("judge 'main' answered 90.0 %"), "{down}");
+        let half_judged = report(20, 0, 10, 10).shares_below(0.95).unwrap();
+        assert_eq!(half_judged, "judges measured 50.0 %; --require-judged needs 95.0 %");
+        let unanswered = report(18, 2, 20, 0).shares_below(0.95).unwrap();
+        assert!(unanswered.starts_with("judge 'main' answered 90.0 %"), "{unanswered}");
         assert!(report(0, 0, 0, 0).shares_below(0.0).is_some(), "nothing was asked");
     }
 

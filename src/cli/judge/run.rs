@@ -31,20 +31,21 @@ pub(in crate::cli) struct JudgeRun {
 }
 
 impl JudgeRun {
-    /// Starts logging, and opens the judges if a metric names one or `sessions` is set.
+    /// Starts logging, and opens the judges if a metric names one, or if the command itself asks questions
+    /// (`has_own_questions`).
     ///
     /// # Errors
     /// A judge cannot be used as it is configured.
     pub(in crate::cli) fn start(
         options: &JudgeOptions,
         config: &Config,
-        sessions: bool,
+        has_own_questions: bool,
     ) -> Result<JudgeRun, CommandFailure> {
-        let asked = sessions || config.verdict.evaluation.named_judges().next().is_some();
-        JudgeRun::new(options, config, asked)
+        let needs_judges = has_own_questions || config.verdict.evaluation.named_judges().next().is_some();
+        JudgeRun::new(options, config, needs_judges)
     }
 
-    fn new(options: &JudgeOptions, config: &Config, asked: bool) -> Result<JudgeRun, CommandFailure> {
+    fn new(options: &JudgeOptions, config: &Config, needs_judges: bool) -> Result<JudgeRun, CommandFailure> {
         match logging::init(&config.service.log_level, config.service.log_format) {
             Ok(()) | Err(logging::Error::AlreadyInitialised) => {}
             Err(error) => return Err(CommandFailure::Usage(error.to_string())),
@@ -56,7 +57,7 @@ impl JudgeRun {
         let batch = BatchMode { patience: options.patience, dry_run: options.dry_run };
         let (metrics, extensions) = (Telemetry::new().judge.clone(), JudgeExtensions::default());
         let open = || Judges::for_batch(&config.judges, &judging, &metrics, &extensions, batch);
-        let judges = asked.then(open).transpose().map_err(|e| CommandFailure::Usage(e.to_string()))?;
+        let judges = needs_judges.then(open).transpose().map_err(|e| CommandFailure::Usage(e.to_string()))?;
         if options.require_judged.is_some() && judges.is_none() {
             let message = "--require-judged: no metric names a judge (verdict.metrics.judges)";
             return Err(CommandFailure::Usage(message.to_owned()));
@@ -90,7 +91,7 @@ impl JudgeRun {
         self.runtime.block_on(work)
     }
 
-    /// Whether questions are only counted, so that results mean nothing.
+    /// Whether questions are only counted, so that there are no results.
     pub(in crate::cli) fn is_dry(&self) -> bool {
         self.options.dry_run
     }
@@ -170,7 +171,7 @@ impl JudgeRun {
     }
 }
 
-/// Answers that were paid for are not asked for again by `--resume`.
+/// Waits until the answers are in the cache on disk, from which `--resume` reads them.
 impl Drop for JudgeRun {
     fn drop(&mut self) {
         if let Some(judges) = &self.judges {
@@ -179,7 +180,7 @@ impl Drop for JudgeRun {
     }
 }
 
-/// A panic while the lock was held leaves whole counts.
+/// A poisoned lock is used further: a panic leaves every single count valid.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

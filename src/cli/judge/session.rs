@@ -29,7 +29,8 @@ pub(in crate::cli) struct JudgeSession {
 }
 
 impl JudgeSession {
-    /// Each question goes to all the judges `names`. `run` must have been started with sessions, and outlive this.
+    /// Each question goes to all the judges `names`. `run` must have been started with `has_own_questions`,
+    /// and must outlive the session.
     ///
     /// # Errors
     /// A judge is not defined.
@@ -78,7 +79,7 @@ impl JudgeSession {
     }
 
     /// Asks one judge of the configuration.
-    pub(in crate::cli) fn ask_of(
+    pub(in crate::cli) fn ask_judge(
         &self,
         name: &str,
         metric: &'static str,

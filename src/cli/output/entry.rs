@@ -18,7 +18,7 @@ pub(super) struct ReportEntry {
     /// The first failures, by span.
     pub failures: Vec<FailureEntry>,
     /// Failures beyond [`MAX_FAILURES`].
-    pub more: usize,
+    pub omitted_failures: usize,
     /// Why nothing was measured, if there is one reason.
     pub unmeasured: Option<&'static str>,
 }
@@ -39,11 +39,12 @@ impl ReportEntry {
         let failing =
             measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
         let mut failures: Vec<FailureEntry> = failing
-            .flat_map(|m| {
-                let name = trace.views.get(m.at).and_then(|view| view.name.as_deref()).unwrap_or_default();
-                let findings = m.outcome.as_ref().map_or(&[][..], |measured| &measured.findings);
+            .flat_map(|measurement| {
+                let name =
+                    trace.views.get(measurement.at).and_then(|view| view.name.as_deref()).unwrap_or_default();
+                let findings = measurement.outcome.as_ref().map_or(&[][..], |measured| &measured.findings);
                 let findings: Vec<&Finding> = findings.iter().filter(|f| !f.is_note()).collect();
-                let failure = |f| FailureEntry::new(name, m, f, emission);
+                let failure = |f| FailureEntry::new(name, measurement, f, emission);
                 if findings.is_empty() {
                     vec![failure(None)]
                 } else {
@@ -51,7 +52,7 @@ impl ReportEntry {
                 }
             })
             .collect();
-        let more = failures.len().saturating_sub(MAX_FAILURES);
+        let omitted_failures = failures.len().saturating_sub(MAX_FAILURES);
         failures.truncate(MAX_FAILURES);
         ReportEntry {
             trace_id: trace.tree.id.to_string(),
@@ -59,7 +60,7 @@ impl ReportEntry {
             header: TraceHeader::new(trace, emission),
             failed_metrics: verdicts.trace.failed_metrics.iter().map(ToString::to_string).collect(),
             failures,
-            more,
+            omitted_failures,
             unmeasured: summary.unmeasured_reason.map(|reason| reason.as_str()),
         }
     }
@@ -68,11 +69,12 @@ impl ReportEntry {
     pub(super) fn revise(&mut self, late: ReportEntry) {
         self.result = late.result;
         self.unmeasured = late.unmeasured;
-        let new = late.failed_metrics.into_iter().filter(|metric| !self.failed_metrics.contains(metric));
-        let new: Vec<String> = new.collect();
-        self.failed_metrics.extend(new);
+        let new_metrics =
+            late.failed_metrics.into_iter().filter(|metric| !self.failed_metrics.contains(metric));
+        let new_metrics: Vec<String> = new_metrics.collect();
+        self.failed_metrics.extend(new_metrics);
         self.failures.extend(late.failures);
-        self.more += late.more + self.failures.len().saturating_sub(MAX_FAILURES);
+        self.omitted_failures += late.omitted_failures + self.failures.len().saturating_sub(MAX_FAILURES);
         self.failures.truncate(MAX_FAILURES);
     }
 
@@ -99,7 +101,7 @@ impl FailureEntry {
         }
     }
 
-    /// `metric (category, severity): rationale`, without what is not known.
+    /// `metric (category, severity): rationale`; unknown parts are omitted.
     pub(super) fn text(&self) -> String {
         let facts: Vec<&str> = [self.category, self.severity].into_iter().flatten().collect();
         let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };

@@ -35,20 +35,19 @@ fn write(writer: &mut Writer<Vec<u8>>, entries: &[ReportEntry]) -> io::Result<()
     ];
     let totals = || totals.iter().map(|(key, value)| (*key, value.as_str()));
     writer.create_element("testsuites").with_attributes(totals()).write_inner_content(|writer| {
-        writer
-            .create_element("testsuite")
-            .with_attributes(totals())
-            .write_inner_content(|writer| entries.iter().try_for_each(|entry| case(writer, entry)))?;
+        writer.create_element("testsuite").with_attributes(totals()).write_inner_content(|writer| {
+            entries.iter().try_for_each(|entry| write_test_case(writer, entry))
+        })?;
         Ok(())
     })?;
     Ok(())
 }
 
-fn case(writer: &mut Writer<Vec<u8>>, entry: &ReportEntry) -> io::Result<()> {
+fn write_test_case(writer: &mut Writer<Vec<u8>>, entry: &ReportEntry) -> io::Result<()> {
     let class = [&entry.header.service, &entry.header.agent];
     let class: Vec<&str> = class.into_iter().filter_map(|name| name.as_deref()).collect();
-    let class = allowed(if class.is_empty() { "trace".to_owned() } else { class.join(".") });
-    let (name, time) = (allowed(entry.title().to_owned()), format!("{:.3}", entry.seconds()));
+    let class = allowed_text(if class.is_empty() { "trace".to_owned() } else { class.join(".") });
+    let (name, time) = (allowed_text(entry.title().to_owned()), format!("{:.3}", entry.seconds()));
     let attributes = [("classname", class.as_str()), ("name", &name), ("time", &time)];
     writer.create_element("testcase").with_attributes(attributes).write_inner_content(|writer| {
         writer.create_element("properties").write_inner_content(|writer| {
@@ -65,13 +64,13 @@ fn case(writer: &mut Writer<Vec<u8>>, entry: &ReportEntry) -> io::Result<()> {
                     .iter()
                     .map(|failed| format!("{}: {}", failed.span, failed.text()))
                     .collect();
-                if entry.more > 0 {
-                    lines.push(format!("and {} more", entry.more));
+                if entry.omitted_failures > 0 {
+                    lines.push(format!("and {} more", entry.omitted_failures));
                 }
                 writer
                     .create_element("failure")
-                    .with_attributes([("message", allowed(message).as_str()), ("type", "verdict")])
-                    .write_text_content(BytesText::new(&allowed(lines.join("\n"))))?;
+                    .with_attributes([("message", allowed_text(message).as_str()), ("type", "verdict")])
+                    .write_text_content(BytesText::new(&allowed_text(lines.join("\n"))))?;
             }
             ResultLabel::Unmeasured => {
                 let message = entry.unmeasured.unwrap_or("nothing was measured");
@@ -83,8 +82,8 @@ fn case(writer: &mut Writer<Vec<u8>>, entry: &ReportEntry) -> io::Result<()> {
     Ok(())
 }
 
-/// Without the characters that XML 1.0 does not allow, also not as references.
-fn allowed(mut text: String) -> String {
+/// The text without the characters that XML 1.0 does not allow, also not as references.
+fn allowed_text(mut text: String) -> String {
     text.retain(
         |c| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..),
     );
@@ -120,7 +119,7 @@ pub(super) mod tests {
             },
             failed_metrics: vec!["tool_abuse".to_owned()],
             failures: if result == ResultLabel::Fail { vec![failed] } else { Vec::new() },
-            more: 0,
+            omitted_failures: 0,
             unmeasured: None,
         }
     }

@@ -27,7 +27,7 @@ pub(super) fn document(totals: Totals, entries: &[ReportEntry]) -> String {
         let shown = |name: &Option<String>| escaped(name.as_deref().unwrap_or("-"));
         let mut failures: Vec<String> =
             entry.failures.iter().take(MAX_FAILURES).map(|failed| escaped(&failed.text())).collect();
-        let more = entry.failures.len().saturating_sub(MAX_FAILURES) + entry.more;
+        let more = entry.failures.len().saturating_sub(MAX_FAILURES) + entry.omitted_failures;
         if more > 0 {
             failures.push(format!("and {more} more"));
         }

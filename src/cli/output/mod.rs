@@ -1,9 +1,9 @@
 //! The output of `eval`: one rendering per trace, selected by result, and totals.
 //!
 //! In: evaluated traces. Out: text on standard output in one of the forms of [`EvalFormat`]. JUnit and Markdown begin
-//! with totals, so they hold one entry per trace until the input ends; the other forms are written trace by trace. Late
-//! spans are written as a trace of their own with the revised verdict; in JUnit and Markdown they are part of its
-//! entry. Totals count a trace once.
+//! with totals, so the printer stores one entry per trace until the input ends; the other forms are written trace by
+//! trace. Late spans are written as a trace of their own with the revised verdict; in JUnit and Markdown they are part
+//! of its entry. Totals count a trace once.
 
 use std::collections::hash_map as map;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -34,7 +34,7 @@ use entry::ReportEntry;
 pub(super) use totals::Totals;
 
 /// Bytes of one write.
-const BUFFER: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum EvalFormat {
@@ -71,10 +71,10 @@ pub(super) struct Printer {
     recogniser: Recogniser,
     emission: Emission,
     style: TreeStyle,
-    first: bool,
+    is_first: bool,
     entries: Vec<ReportEntry>,
     /// Indexes of the entries: late spans revise that of their trace.
-    places: ById<TraceId, usize>,
+    entry_indexes: ById<TraceId, usize>,
     error: Option<io::Error>,
 }
 
@@ -92,14 +92,14 @@ impl Printer {
             output,
             only,
             totals: Totals::default(),
-            out: BufWriter::with_capacity(BUFFER, io::stdout().lock()),
+            out: BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock()),
             page: PageFile::new(disclosure),
             recogniser,
             emission: Emission::new(&config.verdict.evaluation),
             style: TreeStyle::detect(Color::Auto, &config.verdict.evaluation.prefix),
-            first: true,
+            is_first: true,
             entries: Vec::new(),
-            places: ById::default(),
+            entry_indexes: ById::default(),
             error: None,
         })
     }
@@ -107,8 +107,8 @@ impl Printer {
     /// Counts a trace, and writes it if its result is selected. After a write has failed it only counts.
     pub(super) fn print(&mut self, evaluated: &EvaluatedRecording) {
         let result = ResultLabel::from(evaluated.trace.summary.passed);
-        if let Some(before) = evaluated.prior_verdict {
-            self.totals.remove(before.passed.into());
+        if let Some(prior) = evaluated.prior_verdict {
+            self.totals.remove(prior.passed.into());
         }
         self.totals.add(result);
         if self.error.is_none() && (self.only.is_empty() || self.only.contains(&result)) {
@@ -121,7 +121,7 @@ impl Printer {
             EvalFormat::Tree => {
                 let pieces: Vec<Bytes> = spans.iter().map(|piece| piece.bytes.clone()).collect();
                 let recognise = |tree| RenderedTrace::new(&self.recogniser, tree, &self.emission);
-                if !std::mem::take(&mut self.first) {
+                if !std::mem::take(&mut self.is_first) {
                     self.out.write_all(b"\n")?;
                 }
                 self.out.write_all(console::render(&pieces, &recognise, &self.style).as_bytes())
@@ -140,10 +140,10 @@ impl Printer {
             EvalFormat::Html => self.page.add(trace, &mut self.out),
             EvalFormat::Junit | EvalFormat::Markdown => {
                 let entry = ReportEntry::new(trace, &self.emission);
-                match self.places.entry(trace.trace.tree.id) {
-                    map::Entry::Occupied(place) => self.entries[*place.get()].revise(entry),
-                    map::Entry::Vacant(place) => {
-                        place.insert(self.entries.len());
+                match self.entry_indexes.entry(trace.trace.tree.id) {
+                    map::Entry::Occupied(index) => self.entries[*index.get()].revise(entry),
+                    map::Entry::Vacant(vacant) => {
+                        vacant.insert(self.entries.len());
                         self.entries.push(entry);
                     }
                 }
@@ -152,7 +152,7 @@ impl Printer {
         }
     }
 
-    /// Writes what needs all traces, and flushes.
+    /// Writes the part of the output that needs all traces, and flushes.
     pub(super) fn finish(&mut self) -> Result<(), CommandFailure> {
         let document = match self.output {
             EvalFormat::Junit => junit::document(&self.entries),

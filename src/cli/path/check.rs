@@ -34,7 +34,7 @@ pub(in crate::cli) struct PathCheckArgs {
 }
 
 pub(super) fn check(args: &PathCheckArgs) -> Result<(), CommandFailure> {
-    let loaded = super::source::tasks(&args.files)?;
+    let loaded = super::source::load_tasks(&args.files)?;
     for warning in &loaded.warnings {
         write_stderr(&format!("warning: {warning}"));
     }

@@ -64,10 +64,10 @@ pub(super) fn learn(args: &PathLearnArgs) -> Result<(), CommandFailure> {
     let mut runs = Runs::default();
     let config = args.config.load()?;
     let run = JudgeRun::start(&JudgeOptions::default(), &config, false)?;
-    recording::each(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
+    recording::evaluate_at_end(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
         let evaluated = &evaluated.trace;
         match args.all || evaluated.summary.passed == Some(true) {
-            true => runs.take(&evaluated.trace, args.agent.as_deref()),
+            true => runs.add_trace(&evaluated.trace, args.agent.as_deref()),
             false => runs.left_out += 1,
         }
     })?;
@@ -92,17 +92,17 @@ pub(super) fn learn(args: &PathLearnArgs) -> Result<(), CommandFailure> {
 }
 
 impl Runs {
-    fn take(&mut self, trace: &AgentTrace, wanted: Option<&str>) {
-        let named = |agent: &&Agent| match wanted {
+    fn add_trace(&mut self, trace: &AgentTrace, agent_name: Option<&str>) {
+        let is_selected = |agent: &&Agent| match agent_name {
             Some(name) => agent.name.as_deref() == Some(name),
             None => agent.parent.is_none(),
         };
-        for agent in trace.agents.iter().filter(named) {
+        for agent in trace.agents.iter().filter(is_selected) {
             let calls: Vec<RecordedCall> = agent
                 .calls
                 .iter()
                 .filter_map(|i| trace.calls.get(*i))
-                .map(|call| observed(trace, call))
+                .map(|call| recorded_call(trace, call))
                 .collect();
             if calls.is_empty() || self.calls.len() >= MAX_RUNS {
                 continue;
@@ -115,7 +115,7 @@ impl Runs {
     }
 }
 
-fn observed(trace: &AgentTrace, call: &Call) -> RecordedCall {
+fn recorded_call(trace: &AgentTrace, call: &Call) -> RecordedCall {
     let arguments = call.parsed.as_deref().and_then(|parsed| parsed.as_object().cloned());
     RecordedCall { name: call.name.to_string(), arguments, failed: has_failed(trace, call) }
 }

@@ -15,10 +15,10 @@ pub(super) struct DrawnState {
     pub loops: Vec<String>,
     /// Steps of the walk that did not leave this state; true for harmful steps.
     pub stays: Vec<(String, bool)>,
-    /// The walk entered this state.
-    pub visited: bool,
-    /// The walk ended in this state.
-    pub ended: bool,
+    /// Whether the walk entered this state.
+    pub is_visited: bool,
+    /// Whether the walk ended in this state.
+    pub is_end: bool,
 }
 
 /// Edges from one state to another.
@@ -61,34 +61,34 @@ impl Picture {
     }
 
     fn walk(&mut self, initial: usize, steps: &[(String, Transition)], index: &dyn Fn(StateId) -> usize) {
-        let mut at = initial;
-        self.visit(at);
+        let mut current = initial;
+        self.visit(current);
         for (n, (name, step)) in steps.iter().enumerate() {
             let label = format!("{}: {name}", n + 1);
             match step {
                 Transition::Progress(to) => {
                     let to = index(*to);
-                    if let Some(edge) = self.edges.iter_mut().find(|w| w.from == at && w.to == to) {
+                    if let Some(edge) = self.edges.iter_mut().find(|w| w.from == current && w.to == to) {
                         edge.walked.push(label);
                     }
-                    at = to;
-                    self.visit(at);
+                    current = to;
+                    self.visit(current);
                 }
                 Transition::Loop | Transition::Harmful => {
-                    if let Some(state) = self.states.get_mut(at) {
+                    if let Some(state) = self.states.get_mut(current) {
                         state.stays.push((label, *step == Transition::Harmful));
                     }
                 }
             }
         }
-        if let Some(last) = self.states.get_mut(at) {
-            last.ended = true;
+        if let Some(last) = self.states.get_mut(current) {
+            last.is_end = true;
         }
     }
 
-    fn visit(&mut self, at: usize) {
-        if let Some(state) = self.states.get_mut(at) {
-            state.visited = true;
+    fn visit(&mut self, index: usize) {
+        if let Some(state) = self.states.get_mut(index) {
+            state.is_visited = true;
         }
     }
 }
@@ -108,8 +108,8 @@ fn states(automaton: &Automaton, index: &dyn Fn(StateId) -> usize) -> Vec<DrawnS
         layer,
         loops: automaton.loops(state).map(|s| automaton.symbol_name(s).to_owned()).collect(),
         stays: Vec::new(),
-        visited: false,
-        ended: false,
+        is_visited: false,
+        is_end: false,
     };
     automaton.states().iter().zip(layers).map(drawn_state).collect()
 }

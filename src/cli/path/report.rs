@@ -91,7 +91,7 @@ pub(super) fn report(args: &PathReportArgs) -> Result<(), CommandFailure> {
     let mut runs = PathRuns::default();
     let config = args.config.load()?;
     let run = JudgeRun::without_judges(&config)?;
-    recording::each(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
+    recording::evaluate_at_end(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
         add_runs(&evaluated.trace, &args.by, &mut runs);
     })?;
     let report = runs.report();
@@ -105,14 +105,14 @@ pub(super) fn report(args: &PathReportArgs) -> Result<(), CommandFailure> {
         }
         report.regressions(earlier, &args.r#match, args.tolerance)
     });
-    write_stdout(written(args.format, &report, regressions.as_deref())?.as_bytes())?;
+    write_stdout(render(args.format, &report, regressions.as_deref())?.as_bytes())?;
     match regressions {
-        Some(found) if !found.is_empty() => Err(CommandFailure::ThresholdMet),
+        Some(regressions) if !regressions.is_empty() => Err(CommandFailure::ThresholdMet),
         _ => Ok(()),
     }
 }
 
-fn written(
+fn render(
     format: ReportFormat,
     report: &PathReport,
     regressions: Option<&[Regression]>,
@@ -120,8 +120,8 @@ fn written(
     match format {
         ReportFormat::Json => {
             let mut out = json!(report);
-            if let Some(found) = regressions {
-                out["regressions"] = json!(found);
+            if let Some(regressions) = regressions {
+                out["regressions"] = json!(regressions);
             }
             Ok(to_json(&out)? + "\n")
         }
@@ -150,12 +150,12 @@ fn add_runs(evaluated: &EvaluatedTrace, dimensions: &[Dimension], runs: &mut Pat
             Value::Score(score) | Value::Number(score) => Some(*score),
             Value::Label(label) => Some(f64::from(*label == ACCEPTING)),
         };
-        let named = run.iter().map(|m| (m.metric.trim_start_matches("path."), value(m)));
-        runs.add(key_of(trace, first).only(dimensions), named);
+        let scores_by_name = run.iter().map(|m| (m.metric.trim_start_matches("path."), value(m)));
+        runs.add(run_key(trace, first).only(dimensions), scores_by_name);
     }
 }
 
-fn key_of(trace: &AgentTrace, m: &Measurement) -> RunKey {
+fn run_key(trace: &AgentTrace, m: &Measurement) -> RunKey {
     let agent = trace.agents.iter().find(|agent| agent.at == m.at);
     let model = agent.and_then(|agent| {
         let views = agent.llms.iter().filter_map(|llm| trace.views.get(*llm));
@@ -201,16 +201,16 @@ fn tables(report: &PathReport, regressions: Option<&[Regression]>) -> Vec<String
         let plural = if group.runs == 1 { "" } else { "s" };
         let head = ["score", "measured", "unmeasured", "mean", "95 %", "sd", "p10", "p50", "p90"];
         let mut table = TextTable::new(head);
-        group.scores.iter().for_each(|score| table.row(row(score)));
+        group.scores.iter().for_each(|score| table.add_row(row(score)));
         out.push(format!("{}: {} run{plural}{front}\n{}", title(&group.key), group.runs, table.render()));
     }
     match regressions {
         None => {}
         Some([]) => out.push("no score regressed\n".to_owned()),
-        Some(found) => {
+        Some(regressions) => {
             let mut table = TextTable::new(["regressed", "score", "before", "now"]);
-            for Regression { key, score, before, now } in found {
-                table.row([title(key), score.clone(), number(*before), number(*now)]);
+            for Regression { key, score, before, now } in regressions {
+                table.add_row([title(key), score.clone(), number(*before), number(*now)]);
             }
             out.push(table.render());
         }

@@ -65,7 +65,7 @@ struct Sequence {
 }
 
 pub(super) fn score(args: &PathScoreArgs) -> Result<(), CommandFailure> {
-    let loaded = source::tasks(std::slice::from_ref(&args.tasks))?;
+    let loaded = source::load_tasks(std::slice::from_ref(&args.tasks))?;
     let text = read_text(&args.sequences)?;
     let sequences: Sequences =
         serde_json::from_str(&text).map_err(|e| CommandFailure::file(&args.sequences, e))?;
@@ -80,7 +80,7 @@ fn vectors(tasks: &[Task], sequences: &[Sequence], more: bool) -> Result<Vec<Val
     for (i, sequence) in sequences.iter().enumerate() {
         let task = by_name.get(sequence.prompt_id.as_str());
         let task = task.ok_or_else(|| format!("vectors[{i}]: no task is named '{}'", sequence.prompt_id))?;
-        let (walk, _) = source::walk(task, &sequence.sequence);
+        let (walk, _) = source::walk_symbols(task, &sequence.sequence);
         scored.push((*task, sequence, PathScores::compute(&task.automaton, &walk, task.parameters), walk));
     }
     let vector = |(task, sequence, scores, walk): &(&Task, &Sequence, PathScores, Walk)| {

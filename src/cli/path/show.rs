@@ -65,7 +65,7 @@ enum DrawingFormat {
 }
 
 pub(super) fn show(args: &Show) -> Result<(), CommandFailure> {
-    let loaded = source::tasks(std::slice::from_ref(&args.file))?;
+    let loaded = source::load_tasks(std::slice::from_ref(&args.file))?;
     let task = select_task(&loaded.tasks, args.task.as_deref())?;
     let walk = match (&args.walk, args.trace.is_empty()) {
         (Some(symbols), _) => Some(symbol_steps(task, symbols)),
@@ -96,22 +96,22 @@ fn select_task<'t>(tasks: &'t [Task], name: Option<&str>) -> Result<&'t Task, Co
 
 fn symbol_steps(task: &Task, symbols: &[String]) -> Vec<(String, Transition)> {
     let symbols: Vec<String> = symbols.iter().filter(|name| !name.is_empty()).cloned().collect();
-    let (_, steps) = source::walk(task, &symbols);
+    let (_, steps) = source::walk_symbols(task, &symbols);
     symbols.into_iter().zip(steps).collect()
 }
 
 /// The run of the first agent that the task matches.
 fn first_matching_run(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, CommandFailure> {
-    let mut found = None;
+    let mut first_run = None;
     let config = args.config.load()?;
     let run = JudgeRun::start(&JudgeOptions::default(), &config, false)?;
-    recording::each(&config, &args.trace, OtherFiles::Skip, &run, |evaluated| {
-        if found.is_none() {
+    recording::evaluate_at_end(&config, &args.trace, OtherFiles::Skip, &run, |evaluated| {
+        if first_run.is_none() {
             let trace = &evaluated.trace.trace;
-            found = (0..trace.agents.len()).find_map(|i| agent_steps(task, trace, i));
+            first_run = (0..trace.agents.len()).find_map(|i| agent_steps(task, trace, i));
         }
     })?;
-    let (steps, indeterminate) = found.ok_or_else(|| {
+    let (steps, indeterminate) = first_run.ok_or_else(|| {
         CommandFailure::Usage(format!("the task '{}' matches no agent in the traces", task.name))
     })?;
     if let Some(reason) = indeterminate {
@@ -124,8 +124,12 @@ fn first_matching_run(task: &Task, args: &Show) -> Result<Vec<(String, Transitio
 /// Steps of a walk with the names of their calls.
 type NamedSteps = Vec<(String, Transition)>;
 
-fn agent_steps(task: &Task, trace: &AgentTrace, i: usize) -> Option<(NamedSteps, Option<Unmeasured>)> {
-    let (calls, captured) = calls_of(task, trace, i)?;
+fn agent_steps(
+    task: &Task,
+    trace: &AgentTrace,
+    agent_index: usize,
+) -> Option<(NamedSteps, Option<Unmeasured>)> {
+    let (calls, captured) = calls_of(task, trace, agent_index)?;
     let run_walk = RunWalk::follow(task, trace, &calls, &captured);
     let steps = run_walk.steps.iter().map(|(call, token, step)| {
         let name = match token {

@@ -9,8 +9,8 @@ use verdict_eval::path::{LoadedTasks, PathToken, Task, Transition, Walk, load};
 
 use crate::cli::command::{CommandFailure, read_text};
 
-/// The walk of a run that is given as symbols, and each step.
-pub(super) fn walk(task: &Task, symbols: &[String]) -> (Walk, Vec<Transition>) {
+/// The walk of a run that is given as symbols, and the transition of each call.
+pub(super) fn walk_symbols(task: &Task, symbols: &[String]) -> (Walk, Vec<Transition>) {
     let mut walk = Walk::new(&task.automaton);
     let step = |(i, name): (usize, &String)| {
         let token = task.automaton.symbol(name).map_or(PathToken::Foreign(i as u32), PathToken::Symbol);
@@ -20,7 +20,7 @@ pub(super) fn walk(task: &Task, symbols: &[String]) -> (Walk, Vec<Transition>) {
     (walk, steps)
 }
 
-pub(super) fn tasks(files: &[PathBuf]) -> Result<LoadedTasks, CommandFailure> {
+pub(super) fn load_tasks(files: &[PathBuf]) -> Result<LoadedTasks, CommandFailure> {
     let source = |file: &PathBuf| Ok(Source { name: file.display().to_string(), text: read_text(file)? });
     let sources = files.iter().map(source).collect::<Result<Vec<_>, CommandFailure>>()?;
     load(&sources).map_err(|problems| CommandFailure::Usage(format!("the tasks cannot be used:\n{problems}")))

@@ -29,7 +29,7 @@ struct PlanEntry {
     plan: Option<Value>,
     /// The revisions of a lineage, the first plan first.
     #[serde(default)]
-    revisions: Vec<Revised>,
+    revisions: Vec<Revision>,
     before: Option<Value>,
     reference: Option<Value>,
     kind: Option<QueryKinds>,
@@ -40,7 +40,7 @@ struct PlanEntry {
 }
 
 #[derive(Deserialize)]
-struct Revised {
+struct Revision {
     plan: Value,
 }
 
@@ -66,14 +66,14 @@ pub(super) fn score(args: &PlanScoreArgs) -> Result<(), CommandFailure> {
     let judge =
         (!args.judge.is_empty()).then(|| JudgeSession::new(&run, &config, &args.judge)).transpose()?;
     let mut plans = Vec::new();
-    let mut untagged = 0;
-    for path in files(&args.plan.file)? {
-        for (place, object) in objects(&path)? {
+    let mut plans_with_skipped_tags = 0;
+    for path in plan_files(&args.plan.file)? {
+        for (location, object) in objects(&path)? {
             let problem =
-                |message: String| CommandFailure::Usage(format!("{}{place}: {message}", path.display()));
+                |message: String| CommandFailure::Usage(format!("{}{location}: {message}", path.display()));
             let entry: PlanEntry = serde_json::from_value(object).map_err(|e| problem(e.to_string()))?;
-            let scored = scored(&entry, &config, judge.as_ref()).map_err(problem)?;
-            untagged += usize::from(judge.is_none() && !entry.tags.is_empty());
+            let scored = assess_entry(&entry, &config, judge.as_ref()).map_err(problem)?;
+            plans_with_skipped_tags += usize::from(judge.is_none() && !entry.tags.is_empty());
             plans.push(scored);
             if plans.len() > MAX_PLANS {
                 return Err(CommandFailure::file(&args.plan.file, format!("more than {MAX_PLANS} plans")));
@@ -86,15 +86,15 @@ pub(super) fn score(args: &PlanScoreArgs) -> Result<(), CommandFailure> {
             "the folder has no .json or .jsonl file with a plan",
         ));
     }
-    if untagged > 0 {
-        write_stderr(&format!("tags of {untagged} plans are not compared: they need --judge"));
+    if plans_with_skipped_tags > 0 {
+        write_stderr(&format!("tags of {plans_with_skipped_tags} plans are not compared: they need --judge"));
     }
     let report = plan::batch_report(&plans);
     run.print(args.plan.options.output, &report, || table(&report))
 }
 
 /// The files of a folder with plans, by name.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
+fn plan_files(folder: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
     let entries = std::fs::read_dir(folder).map_err(|e| CommandFailure::file(folder, e))?;
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.map(|entry| entry.path()))
@@ -106,10 +106,14 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
 }
 
 fn objects(path: &Path) -> Result<Vec<(String, Value)>, CommandFailure> {
-    super::files::objects(&read_text(path)?).map_err(|message| CommandFailure::file(path, message))
+    super::files::parse_objects(&read_text(path)?).map_err(|message| CommandFailure::file(path, message))
 }
 
-fn scored(entry: &PlanEntry, config: &Config, judge: Option<&JudgeSession>) -> Result<BatchPlan, String> {
+fn assess_entry(
+    entry: &PlanEntry,
+    config: &Config,
+    judge: Option<&JudgeSession>,
+) -> Result<BatchPlan, String> {
     let settings = &config.verdict.evaluation.metrics.plan;
     let text = |plan: &Value| plan.as_str().map_or_else(|| plan.to_string(), str::to_owned);
     let read = |plan: &Value| plan::parse_plan(&text(plan));
@@ -120,11 +124,11 @@ fn scored(entry: &PlanEntry, config: &Config, judge: Option<&JudgeSession>) -> R
     let assess = |plan: &Value| {
         let mut assessed = PlanAssessment::new(read(plan), tools.clone(), reference.clone());
         if let Some(judge) = judge.filter(|_| !assessed.is_rejected() && !entry.query.trim().is_empty()) {
-            check_and_score::judged(&mut assessed, &entry.query, judge, &settings.matching);
+            check_and_score::ask_judges(&mut assessed, &entry.query, judge, &settings.matching);
         }
         assessed
     };
-    let rating = |assessed: &PlanAssessment| assessed.reference_match.as_ref().map(|found| found.rating);
+    let rating = |assessed: &PlanAssessment| assessed.reference_match.as_ref().map(|matched| matched.rating);
     let assessed = assess(after);
     let before = before.map(|plan| if plan == after { assessed.clone() } else { assess(plan) });
     let tags = match judge {
@@ -141,7 +145,7 @@ fn scored(entry: &PlanEntry, config: &Config, judge: Option<&JudgeSession>) -> R
         reference: assessed.reference.as_ref().map(plan::shape),
         before: before.as_ref().and_then(rating),
         rating: rating(&assessed),
-        unsure: assessed.reference_match.as_ref().map_or(0, |found| found.unsure.len()),
+        unsure: assessed.reference_match.as_ref().map_or(0, |matched| matched.unsure.len()),
         values: assessed.values,
         score: assessed.score(&settings.weights),
         people: entry.rating,
@@ -206,13 +210,13 @@ fn table(report: &BatchReport) -> String {
         [("tiers and people", &report.rating_agreement), ("tags of steps and people", &report.tag_agreement)]
     {
         if let Some(agreement) = agreement {
-            labels(&mut out, title, agreement);
+            write_labels(&mut out, title, agreement);
         }
     }
     out
 }
 
-fn labels(out: &mut String, title: &str, agreement: &LabelAgreement) {
+fn write_labels(out: &mut String, title: &str, agreement: &LabelAgreement) {
     let shown = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
     out.push_str(&format!(
         "\n{:<32} people  judge  both  precision  recall    F1\n",

@@ -72,12 +72,12 @@ pub(in crate::cli) struct PlanScoreArgs {
 }
 
 /// The plan examined by rules, the query that it answers, and the configuration.
-fn examined(
+fn examine(
     args: &PlanArgs,
     query: Option<&str>,
 ) -> Result<(PlanAssessment, Option<String>, Config), CommandFailure> {
     let config = args.options.load()?;
-    let (plan, query_in_file) = files::plan(&args.file)?;
+    let (plan, query_in_file) = files::read_plan(&args.file)?;
     let query = query.map(str::to_owned).or(query_in_file);
     let settings = &config.verdict.evaluation.metrics.plan;
     let reference = match &args.reference {
@@ -88,21 +88,21 @@ fn examined(
 }
 
 pub(super) fn check(args: &PlanArgs) -> Result<(), CommandFailure> {
-    let (examined, _, config) = examined(args, None)?;
+    let (examined, _, config) = examine(args, None)?;
     let weights = &config.verdict.evaluation.metrics.plan.weights;
     let table = || show::table(&examined, weights, false);
     args.options.output.print(&show::object(&examined, weights), table)?;
-    let wrong = examined.issues.iter().any(|i| PlanPart::for_fault(i.fault).is_some());
-    if wrong { Err(CommandFailure::ThresholdMet) } else { Ok(()) }
+    let has_faults = examined.issues.iter().any(|i| PlanPart::for_fault(i.fault).is_some());
+    if has_faults { Err(CommandFailure::ThresholdMet) } else { Ok(()) }
 }
 
 pub(super) fn score(args: &PlanScoreArgs) -> Result<(), CommandFailure> {
-    let (mut examined, query, config) = examined(&args.plan, args.query.as_deref())?;
+    let (mut examined, query, config) = examine(&args.plan, args.query.as_deref())?;
     let run = JudgeRun::start(&args.plan.options.judges, &config, !args.judge.is_empty())?;
     if !args.judge.is_empty() && !examined.is_rejected() {
         let judge = JudgeSession::new(&run, &config, &args.judge)?;
         let matching = &config.verdict.evaluation.metrics.plan.matching;
-        judged(&mut examined, &files::query(None, query)?, &judge, matching);
+        ask_judges(&mut examined, &files::required_query(None, query)?, &judge, matching);
     }
     let weights = &config.verdict.evaluation.metrics.plan.weights;
     run.print(args.plan.options.output, &show::object(&examined, weights), || {
@@ -112,7 +112,12 @@ pub(super) fn score(args: &PlanScoreArgs) -> Result<(), CommandFailure> {
 
 /// Asks the judges: for the metrics that rules cannot measure, and about pairs of steps that rules cannot decide. A
 /// metric without an answer stays unmeasured and is named on standard error.
-pub(super) fn judged(examined: &mut PlanAssessment, query: &str, judge: &JudgeSession, matching: &Matching) {
+pub(super) fn ask_judges(
+    examined: &mut PlanAssessment,
+    query: &str,
+    judge: &JudgeSession,
+    matching: &Matching,
+) {
     let clean = |text: &str| judge.clean(text);
     let shown = examined.sanitized(clean);
     let system = |question: &str, rubric: &str| {
@@ -121,8 +126,8 @@ pub(super) fn judged(examined: &mut PlanAssessment, query: &str, judge: &JudgeSe
     let mut questions = plan::judge_questions(&clean(query), &shown, &system);
     match &matching.embeddings {
         Some(name) => {
-            let asked = plan::embedding_question(examined, &shown, name);
-            let answer = asked.and_then(|question| judge.ask_of(name, PLAN_SCORE, question));
+            let question = plan::embedding_question(examined, &shown, name);
+            let answer = question.and_then(|question| judge.ask_judge(name, PLAN_SCORE, question));
             if let Some(opinion) = answer.as_ref().and_then(|a| a.opinions.as_deref().ok()?.first()) {
                 examined.decide(plan::read_cosines(examined, &shown, &opinion.value, matching));
             }

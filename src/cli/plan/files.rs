@@ -37,14 +37,14 @@ impl PlanOptions {
 }
 
 /// A plan and the query in its file, if there is one.
-pub(super) fn plan(path: &Path) -> Result<(Plan, Option<String>), CommandFailure> {
+pub(super) fn read_plan(path: &Path) -> Result<(Plan, Option<String>), CommandFailure> {
     let text = read_text(path)?;
     Ok((plan::parse_plan(&text), plan::query_of_file(&text)))
 }
 
-/// As [`plan`]; a plan without any readable step is an error.
+/// As [`read_plan`]; a plan without any readable step is an error.
 pub(super) fn readable_plan(path: &Path) -> Result<(Plan, Option<String>), CommandFailure> {
-    let (plan, query) = plan(path)?;
+    let (plan, query) = read_plan(path)?;
     match plan.issues.first().filter(|_| plan.is_unreadable()) {
         Some(issue) => Err(CommandFailure::file(path, issue)),
         None => Ok((plan, query)),
@@ -52,22 +52,26 @@ pub(super) fn readable_plan(path: &Path) -> Result<(Plan, Option<String>), Comma
 }
 
 /// The query that a plan answers: `--query`, otherwise the query in the plan's file.
-pub(super) fn query(option: Option<&String>, in_file: Option<String>) -> Result<String, CommandFailure> {
+pub(super) fn required_query(
+    option: Option<&String>,
+    in_file: Option<String>,
+) -> Result<String, CommandFailure> {
     let query = option.cloned().or(in_file).filter(|q| !q.trim().is_empty());
     query.ok_or_else(|| {
         CommandFailure::Usage("the plan's file contains no query: give it with --query".to_owned())
     })
 }
 
-/// The objects of a file, each with its place: one a line, or one over many lines, as 'plan improve' writes it.
-pub(super) fn objects(text: &str) -> Result<Vec<(String, Value)>, String> {
+/// The objects of a file, each with its location (`:` and the line): one object per line, or one object over many
+/// lines, as 'plan improve' writes it, whose location is empty.
+pub(super) fn parse_objects(text: &str) -> Result<Vec<(String, Value)>, String> {
     if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
         return Ok(vec![(String::new(), object)]);
     }
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let read = |(n, line)| match serde_json::from_str(line) {
+    let parse = |(n, line)| match serde_json::from_str(line) {
         Ok(object) => Ok((format!(":{}", n + 1), object)),
         Err(error) => Err(format!("line {}: {error}", n + 1)),
     };
-    lines.map(read).collect()
+    lines.map(parse).collect()
 }

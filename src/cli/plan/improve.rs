@@ -50,7 +50,7 @@ pub(in crate::cli) struct ImproveArgs {
 pub(super) fn improve(args: &ImproveArgs) -> Result<(), CommandFailure> {
     let config = args.options.load()?;
     let (plan, query) = files::readable_plan(&args.file)?;
-    let query = files::query(args.query.as_ref(), query)?;
+    let query = files::required_query(args.query.as_ref(), query)?;
     let run = JudgeRun::start(&args.options.judges, &config, true)?;
     let judge = JudgeSession::new(&run, &config, &args.judge)?;
     let tools = Toolbox::new(&config.verdict.evaluation.metrics.plan.tools);
@@ -62,17 +62,18 @@ pub(super) fn improve(args: &ImproveArgs) -> Result<(), CommandFailure> {
             "note: verdict.redact removed text from the plan; the improved plan does not contain it either",
         );
     }
-    let mut improve = ImprovementLoop::new(&clean(&query), shown, tools.map_texts(clean), args.max_passes);
-    while let Some(question) = improve.question() {
+    let mut improvement =
+        ImprovementLoop::new(&clean(&query), shown, tools.map_texts(clean), args.max_passes);
+    while let Some(question) = improvement.question() {
         let answer = judge.ask("plan.improve", vec![question]).pop();
         if run.is_dry() {
             // The further questions depend on the answer.
             return run.finish();
         }
-        improve.answer(values(answer));
+        improvement.answer(values(answer));
     }
-    let text = improve.plan().to_text();
-    let lineage = improve.finish();
+    let text = improvement.plan().to_text();
+    let lineage = improvement.finish();
     write_stderr(&format!(
         "{} distinct plans in {} passes; {:?}; {} questions not answered, {} answers without a plan",
         lineage.revisions.len(),

@@ -30,7 +30,7 @@ Count what lineages of improved plans have in common: distinct plans, passes, re
 pass, steps and hops of the last plans, tags that led to a change, and why the loops ended.";
 
 /// Number of plans of each line that count, from the end.
-const RANKED: usize = 3;
+const MAX_RANKED_PLANS: usize = 3;
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct PlanLearnArgs {
@@ -54,10 +54,12 @@ pub(super) fn learn(args: &PlanLearnArgs) -> Result<(), CommandFailure> {
     let mut groups = Vec::new();
     for path in &args.files {
         let text = read_text(path)?;
-        for (place, object) in files::objects(&text).map_err(|message| CommandFailure::file(path, message))? {
+        for (location, object) in
+            files::parse_objects(&text).map_err(|message| CommandFailure::file(path, message))?
+        {
             let problem =
-                |message: String| CommandFailure::Usage(format!("{}{place}: {message}", path.display()));
-            groups.push(group(&object, &tools).map_err(problem)?);
+                |message: String| CommandFailure::Usage(format!("{}{location}: {message}", path.display()));
+            groups.push(ranked_plans(&object, &tools).map_err(problem)?);
         }
     }
     let learnt = plan::learn_weights(&groups)
@@ -66,10 +68,10 @@ pub(super) fn learn(args: &PlanLearnArgs) -> Result<(), CommandFailure> {
 }
 
 /// The last plans of one object, worst first.
-fn group(object: &Value, tools: &Toolbox) -> Result<Vec<RankedPlan>, String> {
+fn ranked_plans(object: &Value, tools: &Toolbox) -> Result<Vec<RankedPlan>, String> {
     let plans = object.get("plans").or_else(|| object.get("revisions")).and_then(Value::as_array);
     let plans = plans.ok_or("the object has neither \"plans\" nor \"revisions\"")?;
-    let last = plans.get(plans.len().saturating_sub(RANKED)..).unwrap_or(&[]);
+    let last = plans.get(plans.len().saturating_sub(MAX_RANKED_PLANS)..).unwrap_or(&[]);
     let text = |plan: &Value| plan.as_str().map_or_else(|| plan.to_string(), str::to_owned);
     let best = last.last().and_then(|p| p.get("plan")).map(|p| plan::parse_plan(&text(p)));
     let mut group = Vec::new();

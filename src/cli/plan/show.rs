@@ -28,8 +28,8 @@ pub(super) fn object(examined: &PlanAssessment, weights: &PlanWeights) -> Value 
     })
 }
 
-/// The plan's issues and layout; with `scored` its metrics as well.
-pub(super) fn table(examined: &PlanAssessment, weights: &PlanWeights, scored: bool) -> String {
+/// The plan's issues and layout; with `with_metrics` its metrics as well.
+pub(super) fn table(examined: &PlanAssessment, weights: &PlanWeights, with_metrics: bool) -> String {
     let shape = plan::shape(&examined.plan);
     let mut out = format!("{} steps, {} hops, {} wide\n", shape.steps, shape.hops, shape.width);
     if plan::is_rejected(&examined.plan) {
@@ -38,10 +38,10 @@ pub(super) fn table(examined: &PlanAssessment, weights: &PlanWeights, scored: bo
         out.push_str("prose: no format, and dependencies only where steps mention one another\n");
     }
     for issue in &examined.issues {
-        let counts = PlanPart::for_fault(issue.fault).map_or("noted", PlanPart::name);
-        out.push_str(&format!("  {issue} [{counts}]\n"));
+        let part = PlanPart::for_fault(issue.fault).map_or("noted", PlanPart::name);
+        out.push_str(&format!("  {issue} [{part}]\n"));
     }
-    if scored {
+    if with_metrics {
         metrics(&mut out, examined, weights);
         if let Some(comparison) = &examined.reference_match {
             rating(&mut out, comparison, examined.plan.structured);
@@ -61,10 +61,10 @@ fn metrics(out: &mut String, examined: &PlanAssessment, weights: &PlanWeights) {
 }
 
 fn rating(out: &mut String, comparison: &ReferenceMatch, structured: bool) {
-    let named = |rating: Rating| rating.as_str().replace('_', " ");
-    out.push_str(&format!("{:<26} {:>12}\n", "rating", named(comparison.rating)));
+    let label = |rating: Rating| rating.as_str().replace('_', " ");
+    out.push_str(&format!("{:<26} {:>12}\n", "rating", label(comparison.rating)));
     if let Some(rating) = comparison.rating_if_valid {
-        out.push_str(&format!("  not valid JSON; by F1 it is {}\n", named(rating)));
+        out.push_str(&format!("  not valid JSON; by F1 it is {}\n", label(rating)));
     }
     let shares = [
         ("precision", comparison.precision),
@@ -85,7 +85,7 @@ fn rating(out: &mut String, comparison: &ReferenceMatch, structured: bool) {
             "  unsure (plan=reference)  {}: with them F1 {:.3}, {}\n",
             pairs.join(" "),
             comparison.f1_at_most,
-            named(comparison.rating_at_most)
+            label(comparison.rating_at_most)
         ));
     }
 }

@@ -1,6 +1,6 @@
 //! A plain judge of task completion, as the baseline of checklists (003, section 4.3).
 //!
-//! In: tasks and final answers. Out: whether the judge holds each task for completed.
+//! In: tasks and final answers. Out: whether the judge considers each task completed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ You judge whether an AI agent completed its task. You see the task and the agent
 what it did. Give the reason first, in one to three sentences. Then 'completed': yes or no.";
 
 /// Traces that are asked about at once.
-const AT_ONCE: usize = 32;
+const MAX_CONCURRENT_TRACES: usize = 32;
 
 /// The judge's answer on each trace; `None` without a task or an answer of the judge.
 pub(super) fn ask(traces: &[&ScoredTrace], judge: &JudgeSession) -> Vec<Option<bool>> {
@@ -42,15 +42,15 @@ pub(super) fn ask(traces: &[&ScoredTrace], judge: &JudgeSession) -> Vec<Option<b
     };
     let mut by_services: BTreeMap<&Arc<[Text]>, Vec<Question>> = BTreeMap::new();
     for (i, trace) in traces.iter().enumerate() {
-        // Services may be kept from a judge.
+        // The content of a service may be withheld from a judge.
         by_services.entry(&trace.services).or_default().extend(question((i, trace)));
     }
     for (services, questions) in by_services {
-        for chunk in questions.chunks(AT_ONCE) {
+        for chunk in questions.chunks(MAX_CONCURRENT_TRACES) {
             for answer in judge.ask_about(services, "baseline", chunk.to_vec()) {
                 let label = majority(&answer);
-                if let Some(place) = answer.key.parse::<usize>().ok().and_then(|i| out.get_mut(i)) {
-                    *place = label;
+                if let Some(slot) = answer.key.parse::<usize>().ok().and_then(|i| out.get_mut(i)) {
+                    *slot = label;
                 }
             }
         }

@@ -9,16 +9,16 @@ use crate::cli::command::{CommandFailure, write_file, write_stderr};
 use crate::score::trail::Annotations;
 
 /// A folder's annotations by file name.
-pub(super) type Folder = BTreeMap<String, Annotations>;
+pub(super) type AnnotationFiles = BTreeMap<String, Annotations>;
 
 /// Reads a folder of annotations. Files without a JSON object are named on standard error and skipped, as
 /// the reference script skips them.
 ///
 /// # Errors
 /// The folder or a file in it cannot be read.
-pub(super) fn read(folder: &Path) -> Result<Folder, CommandFailure> {
+pub(super) fn read_annotations(folder: &Path) -> Result<AnnotationFiles, CommandFailure> {
     let mut out = BTreeMap::new();
-    for (path, bytes) in json(folder)? {
+    for (path, bytes) in read_json_files(folder)? {
         match Annotations::read(&bytes) {
             Some(annotations) => drop(out.insert(stem(&path), annotations)),
             None => write_stderr(&format!("{}: contains no JSON object; skipped", path.display())),
@@ -36,14 +36,14 @@ pub(super) fn stem(path: &Path) -> String {
 ///
 /// # Errors
 /// The folder or a file cannot be read.
-pub(super) fn json(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, CommandFailure> {
+pub(super) fn read_json_files(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, CommandFailure> {
     let mut paths = vec![path.to_owned()];
     if path.is_dir() {
         let entries = std::fs::read_dir(path).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
         let entries = entries.map_err(|e| CommandFailure::file(path, e))?;
         paths = entries.into_iter().map(|entry| entry.path()).collect();
-        let hidden = |path: &Path| path.file_name().is_none_or(|n| n.as_encoded_bytes().starts_with(b"."));
-        paths.retain(|path| !hidden(path) && path.extension().is_some_and(|e| e == "json"));
+        let is_hidden = |path: &Path| path.file_name().is_none_or(|n| n.as_encoded_bytes().starts_with(b"."));
+        paths.retain(|path| !is_hidden(path) && path.extension().is_some_and(|e| e == "json"));
         paths.sort();
     }
     let read = |path: PathBuf| match std::fs::read(&path) {
@@ -57,7 +57,7 @@ pub(super) fn json(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, CommandFailur
 ///
 /// # Errors
 /// The folder or a file cannot be written.
-pub(super) fn write(folder: &Path, predictions: &Folder) -> Result<(), CommandFailure> {
+pub(super) fn write_predictions(folder: &Path, predictions: &AnnotationFiles) -> Result<(), CommandFailure> {
     std::fs::create_dir_all(folder).map_err(|e| CommandFailure::Run(format!("{}: {e}", folder.display())))?;
     for (name, prediction) in predictions {
         write_file(&folder.join(format!("{name}.json")), &format!("{:#}\n", prediction.to_json()))?;

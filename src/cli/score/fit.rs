@@ -83,7 +83,7 @@ fn render(fit: &OutcomeFit) -> String {
         let counts = [set.set.clone(), set.runs.to_string(), set.failed.to_string()];
         let areas = [set.auc, set.auc_held_out, set.auc_shipped].map(optional_figure);
         let losses = [set.log_loss, set.log_loss_shipped].map(|loss| format!("{loss:.3}"));
-        table.row(counts.into_iter().chain(areas).chain(losses));
+        table.add_row(counts.into_iter().chain(areas).chain(losses));
     }
     let model = &fit.model;
     let weights = [

@@ -96,15 +96,15 @@ impl ScoreLabelsArgs {
     pub(super) fn judge(
         &self,
         predicted: Predicted,
-        sessions: bool,
+        has_own_questions: bool,
     ) -> Result<(LabelledTraces, JudgeRun), CommandFailure> {
-        let mut labels = read(&self.labels)?;
+        let mut labels = read_labels(&self.labels)?;
         self.selection.retain(&mut labels)?;
         let config = self.config.load()?;
         let settings = settings(&config)?;
-        let run = JudgeRun::start(&self.judges, &config, sessions)?;
+        let run = JudgeRun::start(&self.judges, &config, has_own_questions)?;
         let mut judged = LabelledTraces::default();
-        recording::each(&config, &self.traces, OtherFiles::Skip, &run, |evaluated| {
+        recording::evaluate_at_end(&config, &self.traces, OtherFiles::Skip, &run, |evaluated| {
             if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
                 let marks = labels.annotations();
                 judged.add(&evaluated, labels, &marks, &settings, predicted);
@@ -113,7 +113,7 @@ impl ScoreLabelsArgs {
         if let Some(first) = labels.keys().next() {
             write_stderr(&format!("{} labelled traces are not in the input, first {first}", labels.len()));
         }
-        if judged.judged.is_empty() {
+        if judged.labelled.is_empty() {
             return Err(CommandFailure::Usage("no trace of the input has labels".to_owned()));
         }
         Ok((judged, run))
@@ -131,9 +131,9 @@ impl ScoreLabelsArgs {
 }
 
 /// The labels of a file or folder by trace id in hex.
-pub(super) fn read(path: &Path) -> Result<BTreeMap<String, TraceLabels>, CommandFailure> {
+pub(super) fn read_labels(path: &Path) -> Result<BTreeMap<String, TraceLabels>, CommandFailure> {
     let mut out = BTreeMap::new();
-    for (file, bytes) in files::json(path)? {
+    for (file, bytes) in files::read_json_files(path)? {
         let is_trail = serde_json::from_slice::<Value>(&bytes).is_ok_and(|v| v.get("traces").is_none());
         if is_trail {
             if let Some(annotations) = Annotations::read(&bytes) {
@@ -191,21 +191,21 @@ pub(super) fn labels(
     }
     let marks: Vec<TraceMarks> =
         pairs.iter().map(|(trace, labels)| TraceMarks::new(&labels.annotations(), &trace.errors)).collect();
-    // Labels of whole traces say nothing about spans: figures of spans would be zeros.
-    let name_spans = pairs.iter().any(|(_, labels)| !labels.spans.is_empty());
+    // Without labels of spans, figures of spans would be zeros.
+    let has_span_labels = pairs.iter().any(|(_, labels)| !labels.spans.is_empty());
     let mut trace_verdict = Confusion::default();
     for (trace, labels) in &pairs {
         if let (Some(passed), Some(expected)) = (trace.passed, labels.expected) {
             trace_verdict.count(!passed, expected == Expected::Fail);
         }
     }
-    let points = metrics::points(&pairs).into_iter().filter(|_| name_spans);
+    let points = metrics::points(&pairs).into_iter().filter(|_| has_span_labels);
     let metrics = points.map(|(metric, points)| {
         let (counts, intervals_95) = (metrics::confusion(&points), metrics::intervals(&points));
         (metric, MetricCounts { counts, intervals_95 })
     });
     let scores = LabelScores {
-        figures: name_spans.then(|| Benchmark::from_cases(&marks)),
+        figures: has_span_labels.then(|| Benchmark::from_cases(&marks)),
         metrics: metrics.collect(),
         trace_verdict,
         completion: completion(&pairs, plain.as_deref()),
@@ -217,20 +217,20 @@ pub(super) fn labels(
     run.print(args.output, &scores, || tables.join("\n"))
 }
 
-/// The raters of whole runs that said anything.
+/// The agreement of each rater of whole runs with the labels; raters without an answer are omitted.
 fn completion(
     pairs: &[(&ScoredTrace, &TraceLabels)],
     plain: Option<&[Option<bool>]>,
 ) -> Vec<CompletionAgreement> {
-    let mut all = vec![
+    let mut raters = vec![
         CompletionAgreement::from_answers(CHECKLIST, pairs, |_, trace| trace.completed),
         CompletionAgreement::from_answers("trace verdict", pairs, |_, trace| trace.passed),
     ];
-    all.extend(plain.map(|answers| {
+    raters.extend(plain.map(|answers| {
         CompletionAgreement::from_answers("plain judge", pairs, |i, _| answers.get(i).copied().flatten())
     }));
-    all.retain(|one| one.counts.total() > 0);
-    all
+    raters.retain(|rater| rater.counts.total() > 0);
+    raters
 }
 
 fn tables(scores: &LabelScores) -> Vec<String> {
@@ -246,7 +246,7 @@ fn tables(scores: &LabelScores) -> Vec<String> {
         let tally = counts.tally();
         let cells = [metric.to_owned(), counts.total().to_string(), tally.gold.to_string()];
         let more = [tally.f(2.0), counts.accuracy()].map(|f| figure(f, None));
-        t.row(cells.into_iter().chain(shares(&tally, intervals_95)).chain(more));
+        t.add_row(cells.into_iter().chain(shares(&tally, intervals_95)).chain(more));
     }
     tables.push(t.render());
     if !scores.completion.is_empty() {
@@ -266,7 +266,7 @@ fn tables(scores: &LabelScores) -> Vec<String> {
                 [counts.accuracy(), tally.precision(), tally.recall(), counts.specificity()].map(Some);
             let figures = shares.into_iter().chain([counts.kappa()]).map(optional_figure);
             let cells = [(*evaluator).to_owned(), counts.total().to_string(), unmeasured.to_string()];
-            t.row(cells.into_iter().chain(figures));
+            t.add_row(cells.into_iter().chain(figures));
         }
         tables.push(t.render());
     }
@@ -293,9 +293,9 @@ fn agreements(by_metric: &BTreeMap<String, Agreement>) -> String {
     ]);
     for (metric, a) in by_metric {
         let shares = [a.exact, a.off_by_one, a.off_by_two, a.bucketed, a.two_point].map(Some);
-        let rest = [a.pearson, a.spearman, Some(a.nmae), a.kappa, a.alpha];
-        let figures = shares.into_iter().chain(rest).map(optional_figure);
-        t.row([metric.clone(), a.pairs.to_string()].into_iter().chain(figures));
+        let coefficients = [a.pearson, a.spearman, Some(a.nmae), a.kappa, a.alpha];
+        let figures = shares.into_iter().chain(coefficients).map(optional_figure);
+        t.add_row([metric.clone(), a.pairs.to_string()].into_iter().chain(figures));
     }
     t.render()
 }

@@ -1,7 +1,7 @@
 //! The predictions of this run: by metrics and their judges, or by a judge that reads whole traces.
 //!
 //! In: traces, the annotations, the judges of the options. Out: [`Predictions`], by the name of the
-//! gold file, and what was not predicted, by its reason.
+//! gold file, and the omitted traces and findings, by reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use verdict_eval::metrics::{Measurement, Settings};
 use verdict_eval::trace::Text;
 use verdict_eval::{baseline, services};
 
-use super::files::Folder as Files;
+use super::files::AnnotationFiles;
 use super::report::LabelledTraces;
 use crate::cli::command::CommandFailure;
 use crate::cli::judge::run::JudgeRun;
@@ -23,7 +23,7 @@ use crate::pipeline::offline::EvaluatedRecording;
 use crate::score::coverage::Coverage;
 use crate::score::labels::TraceLabels;
 use crate::score::trail::adjudicate::{self, ErrorQuestion};
-use crate::score::trail::baseline::predictions;
+use crate::score::trail::baseline::read_prediction;
 use crate::score::trail::caught::{ErrorCase, ErrorClaim, by_rules, claims};
 use crate::score::trail::find::Predicted;
 use crate::score::trail::mapper::MapperCounts;
@@ -33,7 +33,7 @@ use crate::score::trail::{Annotations, find, mapper};
 /// Predictions and root verdicts by the gold file's name.
 #[derive(Default)]
 pub(super) struct Predictions {
-    pub(super) predicted: Files,
+    pub(super) predicted: AnnotationFiles,
     pub(super) roots: BTreeMap<String, RootVerdicts>,
     pub(super) traces: LabelledTraces,
     pub(super) coverage: Coverage,
@@ -76,11 +76,11 @@ pub(super) struct AdjudicatorCounts {
     pub(super) left: usize,
 }
 
-/// How this run predicts.
+/// The settings and judges by which predictions are made.
 pub(super) struct Predictor<'a> {
-    pub(super) run: &'a JudgeRun,
+    pub(super) judges: &'a JudgeRun,
     pub(super) config: &'a Config,
-    pub(super) gold: &'a Files,
+    pub(super) gold: &'a AnnotationFiles,
     pub(super) predicted: Predicted,
     pub(super) mapper: Option<JudgeSession>,
     pub(super) adjudicator: Option<JudgeSession>,
@@ -92,22 +92,34 @@ impl Predictor<'_> {
     /// Evaluates every annotated trace.
     pub(super) fn evaluate(&self, traces: &[PathBuf]) -> Result<Predictions, CommandFailure> {
         let settings = settings(self.config)?;
-        let mut run = Predictions::default();
-        run.notes.mapper = self.mapper.as_ref().map(|_| MapperCounts::default());
-        run.notes.adjudicator = self.adjudicator.as_ref().map(|_| AdjudicatorCounts::default());
-        each((self.config, self.run), self.gold, traces, &mut run, |run, name, evaluated| {
-            self.add(run, name, evaluated, &settings);
-        })?;
-        Ok(run)
+        let mut predictions = Predictions::default();
+        predictions.notes.mapper = self.mapper.as_ref().map(|_| MapperCounts::default());
+        predictions.notes.adjudicator = self.adjudicator.as_ref().map(|_| AdjudicatorCounts::default());
+        for_each_annotated_trace(
+            (self.config, self.judges),
+            self.gold,
+            traces,
+            &mut predictions,
+            |predictions, name, evaluated| {
+                self.add_trace(predictions, name, evaluated, &settings);
+            },
+        )?;
+        Ok(predictions)
     }
 
-    fn add(&self, run: &mut Predictions, name: &str, evaluated: &EvaluatedRecording, settings: &Settings) {
+    fn add_trace(
+        &self,
+        predictions: &mut Predictions,
+        name: &str,
+        evaluated: &EvaluatedRecording,
+        settings: &Settings,
+    ) {
         let evaluated_trace = &evaluated.trace;
         let (trace, measurements) = (&evaluated_trace.trace, &evaluated_trace.measurements);
         let services = services(trace);
         let mapped = self.mapper.as_ref().map(|judge| {
-            let (mapped, counts) = map(judge, &services, measurements);
-            *run.notes.mapper.get_or_insert_default() += counts;
+            let (mapped, counts) = map_categories(judge, &services, measurements);
+            *predictions.notes.mapper.get_or_insert_default() += counts;
             mapped
         });
         let located =
@@ -117,24 +129,24 @@ impl Predictor<'_> {
             errors: located.iter().map(|f| f.annotation(trace)).collect(),
             ratings: ratings::rate(trace, measurements, &located),
         };
-        run.predicted.insert(name.to_owned(), prediction);
-        run.roots.insert(
+        predictions.predicted.insert(name.to_owned(), prediction);
+        predictions.roots.insert(
             name.to_owned(),
             RootVerdicts::from_measurements(trace, measurements, evaluated_trace.summary.passed),
         );
-        run.coverage.add(measurements);
-        run.measured.extend(measurements.iter().filter(|m| m.outcome.is_ok()).map(|m| m.metric));
+        predictions.coverage.add(measurements);
+        predictions.measured.extend(measurements.iter().filter(|m| m.outcome.is_ok()).map(|m| m.metric));
         let Some(gold) = self.gold.get(name) else { return };
         let claims = claims(trace, measurements, self.predicted);
-        run.errors.extend(self.errors(gold, &claims, &services, &mut run.notes));
+        predictions.errors.extend(self.decide_errors(gold, &claims, &services, &mut predictions.notes));
         if self.report {
             let labels = TraceLabels::from_trail(&trace.tree.id.to_string(), gold);
-            run.traces.add(evaluated, labels, &gold.errors, settings, self.predicted);
+            predictions.traces.add(evaluated, labels, &gold.errors, settings, self.predicted);
         }
     }
 
     /// The annotated errors of a trace with the metrics that caught them.
-    fn errors(
+    fn decide_errors(
         &self,
         gold: &Annotations,
         claims: &[ErrorClaim],
@@ -146,15 +158,15 @@ impl Predictor<'_> {
             return gold.errors.iter().map(by_rules).collect();
         };
         let clean = |text: &str| judge.clean(text);
-        let asked: Vec<Option<ErrorQuestion>> =
+        let error_questions: Vec<Option<ErrorQuestion>> =
             gold.errors.iter().enumerate().map(|(n, e)| adjudicate::question(n, e, claims, clean)).collect();
-        let questions = asked.iter().flatten().map(|asked| asked.question.clone()).collect();
+        let questions = error_questions.iter().flatten().map(|asked| asked.question.clone()).collect();
         let mut answers = judge.ask_about(services, "score.adjudicate", questions).into_iter();
         let counts = notes.adjudicator.get_or_insert_default();
-        let decided = gold.errors.iter().zip(&asked).map(|(error, asked)| {
+        let decided = gold.errors.iter().zip(&error_questions).map(|(error, asked)| {
             // Without findings nothing identifies the error.
             let Some(asked) = asked else { return ErrorCase::new(error, claims, &[]) };
-            counts.left += asked.left;
+            counts.left += asked.omitted_claims;
             let identified = answers.next().and_then(|answer| asked.read(&answer));
             match &identified {
                 Some(_) => counts.answered += 1,
@@ -169,33 +181,39 @@ impl Predictor<'_> {
 /// One question about each whole trace to `judge`; no metric is measured.
 pub(super) fn ask_whole_traces(
     config: &Config,
-    gold: &Files,
+    gold: &AnnotationFiles,
     traces: &[PathBuf],
     judges: &JudgeRun,
     (judge, control_flow): (&JudgeSession, bool),
 ) -> Result<Predictions, CommandFailure> {
     let mut unjudged = config.clone();
     unjudged.verdict.evaluation.metrics = MetricsConfig::default();
-    let (mut run, mut counts) = (Predictions::default(), BaselineCounts::default());
-    each((&unjudged, judges), gold, traces, &mut run, |run, name, evaluated| {
-        let trace = &evaluated.trace.trace;
-        let question = baseline::question(&judge.asker, trace, control_flow);
-        if !judge.fits(&question) {
-            counts.excluded.insert(name.to_owned());
-            return;
-        }
-        let answers = judge.ask_about(&services(trace), "score.monolithic", vec![question]);
-        let prediction = answers.first().and_then(|answer| predictions(trace, answer));
-        let (prediction, unknown) = prediction.unwrap_or_else(|| {
-            counts.unanswered += 1;
-            Default::default()
-        });
-        counts.unknown_spans += unknown;
-        run.predicted.insert(name.to_owned(), prediction);
-    })?;
-    counts.answered = run.predicted.len() - counts.unanswered;
-    run.notes.baseline = Some(counts);
-    Ok(run)
+    let (mut predictions, mut counts) = (Predictions::default(), BaselineCounts::default());
+    for_each_annotated_trace(
+        (&unjudged, judges),
+        gold,
+        traces,
+        &mut predictions,
+        |predictions, name, evaluated| {
+            let trace = &evaluated.trace.trace;
+            let question = baseline::question(&judge.asker, trace, control_flow);
+            if !judge.fits(&question) {
+                counts.excluded.insert(name.to_owned());
+                return;
+            }
+            let answers = judge.ask_about(&services(trace), "score.monolithic", vec![question]);
+            let prediction = answers.first().and_then(|answer| read_prediction(trace, answer));
+            let (prediction, unknown) = prediction.unwrap_or_else(|| {
+                counts.unanswered += 1;
+                Default::default()
+            });
+            counts.unknown_spans += unknown;
+            predictions.predicted.insert(name.to_owned(), prediction);
+        },
+    )?;
+    counts.answered = predictions.predicted.len() - counts.unanswered;
+    predictions.notes.baseline = Some(counts);
+    Ok(predictions)
 }
 
 /// The metrics' settings of a configuration.
@@ -203,13 +221,13 @@ pub(super) fn settings(config: &Config) -> Result<Settings, CommandFailure> {
     Settings::new(&config.verdict.evaluation).map_err(|e| CommandFailure::Usage(e.to_string()))
 }
 
-/// Calls `each` with every annotated trace of the input and the name of its gold file.
-fn each(
+/// Calls `on_trace` with every annotated trace of the input and the name of its gold file.
+fn for_each_annotated_trace(
     (config, judges): (&Config, &JudgeRun),
-    gold: &Files,
+    gold: &AnnotationFiles,
     traces: &[PathBuf],
-    run: &mut Predictions,
-    mut each: impl FnMut(&mut Predictions, &str, &EvaluatedRecording),
+    predictions: &mut Predictions,
+    mut on_trace: impl FnMut(&mut Predictions, &str, &EvaluatedRecording),
 ) -> Result<(), CommandFailure> {
     // A gold file is named after its trace or contains the trace id.
     let mut by_trace: BTreeMap<&str, &str> = BTreeMap::new();
@@ -217,15 +235,15 @@ fn each(
         by_trace.extend(annotations.trace.as_deref().map(|trace| (trace, name.as_str())));
         by_trace.insert(name, name);
     }
-    recording::each(config, traces, OtherFiles::Refuse, judges, |evaluated| {
+    recording::evaluate_at_end(config, traces, OtherFiles::Refuse, judges, |evaluated| {
         match by_trace.get(evaluated.trace.trace.tree.id.to_string().as_str()) {
-            Some(name) => each(run, name, &evaluated),
-            None => run.notes.not_annotated += 1,
+            Some(name) => on_trace(predictions, name, &evaluated),
+            None => predictions.notes.not_annotated += 1,
         }
     })
 }
 
-fn map(
+fn map_categories(
     judge: &JudgeSession,
     services: &Arc<[Text]>,
     measurements: &[Measurement],

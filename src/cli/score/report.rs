@@ -23,7 +23,7 @@ use crate::score::trail::{Annotation, Benchmark};
 pub(super) struct LabelledTraces {
     trees: Vec<TraceTree>,
     explanations: Vec<Explanation>,
-    pub(super) judged: Vec<(ScoredTrace, TraceLabels)>,
+    pub(super) labelled: Vec<(ScoredTrace, TraceLabels)>,
 }
 
 impl LabelledTraces {
@@ -54,11 +54,11 @@ impl LabelledTraces {
             marks,
             predicted,
         ));
-        self.judged.push((trace, labels));
+        self.labelled.push((trace, labels));
     }
 
     pub(super) fn pairs(&self) -> Vec<(&ScoredTrace, &TraceLabels)> {
-        self.judged.iter().map(|(trace, labels)| (trace, labels)).collect()
+        self.labelled.iter().map(|(trace, labels)| (trace, labels)).collect()
     }
 
     /// Writes the page; `title` names the reference data.
@@ -70,9 +70,9 @@ impl LabelledTraces {
         rows: Vec<EvaluatorRow>,
     ) -> Result<(), CommandFailure> {
         let pairs = self.pairs();
-        let anywhere = ("any metric: the worst finding at a call", metrics::call_points(&pairs));
-        let each = metrics::points(&pairs).into_iter();
-        let curves = [anywhere].into_iter().chain(each).filter_map(|(name, points)| {
+        let any_metric = ("any metric: the worst finding at a call", metrics::call_points(&pairs));
+        let by_metric = metrics::points(&pairs).into_iter();
+        let curves = [any_metric].into_iter().chain(by_metric).filter_map(|(name, points)| {
             let fit = ThresholdFit::from_points(&points)?;
             let cuts = fit.curve.iter().map(|cut| (cut.tau, cut.counts)).collect();
             Some(Curve { name: name.to_owned(), cuts, now: fit.now })

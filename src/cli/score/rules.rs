@@ -71,18 +71,19 @@ fn render(table: &RuleTable) -> String {
     let head = ["at spans", "in runs", "precision", "confidence", "left out"].map(str::to_owned);
     rows.extend_head(names.iter().map(|name| (*name).clone()).chain(head));
     for (rule, row) in &table.rules {
-        let by_set = names.iter().map(|name| share(row.sets.get(*name).copied().unwrap_or_default()));
+        let by_set =
+            names.iter().map(|name| right_of_fired(row.sets.get(*name).copied().unwrap_or_default()));
         let precision = figure(row.precision.unwrap_or_default(), row.interval);
         let confidences = [Some(row.confidence), row.left_out].map(two_digits);
-        let sums = [share(row.at_spans), share(row.in_runs), precision];
-        rows.row([rule.clone()].into_iter().chain(by_set).chain(sums).chain(confidences));
+        let sums = [right_of_fired(row.at_spans), right_of_fired(row.in_runs), precision];
+        rows.add_row([rule.clone()].into_iter().chain(by_set).chain(sums).chain(confidences));
     }
     let mut sets = TextTable::new(["set", "right/fired", "confidence", "left out", "Brier", "left out"]);
     for row in table.calibration.iter().filter(|row| row.firings.fired > 0) {
         let predictions = [row.all_sets, row.left_out];
         let means = predictions.map(|prediction| two_digits(prediction.map(|p| p.mean_confidence)));
         let brier = predictions.map(|prediction| optional_figure(prediction.map(|p| p.brier)));
-        sets.row([row.set.clone(), share(row.firings)].into_iter().chain(means).chain(brier));
+        sets.add_row([row.set.clone(), right_of_fired(row.firings)].into_iter().chain(means).chain(brier));
     }
     format!("{text}\nright/fired\n{}\n{}", rows.render(), sets.render())
 }
@@ -92,13 +93,13 @@ fn render_by_set(table: &RuleTable) -> String {
     for (rule, row) in &table.rules {
         for (set, firings) in &row.sets {
             let precision = figure(firings.precision().unwrap_or_default(), firings.interval());
-            rows.row([rule.clone(), set.clone(), share(*firings), precision]);
+            rows.add_row([rule.clone(), set.clone(), right_of_fired(*firings), precision]);
         }
     }
     rows.render()
 }
 
-fn share(firings: Firings) -> String {
+fn right_of_fired(firings: Firings) -> String {
     match firings.fired {
         0 => "-".to_owned(),
         fired => format!("{}/{fired}", firings.right),

@@ -63,9 +63,9 @@ impl Selection {
     }
 }
 
-fn read_ids(from: &str) -> Result<BTreeSet<String>, CommandFailure> {
-    let path = Path::new(from);
-    let text = if path.is_file() { read_text(path)? } else { from.to_owned() };
+fn read_ids(argument: &str) -> Result<BTreeSet<String>, CommandFailure> {
+    let path = Path::new(argument);
+    let text = if path.is_file() { read_text(path)? } else { argument.to_owned() };
     let separated = text.split(|c: char| c.is_whitespace() || c == ',').filter(|id| !id.is_empty());
     Ok(separated.map(str::to_lowercase).collect())
 }

@@ -33,23 +33,29 @@ impl Sets {
         self.sets.iter().step_by(3).map(String::as_str)
     }
 
-    /// Evaluates every labelled trace; `each` gets the number of its set. Returns the judges, for the output.
+    /// Evaluates every labelled trace; `on_trace` gets the number of its set. Returns the judges, for the output.
     pub(super) fn evaluate(
         &self,
-        mut each: impl FnMut(usize, &EvaluatedRecording, &TraceLabels),
+        mut on_trace: impl FnMut(usize, &EvaluatedRecording, &TraceLabels),
     ) -> Result<JudgeRun, CommandFailure> {
         let config = self.config.load()?;
         let run = JudgeRun::start(&self.judges, &config, false)?;
         for (number, set) in self.sets.chunks_exact(3).enumerate() {
-            let [name, traces, labelled] = set else { continue };
-            let mut labels = labels::read(Path::new(labelled))?;
-            let all = labels.len();
-            recording::each(&config, &[PathBuf::from(traces)], OtherFiles::Skip, &run, |evaluated| {
-                if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
-                    each(number, &evaluated, &labels);
-                }
-            })?;
-            if labels.len() == all {
+            let [name, traces, labels_path] = set else { continue };
+            let mut labels = labels::read_labels(Path::new(labels_path))?;
+            let labelled_traces = labels.len();
+            recording::evaluate_at_end(
+                &config,
+                &[PathBuf::from(traces)],
+                OtherFiles::Skip,
+                &run,
+                |evaluated| {
+                    if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
+                        on_trace(number, &evaluated, &labels);
+                    }
+                },
+            )?;
+            if labels.len() == labelled_traces {
                 return Err(CommandFailure::Usage(format!("set {name}: no trace of {traces} has labels")));
             }
             if let Some(first) = labels.keys().next() {

@@ -20,8 +20,8 @@ fn headline(b: &Benchmark) -> String {
     ];
     for (name, tally, intervals, means) in rows {
         let counts = [tally.predicted, tally.gold].map(|n| n.to_string());
-        t.row([format!("{name}, micro")].into_iter().chain(shares(tally, intervals)).chain(counts));
-        t.row([format!("{name}, mean of traces")].into_iter().chain(means.map(|f| figure(f, None))));
+        t.add_row([format!("{name}, micro")].into_iter().chain(shares(tally, intervals)).chain(counts));
+        t.add_row([format!("{name}, mean of traces")].into_iter().chain(means.map(|f| figure(f, None))));
     }
     format!(
         "{} traces; in brackets 95 % intervals, by resampling traces\n\n{}\n\
@@ -54,7 +54,7 @@ fn categories(b: &Benchmark) -> String {
             let counts = [tally.gold, tally.predicted].map(|n| n.to_string());
             counts.into_iter().chain(shares(&tally, ShareIntervals::default()))
         });
-        t.row([row.category.as_str().to_owned()].into_iter().chain(figures));
+        t.add_row([row.category.as_str().to_owned()].into_iter().chain(figures));
     }
     t.render()
 }
@@ -63,7 +63,7 @@ fn impacts(b: &Benchmark) -> String {
     let mut t = TextTable::new(["impact", "errors", "named", "located", "both"]);
     for row in &b.impacts {
         let shares = row.shares().map(|f| figure(f, None));
-        t.row([row.impact.to_owned(), row.errors.to_string()].into_iter().chain(shares));
+        t.add_row([row.impact.to_owned(), row.errors.to_string()].into_iter().chain(shares));
     }
     t.render()
 }

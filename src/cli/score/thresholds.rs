@@ -59,18 +59,18 @@ fn table(fits: &BTreeMap<&str, Option<ThresholdFit>>) -> String {
     let mut curves = TextTable::new(["metric", "tau", "P", "R", "F1", "fails"]);
     for (metric, fit) in fits {
         let Some(fit) = fit else {
-            best.row([(*metric).to_owned(), "nothing to fit".to_owned()]);
+            best.add_row([(*metric).to_owned(), "nothing to fit".to_owned()]);
             continue;
         };
         let f1 = |counts: &Confusion| figure(counts.tally().f1(), None);
         let held_out = fit.held_out.as_ref().map_or_else(|| "-".to_owned(), f1);
         let fitted = [fit.points.to_string(), format!("{:.2}", fit.best.tau), f1(&fit.best.counts)];
-        best.row([(*metric).to_owned()].into_iter().chain(fitted).chain([held_out, f1(&fit.now)]));
+        best.add_row([(*metric).to_owned()].into_iter().chain(fitted).chain([held_out, f1(&fit.now)]));
         for cut in &fit.curve {
             let t = cut.counts.tally();
             let cut = [(*metric).to_owned(), format!("{:.2}", cut.tau)];
             let shares = shares(&t, ShareIntervals::default());
-            curves.row(cut.into_iter().chain(shares).chain([t.predicted.to_string()]));
+            curves.add_row(cut.into_iter().chain(shares).chain([t.predicted.to_string()]));
         }
     }
     format!("{}\n{}", best.render(), curves.render())

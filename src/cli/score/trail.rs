@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use verdict_judge::EVALUATOR;
 
-use super::files::{self, Folder as Files};
+use super::files::{self, AnnotationFiles};
 use super::predict::{Predictions, Predictor, ask_whole_traces};
 use super::report;
 use super::select::{PredictionArgs, Selection};
@@ -97,37 +97,38 @@ pub(in crate::cli) struct Trail {
 }
 
 pub(super) fn trail(args: &Trail) -> Result<(), CommandFailure> {
-    let mut gold = files::read(&args.gold)?;
+    let mut gold = files::read_annotations(&args.gold)?;
     if gold.is_empty() {
         return Err(CommandFailure::file(&args.gold, "no annotations (*.json) here"));
     }
     args.selection.retain(&mut gold)?;
-    let others: Vec<(&PathBuf, Files)> = args
+    let others: Vec<(&PathBuf, AnnotationFiles)> = args
         .compared
         .iter()
-        .map(|folder| Ok((folder, files::read(folder)?)))
+        .map(|folder| Ok((folder, files::read_annotations(folder)?)))
         .collect::<Result<_, CommandFailure>>()?;
     let config = args.config.load()?;
     let mapper = mapper(args, &config)?;
-    let sessions = [&mapper, &args.adjudicator, &args.monolithic].iter().any(|judge| judge.is_some());
-    let judges = JudgeRun::start(&args.judges, &config, sessions)?;
-    let run = match &args.from {
-        Some(folder) => Predictions { predicted: files::read(folder)?, ..Predictions::default() },
-        None => judge(args, config, &mapper, &judges, &gold)?,
+    let has_own_questions =
+        [&mapper, &args.adjudicator, &args.monolithic].iter().any(|judge| judge.is_some());
+    let judges = JudgeRun::start(&args.judges, &config, has_own_questions)?;
+    let predictions = match &args.from {
+        Some(folder) => Predictions { predicted: files::read_annotations(folder)?, ..Predictions::default() },
+        None => predict(args, config, &mapper, &judges, &gold)?,
     };
     if judges.is_dry() {
         return judges.finish();
     }
     if let Some(folder) = &args.predictions {
-        files::write(folder, &run.predicted)?;
+        files::write_predictions(folder, &predictions.predicted)?;
     }
-    leave_out(args, &mut gold, &run)?;
-    let scores = score(args, &mapper, &gold, &run, &others);
+    exclude_unjudged(args, &mut gold, &predictions)?;
+    let scores = score(args, &mapper, &gold, &predictions, &others);
     if let Some(path) = &args.report {
         let ours = report::row("this run", &scores.figures);
         let others = scores.others.iter().map(|(name, figures)| report::row(name, figures));
         let rows = std::iter::once(ours).chain(others).collect();
-        run.traces.write(path, "TRAIL", trail_tables::all(&scores), rows)?;
+        predictions.traces.write(path, "TRAIL", trail_tables::all(&scores), rows)?;
     }
     judges.print(args.output, &scores, || trail_tables::all(&scores).join("\n"))
 }
@@ -135,26 +136,37 @@ pub(super) fn trail(args: &Trail) -> Result<(), CommandFailure> {
 /// Leaves annotated traces without a prediction out of the figures where they were not judged: those that
 /// are not in the input, and those that do not fit a judge's window. In a folder of predictions an absent file is an
 /// empty prediction, as in the reference script.
-fn leave_out(args: &Trail, gold: &mut Files, run: &Predictions) -> Result<(), CommandFailure> {
-    let before = gold.len();
-    let excluded = |name: &String| run.notes.baseline.as_ref().is_some_and(|b| b.excluded.contains(name));
-    let missing = gold.keys().filter(|name| !run.predicted.contains_key(*name) && !excluded(name)).count();
+fn exclude_unjudged(
+    args: &Trail,
+    gold: &mut AnnotationFiles,
+    predictions: &Predictions,
+) -> Result<(), CommandFailure> {
+    let annotated = gold.len();
+    let excluded =
+        |name: &String| predictions.notes.baseline.as_ref().is_some_and(|b| b.excluded.contains(name));
+    let missing =
+        gold.keys().filter(|name| !predictions.predicted.contains_key(*name) && !excluded(name)).count();
     if args.from.is_some() {
         if missing > 0 {
             write_stderr(&format!(
-                "{missing} of {before} annotated traces have no prediction; counted as empty"
+                "{missing} of {annotated} annotated traces have no prediction; counted as empty"
             ));
         }
         return Ok(());
     }
     if missing > 0 {
-        write_stderr(&format!("{missing} of {before} annotated traces are not in the input and not scored"));
+        write_stderr(&format!(
+            "{missing} of {annotated} annotated traces are not in the input and not scored"
+        ));
     }
-    if run.notes.not_annotated > 0 {
-        write_stderr(&format!("{} traces have no annotations and are not scored", run.notes.not_annotated));
+    if predictions.notes.not_annotated > 0 {
+        write_stderr(&format!(
+            "{} traces have no annotations and are not scored",
+            predictions.notes.not_annotated
+        ));
     }
-    gold.retain(|name, _| run.predicted.contains_key(name));
-    match (gold.is_empty(), run.notes.baseline.is_some()) {
+    gold.retain(|name, _| predictions.predicted.contains_key(name));
+    match (gold.is_empty(), predictions.notes.baseline.is_some()) {
         (false, _) => Ok(()),
         (true, true) => Err(CommandFailure::Run("no trace fits the judge's context window".to_owned())),
         (true, false) => Err(CommandFailure::Usage("no trace of the input is annotated".to_owned())),
@@ -162,20 +174,20 @@ fn leave_out(args: &Trail, gold: &mut Files, run: &Predictions) -> Result<(), Co
 }
 
 /// The judge that assigns categories: the one of the command line; where the judges of the metrics are not shown the
-/// categories, theirs, since without a category nothing is a prediction.
+/// categories, the one judge of the metrics, since without a category nothing is a prediction.
 fn mapper(args: &Trail, config: &Config) -> Result<Option<String>, CommandFailure> {
     let evaluation = &config.verdict.evaluation;
     let has_categories = evaluation.ask.categories || args.from.is_some() || args.monolithic.is_some();
     if args.mapper.is_some() || has_categories {
         return Ok(args.mapper.clone());
     }
-    let asked: BTreeSet<&str> = evaluation.named_judges().map(|(_, name)| name).collect();
+    let metric_judges: BTreeSet<&str> = evaluation.named_judges().map(|(_, name)| name).collect();
     let assigns = |name: &&str| config.judges.get(*name).is_none_or(|judge| judge.dialect != EVALUATOR);
-    let is_remote = !asked.is_empty() && !asked.iter().any(assigns);
-    let asked: BTreeSet<&str> = asked.into_iter().filter(assigns).collect();
+    let is_remote = !metric_judges.is_empty() && !metric_judges.iter().any(assigns);
+    let metric_judges: BTreeSet<&str> = metric_judges.into_iter().filter(assigns).collect();
     let usage =
         |message: &str| Err(CommandFailure::Usage(format!("verdict.ask.categories is false: {message}")));
-    match asked.into_iter().collect::<Vec<_>>()[..] {
+    match metric_judges.into_iter().collect::<Vec<_>>()[..] {
         _ if args.findings.predicted().all => {
             usage("findings have no category, so --all-findings predicts nothing")
         }
@@ -188,12 +200,12 @@ fn mapper(args: &Trail, config: &Config) -> Result<Option<String>, CommandFailur
     }
 }
 
-fn judge(
+fn predict(
     args: &Trail,
     mut config: Config,
     mapper: &Option<String>,
     judges: &JudgeRun,
-    gold: &Files,
+    gold: &AnnotationFiles,
 ) -> Result<Predictions, CommandFailure> {
     let session = |config: &Config, name: &Option<String>| {
         let names = name.as_ref().map(std::slice::from_ref);
@@ -205,7 +217,7 @@ fn judge(
     // The metrics of paper 001 are not exposed to the taxonomy.
     config.verdict.evaluation.ask.categories &= mapper.is_none();
     let predictor = Predictor {
-        run: judges,
+        judges,
         gold,
         predicted: args.findings.predicted(),
         mapper: session(&config, mapper)?,
@@ -219,17 +231,17 @@ fn judge(
 fn score(
     args: &Trail,
     mapper: &Option<String>,
-    gold: &Files,
-    run: &Predictions,
-    others: &[(&PathBuf, Files)],
+    gold: &AnnotationFiles,
+    predictions: &Predictions,
+    others: &[(&PathBuf, AnnotationFiles)],
 ) -> TrailScores {
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let others = others.iter().map(|(path, predicted)| (name(path), benchmark(gold, predicted)));
-    let ours = |name: &String| run.predicted.get(name).map(|p| p.ratings).unwrap_or_default();
+    let ours = |name: &String| predictions.predicted.get(name).map(|p| p.ratings).unwrap_or_default();
     let rated: Vec<(Ratings, Ratings)> = gold.iter().map(|(name, gold)| (ours(name), gold.ratings)).collect();
     let judged = args.from.is_none() && args.monolithic.is_none();
     TrailScores {
-        figures: benchmark(gold, &run.predicted),
+        figures: benchmark(gold, &predictions.predicted),
         predictions: match (&args.from, &args.monolithic, mapper) {
             (Some(folder), ..) => format!("predictions in {}", folder.display()),
             (_, Some(judge), _) => format!("errors reported by judge '{judge}' on whole traces"),
@@ -238,29 +250,29 @@ fn score(
             _ => "findings of failing measurements (--flagged)".to_owned(),
         },
         ratings: ratings::correlate(&rated),
-        roots: compare(run, gold),
-        coverage: judged.then(|| run.coverage.clone()),
+        roots: root_verdicts(predictions, gold),
+        coverage: judged.then(|| predictions.coverage.clone()),
         caught: judged.then(|| Caught {
             adjudicator: args.adjudicator.clone().unwrap_or_else(|| "rules".to_owned()),
-            tables: CaughtErrors::from_cases(&run.errors, &run.measured),
+            tables: CaughtErrors::from_cases(&predictions.errors, &predictions.measured),
         }),
-        notes: run.notes.clone(),
+        notes: predictions.notes.clone(),
         others: others.collect(),
     }
 }
 
 /// Figures of all annotated traces; an absent prediction is an empty one.
-fn benchmark(gold: &Files, predicted: &Files) -> Benchmark {
+fn benchmark(gold: &AnnotationFiles, predicted: &AnnotationFiles) -> Benchmark {
     let errors = |name: &String| predicted.get(name).map_or(&[][..], |prediction| &prediction.errors);
     let marks = gold.iter().map(|(name, gold)| TraceMarks::new(&gold.errors, errors(name)));
     Benchmark::from_cases(&marks.collect::<Vec<_>>())
 }
 
 /// The root verdicts under each policy compared with the annotators' overall scores.
-fn compare(run: &Predictions, gold: &Files) -> Vec<(&'static str, Confusion)> {
-    let Some(first) = run.roots.values().next() else { return Vec::new() };
+fn root_verdicts(predictions: &Predictions, gold: &AnnotationFiles) -> Vec<(&'static str, Confusion)> {
+    let Some(first) = predictions.roots.values().next() else { return Vec::new() };
     let policies = first.0.iter().enumerate().map(|(i, (policy, _))| {
-        let verdicts = run.roots.iter().map(|(name, roots)| {
+        let verdicts = predictions.roots.iter().map(|(name, roots)| {
             let overall = gold.get(name).and_then(|gold| gold.ratings.overall());
             (roots.0.get(i).and_then(|(_, passed)| *passed), overall)
         });

@@ -40,7 +40,7 @@ pub(super) struct TrailScores {
     pub(super) others: Vec<(String, Benchmark)>,
 }
 
-/// Caught and localised errors, and who decided.
+/// Caught and localised errors, and the adjudicator that decided.
 #[derive(Serialize)]
 pub(super) struct Caught {
     pub(super) adjudicator: String,
@@ -146,23 +146,24 @@ fn caught(caught: &Caught) -> [String; 2] {
                 let [p, r, f1] = tally.shares();
                 let shares = [p, r, f1, tally.f(2.0), all.accuracy()].map(|f| figure(f, None));
                 let cells = [(*metric).to_owned(), tally.gold.to_string()].into_iter();
-                t.row(cells.chain(IMPACTS.iter().chain([&ALL]).map(recall)).chain(shares));
+                t.add_row(cells.chain(IMPACTS.iter().chain([&ALL]).map(recall)).chain(shares));
             }
             t
         };
-    let any = |found: fn(&crate::score::trail::caught::AnyMetric) -> usize| {
+    let any_metric_row = |count: fn(&crate::score::trail::caught::AnyMetric) -> usize| {
         let by_impact = &caught.tables.any_metric;
         let errors = by_impact.get(ALL).map_or(0, |any| any.errors).to_string();
         let share_of_errors = move |impact: &&str| {
             let any = by_impact.get(*impact);
-            optional_figure(any.map(|any| share(found(any), any.errors)))
+            optional_figure(any.map(|any| share(count(any), any.errors)))
         };
         ["any metric".to_owned(), errors].into_iter().chain(IMPACTS.iter().chain([&ALL]).map(share_of_errors))
     };
-    let (mut first, mut second) = (table("caught", |e| &e.caught), table("localised", |e| &e.localised));
-    first.row(any(|any| any.caught));
-    second.row(any(|any| any.localised));
-    [first.render(), second.render()]
+    let (mut caught_table, mut localised_table) =
+        (table("caught", |e| &e.caught), table("localised", |e| &e.localised));
+    caught_table.add_row(any_metric_row(|any| any.caught));
+    localised_table.add_row(any_metric_row(|any| any.localised));
+    [caught_table.render(), localised_table.render()]
 }
 
 /// Metrics with unmeasured spans; `None` if there are none.
@@ -176,7 +177,7 @@ fn coverage(coverage: &Coverage) -> Option<String> {
         let reasons: Vec<String> =
             metric_coverage.unmeasured.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
         let last = [figure(metric_coverage.unmeasured_share(), None), reasons.join(", ")];
-        t.row([(*metric).to_owned()].into_iter().chain(counts).chain(last));
+        t.add_row([(*metric).to_owned()].into_iter().chain(counts).chain(last));
     }
     (rows > 0).then(|| t.render())
 }
@@ -186,7 +187,7 @@ fn ratings(correlated: &[RatingCorrelation; 5]) -> String {
     let mut notes = String::new();
     for (name, c) in RATINGS.into_iter().zip(correlated) {
         let figures = [c.pearson, c.spearman].map(optional_figure);
-        t.row([name.to_owned(), c.traces.to_string()].into_iter().chain(figures));
+        t.add_row([name.to_owned(), c.traces.to_string()].into_iter().chain(figures));
         let reason = match c {
             RatingCorrelation { constant: true, .. } => "the annotators' scores are all equal",
             RatingCorrelation { traces: 0, .. } => "no trace has both scores",
@@ -211,7 +212,7 @@ fn roots(by_policy: &[(&'static str, Confusion)]) -> String {
         let tally = c.tally();
         let figures = [figure(c.accuracy(), None), optional_figure(c.kappa())];
         let counts = [tally.predicted, tally.gold].map(|n| n.to_string());
-        t.row([(*policy).to_owned(), c.total().to_string()].into_iter().chain(figures).chain(counts));
+        t.add_row([(*policy).to_owned(), c.total().to_string()].into_iter().chain(figures).chain(counts));
     }
     t.render()
 }
@@ -235,7 +236,7 @@ fn comparison(scores: &TrailScores) -> String {
     for (name, excluded, b) in std::iter::once(ours).chain(others) {
         let excluded = excluded.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", 100.0 * share));
         let figures = [b.location, b.joint].into_iter().flat_map(|t| t.shares()).chain([b.category_f1]);
-        t.row([name.to_owned(), excluded].into_iter().chain(figures.map(|f| figure(f, None))));
+        t.add_row([name.to_owned(), excluded].into_iter().chain(figures.map(|f| figure(f, None))));
     }
     t.render()
 }

@@ -13,37 +13,52 @@ pub struct EvaluatorRow {
     pub cells: Vec<Option<f64>>,
 }
 
-/// Width of the row names, width and height of a cell, height of the column names.
-const LEFT: f64 = 150.0;
-const CELL: f64 = 46.0;
-const HIGH: f64 = 26.0;
-const ABOVE: f64 = 150.0;
+/// Width of the row names, in pixels as all lengths of this file.
+const ROW_NAME_WIDTH: f64 = 150.0;
+/// Width of a cell.
+const CELL_WIDTH: f64 = 46.0;
+/// Height of a row.
+const CELL_HEIGHT: f64 = 26.0;
+/// Height of the rotated column names.
+const COLUMN_NAME_HEIGHT: f64 = 150.0;
 
 /// A heat map of `rows` over `columns`; the best value of each column is marked with a star.
 pub fn heat_map(columns: &[&str], rows: &[EvaluatorRow], out: &mut Html) {
     // Column names are rotated and extend to the right of the last cell.
-    let (width, height) =
-        (LEFT + CELL * columns.len() as f64 + 110.0, ABOVE + HIGH * rows.len() as f64 + 4.0);
-    open(width, height, out);
+    let (width, height) = (
+        ROW_NAME_WIDTH + CELL_WIDTH * columns.len() as f64 + 110.0,
+        COLUMN_NAME_HEIGHT + CELL_HEIGHT * rows.len() as f64 + 4.0,
+    );
+    open_svg(width, height, out);
     for (n, column) in columns.iter().enumerate() {
-        let at = [LEFT + CELL * n as f64 + CELL / 2.0, ABOVE - 6.0];
-        out.numbers("<text transform=\"translate({1} {1}) rotate(-50)\">", &at).text(column).raw("</text>");
+        let position = [ROW_NAME_WIDTH + CELL_WIDTH * n as f64 + CELL_WIDTH / 2.0, COLUMN_NAME_HEIGHT - 6.0];
+        out.numbers("<text transform=\"translate({1} {1}) rotate(-50)\">", &position)
+            .text(column)
+            .raw("</text>");
     }
     for (n, row) in rows.iter().enumerate() {
-        let y = ABOVE + HIGH * n as f64;
-        text(LEFT - 8.0, y + HIGH * 0.66, "end", &row.name, out);
+        let y = COLUMN_NAME_HEIGHT + CELL_HEIGHT * n as f64;
+        text(ROW_NAME_WIDTH - 8.0, y + CELL_HEIGHT * 0.66, "end", &row.name, out);
         for (m, cell) in row.cells.iter().enumerate() {
             let Some(value) = *cell else { continue };
-            let x = LEFT + CELL * m as f64;
+            let x = ROW_NAME_WIDTH + CELL_WIDTH * m as f64;
             let best = rows.iter().filter_map(|r| r.cells.get(m).copied().flatten()).fold(0.0, f64::max);
-            let star = rows.len() > 1 && value > 0.0 && value >= best;
+            let is_best = rows.len() > 1 && value > 0.0 && value >= best;
             out.numbers(
                 "<rect x=\"{1}\" y=\"{1}\" width=\"{1}\" height=\"{1}\" fill=\"hsl(210 70% {0}%)\"/>\
                  <text x=\"{1}\" y=\"{1}\" text-anchor=\"middle\" fill=\"",
-                &[x, y, CELL - 1.0, HIGH - 1.0, 97.0 - 57.0 * value, x + CELL / 2.0, y + HIGH * 0.66],
+                &[
+                    x,
+                    y,
+                    CELL_WIDTH - 1.0,
+                    CELL_HEIGHT - 1.0,
+                    97.0 - 57.0 * value,
+                    x + CELL_WIDTH / 2.0,
+                    y + CELL_HEIGHT * 0.66,
+                ],
             );
             out.raw(if value > 0.6 { "#fff" } else { "#111" }).numbers("\">{2}", &[value]);
-            out.raw(if star { "*</text>" } else { "</text>" });
+            out.raw(if is_best { "*</text>" } else { "</text>" });
         }
     }
     out.raw("</svg>");
@@ -58,8 +73,9 @@ pub struct Curve {
     pub now: Confusion,
 }
 
-/// Side length of a curve's square, and its margin.
+/// Side length of the square of a curve.
 const SIDE: f64 = 180.0;
+/// Margin around the square, for the labels of the axes.
 const MARGIN: f64 = 34.0;
 
 /// Precision over recall; each point is labelled with its threshold.
@@ -69,7 +85,7 @@ pub fn curve(curve: &Curve, out: &mut Html) {
         [MARGIN + SIDE * tally.recall(), MARGIN + SIDE * (1.0 - tally.precision())]
     };
     out.raw("<figure>");
-    open(SIDE + 2.0 * MARGIN, SIDE + 2.0 * MARGIN, out);
+    open_svg(SIDE + 2.0 * MARGIN, SIDE + 2.0 * MARGIN, out);
     let frame = [MARGIN, MARGIN, SIDE, SIDE];
     out.numbers("<rect class=\"frame\" x=\"{0}\" y=\"{0}\" width=\"{0}\" height=\"{0}\"/>", &frame);
     // Precision is undefined for a threshold below which nothing fails.
@@ -94,7 +110,7 @@ pub fn curve(curve: &Curve, out: &mut Html) {
     out.text(&curve.name).raw("</figcaption></figure>");
 }
 
-fn open(width: f64, height: f64, out: &mut Html) {
+fn open_svg(width: f64, height: f64, out: &mut Html) {
     out.numbers(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{0}\" viewBox=\"0 0 {0} {0}\">",
         &[width, width, height],

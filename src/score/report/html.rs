@@ -35,7 +35,7 @@ impl Html {
         self
     }
 
-    /// Markup with numbers: each `{n}` is replaced by the next of `numbers` with `n` decimals.
+    /// Writes markup with numbers: each `{n}` is replaced by the next of `numbers` with `n` decimals.
     pub fn numbers(&mut self, markup: &'static str, numbers: &[f64]) -> &mut Html {
         let mut parts = markup.split('{');
         self.raw(parts.next().unwrap_or_default());

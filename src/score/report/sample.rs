@@ -34,10 +34,10 @@ pub struct Explanation {
 /// Every explanation of an evaluated trace.
 pub fn all(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<Explanation> {
     let measured = measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok()?)));
-    measured.flat_map(|(m, measured)| measured.findings.iter().map(|f| explained(trace, m, f))).collect()
+    measured.flat_map(|(m, measured)| measured.findings.iter().map(|f| explanation(trace, m, f))).collect()
 }
 
-fn explained(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Explanation {
+fn explanation(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Explanation {
     let span = trace.tree.spans.get(m.at).map(|s| s.id.to_string()).unwrap_or_default();
     let view = trace.views.get(m.at);
     let kind = view.map_or("", |r| r.kind.as_str());
@@ -55,38 +55,39 @@ fn explained(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Explanat
 }
 
 /// The sample, by metric.
-pub fn sample(from: &[Explanation]) -> Vec<&Explanation> {
+pub fn sample(explanations: &[Explanation]) -> Vec<&Explanation> {
     let mut groups: BTreeMap<&str, BTreeMap<&str, Vec<&Explanation>>> = BTreeMap::new();
-    for one in from {
-        groups.entry(one.metric).or_default().entry(&one.rule).or_default().push(one);
+    for explanation in explanations {
+        groups.entry(explanation.metric).or_default().entry(&explanation.rule).or_default().push(explanation);
     }
     let rules: Vec<Vec<&Vec<&Explanation>>> = groups.values().map(|rules| rules.values().collect()).collect();
     let mut counts: Vec<Vec<usize>> = rules.iter().map(|rules| vec![0; rules.len()]).collect();
-    let mut remaining = SAMPLE.min(from.len());
+    let mut remaining = SAMPLE.min(explanations.len());
     while remaining > 0 {
-        // One more of each metric, from the rule with the fewest so far that has another.
+        // Adds one explanation of each metric, from the rule with the fewest so far among those that have another.
         for (rules, counts) in rules.iter().zip(&mut counts) {
-            let open = (0..rules.len()).filter(|i| counts[*i] < rules[*i].len());
-            if let Some(next) = open.min_by_key(|i| counts[*i]).filter(|_| remaining > 0) {
+            let unfinished = (0..rules.len()).filter(|i| counts[*i] < rules[*i].len());
+            if let Some(next) = unfinished.min_by_key(|i| counts[*i]).filter(|_| remaining > 0) {
                 counts[next] += 1;
                 remaining -= 1;
             }
         }
     }
     let counted_rules = rules.iter().flatten().zip(counts.iter().flatten());
-    // The middle of equal sections of the list, which is in order of traces.
+    // The explanations of a rule are in order of traces; the list is divided into `count` equal sections, and the
+    // middle of each is taken.
     counted_rules
         .flat_map(|(list, &count)| (0..count).map(move |n| list[(2 * n + 1) * list.len() / (2 * count)]))
         .collect()
 }
 
 /// The sample as a list.
-pub fn html(from: &[Explanation], out: &mut Html) {
-    let drawn = sample(from);
+pub fn html(explanations: &[Explanation], out: &mut Html) {
+    let drawn = sample(explanations);
     if drawn.is_empty() {
         return;
     }
-    out.raw("<h2>A sample of explanations</h2><p>").count(drawn.len()).raw(" of ").count(from.len());
+    out.raw("<h2>A sample of explanations</h2><p>").count(drawn.len()).raw(" of ").count(explanations.len());
     out.raw(", spread over metrics, rules and traces, for review with the traces.</p><ol>");
     for one in drawn {
         out.raw("<li><b>").text(one.metric).raw("</b> ").text(&one.rule).raw(" <span class=\"category\">");

@@ -25,7 +25,7 @@ const MAX_TEXT: usize = 600;
 #[derive(Clone, Debug)]
 pub struct TraceTree {
     pub html: Html,
-    /// Findings and annotations are at different spans.
+    /// Whether predicted findings and annotations are at different spans.
     pub differs: bool,
 }
 
@@ -34,8 +34,8 @@ pub struct TraceTree {
 struct Lines {
     html: Html,
     count: usize,
-    /// Lines beyond the limit.
-    cut: usize,
+    /// Lines beyond [`MAX_LINES`].
+    omitted: usize,
     /// Spans without findings or annotations after the last line.
     folded: usize,
     /// Depth of the last line.
@@ -52,8 +52,8 @@ impl TraceTree {
         predicted: Predicted,
     ) -> TraceTree {
         let tree = &trace.tree;
-        let mut marked: BTreeMap<&str, Vec<&Annotation>> = BTreeMap::new();
-        marks.iter().for_each(|m| marked.entry(&m.location).or_default().push(m));
+        let mut marks_by_span: BTreeMap<&str, Vec<&Annotation>> = BTreeMap::new();
+        marks.iter().for_each(|m| marks_by_span.entry(&m.location).or_default().push(m));
         let mut findings: BTreeMap<Idx, Vec<(&Measurement, &Measured)>> = BTreeMap::new();
         for (m, measured) in measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok()?))) {
             if !measured.passed || measured.findings.iter().any(|f| f.category.is_some()) {
@@ -64,13 +64,13 @@ impl TraceTree {
             find::located_findings(trace, measurements, predicted).iter().map(|f| f.at).collect();
         let mut lines = Lines::default();
         lines.html.raw("<details open><summary><code>").text(&tree.id.to_string()).raw("</code> ");
-        verdict(&mut lines.html, verdicts.trace.passed.map(|p| !p));
+        write_verdict(&mut lines.html, verdicts.trace.passed.map(|p| !p));
         lines.html.raw("</summary><div class=\"tree\">");
         let mut differs = false;
         for (i, depth) in preorder(trace) {
             let (Some(span), Some(view)) = (tree.spans.get(i), trace.views.get(i)) else { continue };
             let id = span.id.to_string();
-            let marks = marked.remove(id.as_str()).unwrap_or_default();
+            let marks = marks_by_span.remove(id.as_str()).unwrap_or_default();
             let findings = findings.remove(&i).unwrap_or_default();
             if marks.is_empty() && findings.is_empty() && view.kind != Kind::Agent {
                 lines.folded += 1;
@@ -81,7 +81,7 @@ impl TraceTree {
             out.text(view.kind.as_str()).raw("] <b>");
             out.text(&clip(view.name.as_deref().unwrap_or_default(), 120)).raw("</b> <code>");
             out.text(&id).raw("</code> ");
-            verdict(out, verdicts.by_span.get(i).copied().flatten().map(Verdict::failed));
+            write_verdict(out, verdicts.by_span.get(i).copied().flatten().map(Verdict::failed));
             match (predicted.contains(&i), marks.is_empty()) {
                 (true, false) => out.raw(" <span class=\"hit\">found and annotated</span>"),
                 (true, true) => out.raw(" <span class=\"over\">found, not annotated</span>"),
@@ -89,8 +89,8 @@ impl TraceTree {
                 (false, true) => out,
             };
             out.raw("</div>");
-            findings.iter().for_each(|(m, measured)| metric(out, m.metric, measured));
-            marks.iter().for_each(|mark| annotation(out, mark));
+            findings.iter().for_each(|(m, measured)| write_metric(out, m.metric, measured));
+            marks.iter().for_each(|mark| write_annotation(out, mark));
             out.raw("</div>");
         }
         TraceTree { html: lines.finish(), differs }
@@ -101,7 +101,7 @@ impl Lines {
     /// Begins a line; `None` beyond the limit.
     fn next(&mut self, depth: usize) -> Option<&mut Html> {
         if self.count == MAX_LINES {
-            self.cut += 1;
+            self.omitted += 1;
             return None;
         }
         self.fold();
@@ -122,16 +122,16 @@ impl Lines {
 
     fn finish(mut self) -> Html {
         self.fold();
-        if self.cut > 0 {
-            let cut = self.html.raw("<p class=\"fold\">").count(self.cut);
-            cut.raw(" more spans with findings or annotations</p>");
+        if self.omitted > 0 {
+            let omitted = self.html.raw("<p class=\"fold\">").count(self.omitted);
+            omitted.raw(" more spans with findings or annotations</p>");
         }
         self.html.raw("</div></details>");
         self.html
     }
 }
 
-fn metric(out: &mut Html, name: &str, measured: &Measured) {
+fn write_metric(out: &mut Html, name: &str, measured: &Measured) {
     out.raw("<div class=\"metric\"><b>").text(name).raw("</b> (");
     match measured.value {
         Value::Score(score) => out.numbers("{1}", &[score]),
@@ -152,12 +152,12 @@ fn metric(out: &mut Html, name: &str, measured: &Measured) {
     out.raw("</div>");
 }
 
-fn annotation(out: &mut Html, mark: &Annotation) {
+fn write_annotation(out: &mut Html, mark: &Annotation) {
     out.raw("<div class=\"mark\">annotators: <b>").text(&clip(&mark.category, 120)).raw("</b> ");
     out.text(&clip(&mark.impact, 20)).raw(" ").text(&clip(&mark.description, MAX_TEXT)).raw("</div>");
 }
 
-fn verdict(out: &mut Html, failed: Option<bool>) {
+fn write_verdict(out: &mut Html, failed: Option<bool>) {
     match failed {
         Some(true) => out.raw("<span class=\"fail\">fail</span>"),
         Some(false) => out.raw("<span class=\"pass\">pass</span>"),

@@ -13,7 +13,8 @@ use verdict_eval::questions::{Answer, AnswerForm, Prompt, Question};
 use super::Annotation;
 use super::caught::ErrorClaim;
 
-/// Claims in one question: those at the error's span first, then those of its category. Further ones are counted.
+/// Claims in one question: those at the error's span first, then those of its category. Claims beyond the limit are
+/// counted.
 const MAX_CLAIMS: usize = 60;
 
 const TASK: &str = "\
@@ -29,7 +30,7 @@ pub struct ErrorQuestion {
     /// Indexes of the claims, in the order of their numbers in the question.
     shown: Vec<usize>,
     /// Claims that are not in the question.
-    pub left: usize,
+    pub omitted_claims: usize,
 }
 
 /// The question about the error number `number` of its trace; `None` without claims. `clean` redacts texts of the
@@ -50,11 +51,11 @@ pub fn question(
         let same_category = category.is_some() && claim.category == category;
         (!claim.spans.contains(&error.location), !same_category)
     });
-    let left = shown.len().saturating_sub(MAX_CLAIMS);
+    let omitted_claims = shown.len().saturating_sub(MAX_CLAIMS);
     shown.truncate(MAX_CLAIMS);
     let Annotation { location, description, evidence, category, .. } = error;
-    let described = format!("category: {category}\nspan: {location}\n{description}\nevidence: {evidence}");
-    let mut user = fence("ERROR", &clean(&described));
+    let error_text = format!("category: {category}\nspan: {location}\n{description}\nevidence: {evidence}");
+    let mut user = fence("ERROR", &clean(&error_text));
     for (n, &i) in shown.iter().enumerate() {
         let ErrorClaim { metric, spans, rationale, quote, .. } = &claims[i];
         let spans: Vec<&str> = spans.iter().map(String::as_str).collect();
@@ -78,7 +79,7 @@ pub fn question(
         form: Arc::new(AnswerForm { name: "identified_by", schema, score: None }),
         judges: Vec::new(),
     };
-    Some(ErrorQuestion { question, shown, left })
+    Some(ErrorQuestion { question, shown, omitted_claims })
 }
 
 impl ErrorQuestion {
@@ -87,10 +88,10 @@ impl ErrorQuestion {
         let opinion = answer.opinions.as_ref().ok()?.first()?;
         let numbers = opinion.value.get("findings")?.as_array()?.iter().filter_map(Json::as_u64);
         let index = |n: u64| self.shown.get(usize::try_from(n).ok()?.checked_sub(1)?).copied();
-        let mut found: Vec<usize> = numbers.filter_map(index).collect();
-        found.sort_unstable();
-        found.dedup();
-        Some(found)
+        let mut identified: Vec<usize> = numbers.filter_map(index).collect();
+        identified.sort_unstable();
+        identified.dedup();
+        Some(identified)
     }
 }
 
@@ -131,7 +132,7 @@ mod tests {
             claim("b", Category::ResourceAbuse),
         ];
         let asked = question(0, &error, &claims, str::to_owned).unwrap();
-        assert_eq!((asked.shown.as_slice(), asked.left), (&[2, 1, 0][..], 0));
+        assert_eq!((asked.shown.as_slice(), asked.omitted_claims), (&[2, 1, 0][..], 0));
         assert_eq!(asked.question.prompt.user.matches("FINDING>>>").count(), 3, "no finding ends its fence");
         assert_eq!(asked.read(&answer(json!([1, 3, 3]))), Some(vec![0, 2]));
         assert_eq!(asked.read(&answer(json!([]))), Some(Vec::new()));
@@ -145,7 +146,7 @@ mod tests {
         let claims: Vec<ErrorClaim> =
             (0..MAX_CLAIMS + 5).map(|_| claim("a", Category::ResourceAbuse)).collect();
         let asked = question(0, &Annotation::default(), &claims, str::to_owned).unwrap();
-        assert_eq!((asked.shown.len(), asked.left), (MAX_CLAIMS, 5));
+        assert_eq!((asked.shown.len(), asked.omitted_claims), (MAX_CLAIMS, 5));
         assert!(question(0, &Annotation::default(), &[], str::to_owned).is_none());
     }
 }

@@ -13,7 +13,7 @@ use super::CategoryLabel;
 /// One error: category, span and reason.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Annotation {
-    /// As it is spelled; [`Annotation::label`] reads it.
+    /// The category as the file spells it; [`Annotation::label`] reads it.
     pub category: String,
     /// The span's id, in hex.
     pub location: String,
@@ -40,7 +40,7 @@ pub fn impact(severity: Severity) -> String {
 pub const RATINGS: [&str; 5] =
     ["reliability_score", "security_score", "instruction_adherence_score", "plan_opt_score", "overall"];
 
-/// The five scores, each 1 to 5, in the order of [`RATINGS`]; `None` if the file does not contain it.
+/// The five scores, each 1 to 5, in the order of [`RATINGS`]; `None` if the file does not contain the score.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Ratings(pub [Option<f64>; RATINGS.len()]);
 
@@ -69,10 +69,11 @@ fn number(value: &Value) -> Option<f64> {
 }
 
 #[derive(Clone, PartialEq, Debug, Default)]
+/// The content of one file: the errors and scores of a trace.
 pub struct Annotations {
     /// The trace's id; `None` if only the file's name contains it.
     pub trace: Option<String>,
-    /// In the file's order.
+    /// The errors, in the file's order.
     pub errors: Vec<Annotation>,
     pub ratings: Ratings,
 }
@@ -88,7 +89,7 @@ impl Annotations {
         let errors = object.get("errors").and_then(Value::as_array).into_iter().flatten();
         Some(Annotations {
             trace: object.get("trace_id").and_then(Value::as_str).map(|id| id.trim().to_owned()),
-            errors: errors.filter_map(Value::as_object).map(error).collect(),
+            errors: errors.filter_map(Value::as_object).map(read_error).collect(),
             ratings: Ratings::read(object.get("scores")),
         })
     }
@@ -106,7 +107,7 @@ impl Annotations {
     }
 }
 
-/// `text` without commas before a closing bracket, which JSON does not allow and annotators write.
+/// `text` without commas before a closing bracket, which JSON does not allow but some annotators' files contain.
 fn without_trailing_commas(text: &str) -> String {
     let mut parts = text.split(',');
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -119,7 +120,7 @@ fn without_trailing_commas(text: &str) -> String {
     out
 }
 
-fn error(object: &Map<String, Value>) -> Annotation {
+fn read_error(object: &Map<String, Value>) -> Annotation {
     let text = |key: &str| match object.get(key) {
         Some(Value::String(text)) => text.clone(),
         None | Some(Value::Null) => String::new(),

@@ -29,6 +29,7 @@ pub(super) fn impact_index(impact: &str) -> usize {
     IMPACTS.iter().position(|candidate| *candidate == impact).unwrap_or(IMPACTS.len() - 1)
 }
 
+/// The span of an error, as its id in hex, and the category of the error.
 type Joint = (String, CategoryLabel);
 
 /// Annotated and predicted errors of one trace, prepared for repeated counting.
@@ -38,27 +39,27 @@ pub struct TraceMarks {
     predicted: BTreeSet<Joint>,
     location: PredictionTally,
     joint: PredictionTally,
-    gold_names: BTreeSet<Category>,
-    predicted_names: BTreeSet<Category>,
+    gold_categories: BTreeSet<Category>,
+    predicted_categories: BTreeSet<Category>,
     /// Every annotated error, duplicates included.
     errors: Vec<(Joint, String)>,
 }
 
 impl TraceMarks {
-    /// An absent prediction is an empty one.
+    /// Of a trace without a prediction, `predicted` is empty.
     pub fn new(gold: &[Annotation], predicted: &[Annotation]) -> TraceMarks {
         let pairs = |list: &[Annotation]| -> BTreeSet<Joint> { list.iter().map(pair).collect() };
         let spans = |pairs: &BTreeSet<Joint>| -> BTreeSet<String> {
             pairs.iter().map(|(span, _)| span.clone()).collect()
         };
-        let names = |pairs: &BTreeSet<Joint>| pairs.iter().filter_map(|(_, l)| l.category()).collect();
+        let categories = |pairs: &BTreeSet<Joint>| pairs.iter().filter_map(|(_, l)| l.category()).collect();
         let errors = gold.iter().map(|error| (pair(error), error.impact.clone())).collect();
         let (gold, predicted) = (pairs(gold), pairs(predicted));
         TraceMarks {
             location: tally(&spans(&gold), &spans(&predicted)),
             joint: tally(&gold, &predicted),
-            gold_names: names(&gold),
-            predicted_names: names(&predicted),
+            gold_categories: categories(&gold),
+            predicted_categories: categories(&predicted),
             errors,
             gold,
             predicted,
@@ -83,7 +84,7 @@ fn tally<T: Ord>(gold: &BTreeSet<T>, predicted: &BTreeSet<T>) -> PredictionTally
 pub struct CategoryRow {
     #[serde(serialize_with = "by_name")]
     pub category: Category,
-    /// Traces that contain it.
+    /// Traces that contain the category.
     pub traces: PredictionTally,
     /// (trace, span) pairs of this category.
     #[serde(rename = "spans")]
@@ -141,15 +142,15 @@ pub struct Benchmark {
 }
 
 impl Benchmark {
-    /// Counts over `cases`.
+    /// The figures of `cases`.
     pub fn from_cases(cases: &[TraceMarks]) -> Benchmark {
         let mut impacts = IMPACTS.map(|impact| ImpactRow { impact, ..ImpactRow::default() });
         cases.iter().for_each(|case| count_impacts(case, &mut impacts));
         let (location, joint) = totals(cases.iter());
         let presence = presence(cases);
-        let (category_f1, macro_f1) = means(&presence);
+        let (category_f1, macro_f1) = category_f1_scores(&presence);
         let rows = Category::ALL.into_iter().zip(presence).filter(|(_, t)| t.gold + t.predicted > 0);
-        let row = |(category, traces)| CategoryRow { category, traces, joint: joint_of(cases, category) };
+        let row = |(category, traces)| CategoryRow { category, traces, joint: joint_tally(cases, category) };
         let mean_of = |share: fn(&TraceMarks) -> f64| mean(cases.iter().map(share).sum(), cases.len());
         Benchmark {
             traces: cases.len(),
@@ -177,12 +178,13 @@ fn totals<'a>(cases: impl Iterator<Item = &'a TraceMarks> + Clone) -> (Predictio
     (cases.clone().map(|case| case.location).sum(), cases.map(|case| case.joint).sum())
 }
 
+/// For each category, the traces that contain it.
 fn presence<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>) -> [PredictionTally; Category::ALL.len()] {
     let mut tallies = [PredictionTally::default(); Category::ALL.len()];
     for case in cases {
         for (tally, category) in tallies.iter_mut().zip(Category::ALL) {
             let (gold, predicted) =
-                (case.gold_names.contains(&category), case.predicted_names.contains(&category));
+                (case.gold_categories.contains(&category), case.predicted_categories.contains(&category));
             tally.hits += usize::from(gold && predicted);
             tally.predicted += usize::from(predicted);
             tally.gold += usize::from(gold);
@@ -192,15 +194,16 @@ fn presence<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>) -> [PredictionT
 }
 
 /// Weighted and macro F1.
-fn means(presence: &[PredictionTally]) -> (f64, f64) {
+fn category_f1_scores(presence: &[PredictionTally]) -> (f64, f64) {
     let support: usize = presence.iter().map(|t| t.gold).sum();
     let weighted: f64 = presence.iter().map(|t| t.gold as f64 * t.f1()).sum();
-    let seen: Vec<f64> =
+    let f1_scores: Vec<f64> =
         presence.iter().filter(|t| t.gold + t.predicted > 0).map(PredictionTally::f1).collect();
-    (weighted / support.max(1) as f64, mean(seen.iter().sum(), seen.len()))
+    (weighted / support.max(1) as f64, mean(f1_scores.iter().sum(), f1_scores.len()))
 }
 
-fn joint_of<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>, category: Category) -> PredictionTally {
+/// The (trace, span) pairs of a category.
+fn joint_tally<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>, category: Category) -> PredictionTally {
     let label = CategoryLabel::Known(category);
     let with_label = |pairs: &BTreeSet<Joint>| pairs.iter().filter(|(_, l)| *l == label).cloned().collect();
     let counted = cases.into_iter().map(|case| {
@@ -224,7 +227,7 @@ fn count_impacts(case: &TraceMarks, impacts: &mut [ImpactRow; 4]) {
 impl ImpactRow {
     /// Shares of the errors that were named, located, and both.
     pub fn shares(&self) -> [f64; 3] {
-        [self.named, self.located, self.joint].map(|found| share(found, self.errors))
+        [self.named, self.located, self.joint].map(|predicted| share(predicted, self.errors))
     }
 }
 
@@ -239,11 +242,11 @@ pub struct Intervals {
 
 impl Intervals {
     fn from_cases(cases: &[TraceMarks]) -> Intervals {
-        let [lp, lr, lf, jp, jr, jf, category_f1] = bootstrap::intervals(cases.len(), |choice| {
-            let drawn = choice.iter().filter_map(|&i| cases.get(i));
-            let (location, joint) = totals(drawn.clone());
+        let [lp, lr, lf, jp, jr, jf, category_f1] = bootstrap::intervals(cases.len(), |indexes| {
+            let sample = indexes.iter().filter_map(|&i| cases.get(i));
+            let (location, joint) = totals(sample.clone());
             let [l, j] = [location, joint].map(|t| t.shares());
-            [l[0], l[1], l[2], j[0], j[1], j[2], means(&presence(drawn)).0]
+            [l[0], l[1], l[2], j[0], j[1], j[2], category_f1_scores(&presence(sample)).0]
         });
         Intervals { location: [lp, lr, lf].into(), joint: [jp, jr, jf].into(), category_f1 }
     }
@@ -263,7 +266,7 @@ mod tests {
     }
 
     /// Two traces by hand: one with three marks on two spans, one with one mark and no prediction.
-    fn two() -> Vec<TraceMarks> {
+    fn two_traces() -> Vec<TraceMarks> {
         let gold = [
             error("Formatting Errors", "a", "LOW"),
             error("Goal Deviation", "a", "HIGH"),
@@ -280,7 +283,7 @@ mod tests {
 
     #[test]
     fn two_traces_counted_by_hand() {
-        let cases = two();
+        let cases = two_traces();
         let b = Benchmark::from_cases(&cases);
         assert_eq!(b.traces, 2);
         assert_eq!(b.location, PredictionTally { hits: 2, predicted: 3, gold: 3 });
@@ -315,7 +318,7 @@ mod tests {
 
     #[test]
     fn intervals_contain_the_figure() {
-        let cases: Vec<TraceMarks> = (0..10).flat_map(|_| two()).collect();
+        let cases: Vec<TraceMarks> = (0..10).flat_map(|_| two_traces()).collect();
         let b = Benchmark::from_cases(&cases);
         let Interval { low, high } = b.intervals.location.f1.unwrap();
         assert!(low < b.location.f1() && b.location.f1() < high, "{low} {} {high}", b.location.f1());

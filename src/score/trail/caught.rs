@@ -3,12 +3,12 @@
 //! In: annotated errors and the findings of a run. Out: [`CaughtErrors`]. The unit is the annotated error. An error
 //! is *mapped* to the metrics that are designed to detect its category (table 1). A metric *catches* it if one of
 //! its findings identifies it, and *localises* it if such a finding cites its span. A metric that catches an
-//! error that is not mapped to it has a false positive: so the paper counts.
+//! error that is not mapped to it has a false positive, as in the paper.
 //!
-//! Whether a finding identifies an error, a judge decides ([`super::adjudicate`]) in place of the paper's annotators;
-//! without one, [`by_rules`]: the finding has the error's category, or its metric is designed for that category and
-//! it cites the error's span. The rules cannot distinguish two errors of one category in a trace, so they overstate
-//! what is caught.
+//! A judge decides whether a finding identifies an error ([`super::adjudicate`]), in place of the paper's annotators.
+//! Without a judge, [`by_rules`] does: the finding has the error's category, or its metric is designed for that
+//! category and it cites the error's span. The rules cannot distinguish two errors of one category in a trace, so they
+//! overstate what is caught.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,8 @@ use crate::score::counts::Confusion;
 pub struct ErrorClaim {
     pub metric: &'static str,
     pub category: Option<Category>,
-    /// The spans that it names, in hex: of the measurement, of the quotation, of the origin, and the cited ones.
+    /// The spans that the finding names, in hex: of the measurement, of the quotation, of the origin, and the cited
+    /// ones.
     pub spans: BTreeSet<String>,
     pub rationale: String,
     pub quote: String,
@@ -38,20 +39,20 @@ pub struct ErrorClaim {
 pub fn claims(trace: &AgentTrace, measurements: &[Measurement], predicted: Predicted) -> Vec<ErrorClaim> {
     let id = |at: usize| trace.tree.spans.get(at).map(|span| span.id);
     let measured = measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok()?)));
-    let counted = measured.filter(|(_, measured)| predicted.includes(measured));
+    let included = measured.filter(|(_, measured)| predicted.includes(measured));
     let claim = |(m, finding): (&Measurement, &verdict_eval::metrics::Finding)| {
         let origin = finding.origin.and_then(id);
-        let named =
+        let named_spans =
             [id(m.at), finding.seen_in, origin].into_iter().flatten().chain(finding.cited.iter().copied());
         ErrorClaim {
             metric: m.metric,
             category: finding.category,
-            spans: named.map(|span: SpanId| span.to_string()).collect(),
+            spans: named_spans.map(|span: SpanId| span.to_string()).collect(),
             rationale: finding.rationale.clone(),
             quote: finding.quote.clone(),
         }
     };
-    let findings = counted.flat_map(|(m, measured)| measured.findings.iter().map(move |f| (m, f)));
+    let findings = included.flat_map(|(m, measured)| measured.findings.iter().map(move |f| (m, f)));
     findings.filter(|(_, finding)| !finding.is_note()).map(claim).collect()
 }
 
@@ -114,7 +115,7 @@ pub struct MetricErrors {
     pub localised: BTreeMap<&'static str, Confusion>,
 }
 
-/// All tables.
+/// The tables of caught and localised errors.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct CaughtErrors {
     /// By impact, and of all impacts under `all`.
@@ -129,9 +130,9 @@ impl CaughtErrors {
     /// The counts of errors in runs in which `measured` metrics have a value. A metric that is designed for no category
     /// and caught nothing has no row.
     pub fn from_cases(cases: &[ErrorCase], measured: &BTreeSet<&'static str>) -> CaughtErrors {
-        let designed = |name: &str| spec(name).is_some_and(|row| !row.categories.is_empty());
+        let is_designed = |name: &str| spec(name).is_some_and(|row| !row.categories.is_empty());
         let caught: BTreeSet<&str> = cases.iter().flat_map(|case| case.caught.iter().copied()).collect();
-        let rows = measured.iter().copied().filter(|name| designed(name) || caught.contains(name));
+        let rows = measured.iter().copied().filter(|name| is_designed(name) || caught.contains(name));
         let mut out = CaughtErrors::default();
         for metric in rows {
             let metric_errors = out.metrics.entry(metric).or_default();
@@ -221,6 +222,6 @@ mod tests {
         assert_eq!(following.localised["LOW"], Confusion { tp: 0, fp: 0, fn_: 1, tn: 0 });
         let reasoning = &tables.metrics["reasoning_integrity"];
         assert_eq!(reasoning.caught[ALL], Confusion { tp: 0, fp: 1, fn_: 0, tn: 2 });
-        assert!(!tables.metrics.contains_key("latency"), "designed for nothing");
+        assert!(!tables.metrics.contains_key("latency"), "designed for no category");
     }
 }

@@ -35,7 +35,7 @@ use super::annotation::{Annotation, impact};
 /// The findings that are predictions, and their spans.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Predicted {
-    /// Findings of passing measurements as well.
+    /// Whether findings of passing measurements are predictions as well.
     pub all: bool,
     pub placement: FindingPlacement,
 }
@@ -65,10 +65,10 @@ impl Predicted {
 /// A finding with the span at which the benchmark counts it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LocatedFinding<'a> {
-    /// The model or tool call at which it counts.
+    /// The model or tool call at which the finding counts.
     pub at: Idx,
-    /// The span of its measurement.
-    pub written: Idx,
+    /// The span of the finding's measurement.
+    pub measured_at: Idx,
     pub category: Category,
     pub metric: &'static str,
     pub finding: &'a Finding,
@@ -81,8 +81,8 @@ pub fn located_findings<'a>(
     predicted: Predicted,
 ) -> Vec<LocatedFinding<'a>> {
     let spans = Spans::new(trace);
-    let mut first: BTreeMap<(&str, Category, &str), LocatedFinding<'a>> = BTreeMap::new();
-    let mut each: Vec<LocatedFinding<'a>> = Vec::new();
+    let mut chosen: BTreeMap<(&str, Category, &str), LocatedFinding<'a>> = BTreeMap::new();
+    let mut located: Vec<LocatedFinding<'a>> = Vec::new();
     for m in measurements {
         let Some(measured) = m.outcome.as_ref().ok().filter(|measured| predicted.includes(measured)) else {
             continue;
@@ -90,29 +90,32 @@ pub fn located_findings<'a>(
         for finding in &measured.findings {
             let Some(category) = finding.category else { continue };
             let is_every = predicted.placement == FindingPlacement::Every;
-            let named = is_every.then(|| spans.named(m.at, finding)).flatten();
-            let Some(at) = named.or_else(|| spans.place(m.at, finding, category)) else { continue };
-            let found = LocatedFinding { at, written: m.at, category, metric: m.metric, finding };
+            let named_span = is_every.then(|| spans.named_span(m.at, finding)).flatten();
+            let Some(at) = named_span.or_else(|| spans.counted_span(m.at, finding, category)) else {
+                continue;
+            };
+            let found = LocatedFinding { at, measured_at: m.at, category, metric: m.metric, finding };
             if is_every || recurs(category) {
-                each.push(found);
+                located.push(found);
                 continue;
             }
-            let current = first.entry((m.metric, category, finding.rationale.as_str())).or_insert(found);
-            let earlier = if marks_last(category) { at > current.at } else { at < current.at };
-            if earlier {
+            let current = chosen.entry((m.metric, category, finding.rationale.as_str())).or_insert(found);
+            let is_marked_instead = if marks_last(category) { at > current.at } else { at < current.at };
+            if is_marked_instead {
                 *current = found;
             }
         }
     }
-    each.extend(first.into_values());
+    located.extend(chosen.into_values());
     // Of one span and category the worst finding comes first; the sort is stable.
-    each.sort_by(|a, b| (a.at, a.category).cmp(&(b.at, b.category)).then(a.finding.worst_first(b.finding)));
-    each.dedup_by_key(|f| (f.at, f.category));
-    each
+    located
+        .sort_by(|a, b| (a.at, a.category).cmp(&(b.at, b.category)).then(a.finding.worst_first(b.finding)));
+    located.dedup_by_key(|f| (f.at, f.category));
+    located
 }
 
 impl LocatedFinding<'_> {
-    /// In the benchmark's shape.
+    /// The finding in the benchmark's shape.
     pub fn annotation(&self, trace: &AgentTrace) -> Annotation {
         let span = trace.tree.spans.get(self.at).map(|span| span.id.to_string());
         Annotation {
@@ -125,17 +128,17 @@ impl LocatedFinding<'_> {
     }
 }
 
-/// Each occurrence is a separate error.
+/// Whether each occurrence of an error of the category is a separate error.
 fn recurs(category: Category) -> bool {
     category == Category::FormattingErrors
 }
 
-/// Annotators mark the last occurrence instead of the first.
+/// Whether annotators mark the last occurrence of an error of the category instead of the first.
 fn marks_last(category: Category) -> bool {
     category == Category::ResourceAbuse
 }
 
-/// Annotators mark the tool call instead of the model call that requested it.
+/// Whether annotators mark the tool call instead of the model call that requested it.
 fn stays_on_tool(category: Category) -> bool {
     category.is_environment()
         || matches!(
@@ -167,16 +170,16 @@ impl<'s> Spans<'s> {
     }
 
     /// The span at which a finding on `at` counts; `None` in a trace without a model or tool call.
-    fn place(&self, at: Idx, finding: &Finding, category: Category) -> Option<Idx> {
+    fn counted_span(&self, at: Idx, finding: &Finding, category: Category) -> Option<Idx> {
         let at = finding.origin.unwrap_or(at);
         match self.kind(at) {
-            Kind::Llm | Kind::Tool => Some(self.call(at, category)),
-            _ => self.cited(finding, category).or_else(|| self.subject_call(at, category)),
+            Kind::Llm | Kind::Tool => Some(self.marked_call(at, category)),
+            _ => self.cited_call(finding, category).or_else(|| self.subject_call(at, category)),
         }
     }
 
     /// The span that a finding on `at` names: where it began, the call itself, or the only span that it cites.
-    fn named(&self, at: Idx, finding: &Finding) -> Option<Idx> {
+    fn named_span(&self, at: Idx, finding: &Finding) -> Option<Idx> {
         let cited = || match finding.cited.as_slice() {
             [only] => self.by_id.get(only).copied(),
             _ => None,
@@ -188,36 +191,36 @@ impl<'s> Spans<'s> {
     }
 
     /// The cited model or tool call that an annotator would mark.
-    fn cited(&self, finding: &Finding, category: Category) -> Option<Idx> {
+    fn cited_call(&self, finding: &Finding, category: Category) -> Option<Idx> {
         let cited = finding.cited.iter().filter_map(|id| self.by_id.get(id).copied());
         let mut calls = cited.filter(|&i| matches!(self.kind(i), Kind::Llm | Kind::Tool));
         let at = if marks_last(category) { calls.max() } else { calls.by_ref().min() }?;
-        Some(self.call(at, category))
+        Some(self.marked_call(at, category))
     }
 
-    /// A model or tool call, or the model call that requested the tool call.
-    fn call(&self, at: Idx, category: Category) -> Idx {
+    /// The call `at`; of a tool call, the model call that requested it, if annotators mark that one.
+    fn marked_call(&self, at: Idx, category: Category) -> Idx {
         if self.kind(at) != Kind::Tool || stays_on_tool(category) {
             return at;
         }
-        self.requester.get(&at).copied().or_else(|| self.before(at)).unwrap_or(at)
+        self.requester.get(&at).copied().or_else(|| self.preceding_model_call(at)).unwrap_or(at)
     }
 
     /// The model call that a finding on an agent or a step concerns.
     fn subject_call(&self, at: Idx, category: Category) -> Option<Idx> {
         let agent = self.trace.agents.iter().find(|agent| agent.at == at);
-        let planned = agent.filter(|_| category == Category::TaskOrchestration);
-        planned
+        let planning_agent = agent.filter(|_| category == Category::TaskOrchestration);
+        planning_agent
             .and_then(|agent| Some(agent.plans.first()?.0))
             .or_else(|| agent?.answer_at)
             .filter(|&i| matches!(self.kind(i), Kind::Llm | Kind::Tool))
             .or_else(|| agent.and_then(|agent| agent.llms.last().copied()))
             .or_else(|| self.trace.tree.subtree(at).filter(|&i| self.kind(i) == Kind::Llm).max())
-            .or_else(|| self.before(at))
+            .or_else(|| self.preceding_model_call(at))
     }
 
     /// The last model call of the same agent that began before `at`.
-    fn before(&self, at: Idx) -> Option<Idx> {
+    fn preceding_model_call(&self, at: Idx) -> Option<Idx> {
         let agent = self.trace.agents.get(self.trace.owner.get(at).copied().flatten()?)?;
         agent.llms.iter().copied().filter(|&llm| llm < at).max()
     }
@@ -255,14 +258,14 @@ mod tests {
         found.iter().map(|f| (trace.views[f.at].kind, f.at, f.category)).collect()
     }
 
-    fn at(trace: &AgentTrace, kind: Kind) -> Vec<Idx> {
+    fn spans_of_kind(trace: &AgentTrace, kind: Kind) -> Vec<Idx> {
         (0..trace.tree.len()).filter(|&i| trace.views[i].kind == kind).collect()
     }
 
     #[test]
     fn repeated_error_counts_at_its_first_occurrence_and_abuse_at_its_last() {
         let trace = trace();
-        let llm = at(&trace, Kind::Llm);
+        let llm = spans_of_kind(&trace, Kind::Llm);
         let tag = || vec![Defect::MissingTag.finding("no tag", "x")];
         let measurements = [failed(llm[0], "m", tag()), failed(llm[1], "m", tag())];
         assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[0], Category::InstructionNonCompliance)]);
@@ -280,7 +283,7 @@ mod tests {
     #[test]
     fn model_error_on_a_tool_call_moves_to_the_model_call_and_service_error_stays() {
         let trace = trace();
-        let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
+        let (llm, tool) = (spans_of_kind(&trace, Kind::Llm), spans_of_kind(&trace, Kind::Tool));
         let measurements = [failed(tool[1], "m", vec![Defect::WrongArguments.finding("bad", "x")])];
         assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[1], Category::FormattingErrors)]);
         let measurements = [failed(tool[1], "m", vec![Defect::TimedOut.finding("late", "x")])];
@@ -290,7 +293,7 @@ mod tests {
     #[test]
     fn every_finding_counts_at_the_span_that_it_names() {
         let trace = trace();
-        let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
+        let (llm, tool) = (spans_of_kind(&trace, Kind::Llm), spans_of_kind(&trace, Kind::Tool));
         let every = Predicted { placement: FindingPlacement::Every, ..Predicted::FLAGGED };
         let tag = || Defect::MissingTag.finding("no tag", "x");
         let arguments = Defect::WrongArguments.finding("bad", "x");
@@ -310,7 +313,7 @@ mod tests {
     #[test]
     fn agent_finding_moves_to_a_cited_span_or_to_the_answer() {
         let trace = trace();
-        let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
+        let (llm, tool) = (spans_of_kind(&trace, Kind::Llm), spans_of_kind(&trace, Kind::Tool));
         let agent = trace.agents[0].at;
         let id = |i: Idx| trace.tree.spans[i].id;
         let abuse = Defect::CallLoop.finding("round and round", "x").citing(id(tool[0])).citing(id(tool[1]));
@@ -324,7 +327,7 @@ mod tests {
     #[test]
     fn finding_of_a_passing_measurement_is_no_flagged_one_and_one_without_category_does_not_count() {
         let trace = trace();
-        let llm = at(&trace, Kind::Llm);
+        let llm = spans_of_kind(&trace, Kind::Llm);
         let minor = Measured { findings: vec![Defect::MissingTag.finding("no tag", "x")], ..sound() };
         let measurements =
             [measured(llm[0], "m", minor), failed(llm[1], "m", vec![Defect::Errored.finding("?", "x")])];

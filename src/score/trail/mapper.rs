@@ -3,7 +3,7 @@
 //! In: a trace's measurements. Out: one question for each span with failing metrics: these metrics, their scores
 //! and their rationales; and from the answers, predictions of one category a span. The judge translates labels and
 //! does not judge again: it is not shown the trace. The categories that judges and rules gave are not used, since
-//! the paper's metrics are not exposed to the taxonomy; with `verdict.ask.categories: false` they are not.
+//! the paper's metrics are not exposed to the taxonomy; with `verdict.ask.categories: false` judges give none.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -15,10 +15,10 @@ use verdict_eval::plan::{DATA, fence};
 use verdict_eval::questions::{Answer, AnswerForm, Prompt, Question};
 use verdict_otlp::trace::Idx;
 
-/// Questions of one trace, against traces whose every span fails; the benchmark's traces have some tens of flagged
-/// spans. Further spans are counted.
+/// Most questions about one trace, for traces of which every span fails; the benchmark's traces have some tens of
+/// flagged spans. Spans beyond the limit are counted.
 const MAX_QUESTIONS: usize = 1000;
-/// Findings of one metric in a question, the most severe.
+/// Most findings of one metric in a question; the others are left out.
 const MAX_FINDINGS: usize = 16;
 /// The answer if no category fits.
 const NO_CATEGORY: &str = "none";
@@ -43,20 +43,20 @@ pub struct TraceQuestions {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct MapperCounts {
     pub mapped: usize,
-    /// The judge found that no category fits.
+    /// Spans for which the judge answered that no category fits.
     pub no_category: usize,
-    /// The judge gave no answer.
+    /// Spans about which the judge gave no answer.
     pub unanswered: usize,
-    /// Not asked: too many in one trace.
+    /// Spans beyond [`MAX_QUESTIONS`], about which no question was asked.
     pub left: usize,
 }
 
 impl std::ops::AddAssign for MapperCounts {
-    fn add_assign(&mut self, more: MapperCounts) {
-        self.mapped += more.mapped;
-        self.no_category += more.no_category;
-        self.unanswered += more.unanswered;
-        self.left += more.left;
+    fn add_assign(&mut self, other: MapperCounts) {
+        self.mapped += other.mapped;
+        self.no_category += other.no_category;
+        self.unanswered += other.unanswered;
+        self.left += other.left;
     }
 }
 
@@ -84,7 +84,7 @@ pub fn questions(measurements: &[Measurement], clean: impl Fn(&str) -> String) -
     let mut out =
         TraceQuestions { left: flagged.len().saturating_sub(MAX_QUESTIONS), ..TraceQuestions::default() };
     for (at, failing) in flagged.into_iter().take(MAX_QUESTIONS) {
-        let user: String = failing.iter().map(|(m, measured)| check(m, measured, &clean)).collect();
+        let user: String = failing.iter().map(|(m, measured)| check_text(m, measured, &clean)).collect();
         out.spans.push(at);
         out.questions.push(Question {
             key: at.to_string(),
@@ -97,7 +97,7 @@ pub fn questions(measurements: &[Measurement], clean: impl Fn(&str) -> String) -
 }
 
 /// One failing metric: its name, its score, its rationale and its findings.
-fn check(m: &Measurement, measured: &Measured, clean: &impl Fn(&str) -> String) -> String {
+fn check_text(m: &Measurement, measured: &Measured, clean: &impl Fn(&str) -> String) -> String {
     let score = match measured.value {
         Value::Score(score) => format!("{score}"),
         Value::Label(label) => label.to_owned(),
@@ -141,7 +141,7 @@ pub fn map(
     let mut out = Vec::new();
     for (at, answer) in asked.spans.iter().zip(answers) {
         let opinion = answer.opinions.as_ref().ok().and_then(|opinions| opinions.first());
-        match (opinion, opinion.and_then(|opinion| read(&opinion.value)), flagged.get(at)) {
+        match (opinion, opinion.and_then(|opinion| read_category(&opinion.value)), flagged.get(at)) {
             (Some(_), Some(category), Some(failing)) => {
                 counts.mapped += 1;
                 out.extend(mapped(failing, category));
@@ -171,7 +171,7 @@ fn mapped(failing: &[(&Measurement, &Measured)], category: Category) -> Option<M
     Some(Measurement { outcome: Ok(Measured { value, passed, findings }), ..m.clone() })
 }
 
-fn read(answer: &Json) -> Option<Category> {
+fn read_category(answer: &Json) -> Option<Category> {
     let name = answer.get("category")?.as_str()?;
     Category::ALL.into_iter().find(|category| category.as_str() == name)
 }

@@ -26,9 +26,10 @@ use crate::score::counts::Confusion;
 /// The best and the worst score.
 const BEST: f64 = 5.0;
 const WORST: f64 = 1.0;
-/// The deduction of each further category, and the most of all of them.
-const FURTHER: f64 = 0.25;
-const MOST_FURTHER: f64 = 1.0;
+/// The deduction of each category after that of the worst finding.
+const FURTHER_CATEGORY: f64 = 0.25;
+/// Largest sum of these deductions.
+const MAX_FURTHER_DEDUCTION: f64 = 1.0;
 /// Lowest overall score of a passing trace, as the benchmark defines it (the upper half of its scale).
 pub const PASSES: f64 = 3.5;
 
@@ -41,24 +42,24 @@ fn deduction(severity: Severity) -> f64 {
     }
 }
 
-/// Affects the score of reliability.
-fn on_reliability(category: Category) -> bool {
+/// Whether a finding of the category affects the score of reliability.
+fn affects_reliability(category: Category) -> bool {
     !matches!(
         category,
         Category::InstructionNonCompliance | Category::ResourceAbuse | Category::TaskOrchestration
     )
 }
 
-/// Affects the score of instruction adherence.
-fn on_instructions(category: Category) -> bool {
+/// Whether a finding of the category affects the score of instruction adherence.
+fn affects_instructions(category: Category) -> bool {
     matches!(
         category,
         Category::InstructionNonCompliance | Category::FormattingErrors | Category::GoalDeviation
     )
 }
 
-/// Affects the score of plan optimisation.
-fn on_plan(category: Category) -> bool {
+/// Whether a finding of the category affects the score of plan optimisation.
+fn affects_plan(category: Category) -> bool {
     matches!(
         category,
         Category::TaskOrchestration
@@ -72,7 +73,7 @@ fn on_plan(category: Category) -> bool {
 }
 
 /// Scores a trace; `None` for every score if nothing was measured.
-pub fn rate(trace: &AgentTrace, measurements: &[Measurement], found: &[LocatedFinding<'_>]) -> Ratings {
+pub fn rate(trace: &AgentTrace, measurements: &[Measurement], located: &[LocatedFinding<'_>]) -> Ratings {
     if measurements.iter().all(|m| m.outcome.is_err()) {
         return Ratings::default();
     }
@@ -83,16 +84,16 @@ pub fn rate(trace: &AgentTrace, measurements: &[Measurement], found: &[LocatedFi
         }
     }
     let relevance = Relevance::new(trace, &failing, &[]);
-    let counted: Vec<(Category, Severity)> = found
+    let counted: Vec<(Category, Severity)> = located
         .iter()
         .map(|f| {
             let severity = f.finding.severity;
-            let touches = relevance.affects_outcome(f.written, severity, &[f.metric]);
-            (f.category, if touches { severity } else { Severity::Low })
+            let affects_outcome = relevance.affects_outcome(f.measured_at, severity, &[f.metric]);
+            (f.category, if affects_outcome { severity } else { Severity::Low })
         })
         .collect();
-    let [reliability, adherence, plan] =
-        [on_reliability, on_instructions, on_plan].map(|affects| Some(score(&counted, affects)));
+    let [reliability, adherence, plan] = [affects_reliability, affects_instructions, affects_plan]
+        .map(|affects| Some(score(&counted, affects)));
     let scores = [reliability, security(measurements), adherence, plan];
     let rated: Vec<f64> = scores.into_iter().flatten().collect();
     let overall = Some(rated.iter().sum::<f64>() / rated.len() as f64);
@@ -100,11 +101,12 @@ pub fn rate(trace: &AgentTrace, measurements: &[Measurement], found: &[LocatedFi
     Ratings([reliability, security, adherence, plan, overall])
 }
 
+/// The score that depends on the findings of the categories that `affects` selects.
 fn score(findings: &[(Category, Severity)], affects: fn(Category) -> bool) -> f64 {
     let relevant = findings.iter().filter(|(category, _)| affects(*category));
     let Some(worst) = relevant.clone().map(|(_, severity)| *severity).max() else { return BEST };
     let categories: BTreeSet<Category> = relevant.map(|(category, _)| *category).collect();
-    let further = (FURTHER * (categories.len() - 1) as f64).min(MOST_FURTHER);
+    let further = (FURTHER_CATEGORY * (categories.len() - 1) as f64).min(MAX_FURTHER_DEDUCTION);
     (BEST - deduction(worst) - further).max(WORST)
 }
 
@@ -119,16 +121,16 @@ fn security(measurements: &[Measurement]) -> Option<f64> {
 pub struct RatingCorrelation {
     /// Traces with both scores.
     pub traces: usize,
-    /// `None` if a side is constant.
+    /// `None` if one of the two lists is constant.
     pub pearson: Option<f64>,
-    /// `None` if a side is constant.
+    /// `None` if one of the two lists is constant.
     pub spearman: Option<f64>,
-    /// The annotators' scores are all equal.
+    /// Whether the annotators' scores are all equal.
     #[serde(rename = "annotators_constant")]
     pub constant: bool,
 }
 
-/// Correlations of the five, in the order of `annotation::RATINGS`, of `(ours, theirs)`.
+/// The correlation of each of the five scores, in the order of `annotation::RATINGS`; `pairs` are `(ours, theirs)`.
 pub fn correlate(pairs: &[(Ratings, Ratings)]) -> [RatingCorrelation; 5] {
     std::array::from_fn(|i| {
         let theirs: Vec<f64> = pairs.iter().filter_map(|(_, theirs)| theirs.0[i]).collect();
@@ -163,14 +165,14 @@ impl RootVerdicts {
             ("severity_weighted", Policy::SeverityWeighted(SeverityWeights::default())),
             ("threshold 0.5", Policy::Threshold { alpha: ALPHA }),
         ];
-        let under = policies.into_iter().map(|(name, default)| {
+        let by_policy = policies.into_iter().map(|(name, default)| {
             let policies = Policies { default, ..Policies::default() };
             (name, propagation::propagate(trace, measurements, &policies).trace.passed)
         });
         let root = RootPolicy::ExpectedOutcome(OutcomeModel::default());
         let expected = Policies { root, ..Policies::default() };
         let expected = propagation::propagate(trace, measurements, &expected).trace.passed;
-        let all = [("as configured", configured)].into_iter().chain(under);
+        let all = [("as configured", configured)].into_iter().chain(by_policy);
         RootVerdicts(all.chain([("expected_outcome", expected)]).collect())
     }
 }
@@ -199,12 +201,12 @@ mod tests {
         assert_eq!(score(&[one, (Category::TimeoutIssues, Severity::Low)], all), 1.75);
         let many: Vec<_> = Category::ALL.into_iter().map(|c| (c, Severity::High)).collect();
         assert_eq!(score(&many, all), 1.0);
-        assert_eq!(score(&[(Category::ResourceAbuse, Severity::High)], on_instructions), 5.0);
+        assert_eq!(score(&[(Category::ResourceAbuse, Severity::High)], affects_instructions), 5.0);
     }
 
     #[test]
     fn every_category_affects_a_score() {
-        let on_any = |c| on_reliability(c) || on_instructions(c) || on_plan(c);
+        let on_any = |c| affects_reliability(c) || affects_instructions(c) || affects_plan(c);
         assert!(Category::ALL.into_iter().all(on_any));
     }
 
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_against_overall_scores() {
+    fn verdicts_are_compared_with_overall_scores() {
         let predicted =
             [(Some(true), Some(3.5)), (Some(false), Some(3.4)), (Some(true), Some(2.0)), (None, Some(5.0))];
         assert_eq!(verdicts(predicted), Confusion { tp: 1, fp: 1, fn_: 0, tn: 1 });

@@ -23,17 +23,17 @@ use verdict_otlp::{Signal, work};
 const SPANS: u64 = 100_000;
 
 /// Steps of the work budget for each span. Anything quadratic takes more.
-const STEPS: u64 = 64;
+const MAX_STEPS_PER_SPAN: u64 = 64;
 
 /// Spans visited, comparisons and bytes searched for each span, whether a budget counts them or not.
-const WORK: u64 = 512;
+const MAX_WORK_PER_SPAN: u64 = 512;
 
 fn attribute(key: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
     KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
 }
 
-/// Span `n` of a trace whose spans hang from `parent(n)`; of `operation`, with status `code`.
+/// Span `n`, a child of span `parent`, of `operation` and with status `code`.
 fn span(n: u64, parent: u64, operation: &str, code: i32) -> Span {
     let id = |n: u64| if n == 0 { Vec::new() } else { n.to_be_bytes().to_vec() };
     Span {
@@ -55,8 +55,8 @@ fn span(n: u64, parent: u64, operation: &str, code: i32) -> Span {
     }
 }
 
-/// Evaluates the spans, each under a resource of its own where `apart`.
-fn evaluate(name: &str, spans: Vec<Span>, apart: bool) {
+/// Evaluates the spans, each under a resource of its own if `has_own_resource` is set.
+fn evaluate(name: &str, spans: Vec<Span>, has_own_resource: bool) {
     let total = spans.len() as u64;
     let group = |(n, spans): (usize, Vec<Span>)| ResourceSpans {
         resource: Some(Resource {
@@ -67,7 +67,7 @@ fn evaluate(name: &str, spans: Vec<Span>, apart: bool) {
         ..ResourceSpans::default()
     };
     let groups: Vec<Vec<Span>> =
-        if apart { spans.into_iter().map(|span| vec![span]).collect() } else { vec![spans] };
+        if has_own_resource { spans.into_iter().map(|span| vec![span]).collect() } else { vec![spans] };
     let request =
         ExportTraceServiceRequest { resource_spans: groups.into_iter().enumerate().map(group).collect() };
     let evaluator = Evaluator::builder(&verdict_eval::Config::default()).build().unwrap();
@@ -76,7 +76,7 @@ fn evaluate(name: &str, spans: Vec<Span>, apart: bool) {
     let assessment = evaluator.assess(traces.pop().unwrap(), &mut |_| ());
     let steps = assessment.steps();
     println!("{name}: {steps} steps");
-    assert!(steps <= STEPS * total, "{name}: {steps} steps");
+    assert!(steps <= MAX_STEPS_PER_SPAN * total, "{name}: {steps} steps");
     let limited = assessment.rule_measurements.iter().find(|m| m.outcome == Err(Unmeasured::Limit));
     assert_eq!(limited, None, "{name}");
     let evaluated = evaluator.decide(assessment, verdict_eval::JudgeResults::default(), 0);
@@ -84,43 +84,47 @@ fn evaluate(name: &str, spans: Vec<Span>, apart: bool) {
     assert_eq!(out, total, "{name}: every span comes out");
     let work = work::counted() - before;
     println!("{name}: {work} units of work");
-    assert!(work <= WORK * total, "{name}: {work} units of work");
+    assert!(work <= MAX_WORK_PER_SPAN * total, "{name}: {work} units of work");
 }
 
-fn all(spans: u64, parent: impl Fn(u64) -> u64, operation: impl Fn(u64) -> &'static str) -> Vec<Span> {
+fn linked_spans(
+    spans: u64,
+    parent: impl Fn(u64) -> u64,
+    operation: impl Fn(u64) -> &'static str,
+) -> Vec<Span> {
     (1..=spans).map(|n| span(n, parent(n), operation(n), 2)).collect()
 }
 
 #[test]
 fn thousands_of_failing_tools_under_one_agent_each_under_its_own_resource() {
     let operation = |n| if n == 1 { "invoke_agent" } else { "execute_tool" };
-    evaluate("flat", all(SPANS, |n| u64::from(n > 1), operation), true);
+    evaluate("flat", linked_spans(SPANS, |n| u64::from(n > 1), operation), true);
 }
 
 #[test]
 fn thousands_of_agents_under_one() {
-    evaluate("flat agents", all(SPANS, |n| u64::from(n > 1), |_| "invoke_agent"), false);
+    evaluate("flat agents", linked_spans(SPANS, |n| u64::from(n > 1), |_| "invoke_agent"), false);
 }
 
 #[test]
 fn agents_that_call_agents_a_hundred_thousand_deep() {
-    evaluate("deep agents", all(SPANS, |n| n - 1, |_| "invoke_agent"), false);
+    evaluate("deep agents", linked_spans(SPANS, |n| n - 1, |_| "invoke_agent"), false);
 }
 
 #[test]
 fn tools_beneath_tools_a_hundred_thousand_deep() {
-    evaluate("deep tools", all(SPANS, |n| n - 1, |_| "execute_tool"), false);
+    evaluate("deep tools", linked_spans(SPANS, |n| n - 1, |_| "execute_tool"), false);
 }
 
 #[test]
 fn model_calls_beneath_model_calls_a_hundred_thousand_deep() {
-    evaluate("deep models", all(SPANS, |n| n - 1, |_| "chat"), false);
+    evaluate("deep models", linked_spans(SPANS, |n| n - 1, |_| "chat"), false);
 }
 
 #[test]
 fn steps_of_unknown_kind_a_hundred_thousand_deep_with_a_tool_at_the_end() {
     let operation = |n| if n == SPANS { "execute_tool" } else { "step" };
-    evaluate("deep unknown", all(SPANS, |n| n - 1, operation), false);
+    evaluate("deep unknown", linked_spans(SPANS, |n| n - 1, operation), false);
 }
 
 #[test]
@@ -129,14 +133,14 @@ fn conversations_below_a_thousand_nested_steps() {
     const ALL: u64 = 20_000;
     // An agent, nested steps, and chains beneath the last of them, each with two model calls and a tool.
     let first_chain = NESTED + 2;
-    let place = |n: u64| (n - first_chain) % 4;
+    let position_in_chain = |n: u64| (n - first_chain) % 4;
     let parent = |n: u64| match n {
         n if n < first_chain => n - 1,
-        n if place(n) == 0 => first_chain - 1,
-        n => n - place(n),
+        n if position_in_chain(n) == 0 => first_chain - 1,
+        n => n - position_in_chain(n),
     };
     let spans = (1..=ALL).map(|n| {
-        let chain = n - if n < first_chain { 0 } else { place(n) };
+        let chain = n - if n < first_chain { 0 } else { position_in_chain(n) };
         let messages = |turns: usize| {
             let system =
                 json!({ "role": "system", "parts": [{ "type": "text", "content": chain.to_string() }] });
@@ -149,7 +153,7 @@ fn conversations_below_a_thousand_nested_steps() {
             n if n < first_chain => Span { attributes: Vec::new(), ..span(n, n - 1, "step", 0) },
             n => {
                 let mut span = span(n, parent(n), "step", 0);
-                span.attributes = match place(n) {
+                span.attributes = match position_in_chain(n) {
                     0 => vec![attribute("openinference.span.kind", "CHAIN")],
                     2 => vec![attribute("gen_ai.operation.name", "execute_tool")],
                     turns => vec![
@@ -182,7 +186,8 @@ fn thousands_of_scopes_under_a_resource_of_megabytes() {
     // Many attributes are read again and again; a long value is copied again and again.
     for (attributes, value) in [(100_000, 40), (2, 2 << 20), (2, 2_600 << 10)] {
         let operation = |n| if n == 1 { "invoke_agent" } else { "execute_tool" };
-        let request = under_a_large_resource(all(ALL, |n| u64::from(n > 1), operation), attributes, value);
+        let request =
+            under_a_large_resource(linked_spans(ALL, |n| u64::from(n > 1), operation), attributes, value);
         let body = request.encode_to_vec();
         let evaluator = Evaluator::builder(&verdict_eval::Config::default()).build().unwrap();
         let before = work::counted();
@@ -191,7 +196,11 @@ fn thousands_of_scopes_under_a_resource_of_megabytes() {
         let annotated = evaluator.annotate(&evaluated);
         let work = work::counted() - before;
         println!("{work} units of work for {} bytes", body.len());
-        assert!(work <= WORK * ALL + 4 * body.len() as u64, "{work} units of work for {} bytes", body.len());
+        assert!(
+            work <= MAX_WORK_PER_SPAN * ALL + 4 * body.len() as u64,
+            "{work} units of work for {} bytes",
+            body.len()
+        );
         let written: usize = annotated.spans.iter().map(|piece| piece.bytes.len()).sum();
         let span_bytes: usize = evaluated.trace.tree.spans.iter().map(|span| span.bytes.len()).sum();
         println!("{written} bytes written for {}", body.len());
@@ -213,7 +222,7 @@ fn a_thousand_identifiers_and_long_lists_of_types_in_one_schema() {
     let call = |n: u64| json!({ "type": "tool_call", "id": n.to_string(), "name": "t", "arguments": { "id": format!("X-{n}77") } });
     let calls: Vec<Value> = (0..CALLS).map(call).collect();
     let output = json!([{ "role": "assistant", "parts": calls, "finish_reason": "tool_call" }]);
-    let mut spans = all(2, |n| n - 1, |n| if n == 1 { "invoke_agent" } else { "chat" });
+    let mut spans = linked_spans(2, |n| n - 1, |n| if n == 1 { "invoke_agent" } else { "chat" });
     spans[1].attributes = vec![
         attribute("gen_ai.operation.name", "chat"),
         attribute("gen_ai.tool.definitions", &tools.to_string()),
@@ -228,7 +237,7 @@ fn a_thousand_identifiers_and_long_lists_of_types_in_one_schema() {
     let assessment = evaluator.assess(closed, &mut |_| ());
     let work = work::counted() - before;
     println!("{work} units of work, {} steps", assessment.steps());
-    assert!(work <= WORK * CALLS, "{work} units of work");
+    assert!(work <= MAX_WORK_PER_SPAN * CALLS, "{work} units of work");
     assert!(!assessment.rule_measurements.iter().any(|m| m.outcome == Err(Unmeasured::Limit)));
 }
 
@@ -268,7 +277,7 @@ fn thousands_of_harmful_calls_in_an_open_trace() {
     let counted = |name: &str, before: u64| {
         let work = work::counted() - before;
         println!("{name}: {work} units of work");
-        assert!(work <= WORK * ALL, "{name}: {work} units of work");
+        assert!(work <= MAX_WORK_PER_SPAN * ALL, "{name}: {work} units of work");
     };
     let before = work::counted();
     let found = evaluator.harmful(closed.clone());
@@ -300,7 +309,7 @@ fn chat(n: u64, schema: &Value, arguments: &Value) -> Span {
     span
 }
 
-/// Checks the arguments by themselves and in a trace, where the next span is measured all the same.
+/// Checks the arguments by themselves and in a trace, where the next span must be measured as well.
 fn check(schema: &Value, arguments: &Value) -> Validation {
     let plain = json!({ "type": "object", "required": ["q"] });
     let scope = ScopeSpans {
@@ -354,13 +363,13 @@ fn attempt_at_a_small_trace_that_needs_many_steps_ends_at_its_limit() {
     assert_eq!((enough.steps(), enough.rule_measurements), (whole.steps(), whole.rule_measurements));
 }
 
-/// `keyword` over two references to the definition before, 40 times over: 2^40 ways to the first.
-fn fan(keyword: &str, first: &Value) -> Map<String, Value> {
+/// 40 definitions, each of which is `keyword` over two references to the previous one: 2^40 paths to the first.
+fn nested_definitions(keyword: &str, first: &Value) -> Map<String, Value> {
     let mut defs = Map::new();
     defs.insert("d0".to_owned(), first.clone());
     for i in 1..=40 {
-        let below = json!({ "$ref": format!("#/$defs/d{}", i - 1) });
-        defs.insert(format!("d{i}"), json!({ keyword: [below, below] }));
+        let reference = json!({ "$ref": format!("#/$defs/d{}", i - 1) });
+        defs.insert(format!("d{i}"), json!({ keyword: [reference, reference] }));
     }
     defs
 }
@@ -369,7 +378,7 @@ fn fan(keyword: &str, first: &Value) -> Map<String, Value> {
 fn a_schema_whose_references_fan_out() {
     let missing = json!({ "required": ["nope"] });
     for keyword in ["anyOf", "oneOf", "allOf"] {
-        let schema = json!({ "type": "object", "$defs": fan(keyword, &missing), "$ref": "#/$defs/d40" });
+        let schema = json!({ "type": "object", "$defs": nested_definitions(keyword, &missing), "$ref": "#/$defs/d40" });
         let checked = check(&schema, &json!({ "a": 1 }));
         assert_eq!((checked.validity, checked.problems.len()), (Validity::Invalid, 1), "{keyword}");
         assert!(checked.steps < 2_000, "{keyword}: {} steps", checked.steps);
@@ -380,7 +389,7 @@ fn a_schema_whose_references_fan_out() {
 fn a_schema_whose_references_fan_out_over_a_scalar() {
     let text = json!({ "type": "string" });
     for keyword in ["anyOf", "oneOf", "allOf"] {
-        let defs = fan(keyword, &text);
+        let defs = nested_definitions(keyword, &text);
         let schema =
             json!({ "type": "object", "$defs": defs, "properties": { "a": { "$ref": "#/$defs/d40" } } });
         let checked = check(&schema, &json!({ "a": 1 }));
@@ -412,7 +421,7 @@ fn thousands_of_alternatives_for_each_of_fifty_thousand_items() {
 #[test]
 fn small_runs_take_less_than_a_hundredth_of_the_budget() {
     // As `DEFAULT_STEPS` of the work budget.
-    const MOST: u64 = (1 << 26) / 100;
+    const MAX_STEPS_OF_SMALL_RUN: u64 = (1 << 26) / 100;
     let evaluator = Evaluator::builder(&verdict_eval::Config::default()).build().unwrap();
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/small");
     let mut runs = 0;
@@ -426,7 +435,7 @@ fn small_runs_take_less_than_a_hundredth_of_the_budget() {
         for trace in evaluator.traces(requests).unwrap() {
             let id = trace.trace;
             let assessment = evaluator.assess(trace, &mut |_| ());
-            assert!(assessment.steps() < MOST, "{set} {id}: {}", assessment.steps());
+            assert!(assessment.steps() < MAX_STEPS_OF_SMALL_RUN, "{set} {id}: {}", assessment.steps());
             assert!(
                 !assessment.rule_measurements.iter().any(|m| m.outcome == Err(Unmeasured::Limit)),
                 "{set} {id}"

@@ -179,7 +179,7 @@ fn verdicts_do_not_depend_on_the_clock_of_the_tools_service() {
 }
 
 /// The spans of a capture by the end that was recorded, which is the order in which they are exported.
-fn ended(evaluator: &Evaluator, case: &Case) -> Vec<SpanId> {
+fn spans_by_end(evaluator: &Evaluator, case: &Case) -> Vec<SpanId> {
     let bodies = case.requests.iter().filter(|offer| offer.signal == Signal::Traces).map(|offer| &offer.body);
     let traces = evaluator.traces(bodies).unwrap();
     let mut spans: Vec<_> =
@@ -231,7 +231,7 @@ fn alarms_on_open_traces_do_not_depend_on_the_clock_of_the_tools_service() {
         let tasks = TaskSet::parse(&[source]).unwrap();
         let evaluator =
             Evaluator::builder(&config(&case).verdict.evaluation).path_tasks(tasks).build().unwrap();
-        let spans = ended(&evaluator, &case);
+        let spans = spans_by_end(&evaluator, &case);
         let (all, harmful) = alarms(&evaluator, &case, &HashSet::new(), 0, &spans);
         raised += all.len();
         too_soon += all.iter().filter(|alarm| alarm.contains("too_soon")).count();

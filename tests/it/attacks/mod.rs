@@ -776,7 +776,10 @@ fn every_finding_has_its_tests() {
                     .iter()
                     .any(|attribute| *attribute == "#[test]" || attribute.starts_with("#[tokio::test"));
                 let is_ignored = attributes.iter().any(|attribute| attribute.contains("ignore"));
-                assert!(is_test && !is_ignored, "{file}: {test} is no test, or is not run: {attributes:?}");
+                assert!(
+                    is_test && !is_ignored,
+                    "{file}: {test} is not a test, or is not run: {attributes:?}"
+                );
             }
         }
     }
@@ -784,11 +787,11 @@ fn every_finding_has_its_tests() {
 
 /// The attributes of a function, which are on lines of their own above it.
 fn attributes<'s>(source: &'s str, function: &str) -> Option<Vec<&'s str>> {
-    let is_it =
+    let is_definition =
         |line: &str| line.trim_start().trim_start_matches("async ").starts_with(&format!("fn {function}("));
     let lines: Vec<&str> = source.lines().collect();
-    let at = lines.iter().position(|line| is_it(line))?;
-    let preceding_lines = lines.get(..at)?.iter().rev().map(|line| line.trim());
+    let line_index = lines.iter().position(|line| is_definition(line))?;
+    let preceding_lines = lines.get(..line_index)?.iter().rev().map(|line| line.trim());
     Some(
         preceding_lines
             .take_while(|line| line.starts_with("#[") || line.starts_with("///"))

@@ -22,23 +22,23 @@ use crate::durable::{
 };
 use crate::support::{Destination, until};
 
-const POISON: u64 = 1000;
-const VISITORS: &str = "The museum had 12 visitors in March, as the report says. ";
+const POISON_TRACE: u64 = 1000;
+const SENTENCE: &str = "The museum had 12 visitors in March, as the report says. ";
 const CLOSE: &str = "verdict: { close: { quiet: 200ms } }";
 
-/// A run which is not too large for the task of a shard if it has few spans.
+/// A run that is evaluated on the task of a shard if it has few spans.
 fn poison(spans: u32) -> ExportTraceServiceRequest {
-    let mut request = requests(POISON)[1].clone();
-    let words = VISITORS.repeat(1 + 20_000 / spans as usize);
+    let mut request = requests(POISON_TRACE)[1].clone();
+    let words = SENTENCE.repeat(1 + 20_000 / spans as usize);
     let attributes = vec![text("gen_ai.operation.name", "chat"), text("output.value", &words)];
-    let model = span(POISON, 2, 1, "chat m", attributes);
+    let model = span(POISON_TRACE, 2, 1, "chat m", attributes);
     let numbered_span =
         |n: u32| Span { span_id: [vec![9; 4], (n + 1).to_be_bytes().to_vec()].concat(), ..model.clone() };
     request.resource_spans[0].scope_spans[0].spans.extend((1..spans).map(numbered_span));
     request
 }
 
-fn other(trace: u64) -> [ExportTraceServiceRequest; 2] {
+fn requests_of_other_service(trace: u64) -> [ExportTraceServiceRequest; 2] {
     let attributes = vec![text("service.name", "other")];
     requests(trace).map(|mut request| {
         let attributes = attributes.clone();
@@ -56,17 +56,17 @@ fn id(trace: u64) -> Vec<u8> {
     span(trace, 1, 0, "", Vec::new()).trace_id
 }
 
-fn has(span: &Span, key: &str, value: &str) -> bool {
+fn has_attribute(span: &Span, key: &str, value: &str) -> bool {
     span.attributes.iter().any(|kv| *kv == text(key, value))
 }
 
-/// Names the configuration of a process of these tests that embeds the product.
-const EMBEDS: &str = "OTEL_VERDICT_TEST_EMBEDS";
-/// The file next to it that says on which thread.
-const DIED_ON: &str = "died_on";
+/// The environment variable with the path of the configuration, for the process of these tests that embeds the product.
+const CONFIG_VARIABLE: &str = "OTEL_VERDICT_TEST_EMBEDS";
+/// The file next to the configuration that contains the kind of thread on which the process aborted.
+const ABORT_FILE: &str = "died_on";
 static DEADLY: MetricSpec = MetricSpec::custom("test.deadly", Scale::UNIT, Some(0.5));
 
-/// Ends the process at the poison.
+/// Aborts the process when it evaluates the poison trace.
 struct Deadly {
     folder: PathBuf,
     shard: ThreadId,
@@ -74,33 +74,33 @@ struct Deadly {
 
 impl Metric for Deadly {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
-        if context.trace.tree.id.0[..] == id(POISON) {
-            let place = if thread::current().id() == self.shard { "shard" } else { "blocking" };
-            std::fs::write(self.folder.join(DIED_ON), place).unwrap();
+        if context.trace.tree.id.0[..] == id(POISON_TRACE) {
+            let thread_kind = if thread::current().id() == self.shard { "shard" } else { "blocking" };
+            std::fs::write(self.folder.join(ABORT_FILE), thread_kind).unwrap();
             std::process::abort();
         }
         MetricProgress::Done(Vec::new())
     }
 }
 
-/// Does not end at the poison.
+/// Does not end when it evaluates the poison trace.
 struct Endless;
 
 impl Metric for Endless {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
-        while context.trace.tree.id.0[..] == id(POISON) {
+        while context.trace.tree.id.0[..] == id(POISON_TRACE) {
             thread::park();
         }
         MetricProgress::Done(Vec::new())
     }
 }
 
-/// Panics at the poison as code does that cuts a text at a wrong byte: the message quotes it.
+/// Panics when it evaluates the poison trace, with a message that quotes the trace, as a wrong slice of a string does.
 struct Panicking;
 
 impl Metric for Panicking {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
-        assert_ne!(context.trace.tree.id.0[..], id(POISON), "end byte index 1 of {VISITORS:?}");
+        assert_ne!(context.trace.tree.id.0[..], id(POISON_TRACE), "end byte index 1 of {SENTENCE:?}");
         MetricProgress::Done(Vec::new())
     }
 }
@@ -110,7 +110,7 @@ impl Metric for Panicking {
 fn process(test: &str) -> Vec<String> {
     let executable = std::env::current_exe().unwrap();
     let script = format!(
-        "{EMBEDS}=\"$4\" exec '{}' attacks::poison::{test} --exact --nocapture 2>> \"${{4%/*}}/log\"",
+        "{CONFIG_VARIABLE}=\"$4\" exec '{}' attacks::poison::{test} --exact --nocapture 2>> \"${{4%/*}}/log\"",
         executable.display()
     );
     ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec()
@@ -119,7 +119,7 @@ fn process(test: &str) -> Vec<String> {
 /// Embeds the product with a metric until SIGTERM, if this is the process for it. The tasks of its shards are on this
 /// thread.
 fn embed<M: Metric + 'static>(metric: impl FnOnce(&Path) -> M) {
-    let Some(file) = std::env::var_os(EMBEDS).map(PathBuf::from) else { return };
+    let Some(file) = std::env::var_os(CONFIG_VARIABLE).map(PathBuf::from) else { return };
     let metric = CustomMetric::new(&DEADLY, DEADLY.defaults(), metric(file.parent().unwrap()));
     let extensions = Extensions { metrics: vec![metric], ..Extensions::default() };
     let config = load_with(&[&file], &extensions).unwrap();
@@ -178,21 +178,22 @@ async fn exported_unmeasured(spans: u32, dies_on: [&str; 2], expected: &BTreeMap
     let close = |quiet: &str| {
         format!("verdict: {{ close: {{ quiet: 200ms, by_service: {{ other: {{ quiet: {quiet} }} }} }} }}")
     };
-    let more = format!("{}\nstorage: {{ directory: '{}' }}", close("1h"), journal.display());
+    let config_text = format!("{}\nstorage: {{ directory: '{}' }}", close("1h"), journal.display());
     let through = process("process_that_dies_while_it_evaluates");
-    let mut processor = Processor::start_through(through, folder.path(), destination.serve().await, &more);
-    for request in (1..=10).flat_map(other) {
+    let mut processor =
+        Processor::start_through(through, folder.path(), destination.serve().await, &config_text);
+    for request in (1..=10).flat_map(requests_of_other_service) {
         send_until_acknowledged(&mut processor.client(), &request).await;
     }
     send_until_acknowledged(&mut processor.client(), &poison(spans)).await;
-    for (n, place) in dies_on.into_iter().enumerate() {
+    for (n, thread_kind) in dies_on.into_iter().enumerate() {
         if n > 0 {
             processor.restart();
         }
         assert!(!processor.wait().success());
-        assert_eq!(std::fs::read_to_string(folder.path().join(DIED_ON)).unwrap(), place);
-        std::fs::remove_file(folder.path().join(DIED_ON)).unwrap();
-        assert_eq!(evaluated_now(&journal), BTreeSet::from([id(POISON)]), "the poison alone");
+        assert_eq!(std::fs::read_to_string(folder.path().join(ABORT_FILE)).unwrap(), thread_kind);
+        std::fs::remove_file(folder.path().join(ABORT_FILE)).unwrap();
+        assert_eq!(evaluated_now(&journal), BTreeSet::from([id(POISON_TRACE)]), "the poison alone");
     }
     std::fs::write(folder.path().join("over.yaml"), close("200ms")).unwrap();
     processor.restart_directly();
@@ -202,18 +203,18 @@ async fn exported_unmeasured(spans: u32, dies_on: [&str; 2], expected: &BTreeMap
     let mut copies: BTreeMap<Vec<u8>, Vec<Span>> = BTreeMap::new();
     destination.spans().into_iter().for_each(|s| copies.entry(s.span_id.clone()).or_default().push(s));
     assert!(copies.values().all(|all| all.len() == 1), "a span was exported twice");
-    let (bad, good): (Vec<Span>, Vec<Span>) =
-        copies.into_values().flatten().partition(|span| span.trace_id == id(POISON));
-    assert_eq!((bad.len(), good.len()), (spans as usize, 30));
-    for span in &good {
+    let (poison_spans, other_spans): (Vec<Span>, Vec<Span>) =
+        copies.into_values().flatten().partition(|span| span.trace_id == id(POISON_TRACE));
+    assert_eq!((poison_spans.len(), other_spans.len()), (spans as usize, 30));
+    for span in &other_spans {
         assert_eq!(verdict_attributes(span), expected[&span.name], "{}", span.name);
     }
-    let root = bad.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
-    assert!(has(root, "verdict.trace.result", "unmeasured"), "{root:#?}");
-    assert!(has(root, "verdict.trace.reason", "quarantined"), "{root:#?}");
-    assert!(has(root, "verdict.trace.close_reason", "complete"), "{root:#?}");
+    let root = poison_spans.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
+    assert!(has_attribute(root, "verdict.trace.result", "unmeasured"), "{root:#?}");
+    assert!(has_attribute(root, "verdict.trace.reason", "quarantined"), "{root:#?}");
+    assert!(has_attribute(root, "verdict.trace.close_reason", "complete"), "{root:#?}");
     assert_eq!(
-        bad.iter().filter(|span| !verdict_attributes(span).is_empty()).count(),
+        poison_spans.iter().filter(|span| !verdict_attributes(span).is_empty()).count(),
         1,
         "nothing was measured"
     );
@@ -224,9 +225,10 @@ async fn a_kill_during_shutdown_is_not_counted_as_a_crash() {
     let destination = Destination::default();
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
-    let more = format!("{CLOSE}\nstorage: {{ directory: '{}' }}", journal.display());
+    let config_text = format!("{CLOSE}\nstorage: {{ directory: '{}' }}", journal.display());
     let through = process("process_that_evaluates_without_end");
-    let mut processor = Processor::start_through(through, folder.path(), destination.serve().await, &more);
+    let mut processor =
+        Processor::start_through(through, folder.path(), destination.serve().await, &config_text);
     // On a blocking thread, so that the process handles the signal.
     let spans = 3000;
     send_until_acknowledged(&mut processor.client(), &poison(spans)).await;
@@ -234,7 +236,7 @@ async fn a_kill_during_shutdown_is_not_counted_as_a_crash() {
         if n > 0 {
             processor.restart();
         }
-        until("evaluation of the trace", || evaluated_now(&journal).contains(&id(POISON))).await;
+        until("evaluation of the trace", || evaluated_now(&journal).contains(&id(POISON_TRACE))).await;
         assert_eq!(std::fs::read(journal.join("suspects")).unwrap().len(), 24, "a header and no entry");
         processor.signal();
         until("the signal is handled", || evaluated_now(&journal).is_empty()).await;
@@ -248,5 +250,8 @@ async fn a_kill_during_shutdown_is_not_counted_as_a_crash() {
     let spans = destination.spans();
     let root = spans.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
     assert!(!verdict_attributes(root).iter().any(|a| a.contains("quarantined")), "{root:#?}");
-    assert!(has(root, "verdict.completeness.reason", "no_content"), "the trace was not evaluated: {root:#?}");
+    assert!(
+        has_attribute(root, "verdict.completeness.reason", "no_content"),
+        "the trace was not evaluated: {root:#?}"
+    );
 }

@@ -7,7 +7,7 @@ use otel_verdict::pipeline::service::Service;
 use crate::durable::{requests, span};
 use crate::support::{PATIENCE, config};
 
-/// More than the inboxes of the shards and the queue of the exporter hold.
+/// More traces than the inboxes of the shards and the queue of the exporter can contain.
 const TRACES: u64 = 1_500;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,7 +19,7 @@ async fn requests_are_answered_although_recovered_traces_wait_for_a_destination(
              exporters: {{ otlp_grpc: {{ sending_queue: {{ queue_size: 1KiB }}, retry_on_failure: {{ max_elapsed_time: 0s }} }} }}",
             folder.path()
         );
-        // Nothing listens there.
+        // No destination listens on port 1.
         Box::pin(Service::start(&config(1, &text))).await.unwrap()
     };
     let client = async |service: &Service| {

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::super::picture::Picture;
-use super::joined;
+use super::join_names;
 
 /// The picture as DOT. Allowed steps of the walk are green, harmful steps are red.
 pub(in super::super) fn dot(picture: &Picture) -> String {
@@ -24,7 +24,7 @@ fn write(out: &mut String, picture: &Picture) -> std::fmt::Result {
     writeln!(out, "  begin [shape=point]; begin -> s0;")?;
     for (i, state) in picture.states.iter().enumerate() {
         let shape = if state.is_final { "doublecircle" } else { "circle" };
-        let fill = match (state.ended, state.visited) {
+        let fill = match (state.is_end, state.is_visited) {
             (true, _) => ", style=filled, fillcolor=\"#b7e1c0\"",
             (false, true) => ", style=filled, fillcolor=\"#e6f4ea\"",
             (false, false) => "",
@@ -39,7 +39,7 @@ fn write(out: &mut String, picture: &Picture) -> std::fmt::Result {
             (stays(true), "#cf222e", "dashed"),
         ] {
             if !names.is_empty() {
-                let label = quoted(&joined(&names));
+                let label = quoted(&join_names(&names));
                 let look = format!("color=\"{color}\", fontcolor=\"{color}\", style={style}");
                 writeln!(out, "  s{i} -> s{i} [label={label}, {look}];")?;
             }
@@ -47,8 +47,8 @@ fn write(out: &mut String, picture: &Picture) -> std::fmt::Result {
     }
     for edge in &picture.edges {
         let (label, look) = match edge.walked.is_empty() {
-            true => (joined(&edge.symbols), ""),
-            false => (joined(&edge.walked), ", color=\"#1a7f37\", fontcolor=\"#1a7f37\", penwidth=2"),
+            true => (join_names(&edge.symbols), ""),
+            false => (join_names(&edge.walked), ", color=\"#1a7f37\", fontcolor=\"#1a7f37\", penwidth=2"),
         };
         writeln!(out, "  s{} -> s{} [label={}{look}];", edge.from, edge.to, quoted(&label))?;
     }

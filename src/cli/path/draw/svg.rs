@@ -3,19 +3,19 @@
 //! In: a [`Picture`]. Out: an SVG document.
 
 use super::super::picture::{DrawnEdge, DrawnState, Picture};
-use super::joined;
+use super::join_names;
 use crate::score::report::html::Html;
 
 /// Pixels between layers, and between states of one layer.
-const ACROSS: usize = 210;
-const DOWN: usize = 150;
+const LAYER_DISTANCE: usize = 210;
+const ROW_DISTANCE: usize = 150;
 /// Radius of a state.
 const RADIUS: usize = 34;
 const MARGIN: usize = 90;
 /// Height of a line of text.
-const LINE: usize = 15;
+const LINE_HEIGHT: usize = 15;
 /// Lines for the steps of the walk that stayed in one state.
-const MOST_STAYS: usize = 5;
+const MAX_STAYS: usize = 5;
 
 /// The picture as SVG. Allowed steps of the walk are green, harmful steps are red.
 pub(in super::super) fn svg(picture: &Picture) -> String {
@@ -36,18 +36,20 @@ struct Layout<'p> {
 impl<'p> Layout<'p> {
     fn new(picture: &'p Picture) -> Layout<'p> {
         let layers = picture.states.iter().map(|p| p.layer + 1).max().unwrap_or(1);
-        let mut filled = vec![0usize; layers];
-        picture.states.iter().for_each(|p| filled[p.layer] += 1);
-        let tallest = filled.iter().copied().max().unwrap_or(1);
-        let mut used = vec![0usize; layers];
+        let mut states_per_layer = vec![0usize; layers];
+        picture.states.iter().for_each(|p| states_per_layer[p.layer] += 1);
+        let tallest = states_per_layer.iter().copied().max().unwrap_or(1);
+        let mut placed_states = vec![0usize; layers];
         let centres = picture.states.iter().map(|state| {
-            let row = used[state.layer];
-            used[state.layer] += 1;
-            let spare = (tallest - filled[state.layer]) * DOWN / 2;
-            (MARGIN + state.layer * ACROSS, MARGIN + spare + row * DOWN)
+            let row = placed_states[state.layer];
+            placed_states[state.layer] += 1;
+            let top_gap = (tallest - states_per_layer[state.layer]) * ROW_DISTANCE / 2;
+            (MARGIN + state.layer * LAYER_DISTANCE, MARGIN + top_gap + row * ROW_DISTANCE)
         });
-        let size =
-            (2 * MARGIN + (layers - 1) * ACROSS, 2 * MARGIN + (tallest - 1) * DOWN + LINE * MOST_STAYS);
+        let size = (
+            2 * MARGIN + (layers - 1) * LAYER_DISTANCE,
+            2 * MARGIN + (tallest - 1) * ROW_DISTANCE + LINE_HEIGHT * MAX_STAYS,
+        );
         Layout { picture, centres: centres.collect(), size }
     }
 
@@ -67,7 +69,7 @@ impl<'p> Layout<'p> {
             line(out, (x - RADIUS - 30, *y), (x - RADIUS, *y), "#57606a", "1");
         }
         for edge in &self.picture.edges {
-            self.edge(out, edge);
+            self.draw_edge(out, edge);
         }
         for (state, centre) in self.picture.states.iter().zip(&self.centres) {
             draw_state(out, state, *centre);
@@ -75,15 +77,15 @@ impl<'p> Layout<'p> {
         out.raw("</svg>\n");
     }
 
-    fn edge(&self, out: &mut Html, edge: &DrawnEdge) {
+    fn draw_edge(&self, out: &mut Html, edge: &DrawnEdge) {
         let (Some(&from), Some(&to)) = (self.centres.get(edge.from), self.centres.get(edge.to)) else {
             return;
         };
         let (color, width, label) = match edge.walked.is_empty() {
-            true => ("#57606a", "1", joined(&edge.symbols)),
-            false => ("#1a7f37", "3", joined(&edge.walked)),
+            true => ("#57606a", "1", join_names(&edge.symbols)),
+            false => ("#1a7f37", "3", join_names(&edge.walked)),
         };
-        let layers = to.0.saturating_sub(from.0) / ACROSS;
+        let layers = to.0.saturating_sub(from.0) / LAYER_DISTANCE;
         let middle = ((from.0 + to.0) / 2, (from.1 + to.1) / 2);
         if layers <= 1 {
             line(out, boundary(from, to), boundary(to, from), color, width);
@@ -99,7 +101,7 @@ impl<'p> Layout<'p> {
 }
 
 fn draw_state(out: &mut Html, state: &DrawnState, (x, y): SvgPoint) {
-    let fill = match (state.ended, state.visited) {
+    let fill = match (state.is_end, state.is_visited) {
         (true, _) => "#b7e1c0",
         (false, true) => "#e6f4ea",
         (false, false) => "#ffffff",
@@ -110,7 +112,7 @@ fn draw_state(out: &mut Html, state: &DrawnState, (x, y): SvgPoint) {
         out.numbers("<circle cx=\"{0}\" cy=\"{0}\" r=\"{0}\" fill=\"", &numbers);
         out.raw(fill).raw("\" stroke=\"#24292f\"/>\n");
     }
-    text(out, (x, y + 4), "#24292f", &joined(std::slice::from_ref(&state.name)));
+    text(out, (x, y + 4), "#24292f", &join_names(std::slice::from_ref(&state.name)));
     if !state.loops.is_empty() {
         let top = y - RADIUS;
         write(
@@ -119,14 +121,14 @@ fn draw_state(out: &mut Html, state: &DrawnState, (x, y): SvgPoint) {
              marker-end=\"url(#tip)\"/>\n",
             &[(x - 12, top), (x - 28, top - 30), (x + 28, top - 30), (x + 12, top)],
         );
-        text(out, (x, top - 28), "#8c959f", &joined(&state.loops));
+        text(out, (x, top - 28), "#8c959f", &join_names(&state.loops));
     }
-    for (n, (name, harmful)) in state.stays.iter().take(MOST_STAYS).enumerate() {
+    for (n, (name, harmful)) in state.stays.iter().take(MAX_STAYS).enumerate() {
         let (color, mark) = if *harmful { ("#cf222e", "\u{2717} ") } else { ("#1a7f37", "\u{21ba} ") };
-        let last = n + 1 == MOST_STAYS && state.stays.len() > MOST_STAYS;
+        let last = n + 1 == MAX_STAYS && state.stays.len() > MAX_STAYS;
         let more = format!("and {} more", state.stays.len() - n);
-        let label = if last { more } else { joined(&[format!("{mark}{name}")]) };
-        text(out, (x, y + RADIUS + LINE * (n + 1)), color, &label);
+        let label = if last { more } else { join_names(&[format!("{mark}{name}")]) };
+        text(out, (x, y + RADIUS + LINE_HEIGHT * (n + 1)), color, &label);
     }
 }
 
@@ -134,8 +136,9 @@ fn draw_state(out: &mut Html, state: &DrawnState, (x, y): SvgPoint) {
 fn boundary(from: SvgPoint, to: SvgPoint) -> SvgPoint {
     let (dx, dy) = (to.0 as f64 - from.0 as f64, to.1 as f64 - from.1 as f64);
     let length = dx.hypot(dy).max(1.0);
-    let out = |at: usize, d: f64| (at as f64 + d / length * RADIUS as f64).max(0.0) as usize;
-    (out(from.0, dx), out(from.1, dy))
+    let shifted =
+        |coordinate: usize, d: f64| (coordinate as f64 + d / length * RADIUS as f64).max(0.0) as usize;
+    (shifted(from.0, dx), shifted(from.1, dy))
 }
 
 /// Writes markup with the coordinates of `points`.
@@ -149,7 +152,7 @@ fn line(out: &mut Html, from: SvgPoint, to: SvgPoint, color: &'static str, width
     out.raw(color).raw("\" stroke-width=\"").raw(width).raw("\" marker-end=\"url(#tip)\"/>\n");
 }
 
-fn text(out: &mut Html, at: SvgPoint, color: &'static str, text: &str) {
-    write(out, "<text x=\"{0}\" y=\"{0}\" fill=\"", &[at]);
+fn text(out: &mut Html, position: SvgPoint, color: &'static str, text: &str) {
+    write(out, "<text x=\"{0}\" y=\"{0}\" fill=\"", &[position]);
     out.raw(color).raw("\">").text(text).raw("</text>\n");
 }
