@@ -51,7 +51,7 @@ impl Firings {
     }
 }
 
-/// What the labels of a set are about.
+/// The subject of the labels of a set: spans, or whole runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LabelledBy {

@@ -15,14 +15,14 @@ use super::*;
 /// How often each process is measured.
 const TURNS: usize = 5;
 /// How long the Collector holds a trace: the default of `groupbytrace`.
-const HOLD: &str = "1s";
+const HOLD_TIME: &str = "1s";
 /// More than the time after which otel-verdict compresses traces without new spans.
-pub const WAITS: Duration = Duration::from_secs(12);
+pub const WAIT_TIME: Duration = Duration::from_secs(12);
 /// Share of one core that the rules use while latency is measured.
-const BUSY: f64 = 0.6;
+const CORE_SHARE: f64 = 0.6;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Measured {
+enum MeasuredProcess {
     GroupByTrace,
     GroupByTraceAndBatch,
     TailSampling,
@@ -33,26 +33,26 @@ enum Measured {
     Journal,
 }
 
-impl Measured {
-    const ALL: [Measured; 7] = [
-        Measured::GroupByTrace,
-        Measured::GroupByTraceAndBatch,
-        Measured::TailSampling,
-        Measured::WithoutMetrics,
-        Measured::WithoutMetricsHeld,
-        Measured::AllRules,
-        Measured::Journal,
+impl MeasuredProcess {
+    const ALL: [MeasuredProcess; 7] = [
+        MeasuredProcess::GroupByTrace,
+        MeasuredProcess::GroupByTraceAndBatch,
+        MeasuredProcess::TailSampling,
+        MeasuredProcess::WithoutMetrics,
+        MeasuredProcess::WithoutMetricsHeld,
+        MeasuredProcess::AllRules,
+        MeasuredProcess::Journal,
     ];
 
     fn name(self) -> &'static str {
         match self {
-            Measured::GroupByTrace => "groupbytrace",
-            Measured::GroupByTraceAndBatch => "groupbytrace, batch",
-            Measured::TailSampling => "tail_sampling",
-            Measured::WithoutMetrics => "without metrics",
-            Measured::WithoutMetricsHeld => "without metrics, 1 s",
-            Measured::AllRules => "all rules",
-            Measured::Journal => "all rules, journal",
+            MeasuredProcess::GroupByTrace => "groupbytrace",
+            MeasuredProcess::GroupByTraceAndBatch => "groupbytrace, batch",
+            MeasuredProcess::TailSampling => "tail_sampling",
+            MeasuredProcess::WithoutMetrics => "without metrics",
+            MeasuredProcess::WithoutMetricsHeld => "without metrics, 1 s",
+            MeasuredProcess::AllRules => "all rules",
+            MeasuredProcess::Journal => "all rules, journal",
         }
     }
 
@@ -63,9 +63,9 @@ impl Measured {
             "{{ decision_wait: {hold}, num_traces: 2000000, policies: [{{ name: all, type: always_sample }}] }}"
         );
         match self {
-            Measured::GroupByTrace => Some(vec![group()]),
-            Measured::GroupByTraceAndBatch => Some(vec![group(), ("batch", "{}".to_owned())]),
-            Measured::TailSampling => Some(vec![("tail_sampling", sample)]),
+            MeasuredProcess::GroupByTrace => Some(vec![group()]),
+            MeasuredProcess::GroupByTraceAndBatch => Some(vec![group(), ("batch", "{}".to_owned())]),
+            MeasuredProcess::TailSampling => Some(vec![("tail_sampling", sample)]),
             _ => None,
         }
     }
@@ -76,20 +76,20 @@ impl Measured {
             let ours = env!("CARGO_BIN_EXE_otel-verdict");
             let folder = tempfile::tempdir().unwrap();
             let (kind, more) = match self {
-                Measured::WithoutMetrics | Measured::WithoutMetricsHeld => {
+                MeasuredProcess::WithoutMetrics | MeasuredProcess::WithoutMetricsHeld => {
                     (Kind::WithoutMetrics, String::new())
                 }
-                Measured::AllRules => (Kind::AllRules, String::new()),
+                MeasuredProcess::AllRules => (Kind::AllRules, String::new()),
                 _ => (Kind::AllRules, format!("storage: {{ directory: '{}' }}", folder.path().display())),
             };
-            let closes_at_once = hold == HOLD && self != Measured::WithoutMetricsHeld;
+            let closes_at_once = hold == HOLD_TIME && self != MeasuredProcess::WithoutMetricsHeld;
             let quiet = if closes_at_once { "0s" } else { hold };
             let mut target = Target::process(ours, kind, &more, sink, quiet).await;
             target.journal = Some(folder);
             return target;
         };
         let [grpc, ..] = free_ports();
-        let named: Vec<String> =
+        let processor_settings: Vec<String> =
             processors.iter().map(|(name, settings)| format!("{name}: {settings}")).collect();
         let order: Vec<&str> = processors.iter().map(|(name, _)| *name).collect();
         let text = format!(
@@ -101,7 +101,7 @@ service:
   telemetry: {{ metrics: {{ level: none }}, logs: {{ level: error }} }}
   pipelines: {{ traces: {{ receivers: [otlp], processors: [{}], exporters: [otlp_grpc] }} }}
 "#,
-            named.join(", "),
+            processor_settings.join(", "),
             sink.addr,
             order.join(", ")
         );
@@ -124,22 +124,22 @@ pub async fn compare(sink: &Sink, corpus: &Corpus, rounds: u32, memory: bool, ti
     let collector = std::env::var("OTEL_VERDICT_COLLECTOR");
     let collector = collector.expect("OTEL_VERDICT_COLLECTOR must name a Collector");
     if memory {
-        memory_beside(sink, corpus, &collector).await;
+        compare_memory(sink, corpus, &collector).await;
     }
     if time {
-        let rules = time_beside(sink, corpus, &collector, rounds).await;
-        latency_beside(sink, corpus, &collector, BUSY * 1e6 / rules).await;
+        let rules = compare_time(sink, corpus, &collector, rounds).await;
+        compare_latency(sink, corpus, &collector, CORE_SHARE * 1e6 / rules).await;
     }
 }
 
-/// Resident bytes of an open span: soon after it has arrived, and after traces have waited.
-async fn memory_beside(sink: &Sink, corpus: &Corpus, collector: &str) {
-    let mut bytes: Vec<[Vec<f64>; 2]> = vec![Default::default(); Measured::ALL.len()];
+/// Compares the resident bytes of an open span: soon after its arrival, and after traces have waited.
+async fn compare_memory(sink: &Sink, corpus: &Corpus, collector: &str) {
+    let mut bytes: Vec<[Vec<f64>; 2]> = vec![Default::default(); MeasuredProcess::ALL.len()];
     for _ in 0..TURNS {
-        for (measured, bytes) in Measured::ALL.into_iter().zip(&mut bytes) {
+        for (measured, bytes) in MeasuredProcess::ALL.into_iter().zip(&mut bytes) {
             let target = measured.start(collector, sink, "1h").await;
-            let found = open_span(&target, corpus).await;
-            bytes.iter_mut().zip(found).for_each(|(bytes, found)| bytes.push(found));
+            let resident = open_span(&target, corpus).await;
+            bytes.iter_mut().zip(resident).for_each(|(bytes, resident)| bytes.push(resident));
         }
     }
     let payload = corpus.payload as f64 / corpus.spans as f64;
@@ -149,7 +149,7 @@ async fn memory_beside(sink: &Sink, corpus: &Corpus, collector: &str) {
     );
     let all: Vec<[f64; 2]> = bytes.into_iter().map(|samples| samples.map(median)).collect();
     let [space, waited] = all[0];
-    for (measured, [now, later]) in Measured::ALL.into_iter().zip(all) {
+    for (measured, [now, later]) in MeasuredProcess::ALL.into_iter().zip(all) {
         println!(
             "{:<20} {now:>12.0} {:>14.2} {:>15.2} {later:>14.0} {:>14.2}",
             measured.name(),
@@ -160,35 +160,36 @@ async fn memory_beside(sink: &Sink, corpus: &Corpus, collector: &str) {
     }
 }
 
-/// CPU seconds per million spans. Returns those of all rules.
-async fn time_beside(sink: &Sink, corpus: &Corpus, collector: &str, rounds: u32) -> f64 {
-    let mut times: Vec<Vec<f64>> = vec![Vec::new(); Measured::ALL.len()];
+/// Compares the CPU seconds per million spans. Returns those of all rules.
+async fn compare_time(sink: &Sink, corpus: &Corpus, collector: &str, rounds: u32) -> f64 {
+    let mut times: Vec<Vec<f64>> = vec![Vec::new(); MeasuredProcess::ALL.len()];
     for _ in 0..TURNS {
-        for (measured, times) in Measured::ALL.into_iter().zip(&mut times) {
-            let target = measured.start(collector, sink, HOLD).await;
+        for (measured, times) in MeasuredProcess::ALL.into_iter().zip(&mut times) {
+            let target = measured.start(collector, sink, HOLD_TIME).await;
             times.push(throughput(&target, sink, corpus, rounds).await.1);
         }
     }
-    let all: Vec<(Measured, f64)> = Measured::ALL.into_iter().zip(times.into_iter().map(median)).collect();
+    let all: Vec<(MeasuredProcess, f64)> =
+        MeasuredProcess::ALL.into_iter().zip(times.into_iter().map(median)).collect();
     println!("\n{:<20} {:>14} {:>14}", "", "CPU s/million", "groupbytrace/x");
     for (measured, time) in &all {
         println!("{:<20} {time:>14.2} {:>14.2}", measured.name(), all[0].1 / time);
     }
-    all.iter().find(|(measured, _)| *measured == Measured::AllRules).unwrap().1
+    all.iter().find(|(measured, _)| *measured == MeasuredProcess::AllRules).unwrap().1
 }
 
-/// Latency at `pace` spans a second.
-async fn latency_beside(sink: &Sink, corpus: &Corpus, collector: &str, pace: f64) {
-    println!("\nat {pace:.0} spans/s, where all rules use {BUSY} of a core");
-    // The pass-through first, with which the others are compared in each turn.
+/// Compares the latency at `pace` spans a second.
+async fn compare_latency(sink: &Sink, corpus: &Corpus, collector: &str, pace: f64) {
+    println!("\nat {pace:.0} spans/s, where all rules use {CORE_SHARE} of a core");
+    // The first entry is the pass-through, with which the others are compared in each turn.
     let mut latencies: Vec<Vec<Latency>> = Vec::new();
-    latencies.resize_with(1 + Measured::ALL.len(), Vec::new);
+    latencies.resize_with(1 + MeasuredProcess::ALL.len(), Vec::new);
     for _ in 0..TURNS {
         let through = Target::start(Kind::PassThrough, sink, "0s").await;
         latencies[0].push(latency(&through, sink, corpus, pace).await);
         drop(through);
-        for (measured, latencies) in Measured::ALL.into_iter().zip(&mut latencies[1..]) {
-            let target = measured.start(collector, sink, HOLD).await;
+        for (measured, latencies) in MeasuredProcess::ALL.into_iter().zip(&mut latencies[1..]) {
+            let target = measured.start(collector, sink, HOLD_TIME).await;
             latencies.push(latency(&target, sink, corpus, pace).await);
         }
     }
@@ -196,7 +197,7 @@ async fn latency_beside(sink: &Sink, corpus: &Corpus, collector: &str, pace: f64
         "{:<20} {:>9} {:>9} {:>9} {:>14} {:>14} {:>14}",
         "", "p50 ms", "p99 ms", "over", "pass-through x", "p99 of seconds", "over"
     );
-    let names = std::iter::once("pass-through").chain(Measured::ALL.map(Measured::name));
+    let names = std::iter::once("pass-through").chain(MeasuredProcess::ALL.map(MeasuredProcess::name));
     for (name, samples) in names.zip(&latencies) {
         let each = |figure: fn(&Latency) -> f64| median(samples.iter().map(figure).collect());
         let compared = |figure: fn(&Latency) -> f64, combine: fn(f64, f64) -> f64| {
@@ -224,9 +225,9 @@ async fn open_span(target: &Target, corpus: &Corpus) -> [f64; 2] {
         target.send(&corpus.renewed(round).requests).await;
     }
     let resident = || (target.resident() - before) / (rounds as usize * corpus.spans) as f64;
-    // A collector of garbage has run again by then.
+    // After this time a garbage collector has run again.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let soon = resident();
-    tokio::time::sleep(WAITS).await;
+    tokio::time::sleep(WAIT_TIME).await;
     [soon, resident()]
 }

@@ -21,10 +21,10 @@ pub const TRACES: u32 = 1_000;
 /// Spans of every trace.
 pub const SPANS: usize = 20;
 /// Spans of a request.
-const BATCH: usize = 64;
-/// Traces open at once.
+const SPANS_PER_REQUEST: usize = 64;
+/// Traces that are open at the same time.
 const INTERLEAVED: usize = 16;
-/// Begins every trace id, so that they are found in encoded requests; a round and the trace's number follow.
+/// The first bytes of every trace id, by which ids are found in encoded requests. The round and the trace's number follow.
 pub const MARK: [u8; 8] = *b"\xfe\xedcorpus";
 /// 2026-01-01, in nanoseconds since 1970.
 const EPOCH: u64 = 1_767_225_600_000_000_000;
@@ -36,7 +36,7 @@ pub struct Corpus {
     pub name: &'static str,
     /// Encoded `ExportTraceServiceRequest`s, in order.
     pub requests: Vec<Bytes>,
-    /// Spans in them.
+    /// The number of spans in the requests.
     pub spans: usize,
     /// Bytes of the encoded spans, without the enclosing messages.
     pub payload: usize,
@@ -62,7 +62,7 @@ impl Corpus {
         Corpus::new("small", traces, |trace| small_trace(trace).into_iter().take(2).collect())
     }
 
-    /// The same without the root of one trace in [`INTERLEAVED`].
+    /// The corpus without the root of one trace in [`INTERLEAVED`].
     pub fn some_open(&self) -> Corpus {
         let mut corpus = Corpus { requests: Vec::new(), spans: 0, payload: 0, ..self.clone() };
         let traces = (0..self.traces).map(|n| {
@@ -84,11 +84,11 @@ impl Corpus {
         corpus
     }
 
-    /// Sends the traces' spans in turns. They begin one after another and so end one after another,
-    /// as what independent agents do.
+    /// Appends requests with the traces' spans in turns. Traces begin and end one after another, as runs of independent
+    /// agents do.
     fn fill(&mut self, mut waiting: impl Iterator<Item = Vec<(usize, Span)>>) {
         let mut open: Vec<std::vec::IntoIter<(usize, Span)>> = Vec::new();
-        let mut batch = Vec::with_capacity(BATCH);
+        let mut batch = Vec::with_capacity(SPANS_PER_REQUEST);
         let mut begun = 0;
         for turn in 0.. {
             while begun * SPANS <= turn * INTERLEAVED
@@ -105,7 +105,7 @@ impl Corpus {
                     self.spans += 1;
                     self.payload += span.encoded_len();
                     batch.push((scope, span));
-                    if batch.len() == BATCH {
+                    if batch.len() == SPANS_PER_REQUEST {
                         self.requests.push(request(std::mem::take(&mut batch)));
                     }
                     true
@@ -118,7 +118,7 @@ impl Corpus {
         }
     }
 
-    /// The same requests with other trace ids: what a processor sees on the next round.
+    /// The same requests with other trace ids, for the next round.
     pub fn renewed(&self, round: u32) -> Corpus {
         let requests = self.requests.iter().map(|request| renewed(request, round)).collect();
         Corpus { requests, ..self.clone() }
@@ -134,7 +134,7 @@ pub fn renewed(request: &Bytes, round: u32) -> Bytes {
     Bytes::from(bytes)
 }
 
-/// One process sends them all, through two instrumentations.
+/// A request as one process sends it through two instrumentations.
 fn request(spans: Vec<(usize, Span)>) -> Bytes {
     let mut scopes = [Vec::new(), Vec::new()];
     spans.into_iter().for_each(|(scope, span)| scopes[scope].push(span));
@@ -288,8 +288,8 @@ const WORDS: [&str; 64] = [
     "the",
 ];
 
-/// Ids and times of the span now being made.
-struct Frame {
+/// Ids and times of a span.
+struct SpanFrame {
     trace: u32,
     id: u64,
     parent: u64,
@@ -297,7 +297,7 @@ struct Frame {
     end: u64,
 }
 
-fn span(frame: &Frame, name: impl Into<String>, kind: i32, attributes: Vec<KeyValue>) -> Span {
+fn span(frame: &SpanFrame, name: impl Into<String>, kind: i32, attributes: Vec<KeyValue>) -> Span {
     let id = |n: u64| ((u64::from(frame.trace) << 32 | n) ^ 0x5bd1_e995_9c34_72f1).to_be_bytes().to_vec();
     let mut trace_id = MARK.to_vec();
     trace_id.extend_from_slice(&0u32.to_be_bytes());
@@ -323,7 +323,7 @@ fn small_trace(trace: u32) -> Vec<(usize, Span)> {
     let mut spans: Vec<(usize, Span)> = (2..=last)
         .map(|id| {
             let parent = 1 + rng.below(id - 1);
-            let frame = Frame { trace, id, parent, start: id, end: 2 * last - id };
+            let frame = SpanFrame { trace, id, parent, start: id, end: 2 * last - id };
             let attributes = vec![
                 text("http.request.method", "GET"),
                 text("http.route", format!("/{}", WORDS[rng.below(30) as usize])),
@@ -334,13 +334,13 @@ fn small_trace(trace: u32) -> Vec<(usize, Span)> {
         .collect();
     // Children have the higher ids.
     spans.reverse();
-    let frame = Frame { trace, id: 1, parent: 0, start: 0, end: 2 * last };
+    let frame = SpanFrame { trace, id: 1, parent: 0, start: 0, end: 2 * last };
     let attributes = vec![text("http.request.method", "GET"), int("http.response.status_code", 200)];
     spans.push((0, span(&frame, "GET /items", 2, attributes)));
     spans
 }
 
-/// One turn of an agent: what the model said, the call it made, what came back.
+/// One turn of an agent: the model's text, its call, and the result of the call.
 struct Turn {
     text: String,
     call: String,
@@ -348,10 +348,10 @@ struct Turn {
     result: String,
 }
 
-/// An agent run being written down.
+/// The content of an agent run.
 struct Run {
     trace: u32,
-    flat: bool,
+    is_flat: bool,
     system: String,
     task: String,
     answer: String,
@@ -367,8 +367,8 @@ fn agent_trace(trace: u32) -> Vec<(usize, Span)> {
     let turns = (0..MODEL_CALLS - 1).map(|n| turn(&mut rng, n)).collect();
     let mut run = Run {
         trace,
-        flat: trace.is_multiple_of(2),
-        // A service says the same to its model in every run.
+        is_flat: trace.is_multiple_of(2),
+        // A service has the same system prompt in every run.
         system: format!("You are a support agent of a shop. {}", Rng(0x5e11).prose(1_500)),
         task: format!("Where is order {}? {}", 10_000 + trace, rng.prose(220)),
         answer: String::new(),
@@ -376,7 +376,7 @@ fn agent_trace(trace: u32) -> Vec<(usize, Span)> {
     };
     let parcel = run.turns.last().map_or("", |t| &t.arguments);
     run.answer = format!("I looked up {parcel}. {}", rng.prose(300));
-    let scope = usize::from(!run.flat);
+    let scope = usize::from(!run.is_flat);
     let mut spans = Vec::with_capacity(SPANS);
     let mut clock = 10;
     for step in 0..4u64 {
@@ -385,20 +385,25 @@ fn agent_trace(trace: u32) -> Vec<(usize, Span)> {
         for half in 0..2u64 {
             let n = (step * 2 + half) as usize;
             let frame =
-                Frame { trace, id: chain + 1 + half * 2, parent: chain, start: clock, end: clock + 900 };
+                SpanFrame { trace, id: chain + 1 + half * 2, parent: chain, start: clock, end: clock + 900 };
             spans.push((scope, run.llm(&frame, n)));
             clock += 910;
             if n < run.turns.len() {
-                let frame =
-                    Frame { trace, id: chain + 2 + half * 2, parent: chain, start: clock, end: clock + 120 };
+                let frame = SpanFrame {
+                    trace,
+                    id: chain + 2 + half * 2,
+                    parent: chain,
+                    start: clock,
+                    end: clock + 120,
+                };
                 spans.push((scope, run.tool(&frame, n)));
                 clock += 130;
             }
         }
-        let frame = Frame { trace, id: chain, parent: 1, start: begin, end: clock };
+        let frame = SpanFrame { trace, id: chain, parent: 1, start: begin, end: clock };
         spans.push((scope, run.chain(&frame, step)));
     }
-    let frame = Frame { trace, id: 1, parent: 0, start: 0, end: clock + 10 };
+    let frame = SpanFrame { trace, id: 1, parent: 0, start: 0, end: clock + 10 };
     spans.push((scope, run.root(&frame)));
     spans
 }
@@ -422,9 +427,9 @@ fn turn(rng: &mut Rng, n: usize) -> Turn {
 }
 
 impl Run {
-    fn llm(&self, frame: &Frame, n: usize) -> Span {
-        let attributes = if self.flat { self.llm_flat(n) } else { self.llm_json(n) };
-        span(frame, if self.flat { "ChatOpenAI" } else { "chat gpt-5-mini" }, 3, attributes)
+    fn llm(&self, frame: &SpanFrame, n: usize) -> Span {
+        let attributes = if self.is_flat { self.llm_flat(n) } else { self.llm_json(n) };
+        span(frame, if self.is_flat { "ChatOpenAI" } else { "chat gpt-5-mini" }, 3, attributes)
     }
 
     fn llm_flat(&self, n: usize) -> Vec<KeyValue> {
@@ -496,9 +501,9 @@ impl Run {
         ]
     }
 
-    fn tool(&self, frame: &Frame, n: usize) -> Span {
+    fn tool(&self, frame: &SpanFrame, n: usize) -> Span {
         let turn = &self.turns[n];
-        let attributes = if self.flat {
+        let attributes = if self.is_flat {
             vec![
                 text("openinference.span.kind", "TOOL"),
                 text("tool.name", &turn.call),
@@ -518,12 +523,12 @@ impl Run {
                 text("gen_ai.tool.call.result", &turn.result),
             ]
         };
-        let name = if self.flat { turn.call.clone() } else { format!("execute_tool {}", turn.call) };
+        let name = if self.is_flat { turn.call.clone() } else { format!("execute_tool {}", turn.call) };
         span(frame, name, 1, attributes)
     }
 
-    fn chain(&self, frame: &Frame, step: u64) -> Span {
-        let attributes = if self.flat {
+    fn chain(&self, frame: &SpanFrame, step: u64) -> Span {
+        let attributes = if self.is_flat {
             vec![
                 text("openinference.span.kind", "CHAIN"),
                 text("input.value", json!({"step": step, "messages": 2 + 4 * step}).to_string()),
@@ -546,8 +551,8 @@ impl Run {
         span(frame, "agent_step", 1, attributes)
     }
 
-    fn root(&self, frame: &Frame) -> Span {
-        let attributes = if self.flat {
+    fn root(&self, frame: &SpanFrame) -> Span {
+        let attributes = if self.is_flat {
             vec![
                 text("openinference.span.kind", "AGENT"),
                 text("agent.name", "support"),

@@ -23,7 +23,7 @@ use paths::PATHS;
 use separate_process::Allocator;
 
 #[global_allocator]
-static ALLOCATOR: allocator::Chosen = allocator::Chosen;
+static ALLOCATOR: allocator::SelectableAllocator = allocator::SelectableAllocator;
 
 /// The baseline of the other measurements.
 const BASE: &str = "prost";

@@ -32,7 +32,7 @@ use relay::Client;
 use tokio::net::TcpListener;
 
 #[global_allocator]
-static ALLOCATOR: allocator::Chosen = allocator::Chosen;
+static ALLOCATOR: allocator::SelectableAllocator = allocator::SelectableAllocator;
 
 /// Requests in flight at once.
 const IN_FLIGHT: usize = 8;
@@ -43,7 +43,7 @@ const PACED: Duration = Duration::from_secs(10);
 
 fn main() {
     let role = std::env::args().nth(1);
-    allocator::choose(role.as_deref() == Some(Kind::ProstCodecOfSystem.name()));
+    allocator::select(role.as_deref() == Some(Kind::ProstCodecOfSystem.name()));
     run();
 }
 
@@ -456,7 +456,7 @@ async fn memory(sink: &Sink, corpus: &Corpus) {
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     row("all open", target.resident() - before, (rounds as usize * corpus.spans) as f64);
-    tokio::time::sleep(collector::WAITS).await;
+    tokio::time::sleep(collector::WAIT_TIME).await;
     row("all open, after waiting", target.resident() - before, (rounds as usize * corpus.spans) as f64);
     drop(target);
 

@@ -37,7 +37,7 @@ impl Allocator {
 pub fn work() -> bool {
     let mut arguments = std::env::args().skip(1);
     let apart = arguments.next().as_deref() == Some(COMMAND);
-    allocator::choose(apart && arguments.next().as_deref() == Some(Allocator::System.name()));
+    allocator::select(apart && arguments.next().as_deref() == Some(Allocator::System.name()));
     if !apart {
         return false;
     }

@@ -108,7 +108,7 @@ async fn trace_closes_after_the_quiet_time() {
 }
 
 /// The spans of a capture, each in a request of its own, with `salt` mixed into every id.
-fn one_by_one(case: &Case, salt: u64) -> Vec<ExportTraceServiceRequest> {
+fn split_into_spans(case: &Case, salt: u64) -> Vec<ExportTraceServiceRequest> {
     let mix = |id: &mut Vec<u8>| {
         if id.iter().any(|b| *b != 0) {
             let tail = id.len() - 8;
@@ -172,7 +172,7 @@ fn verdicts(requests: &[bytes::Bytes]) -> BTreeMap<Vec<u8>, Vec<String>> {
 async fn thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
     let captures: Vec<Case> =
         shipped().into_iter().filter(|c| c.requests.iter().all(|r| r.signal == Signal::Traces)).collect();
-    let mut whole = Vec::new();
+    let mut verdicts_at_once = Vec::new();
     for case in &captures {
         let process = Process::start("").await;
         for request in &case.requests {
@@ -181,24 +181,24 @@ async fn thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
         process.service.flush().await;
         let mut all: Vec<Vec<String>> = verdicts(&process.stop().await.requests()).into_values().collect();
         all.sort();
-        whole.push(all);
+        verdicts_at_once.push(all);
     }
 
-    // Each of 16 senders has some of the traces, and a request has one span of each. The spans of a trace come in
-    // reverse order.
+    // Each of 16 senders sends a part of the traces; each of its requests has one span of each of them. The spans of a
+    // trace come in reverse order.
     let traces: Vec<Vec<ExportTraceServiceRequest>> =
-        (0..1000).map(|n| one_by_one(&captures[n % captures.len()], n as u64 + 1)).collect();
+        (0..1000).map(|n| split_into_spans(&captures[n % captures.len()], n as u64 + 1)).collect();
     let spans: usize = traces.iter().map(Vec::len).sum();
     // On a slow machine, traces whose spans are still being sent must not close.
     let process = Process::start("verdict: { close: { quiet: 5m } }").await;
     let mut traces = traces.into_iter();
-    let send = |mut hands: Vec<Vec<ExportTraceServiceRequest>>| {
+    let send = |mut pending: Vec<Vec<ExportTraceServiceRequest>>| {
         let mut client = process.client();
         tokio::spawn(async move {
-            while !hands.is_empty() {
-                let next = hands.iter_mut().filter_map(Vec::pop).flat_map(|request| request.resource_spans);
+            while !pending.is_empty() {
+                let next = pending.iter_mut().filter_map(Vec::pop).flat_map(|request| request.resource_spans);
                 client.spans(ExportTraceServiceRequest { resource_spans: next.collect() }).await;
-                hands.retain(|hand| !hand.is_empty());
+                pending.retain(|requests| !requests.is_empty());
             }
         })
     };
@@ -216,7 +216,7 @@ async fn thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
     let out = verdicts(&destination.requests());
     let mut actual: BTreeMap<Vec<String>, usize> = BTreeMap::new();
     out.into_values().for_each(|trace| *actual.entry(trace).or_default() += 1);
-    for (n, traces) in whole.iter().enumerate() {
+    for (n, traces) in verdicts_at_once.iter().enumerate() {
         for trace in traces {
             assert!(
                 actual.contains_key(trace),
@@ -225,7 +225,10 @@ async fn thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
             );
         }
     }
-    assert_eq!(actual.len(), whole.concat().iter().collect::<std::collections::BTreeSet<_>>().len());
+    assert_eq!(
+        actual.len(),
+        verdicts_at_once.concat().iter().collect::<std::collections::BTreeSet<_>>().len()
+    );
 }
 
 /// Spans of a trace that waits for some seconds are compressed.
@@ -237,7 +240,7 @@ async fn runs_that_wait_are_exported_unchanged_with_the_same_verdicts() {
     let mut client = process.client();
     let mut last = Vec::new();
     for case in &captures {
-        let mut spans = one_by_one(case, 0);
+        let mut spans = split_into_spans(case, 0);
         last.extend(spans.pop());
         let first = spans.into_iter().flat_map(|request| request.resource_spans).collect();
         client.spans(ExportTraceServiceRequest { resource_spans: first }).await;
@@ -291,7 +294,7 @@ async fn spans_that_are_not_selected_are_forwarded_unchanged() {
 async fn late_span_is_exported_and_marked_as_late() {
     let case = shipped_case("vercelai-e");
     let process = Process::start("verdict: { close: { quiet: 30ms } }").await;
-    let mut requests = one_by_one(&case, 0);
+    let mut requests = split_into_spans(&case, 0);
     let late = requests.remove(0);
     let late_id = late.resource_spans[0].scope_spans[0].spans[0].span_id.clone();
     // No other span has the late span as its parent, so the trace closes without it.
@@ -315,7 +318,7 @@ async fn memory_pressure_closes_idle_traces_early_and_refuses_requests() {
     let mut refused = None;
     for n in 0..64 {
         // All but the root, so that these traces stay open.
-        for request in one_by_one(&case, n + 1).into_iter().filter(|r| !is_root(r)) {
+        for request in split_into_spans(&case, n + 1).into_iter().filter(|r| !is_root(r)) {
             match client.try_spans(request).await {
                 Ok(()) => accepted += 1,
                 Err(status) => refused = Some(status),
@@ -335,7 +338,7 @@ async fn memory_pressure_closes_idle_traces_early_and_refuses_requests() {
         .await;
     // Reservations of closed traces are released shortly after the export.
     let began = Instant::now();
-    while let Err(status) = client.try_spans(one_by_one(&case, 1000).remove(0)).await {
+    while let Err(status) = client.try_spans(split_into_spans(&case, 1000).remove(0)).await {
         assert!(began.elapsed() < PATIENCE, "{status}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

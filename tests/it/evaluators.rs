@@ -80,14 +80,14 @@ impl Setup {
 /// Answers with this score or label, and a finding that quotes the last text of the last span.
 struct Scores(Value);
 
-fn asked(request: &Request) -> EvaluationRequest {
+fn parse_request(request: &Request) -> EvaluationRequest {
     let body: Value = serde_json::from_slice(&request.body).unwrap();
     let schema = Schema::compile(&request_schema());
     assert_eq!(schema.check(&body).validity, Validity::Valid, "{body}");
     serde_json::from_value(body).unwrap()
 }
 
-fn cited(request: &EvaluationRequest) -> Value {
+fn cited_finding(request: &EvaluationRequest) -> Value {
     let span = request.spans.iter().rev().find(|span| !span.content.is_empty()).unwrap();
     let quote: String = span.content.last().unwrap().text.chars().take(80).collect();
     json!({ "problem": "it is curt", "span_id": span.span_id, "quote": quote, "severity": "high" })
@@ -96,7 +96,7 @@ fn cited(request: &EvaluationRequest) -> Value {
 impl Respond for Scores {
     fn respond(&self, request: &Request) -> ResponseTemplate {
         let mut answer = self.0.clone();
-        answer["findings"] = json!([cited(&asked(request))]);
+        answer["findings"] = json!([cited_finding(&parse_request(request))]);
         ResponseTemplate::new(200).set_body_json(answer)
     }
 }
@@ -137,26 +137,26 @@ async fn an_evaluator_measures_propagates_and_is_reported() {
     assert_eq!((requests.len(), requests[0].url.path(), requests[0].url.query()), (1, "/tone", Some("v=1")));
     let bearer = requests[0].headers.get("authorization").unwrap().to_str().unwrap();
     assert_eq!(bearer, format!("Bearer {TOKEN}"));
-    let sent = asked(&requests[0]);
+    let sent = parse_request(&requests[0]);
     assert_eq!((sent.model.as_deref(), sent.metric.as_str()), (Some("tone/3"), "style.tone"));
     assert!(!requests[0].headers.contains_key("traceparent"));
-    let loud = Setup::new(&server.uri(), ", subject: trace, threshold: 1", "", "").eval(&[]);
-    assert_eq!(values(&loud, "verdict.style.tone.result"), [json!("pass")]);
+    let low_threshold = Setup::new(&server.uri(), ", subject: trace, threshold: 1", "", "").eval(&[]);
+    assert_eq!(values(&low_threshold, "verdict.style.tone.result"), [json!("pass")]);
 }
 
 #[tokio::test]
-async fn an_evaluator_that_is_away_slow_refusing_or_lying_is_visible_everywhere() {
+async fn an_evaluator_that_is_unreachable_slow_refusing_or_wrong_is_reported_everywhere() {
     let refusing =
         server(ResponseTemplate::new(403).set_body_json(json!({ "error": { "message": "go away" } }))).await;
     let slow = server(ResponseTemplate::new(200).set_delay(Duration::from_secs(3600))).await;
     let finding = json!({ "problem": "p", "span_id": "00000000000000ff", "quote": "never written" });
-    let lie = json!({ "score": 1, "findings": [finding] });
-    let lying = server(ResponseTemplate::new(200).set_body_json(lie)).await;
+    let unfounded = json!({ "score": 1, "findings": [finding] });
+    let unfounded_evaluator = server(ResponseTemplate::new(200).set_body_json(unfounded)).await;
     for (endpoint, timeout, reason, shown) in [
         ("http://127.0.0.1:9".to_owned(), "5m", "judge_error", "failed (connection"),
         (refusing.uri(), "5m", "judge_error", "message of the server: go away"),
         (slow.uri(), "300ms", "timeout", "failed (timeout"),
-        (lying.uri(), "5m", "judge_error", "style.tone"),
+        (unfounded_evaluator.uri(), "5m", "judge_error", "style.tone"),
     ] {
         let setup = Setup::new(&endpoint, ", subject: trace", &format!(", timeout: {timeout}"), "");
         let output = setup.eval(&["--require-judged", "0.95", "--patience", "0s"]);
@@ -167,7 +167,7 @@ async fn an_evaluator_that_is_away_slow_refusing_or_lying_is_visible_everywhere(
         assert!(values(&output, "verdict.style.tone.score").is_empty());
         assert_eq!(setup.eval(&["--patience", "0s"]).status.code(), Some(0), "without a required share");
     }
-    let setup = Setup::new(&lying.uri(), ", subject: trace", "", "");
+    let setup = Setup::new(&unfounded_evaluator.uri(), ", subject: trace", "", "");
     let output = run(&["eval", &root("demo/strands-c"), "-c", &setup.config, "--output", "json"]);
     assert!(text(&output.stdout).contains("1 findings dropped"), "{}", text(&output.stdout));
 }
@@ -206,8 +206,9 @@ async fn an_unusable_answer_is_told_to_the_evaluator_once() {
     struct Corrects;
     impl Respond for Corrects {
         fn respond(&self, request: &Request) -> ResponseTemplate {
-            let score =
-                asked(request).correction.map_or(9, |fault| if fault.contains("/score") { 5 } else { 9 });
+            let score = parse_request(request)
+                .correction
+                .map_or(9, |fault| if fault.contains("/score") { 5 } else { 9 });
             ResponseTemplate::new(200).set_body_json(json!({ "score": score }))
         }
     }
@@ -223,7 +224,7 @@ async fn texts_of_an_answer_are_redacted_and_bounded() {
     struct Injects(String);
     impl Respond for Injects {
         fn respond(&self, request: &Request) -> ResponseTemplate {
-            let mut finding = cited(&asked(request));
+            let mut finding = cited_finding(&parse_request(request));
             finding["problem"] = json!(self.0);
             finding["category"] = json!(self.0);
             let answer = json!({ "rationale": self.0, "label": "rude", "findings": [finding] });
@@ -295,7 +296,7 @@ async fn judge_check_asks_an_evaluator_about_its_metric() {
     let output = run(&["judge", "check", "-c", &setup.config, "--output", "json"]);
     let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &checked[0]["ok"]), (Some(0), &json!(true)), "{checked}");
-    assert_eq!(asked(&received(&server).await[0]).metric, "style.tone");
+    assert_eq!(parse_request(&received(&server).await[0]).metric, "style.tone");
     let wrong = Setup::new(&server.uri(), "", "", "");
     assert_eq!(
         run(&["judge", "check", "-c", &wrong.config]).status.code(),
@@ -371,12 +372,12 @@ async fn a_service_counts_evaluators_and_a_reload_adds_one() {
 pub struct Example(Child, pub String);
 
 impl Example {
-    /// `None` where there is no Python.
+    /// Starts the shipped example; `None` without Python.
     fn start() -> Option<Example> {
         Example::spawn("examples/remote_evaluator/evaluator.py", &[], None)
     }
 
-    /// The program, which finds others in `path`.
+    /// Starts `program`, which searches other programs in `path`; `None` without Python.
     pub fn spawn(program: &str, more: &[&str], path: Option<&str>) -> Option<Example> {
         // `python3` on the path may be a script that needs the path.
         let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
@@ -412,10 +413,10 @@ fn the_example_answers_recorded_runs() {
     std::fs::write(&config, shipped.replace("http://127.0.0.1:8089", &example.1)).unwrap();
     let config = config.display().to_string();
     let mut scores = Vec::new();
-    for run_of in ["strands-c", "pydanticai-b", "langgraph-openinference-m", "vercelai-e"] {
-        let recording = root(&format!("demo/{run_of}"));
+    for capture in ["strands-c", "pydanticai-b", "langgraph-openinference-m", "vercelai-e"] {
+        let recording = root(&format!("demo/{capture}"));
         let output = run(&["eval", &recording, "-c", &config, "--output", "otlp", "--require-judged", "1"]);
-        assert_eq!(output.status.code(), Some(0), "{run_of}: {}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{capture}: {}", text(&output.stderr));
         scores.extend(values(&output, "verdict.answer.grounded_numbers.score"));
     }
     assert!(!scores.is_empty() && scores.iter().all(Value::is_number), "{scores:?}");

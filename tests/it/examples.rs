@@ -76,9 +76,10 @@ async fn custom_exporter_receives_annotated_spans() {
     );
 }
 
-struct Nothing;
+/// A metric without measurements.
+struct NoMeasurements;
 
-impl Metric for Nothing {
+impl Metric for NoMeasurements {
     fn step(
         &self,
         _: &verdict_eval::metrics::Context<'_>,
@@ -95,14 +96,15 @@ fn metric_with_a_taken_or_invalid_name_is_refused() {
     static OFF_SCALE: MetricSpec = MetricSpec::custom("mine", Scale::UNIT, Some(4.0));
     static FINE: MetricSpec = MetricSpec::custom("mine.too", Scale::UNIT, Some(0.4));
     let config = Config::default();
-    let built =
-        |row: &'static MetricSpec| Evaluator::builder(&config).metric(row, row.defaults(), Nothing).build();
+    let built = |row: &'static MetricSpec| {
+        Evaluator::builder(&config).metric(row, row.defaults(), NoMeasurements).build()
+    };
     for row in [&TAKEN, &NO_KEY, &OFF_SCALE] {
         let error = built(row).unwrap_err().to_string();
         assert!(error.starts_with(&format!("metric '{}': ", row.name)), "{error}");
     }
     built(&FINE).unwrap();
-    let twice = Evaluator::builder(&config).metric(&FINE, FINE.defaults(), Nothing);
-    let error = twice.metric(&FINE, FINE.defaults(), Nothing).build().unwrap_err();
+    let twice = Evaluator::builder(&config).metric(&FINE, FINE.defaults(), NoMeasurements);
+    let error = twice.metric(&FINE, FINE.defaults(), NoMeasurements).build().unwrap_err();
     assert_eq!(error.to_string(), "metric 'mine.too': added twice");
 }

@@ -1,4 +1,4 @@
-//! Every finding over real traces says what was expected, and quotes what it saw from a span that it
+//! Every finding about recorded traces states an expectation, and quotes its evidence from a span that it
 //! names.
 //!
 //! Over the captures that are shipped, and over all cases where `OTEL_VERDICT_CASES` names them.
@@ -17,8 +17,8 @@ use verdict_otlp::{Signal, json};
 
 use crate::frameworks;
 
-/// A longer run of letters is data, and may be cut anywhere.
-const WORD: usize = 32;
+/// Longest sequence of letters that counts as a word. Longer ones are data, and may be cut anywhere.
+const MAX_WORD_CHARS: usize = 32;
 
 /// All texts of a span, as they were recognised.
 fn texts(view: &SpanView) -> Vec<String> {
@@ -60,24 +60,24 @@ fn spellings(quote: &str) -> Vec<String> {
     vec![quote.to_owned(), escaped, ascii]
 }
 
-fn inside(c: char) -> bool {
+fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Neither end of `text[start..end]` is within a word.
-fn whole_words(text: &str, start: usize, end: usize) -> bool {
+/// Whether neither end of `text[start..end]` is within a word.
+fn is_at_word_boundaries(text: &str, start: usize, end: usize) -> bool {
     // A line break within JSON or code is written with a letter.
     let text = text.replace("\\n", "  ");
-    let torn = |at: usize| {
-        let before = text[..at].chars().rev().take_while(|c| inside(*c)).count();
-        let after = text[at..].chars().take_while(|c| inside(*c)).count();
-        before > 0 && after > 0 && before + after <= WORD
+    let is_within_word = |at: usize| {
+        let before = text[..at].chars().rev().take_while(|c| is_word_char(*c)).count();
+        let after = text[at..].chars().take_while(|c| is_word_char(*c)).count();
+        before > 0 && after > 0 && before + after <= MAX_WORD_CHARS
     };
-    !torn(start) && !torn(end)
+    !is_within_word(start) && !is_within_word(end)
 }
 
-/// The fault of an explanation; empty if valid.
-fn complaint(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Option<&'static str> {
+/// The fault of an explanation; `None` if it is valid.
+fn fault(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Option<&'static str> {
     let Finding { rationale, quote, seen_in, .. } = finding;
     if !rationale.contains("expected") {
         return Some("names no expectation");
@@ -85,7 +85,7 @@ fn complaint(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Option<&
     if quote.trim().is_empty() {
         return Some("quotes nothing");
     }
-    // Evidence that is no text: a status without words, a quantity.
+    // Evidence that is not text: a status without a message, a quantity.
     let status = trace.tree.spans[m.at].status == Status::Error && quote == "status ERROR";
     if status || matches!(m.metric, "latency" | "tokens") {
         return None;
@@ -94,11 +94,11 @@ fn complaint(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Option<&
         None => m.at,
         Some(id) => match trace.tree.spans.iter().position(|span| span.id == *id) {
             Some(at) => at,
-            None => return Some("names a span that is not there"),
+            None => return Some("names a span that is not in the trace"),
         },
     };
     let texts = texts(&trace.views[at]);
-    let places: Vec<(&str, usize, usize)> = spellings(quote)
+    let occurrences: Vec<(&str, usize, usize)> = spellings(quote)
         .iter()
         .flat_map(|s| {
             texts
@@ -107,14 +107,14 @@ fn complaint(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Option<&
                 .collect::<Vec<_>>()
         })
         .collect();
-    if places.is_empty() {
-        return Some("the span named does not hold the quote");
+    if occurrences.is_empty() {
+        return Some("the named span does not contain the quote");
     }
-    let whole = places.iter().any(|(text, start, end)| whole_words(text, *start, *end));
-    (!whole).then_some("the quote tears a word")
+    let is_whole = occurrences.iter().any(|(text, start, end)| is_at_word_boundaries(text, *start, *end));
+    (!is_whole).then_some("the quote begins or ends within a word")
 }
 
-fn judged(offers: &[Offer], config: &Config) -> Vec<EvaluatedRecording> {
+fn evaluate(offers: &[Offer], config: &Config) -> Vec<EvaluatedRecording> {
     let mut evaluation = RecordingEvaluation::new(config, 0).unwrap();
     for offer in offers {
         evaluation.add(offer).unwrap();
@@ -124,8 +124,8 @@ fn judged(offers: &[Offer], config: &Config) -> Vec<EvaluatedRecording> {
     out
 }
 
-/// With limits that every span exceeds, so that those explanations are looked at too, and a mapping
-/// for conventions that are not built in.
+/// A configuration with limits that every span exceeds, so that these explanations are checked as well, and with a
+/// mapping for conventions that are not built in.
 fn config() -> Config {
     let limits =
         "verdict: { metrics: { latency: { max_ms: { llm: 0.001, tool: 0.001 } }, tokens: { max: 1 } } }";
@@ -136,7 +136,7 @@ fn config() -> Config {
     from_sources(&sources, &|_| None).unwrap_or_else(|e| panic!("{e:?}"))
 }
 
-/// Every recording beneath: folders of captures, and traces as OTLP/JSON.
+/// Every recording: folders of captures, and traces as OTLP/JSON.
 fn recordings(shipped: &Path) -> Vec<(String, Vec<Offer>)> {
     let demo = frameworks::cases(&shipped.join("../../demo"));
     let mut out: Vec<_> = demo.into_iter().map(|case| (case.name, case.requests)).collect();
@@ -160,29 +160,29 @@ fn recordings(shipped: &Path) -> Vec<(String, Vec<Offer>)> {
 #[test]
 fn every_finding_names_an_expectation_and_quotes_its_span() {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    let (config, mut complaints) = (config(), Vec::new());
+    let mut finding_counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let (config, mut faults) = (config(), Vec::new());
     for (name, offers) in recordings(&shipped) {
-        for EvaluatedRecording { trace: judged, .. } in &judged(&offers, &config) {
+        for EvaluatedRecording { trace: judged, .. } in &evaluate(&offers, &config) {
             for m in &judged.measurements {
                 let Ok(measured) = &m.outcome else { continue };
                 if !measured.passed && measured.findings.is_empty() {
-                    complaints.push(format!("{name}: {} fails without a finding", m.metric));
+                    faults.push(format!("{name}: {} fails without a finding", m.metric));
                 }
                 for finding in &measured.findings {
-                    *seen.entry(m.metric).or_default() += 1;
-                    if let Some(problem) = complaint(&judged.trace, m, finding) {
+                    *finding_counts.entry(m.metric).or_default() += 1;
+                    if let Some(problem) = fault(&judged.trace, m, finding) {
                         let Finding { rationale, quote, .. } = finding;
-                        complaints.push(format!("{name}: {}: {problem}: {rationale} | {quote}", m.metric));
+                        faults.push(format!("{name}: {}: {problem}: {rationale} | {quote}", m.metric));
                     }
                 }
             }
         }
     }
-    println!("{seen:?}");
-    assert!(complaints.is_empty(), "{} of {seen:?}\n{}", complaints.len(), complaints.join("\n"));
+    println!("{finding_counts:?}");
+    assert!(faults.is_empty(), "{} of {finding_counts:?}\n{}", faults.len(), faults.join("\n"));
     // The shipped captures alone have findings of these.
     for metric in ["error_detection", "tool_completeness", "reasoning_integrity", "completeness", "latency"] {
-        assert!(seen.contains_key(metric), "no finding of {metric}: {seen:?}");
+        assert!(finding_counts.contains_key(metric), "no finding of {metric}: {finding_counts:?}");
     }
 }

@@ -36,7 +36,7 @@ fn score(context: &Context<'_>, row: &MetricSpec, score: f64) -> MetricProgress 
     MetricProgress::Done(vec![Measurement::new(context.at, row.name, "test/1", Ok(measured))])
 }
 
-/// Answered by a rule.
+/// A metric that a rule answers.
 struct NameLength;
 
 impl Metric for NameLength {
@@ -45,7 +45,7 @@ impl Metric for NameLength {
     }
 }
 
-/// Asks one question per model call, then a second one with the first answer.
+/// A metric that asks one question per model call, then a second one with the first answer.
 struct Politeness;
 
 impl Metric for Politeness {
@@ -103,11 +103,11 @@ impl Provider for InProcess {
 }
 
 fn extensions(provider: &Arc<InProcess>) -> Extensions {
-    let asked = Scored { judges: vec!["own".to_owned()], ..POLITENESS.defaults() };
+    let scored = Scored { judges: vec!["own".to_owned()], ..POLITENESS.defaults() };
     Extensions {
         metrics: vec![
             CustomMetric::new(&NAME_LENGTH, NAME_LENGTH.defaults(), NameLength),
-            CustomMetric::new(&POLITENESS, asked, Politeness),
+            CustomMetric::new(&POLITENESS, scored, Politeness),
         ],
         judges: JudgeExtensions::default().provider("own", Arc::clone(provider) as _),
         ..Extensions::default()
@@ -250,14 +250,14 @@ impl ExportClient for ScriptedDestination {
     }
 }
 
-const CUSTOM: &str = "exporters: { custom/own: { signals: [traces], retry_on_failure: { initial_interval: 1ms } } }\n\
+const CUSTOM_EXPORTER_CONFIG: &str = "exporters: { custom/own: { signals: [traces], retry_on_failure: { initial_interval: 1ms } } }\n\
     service: { exporters: [otlp_grpc, custom/own] }\nverdict: { close: { quiet: 50ms } }";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_exporter_retries_dead_letters_and_acknowledges_also_after_a_reload() {
     let folder = tempfile::tempdir().unwrap();
     let destination = Arc::new(ScriptedDestination::default());
-    let text = format!("{CUSTOM}\nstorage: {{ directory: {:?} }}", folder.path());
+    let text = format!("{CUSTOM_EXPORTER_CONFIG}\nstorage: {{ directory: {:?} }}", folder.path());
     let extensions = || Extensions {
         exporters: [("custom/own".to_owned(), Arc::clone(&destination) as _)].into(),
         ..Extensions::default()
@@ -290,6 +290,6 @@ async fn custom_exporter_retries_dead_letters_and_acknowledges_also_after_a_relo
 
 #[tokio::test]
 async fn custom_exporter_without_a_client_prevents_the_start() {
-    let error = Service::start(&config(1, CUSTOM)).await.unwrap_err().to_string();
+    let error = Service::start(&config(1, CUSTOM_EXPORTER_CONFIG)).await.unwrap_err().to_string();
     assert_eq!(error, "exporters.custom/own: no client is registered under this id");
 }

@@ -1,7 +1,7 @@
-//! The framework captures, judged: how often the verdicts are the right ones.
+//! The verdicts on the framework captures, compared with the expected ones.
 //!
 //! Runs where `OTEL_VERDICT_CASES` names the unpacked cases; the captures shipped under `demo` and
-//! `tests/data/frameworks` are held to the same rules by `captures`. Every expectation comes from
+//! `tests/data/frameworks` are compared by `end_to_end`. Every expectation comes from
 //! the `truth.json` of a capture, which rules never read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,22 +19,22 @@ use serde_json::Value as Json;
 use verdict_eval::propagation::Policy;
 use verdict_otlp::Signal;
 
-/// One capture: its requests in order of arrival, and what is true of it.
+/// One capture: its requests in order of arrival, and its expected verdicts and defects (`truth.json`).
 pub struct Case {
     pub name: String,
     pub requests: Vec<Offer>,
     pub truth: Json,
 }
 
-/// A span as it came out.
-pub struct Out {
+/// An exported span.
+pub struct ExportedSpan {
     pub trace: Vec<u8>,
     pub parent: Vec<u8>,
     pub name: String,
     pub attributes: HashMap<String, String>,
 }
 
-impl Out {
+impl ExportedSpan {
     fn get(&self, key: &str) -> &str {
         self.attributes.get(key).map_or("", String::as_str)
     }
@@ -44,7 +44,7 @@ impl Out {
     }
 }
 
-pub type Spans = BTreeMap<String, Out>;
+pub type Spans = BTreeMap<String, ExportedSpan>;
 
 pub fn cases(folder: &Path) -> Vec<Case> {
     let mut names: Vec<PathBuf> =
@@ -83,11 +83,11 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn plain(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::StringValue(s) => s.clone(),
         Value::ArrayValue(a) => {
-            a.values.iter().flat_map(|v| &v.value).map(plain).collect::<Vec<_>>().join(",")
+            a.values.iter().flat_map(|v| &v.value).map(value_text).collect::<Vec<_>>().join(",")
         }
         Value::BoolValue(b) => b.to_string(),
         Value::IntValue(i) => i.to_string(),
@@ -108,12 +108,15 @@ pub fn spans_of(requests: &[Bytes]) -> Vec<Span> {
 pub fn read(requests: &[Bytes]) -> Spans {
     let read = |span: Span| {
         let attributes = span.attributes.iter().map(|kv| {
-            (kv.key.clone(), kv.value.as_ref().and_then(|v| v.value.as_ref()).map(plain).unwrap_or_default())
+            (
+                kv.key.clone(),
+                kv.value.as_ref().and_then(|v| v.value.as_ref()).map(value_text).unwrap_or_default(),
+            )
         });
         let attributes = attributes.collect();
         (
             hex(&span.span_id),
-            Out { trace: span.trace_id, parent: span.parent_span_id, name: span.name, attributes },
+            ExportedSpan { trace: span.trace_id, parent: span.parent_span_id, name: span.name, attributes },
         )
     };
     spans_of(requests).into_iter().map(read).collect()
@@ -144,26 +147,27 @@ pub struct Score {
 impl Score {
     pub fn add(&mut self, case: &Case, spans: &Spans) {
         let truth = &case.truth;
-        let mut say = |text: String| self.complaints.push(format!("{}: {text}", case.name));
-        let tops: Vec<&Out> = spans.values().filter(|s| !spans.contains_key(&hex(&s.parent))).collect();
+        let mut report = |text: String| self.complaints.push(format!("{}: {text}", case.name));
+        let topmost_spans: Vec<&ExportedSpan> =
+            spans.values().filter(|s| !spans.contains_key(&hex(&s.parent))).collect();
         let traces: HashSet<&[u8]> = spans.values().map(|s| s.trace.as_slice()).collect();
         for trace in &traces {
-            if !tops.iter().any(|t| t.trace == *trace && !t.get("verdict.trace.result").is_empty()) {
-                say(format!("HARD no verdict.trace.result on trace {}", hex(trace)));
+            if !topmost_spans.iter().any(|t| t.trace == *trace && !t.get("verdict.trace.result").is_empty()) {
+                report(format!("HARD no verdict.trace.result on trace {}", hex(trace)));
             }
         }
         if truth["evidence_in_spans"] == Json::Bool(false) {
-            // Content that came in logs was seen all the same.
+            // The content of these captures is in log records.
             if truth["logs_requests"] != 0 {
                 return;
             }
-            if tops.iter().any(|top| top.get("verdict.trace.result") == "pass") {
-                say("HARD the trace passes without content".to_owned());
+            if topmost_spans.iter().any(|top| top.get("verdict.trace.result") == "pass") {
+                report("HARD the trace passes without content".to_owned());
             }
             for (id, span) in spans {
                 for metric in ["avoidance", "instruction_following", "reasoning_integrity", "completeness"] {
                     if span.get(&format!("verdict.{metric}.result")) == "pass" {
-                        say(format!("HARD {metric} passes without content on {} {id}", span.name));
+                        report(format!("HARD {metric} passes without content on {} {id}", span.name));
                     }
                 }
             }
@@ -172,19 +176,19 @@ impl Score {
         if truth["evidence_in_spans"] != Json::Bool(true) {
             return;
         }
-        let failing = tops.iter().any(|t| t.get("verdict.trace.result") == "fail");
+        let failing = topmost_spans.iter().any(|t| t.get("verdict.trace.result") == "fail");
         let expected = truth["expected_overall"].as_str().unwrap();
         let right = match expected {
             e if e.starts_with("fail") => failing,
             e if e.starts_with("incomplete") => !failing,
-            _ => !failing && tops.iter().any(|t| t.get("verdict.trace.result") == "pass"),
+            _ => !failing && topmost_spans.iter().any(|t| t.get("verdict.trace.result") == "pass"),
         };
         self.roots.1 += 1;
         self.roots.0 += usize::from(right);
         if !right {
-            say(format!("root: expected {expected}"));
+            report(format!("root: expected {expected}"));
             for (id, span) in spans.iter().filter(|(_, s)| s.fails_itself()) {
-                say(format!("   fails: {} {id} {}", span.name, explain(span)));
+                report(format!("   fails: {} {id} {}", span.name, explain(span)));
             }
         }
         if expected == "pass" {
@@ -192,7 +196,7 @@ impl Score {
             self.correct_runs.1 += 1;
             self.correct_runs.0 += usize::from(clean);
             for (id, span) in spans.iter().filter(|(_, s)| s.fails_itself()) {
-                say(format!("correct run: {} {id} {}", span.name, explain(span)));
+                report(format!("correct run: {} {id} {}", span.name, explain(span)));
             }
         }
         for defect in truth["expected"].as_array().unwrap() {
@@ -204,7 +208,7 @@ impl Score {
             self.near.0 += usize::from(exact || near);
             if !exact {
                 let near = if near { "(near) " } else { "" };
-                say(format!("missed {near}{} on {} {id}", defect["defect"], defect["name"]));
+                report(format!("missed {near}{} on {} {id}", defect["defect"], defect["name"]));
             }
         }
     }
@@ -213,7 +217,7 @@ impl Score {
         if total == 0 { 1.0 } else { n as f64 / total as f64 }
     }
 
-    /// The bars of the project's acceptance.
+    /// Compares the counts with the shares that the project requires.
     pub fn check(&self) {
         println!("{}", self.complaints.join("\n"));
         println!(
@@ -228,14 +232,14 @@ impl Score {
     }
 }
 
-fn explain(span: &Out) -> String {
+fn explain(span: &ExportedSpan) -> String {
     let metrics = span.get("verdict.failed_metrics");
     let explanations =
         metrics.split(',').map(|m| span.get(&format!("verdict.{m}.explanation"))).collect::<Vec<_>>();
     format!("[{metrics}] {}", explanations.join(" | "))
 }
 
-fn relatives<'s>(spans: &'s Spans, id: &str) -> impl Iterator<Item = &'s Out> {
+fn relatives<'s>(spans: &'s Spans, id: &str) -> impl Iterator<Item = &'s ExportedSpan> {
     let parent = hex(&spans[id].parent);
     let id = id.to_owned();
     spans

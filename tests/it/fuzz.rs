@@ -1,5 +1,5 @@
 //! The checks of `tests/fuzz` over their seeds and a bounded number of mutations of them, the same
-//! on every run. `OTEL_VERDICT_FUZZ_RUNS` sets how many a check; an input that fails is written to a
+//! on every run. `OTEL_VERDICT_FUZZ_RUNS` sets their number for each check; an input that fails is written to a
 //! file that the message names.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,10 +14,10 @@ use crate::frameworks::case;
 #[path = "../fuzz/checks.rs"]
 mod checks;
 
-/// Inputs are cut: large ones find faults more slowly.
-const LARGEST: usize = 8 << 10;
+/// Largest input in bytes: large inputs find faults more slowly.
+const MAX_INPUT_BYTES: usize = 8 << 10;
 
-/// Numbers at which readers of lengths and counts go wrong.
+/// Numbers for which readers of lengths and counts are often wrong.
 const NUMBERS: [u32; 8] = [0, 1, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0x8000_0000, u32::MAX];
 
 /// The seeds kept under a check's name.
@@ -35,11 +35,11 @@ fn captured() -> Vec<Offer> {
     ["vercelai-e", "googleadk-logs-a"].iter().flat_map(|name| case(&folder.join(name)).requests).collect()
 }
 
-/// One input made of others.
-fn mutated(rng: &mut Rng, seeds: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
+/// An input that is a mutation of one seed, with parts of others.
+fn mutate(rng: &mut Rng, seeds: &[Vec<u8>], tokens: &[&str]) -> Vec<u8> {
     let pick = |rng: &mut Rng| &seeds[rng.usize(..seeds.len())];
     let mut input = pick(rng).clone();
-    input.truncate(LARGEST);
+    input.truncate(MAX_INPUT_BYTES);
     for _ in 0..rng.usize(1..6) {
         let len = input.len();
         let (from, to) = (rng.usize(..=len), rng.usize(..=len));
@@ -47,7 +47,7 @@ fn mutated(rng: &mut Rng, seeds: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
         let insertion: Vec<u8> = match rng.u8(..8) {
             0 => (0..rng.usize(1..9)).map(|_| rng.u8(..)).collect(),
             1 => NUMBERS[rng.usize(..NUMBERS.len())].to_le_bytes()[..rng.usize(1..5)].to_vec(),
-            2 if !words.is_empty() => words[rng.usize(..words.len())].as_bytes().to_vec(),
+            2 if !tokens.is_empty() => tokens[rng.usize(..tokens.len())].as_bytes().to_vec(),
             3 => input[from..to].repeat(rng.usize(2..5)),
             4 => {
                 let other = pick(rng);
@@ -64,20 +64,20 @@ fn mutated(rng: &mut Rng, seeds: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
             }
             _ => Vec::new(),
         };
-        let over = if rng.bool() { to.min(from + insertion.len()) } else { to };
-        let over = if rng.bool() { from } else { over };
-        input.splice(from..over, insertion);
+        let replaced_end = if rng.bool() { to.min(from + insertion.len()) } else { to };
+        let replaced_end = if rng.bool() { from } else { replaced_end };
+        input.splice(from..replaced_end, insertion);
     }
-    input.truncate(LARGEST);
+    input.truncate(MAX_INPUT_BYTES);
     input
 }
 
 /// Tries the seeds, then mutations of them.
-fn fuzz(name: &str, check: fn(&[u8]), runs: u64, seeds: &[Vec<u8>], words: &[&str]) {
-    let asked = std::env::var("OTEL_VERDICT_FUZZ_RUNS").ok().and_then(|runs| runs.parse().ok());
+fn fuzz(name: &str, check: fn(&[u8]), runs: u64, seeds: &[Vec<u8>], tokens: &[&str]) {
+    let configured_runs = std::env::var("OTEL_VERDICT_FUZZ_RUNS").ok().and_then(|runs| runs.parse().ok());
     let mut rng = Rng::with_seed(0x5eed);
-    let mutations = std::iter::repeat_with(|| mutated(&mut rng, seeds, words));
-    for input in seeds.iter().cloned().chain(mutations.take(asked.unwrap_or(runs) as usize)) {
+    let mutations = std::iter::repeat_with(|| mutate(&mut rng, seeds, tokens));
+    for input in seeds.iter().cloned().chain(mutations.take(configured_runs.unwrap_or(runs) as usize)) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(&input))) {
             let file = std::env::temp_dir().join(format!("otel-verdict-fuzz-{name}"));
             std::fs::write(&file, &input).unwrap();
@@ -98,9 +98,9 @@ fn any_bytes_as_a_request() {
 fn any_bytes_as_json() {
     let mut all = seeds("json");
     all.extend(captured().iter().map(|offer| json::encode(offer.signal, &offer.body).unwrap()));
-    let words =
+    let tokens =
         ["\"resourceSpans\":", "\"traceId\":", "null", "1e999", "\\ud800", "[[[[", "{\"", "-0", "NaN"];
-    fuzz("json", checks::json, 4_000, &all, &words);
+    fuzz("json", checks::json, 4_000, &all, &tokens);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn any_bytes_as_an_agent_run() {
     fuzz("evaluation", checks::evaluation, 400, &seeds("evaluation"), &[]);
 }
 
-/// Otherwise the check would hold for runs that are not evaluated.
+/// Without these, the check of agent runs would pass although little is evaluated.
 #[test]
 fn agent_runs_of_the_seeds_have_alarms_plans_paths_and_checklists() {
     let measured: Vec<&str> = seeds("evaluation").iter().flat_map(|seed| checks::measured(seed)).collect();
@@ -131,9 +131,9 @@ fn agent_runs_of_the_seeds_have_alarms_plans_paths_and_checklists() {
 
 #[test]
 fn any_bytes_as_the_answer_of_a_judge() {
-    let words =
+    let tokens =
         ["```json\n", "```", "{\"score\":", "<think>", "</think>", "\"rationale\":", "9e99", "\\u0000"];
-    fuzz("judge_answer", checks::judge_answer, 4_000, &seeds("judge_answer"), &words);
+    fuzz("judge_answer", checks::judge_answer, 4_000, &seeds("judge_answer"), &tokens);
 }
 
 #[test]
@@ -141,14 +141,14 @@ fn any_bytes_as_a_configuration() {
     let mut all = seeds("config");
     for name in ["reference", "quickstart"] {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("config/{name}.yaml"));
-        // Comments are most of it.
+        // Most lines are comments, which are of no use to the check.
         let text = std::fs::read_to_string(file).unwrap();
         let lines = text.lines().filter(|line| !line.trim_start().starts_with('#') && !line.is_empty());
         all.push(lines.flat_map(|line| [line, "\n"]).collect::<String>().into_bytes());
     }
-    let words =
+    let tokens =
         ["${env:X}", "${file:/x}", "\n  - ", ": ", "{ ", " }", "!!", "&a ", "*a", "|\n", "1e9s", "-1", "~"];
-    fuzz("config", checks::config, 2_000, &all, &words);
+    fuzz("config", checks::config, 2_000, &all, &tokens);
 }
 
 /// The package of the fuzz targets is outside the workspace, so that no other test compiles it.

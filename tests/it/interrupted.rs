@@ -47,7 +47,7 @@ impl Judge {
 }
 
 /// Two more requests of the same trace, of one span each.
-fn late(trace: u64) -> [ExportTraceServiceRequest; 2] {
+fn late_requests(trace: u64) -> [ExportTraceServiceRequest; 2] {
     [4, 5].map(|id| {
         let mut request = requests(trace)[0].clone();
         let spans = &mut request.resource_spans[0].scope_spans[0].spans;
@@ -58,13 +58,13 @@ fn late(trace: u64) -> [ExportTraceServiceRequest; 2] {
 }
 
 /// A process with a trace that waits for the judge, and late spans of it.
-async fn waiting(judge: &Judge, folder: &Path, more: &str) -> Process {
+async fn start_with_waiting_trace(judge: &Judge, folder: &Path, more: &str) -> Process {
     let process = Process::start(&storage(folder, &format!("{}\n{more}", judge.config()))).await;
     for request in requests(1) {
         process.client().spans(request).await;
     }
     until("the judge is asked", || judge.asked.load(Ordering::SeqCst) > 0).await;
-    let (late, mut sent) = (late(1), 0);
+    let (late, mut sent) = (late_requests(1), 0);
     for request in late {
         process.client().spans(request).await;
         sent += 1;
@@ -77,7 +77,7 @@ async fn waiting(judge: &Judge, folder: &Path, more: &str) -> Process {
 #[tokio::test(flavor = "multi_thread")]
 async fn late_spans_of_a_trace_that_waits_for_a_judge_survive_a_restart() {
     let (folder, judge) = (tempfile::tempdir().unwrap(), Judge::silent());
-    let process = waiting(&judge, folder.path(), "").await;
+    let process = start_with_waiting_trace(&judge, folder.path(), "").await;
     let before = process.stop_within(PATIENCE).await;
     assert!(before.spans().is_empty(), "spans were exported before the verdict");
 
@@ -95,7 +95,7 @@ async fn after_a_restart_the_judge_is_not_asked_again_and_late_spans_have_their_
     let (folder, judge) = (tempfile::tempdir().unwrap(), Judge::silent());
     // Port 1 is closed.
     let unreachable = "exporters: { otlp_grpc: { endpoint: '127.0.0.1:1' } }";
-    let process = waiting(&judge, folder.path(), unreachable).await;
+    let process = start_with_waiting_trace(&judge, folder.path(), unreachable).await;
     judge.answers.store(true, Ordering::SeqCst);
     process.service.flush().await;
     assert!(process.stop_within(Duration::from_millis(500)).await.spans().is_empty());

@@ -12,7 +12,7 @@ use verdict_judge::{JudgeExtensions, JudgeRequest, Provider, Reply, ReplyFuture}
 use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::{Attributes, Signal, json as otlp_json};
 
-/// Finds the answer incomplete, and says that this touched the outcome.
+/// A judge with a fixed score. Below 4 it reports an incomplete answer, and that this touched the outcome.
 #[derive(Debug, Default)]
 struct Judge {
     /// The names of the forms of all questions, in order.
@@ -43,7 +43,7 @@ impl Provider for Judge {
     }
 }
 
-async fn evaluated(judge: &Arc<Judge>, verdict: &str) -> EvaluatedRecording {
+async fn evaluate(judge: &Arc<Judge>, verdict: &str) -> EvaluatedRecording {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.yaml");
     let exporter = "exporters: { otlp_grpc: { endpoint: '127.0.0.1:1', tls: { insecure: true } } }";
@@ -79,7 +79,7 @@ const METRICS: &str = "completeness: { judges: [own] }, outcome: { judges: [own]
 #[tokio::test]
 async fn failing_trace_has_a_root_cause_and_a_score_by_its_judge() {
     let judge = Arc::new(Judge { score: 2, ..Judge::default() });
-    let evaluated = evaluated(&judge, &format!("{{ metrics: {{ {METRICS} }} }}")).await;
+    let evaluated = evaluate(&judge, &format!("{{ metrics: {{ {METRICS} }} }}")).await;
     assert_eq!(*judge.asked.lock().unwrap(), ["completeness", "outcome"]);
     let value = |at, key| attribute(&evaluated, at, key);
     assert_eq!(value(0, "verdict.trace.root_cause").as_deref(), Some("0000000000000003"));
@@ -99,7 +99,7 @@ async fn failing_trace_has_a_root_cause_and_a_score_by_its_judge() {
 #[tokio::test]
 async fn passing_trace_is_not_asked_about_and_the_question_can_be_turned_off() {
     let judge = Arc::new(Judge { score: 5, ..Judge::default() });
-    let passing = evaluated(&judge, &format!("{{ metrics: {{ {METRICS} }} }}")).await;
+    let passing = evaluate(&judge, &format!("{{ metrics: {{ {METRICS} }} }}")).await;
     assert_eq!(*judge.asked.lock().unwrap(), ["completeness"]);
     assert_eq!(attribute(&passing, 0, "verdict.trace.score"), None);
     for metrics in [
@@ -107,7 +107,7 @@ async fn passing_trace_is_not_asked_about_and_the_question_can_be_turned_off() {
         "completeness: { judges: [own] }",
     ] {
         let judge = Arc::new(Judge { score: 2, ..Judge::default() });
-        let failing = evaluated(&judge, &format!("{{ metrics: {{ {metrics} }} }}")).await;
+        let failing = evaluate(&judge, &format!("{{ metrics: {{ {metrics} }} }}")).await;
         assert_eq!(*judge.asked.lock().unwrap(), ["completeness"], "{metrics}");
         assert_eq!(attribute(&failing, 0, "verdict.trace.score"), None);
         assert!(

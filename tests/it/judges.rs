@@ -48,7 +48,7 @@ impl Setup {
     }
 }
 
-/// Passes everything.
+/// A judge that passes everything.
 struct Approves;
 
 impl Respond for Approves {
@@ -62,10 +62,10 @@ impl Respond for Approves {
     }
 }
 
-/// Fails everything, with a quotation that is not in the record.
-struct Lies;
+/// A judge that fails everything, with a quote that is not in the trace.
+struct Unfounded;
 
-impl Respond for Lies {
+impl Respond for Unfounded {
     fn respond(&self, request: &Request) -> ResponseTemplate {
         let asked: Value = serde_json::from_slice(&request.body).unwrap();
         let schema = &asked["response_format"]["json_schema"]["schema"]["properties"]["findings"]["items"];
@@ -116,7 +116,7 @@ async fn a_judge_that_answers_is_reported_and_nothing_fails() {
 }
 
 #[tokio::test]
-async fn a_judge_that_refuses_or_lies_is_visible_in_the_report_and_the_exit_code() {
+async fn a_judge_that_refuses_or_quotes_nothing_is_visible_in_the_report_and_the_exit_code() {
     let key = "it refuses sk-abcdefghijklmnopqrstuvwx";
     let refusal = ResponseTemplate::new(401)
         .set_body_json(json!({ "error": { "message": key, "code": "invalid_api_key" } }));
@@ -135,8 +135,8 @@ async fn a_judge_that_refuses_or_lies_is_visible_in_the_report_and_the_exit_code
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("error: judges measured 0.0 %"), "{}", text(&output.stderr));
 
-    let lying = server(Lies).await;
-    let output = Setup::new(&lying.uri(), "").eval(&["--require-judged", "0.95"]);
+    let unfounded = server(Unfounded).await;
+    let output = Setup::new(&unfounded.uri(), "").eval(&["--require-judged", "0.95"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("error: judges measured 0.0 %") && !stderr.contains("failed ("), "{stderr}");
@@ -172,9 +172,9 @@ async fn a_dry_run_asks_nothing_and_counts_what_would_be_asked() {
 }
 
 #[tokio::test]
-async fn a_judge_that_is_away_is_waited_for() {
-    struct Late(std::sync::atomic::AtomicUsize);
-    impl Respond for Late {
+async fn a_judge_that_is_unavailable_is_waited_for() {
+    struct UnavailableAtFirst(std::sync::atomic::AtomicUsize);
+    impl Respond for UnavailableAtFirst {
         fn respond(&self, request: &Request) -> ResponseTemplate {
             match self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
                 0..2 => ResponseTemplate::new(503),
@@ -182,11 +182,11 @@ async fn a_judge_that_is_away_is_waited_for() {
             }
         }
     }
-    let server = server(Late(std::sync::atomic::AtomicUsize::new(0))).await;
+    let server = server(UnavailableAtFirst(std::sync::atomic::AtomicUsize::new(0))).await;
     let setup = Setup::new(&server.uri(), "");
     let impatient = setup.eval(&["--patience", "0s", "--require-judged", "1"]);
     assert_eq!(impatient.status.code(), Some(1), "{}", text(&impatient.stderr));
-    let server = self::server(Late(std::sync::atomic::AtomicUsize::new(0))).await;
+    let server = self::server(UnavailableAtFirst(std::sync::atomic::AtomicUsize::new(0))).await;
     let patient = Setup::new(&server.uri(), "").eval(&["--require-judged", "1"]);
     let stderr = text(&patient.stderr);
     assert_eq!(patient.status.code(), Some(0), "{stderr}");
@@ -215,8 +215,8 @@ async fn judge_check_asks_each_judge_one_question() {
 
 #[tokio::test]
 async fn judge_check_prints_what_the_server_accepts() {
-    struct Old;
-    impl Respond for Old {
+    struct OldServer;
+    impl Respond for OldServer {
         fn respond(&self, request: &Request) -> ResponseTemplate {
             let asked: Value = serde_json::from_slice(&request.body).unwrap();
             if asked["response_format"]["type"] == "json_schema" {
@@ -230,7 +230,7 @@ async fn judge_check_prints_what_the_server_accepts() {
             ResponseTemplate::new(200).set_body_json(body)
         }
     }
-    let server = server(Old).await;
+    let server = server(OldServer).await;
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.yaml");
     let judges = format!(
@@ -253,10 +253,10 @@ async fn judge_check_prints_what_the_server_accepts() {
     assert!(text(&table.stdout).contains("request adapted to the server: the schema in the prompt"));
 }
 
-/// Grades like a small judge: sure of a pass about the call, unsure of it elsewhere.
-struct Small;
+/// A judge that passes everything, with a confidence of 90 % as model `sure` and of 40 % as any other model.
+struct WithConfidence;
 
-impl Respond for Small {
+impl Respond for WithConfidence {
     fn respond(&self, request: &Request) -> ResponseTemplate {
         let asked: Value = serde_json::from_slice(&request.body).unwrap();
         let fields = &asked["response_format"]["json_schema"]["schema"]["properties"];
@@ -274,10 +274,10 @@ impl Respond for Small {
 }
 
 #[tokio::test]
-async fn a_cascade_stands_for_a_judge_and_its_savings_are_reported() {
-    let (small, strong) = (server(Small).await, server(Approves).await);
+async fn a_cascade_is_used_like_a_judge_and_its_savings_are_reported() {
+    let (small, strong) = (server(WithConfidence).await, server(Approves).await);
     let folder = tempfile::tempdir().unwrap();
-    let written = |model: &str| {
+    let write_config = |model: &str| {
         let path = folder.path().join(format!("{model}.yaml"));
         let config = json!({
             "judges": {
@@ -296,7 +296,7 @@ async fn a_cascade_stands_for_a_judge_and_its_savings_are_reported() {
     let report = folder.path().join("report.json").display().to_string();
     let eval = |model: &str| {
         let args =
-            ["eval", &recording(), "-c", &written(model), "--output", "json", "--judge-report", &report];
+            ["eval", &recording(), "-c", &write_config(model), "--output", "json", "--judge-report", &report];
         let output = run(&args);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         let counted: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
@@ -319,7 +319,7 @@ async fn a_cascade_stands_for_a_judge_and_its_savings_are_reported() {
     assert_eq!((&counted["compared"], &counted["agreed"]), (&json!(asked), &json!(asked)));
     assert_eq!(counted["questions"], json!({ "unsure": asked }));
 
-    let dry = run(&["eval", &recording(), "-c", &written("sure"), "--dry-run"]);
+    let dry = run(&["eval", &recording(), "-c", &write_config("sure"), "--dry-run"]);
     let plan = text(&dry.stdout);
     let planned = |judge: &str| -> Vec<String> {
         let line = plan.lines().find(|line| line.starts_with(judge)).unwrap_or_else(|| panic!("{plan}"));
@@ -332,7 +332,7 @@ async fn a_cascade_stands_for_a_judge_and_its_savings_are_reported() {
         "{plan}"
     );
     assert!(planned("strong").last().unwrap().parse::<f64>().unwrap() > 0.0, "at most: {plan}");
-    let checked = run(&["judge", "check", "careful", "-c", &written("sure"), "--output", "json"]);
+    let checked = run(&["judge", "check", "careful", "-c", &write_config("sure"), "--output", "json"]);
     let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
     let names: Vec<&Value> = checked.as_array().unwrap().iter().map(|one| &one["judge"]).collect();
     assert_eq!(names, ["small", "strong"]);

@@ -1,8 +1,8 @@
 //! Kafka: what the exporter writes, and a group of receivers whose members come and go.
 //!
-//! With the mock brokers of librdkafka, which are part of the test's process. `.ci/neighbours kafka` runs the same
-//! with a real broker, and more spans and changes (`kafka_broker`). `OTEL_VERDICT_SEED` repeats the order of changes
-//! that a run printed, and `OTEL_VERDICT_KEEP` keeps the logs of the members.
+//! The tests use the mock brokers of librdkafka, which are part of the test's process. `.ci/neighbours kafka` runs the
+//! same with a real broker, and more spans and changes (`kafka_broker`). `OTEL_VERDICT_SEED` repeats the order of
+//! changes that a run printed, and `OTEL_VERDICT_KEEP` keeps the logs of the members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
@@ -30,7 +30,7 @@ use regex::Regex;
 use verdict_otlp::Signal;
 
 use crate::frameworks::{hex, spans_of};
-use crate::order::one_by_one;
+use crate::order::single_item_requests;
 use crate::scrape::http;
 use crate::support::{Destination, PATIENCE, Process, finish};
 
@@ -41,17 +41,17 @@ pub const PARTITIONS: i32 = 6;
 /// Messages of one run of the captures: signal, key, body.
 pub type Messages = Vec<(Signal, String, Bytes)>;
 /// The subject of a verdict: trace, span, and the metric of an evaluation event; without a metric the span itself.
-type Judged = (String, String, String);
+type VerdictSubject = (String, String, String);
 /// Attributes of a verdict by key.
 type Verdict = BTreeMap<String, String>;
-type Verdicts = BTreeMap<Judged, Verdict>;
+type Verdicts = BTreeMap<VerdictSubject, Verdict>;
 
 /// The captures, each span and record a message of its own.
 pub struct Captures {
     offers: Vec<Offer>,
-    /// Where trace ids are, by offer.
+    /// The offsets of trace ids, by offer.
     places: Vec<Vec<(usize, [u8; 16])>>,
-    /// All trace ids in them.
+    /// All trace ids in the captures.
     traces: BTreeSet<[u8; 16]>,
     /// The verdicts that one process writes on spans.
     verdicts: Verdicts,
@@ -69,13 +69,13 @@ fn comparable<'a>(attributes: impl Iterator<Item = &'a KeyValue>) -> Verdict {
     compared.map(|kv| (kv.key.clone(), ID.replace_all(&format!("{:?}", kv.value), "").into_owned())).collect()
 }
 
-fn on_span(span: &Span) -> (Judged, Verdict) {
+fn on_span(span: &Span) -> (VerdictSubject, Verdict) {
     let ours = span.attributes.iter().filter(|kv| kv.key.starts_with("verdict."));
     ((hex(&span.trace_id), hex(&span.span_id), String::new()), comparable(ours))
 }
 
 /// The verdict of an evaluation event; `None` for a log record that was received.
-fn event_verdict(record: &LogRecord) -> Option<(Judged, Verdict)> {
+fn event_verdict(record: &LogRecord) -> Option<(VerdictSubject, Verdict)> {
     if record.event_name != "gen_ai.evaluation.result" {
         return None;
     }
@@ -97,14 +97,14 @@ fn hash(record: &LogRecord) -> u64 {
 }
 
 impl Captures {
-    /// On a thread without a runtime, since the evaluation has its own.
+    /// Evaluates the captures on a thread without a runtime, because the evaluation has its own.
     pub fn read() -> Captures {
-        std::thread::spawn(|| Captures::evaluate(one_by_one())).join().unwrap()
+        std::thread::spawn(|| Captures::evaluate(single_item_requests())).join().unwrap()
     }
 
-    /// As [`Captures::read`], of spans alone.
+    /// As [`Captures::read`], without log records.
     fn spans_alone() -> Captures {
-        let spans = || one_by_one().into_iter().filter(|offer| offer.signal == Signal::Traces);
+        let spans = || single_item_requests().into_iter().filter(|offer| offer.signal == Signal::Traces);
         std::thread::spawn(move || Captures::evaluate(spans().collect())).join().unwrap()
     }
 
@@ -236,14 +236,14 @@ impl Member {
         self.child.wait().unwrap();
     }
 
-    /// Its log so far.
+    /// The log of the member so far.
     pub fn logged(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
     pub fn terminate(mut self) {
         let started = Instant::now();
-        // Until then the signal may end it without its shutdown.
+        // Before this message, the signal may end the process without a shutdown.
         while !std::fs::read_to_string(&self.log).unwrap().contains("receiving from Kafka") {
             assert!(started.elapsed() < PATIENCE, "{:?} does not receive", self.log);
             std::thread::sleep(Duration::from_millis(20));
@@ -267,30 +267,30 @@ impl Drop for Member {
 enum Change {
     Kill,
     Addition,
-    /// By SIGTERM.
+    /// A member ends after SIGTERM.
     Removal,
 }
 
 /// Most members at once.
-const MOST_MEMBERS: usize = 6;
+const MAX_MEMBERS: usize = 6;
 
-/// How a group is tried.
+/// The settings of a test with a group.
 pub struct Trial {
-    /// At the beginning and at the end.
+    /// The number of members at the beginning and at the end.
     pub members: usize,
-    /// Else spans alone, which the group assigns in another way.
+    /// Whether log records are sent too; the group assigns the partitions of spans alone in another way.
     pub logs: bool,
     pub runs: u32,
-    /// Spans a second.
+    /// Spans written per second.
     pub rate: f64,
     pub kills: usize,
     pub additions: usize,
     pub removals: usize,
-    /// Between changes, whose order is random.
+    /// Time between changes, whose order is random.
     pub interval: Duration,
     pub session: &'static str,
     pub quiet: &'static str,
-    /// After the last message.
+    /// Longest time after the last message until everything has arrived.
     pub patience: Duration,
 }
 
@@ -298,17 +298,17 @@ pub struct Trial {
 #[derive(Debug, Default)]
 pub struct Compared {
     pub expected: usize,
-    /// Not delivered.
+    /// Subjects that were not delivered.
     pub lost: usize,
-    /// Delivered, but never with the verdict of one process.
+    /// Subjects that were delivered, but never with the verdict of one process.
     pub wrong: usize,
-    /// Delivered with the verdict of one process, and with another one.
+    /// Subjects that were delivered with the verdict of one process, and with another one.
     pub double: usize,
-    /// Delivered, although one process does not write it.
+    /// Subjects that were delivered, although one process does not write them.
     pub unexpected: usize,
     /// Deliveries with a verdict that had been delivered.
     pub repeated: usize,
-    /// Some that are wrong, double or unexpected.
+    /// The first subjects that are wrong, double or unexpected, for the message.
     pub first: Vec<String>,
 }
 
@@ -399,15 +399,16 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
         kinds.into_iter().flat_map(|(change, times)| std::iter::repeat_n(change, times)).collect();
     let mut changes_under_load = 0;
     let mut ticks = tokio::time::interval(trial.interval);
-    // A removal takes longer than others; what comes after it does not come at once.
+    // A removal takes longer than the other changes; the next change must not follow immediately.
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    // The first one is at once.
+    // The first tick is immediate.
     ticks.tick().await;
     while !left.is_empty() {
         ticks.tick().await;
-        // Always at least one member. What is left balances, so that there is a change that is possible.
+        // There is always at least one member. Additions and removals balance, so that one of the remaining changes is
+        // possible.
         let is_possible = |change: Change| match change {
-            Change::Addition => members.len() < MOST_MEMBERS,
+            Change::Addition => members.len() < MAX_MEMBERS,
             Change::Kill | Change::Removal => members.len() > 1,
         };
         let possible: Vec<usize> = (0..left.len()).filter(|at| is_possible(left[*at])).collect();
@@ -476,7 +477,7 @@ struct Comparison<'c> {
     expected: &'c Verdicts,
     originals: &'c BTreeMap<String, (u32, String)>,
     /// The different verdicts by run and what they are about, whose trace is that of the captures.
-    delivered: BTreeMap<(u32, Judged), Vec<Arc<Verdict>>>,
+    delivered: BTreeMap<(u32, VerdictSubject), Vec<Arc<Verdict>>>,
     /// Each different verdict once: runs have the same ones.
     verdicts: BTreeSet<Arc<Verdict>>,
     repeated: usize,
@@ -488,7 +489,7 @@ impl<'c> Comparison<'c> {
         Comparison { expected, originals, delivered, verdicts, repeated: 0 }
     }
 
-    fn add(&mut self, ((trace, span, metric), verdict): (Judged, Verdict)) {
+    fn add(&mut self, ((trace, span, metric), verdict): (VerdictSubject, Verdict)) {
         let (run, trace) = &self.originals[&trace];
         let existing = self.verdicts.get(&verdict).cloned();
         let verdict = existing.unwrap_or_else(|| Arc::new(verdict));
@@ -685,7 +686,7 @@ fn member(brokers: &str, port: u16, receiver: &str) -> String {
     member_with(brokers, port, &receiver, "verdict: { close: { quiet: 100ms } }")
 }
 
-/// As [`member`], with everything that is not about connections.
+/// As [`member`], with `more` for everything that is not about connections.
 pub fn member_with(brokers: &str, port: u16, receiver: &str, more: &str) -> String {
     format!(
         "receivers:\n  otlp: {{ protocols: {{ http: {{ endpoint: '127.0.0.1:0' }} }} }}\n  \
@@ -789,7 +790,7 @@ async fn value(process: &Process, metric: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {metric} in\n{page}")).parse().unwrap()
 }
 
-/// Waits until the number of paused partitions is this.
+/// Waits until the number of paused partitions is `partitions`.
 async fn until_paused(process: &Process, partitions: u64) {
     let started = Instant::now();
     while value(process, "paused_partitions").await != partitions {

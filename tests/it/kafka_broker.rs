@@ -19,7 +19,7 @@ use crate::kafka::{
     Captures, LOGS, Member, PARTITIONS, SPANS, Trial, member_with, partition, records_of, request, try_group,
     write_keyed,
 };
-use crate::kafka_handover::{held, terminate, until_shared};
+use crate::kafka_handover::{held_partitions, terminate, until_shared};
 use crate::neighbours::free_port;
 use crate::support::{Destination, PATIENCE, until, until_none_is_missing};
 
@@ -230,7 +230,7 @@ async fn a_member_with_a_name_that_restarts_within_the_session_keeps_its_partiti
         };
         let (restarts, stays) = (start(1, "pod-0"), start(2, "pod-1"));
         until_shared(&[&restarts, &stays]).await;
-        let (before, log_before) = (held(&restarts.logged()), stays.logged());
+        let (before, log_before) = (held_partitions(&restarts.logged()), stays.logged());
         let changes = |log: &str| log.matches("Kafka partitions ").count();
         let names: Vec<String> = (0..30).map(|n| format!("{n:02}{logs}")).collect();
         let write = |names: &[String]| {
@@ -243,8 +243,8 @@ async fn a_member_with_a_name_that_restarts_within_the_session_keeps_its_partiti
         terminate(restarts).await;
         write(&names[10..20]);
         let restarted = start(3, "pod-0");
-        until("the member has partitions", || !held(&restarted.logged()).is_empty()).await;
-        assert_eq!(held(&restarted.logged()), before);
+        until("the member has partitions", || !held_partitions(&restarted.logged()).is_empty()).await;
+        assert_eq!(held_partitions(&restarted.logged()), before);
         write(&names[20..]);
         // A group reads what was written for earlier ones as well.
         let received = || -> BTreeSet<String> {

@@ -17,8 +17,8 @@ use crate::kafka::{
 };
 use crate::support::Destination;
 
-/// The partitions that a member has, as its log says.
-pub fn held(log: &str) -> BTreeSet<i32> {
+/// The partitions that a member has, by its log.
+pub fn held_partitions(log: &str) -> BTreeSet<i32> {
     let mut held = BTreeSet::new();
     for line in log.lines() {
         let Some((_, numbers)) = line.split_once("numbers=[") else { continue };
@@ -36,7 +36,8 @@ pub fn held(log: &str) -> BTreeSet<i32> {
 /// Waits until every partition has one owner, and each member has some.
 pub async fn until_shared(members: &[&Member]) {
     until("the members share the partitions", || {
-        let all: Vec<BTreeSet<i32>> = members.iter().map(|member| held(&member.logged())).collect();
+        let all: Vec<BTreeSet<i32>> =
+            members.iter().map(|member| held_partitions(&member.logged())).collect();
         let numbers: Vec<&i32> = all.iter().flatten().collect();
         let distinct: BTreeSet<&i32> = numbers.iter().copied().collect();
         all.iter().all(|held| !held.is_empty()) && [numbers.len(), distinct.len()] == [PARTITIONS as usize; 2]
@@ -71,7 +72,7 @@ async fn revoke_while_judges_are_asked(first_leaves: bool) {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let second = Member::start(folder.path(), 2, &config);
     until_shared(&[&first, &second]).await;
-    let moved = held(&second.logged());
+    let moved = held_partitions(&second.logged());
     let keys: BTreeSet<&String> = messages.iter().map(|(key, _)| key).collect();
     let [of_first, of_second] = [false, true]
         .map(|is_moved| keys.iter().filter(|key| moved.contains(&partition(key)) == is_moved).count());
@@ -185,7 +186,7 @@ async fn what_is_acknowledged_during_the_commit_of_a_revocation_is_committed_too
     leaving.destination.hold();
     let first = leaving.start(1);
     write(&leaving.brokers, [request(&["held"], 0, true)]);
-    until("the member has its partition", || !held(&first.logged()).is_empty()).await;
+    until("the member has its partition", || !held_partitions(&first.logged()).is_empty()).await;
     // The trace closes after 100 ms without spans.
     tokio::time::sleep(Duration::from_secs(3)).await;
     // With this delay, the answer to a commit is late.

@@ -14,7 +14,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMacro, UseTree, Visibility};
 
-/// Longer chains of re-exports do not occur; the limit ends cycles among them.
+/// Longest chain of re-exports that is followed; longer ones do not occur, and the limit ends cycles.
 const MAX_HOPS: usize = 12;
 
 type Names = Vec<String>;
@@ -28,7 +28,7 @@ struct Import {
     path: Names,
     /// `None` for a glob.
     name: Option<String>,
-    public: bool,
+    is_public: bool,
 }
 
 #[derive(Default, Debug)]
@@ -63,9 +63,9 @@ impl Sources {
                         module.defined.extend(declared(arm.stream()));
                     }
                 }
-                let mut found = Paths::default();
-                found.tokens(body.clone());
-                module.paths.append(&mut found.0);
+                let mut body_paths = Paths::default();
+                body_paths.tokens(body.clone());
+                module.paths.append(&mut body_paths.0);
             }
         }
         sources
@@ -79,33 +79,33 @@ impl Sources {
     }
 
     fn module(&mut self, file: &Path, folder: &Path, parent: Option<usize>, items: &[Item]) -> usize {
-        let this = self.modules.len();
+        let index = self.modules.len();
         self.modules.push(Module { file: file.to_owned(), parent, ..Module::default() });
         for item in items.iter().filter(|item| !is_test(attributes(item))) {
             match item {
                 Item::Mod(inner) => {
                     let name = inner.ident.to_string();
                     let child = match &inner.content {
-                        Some((_, items)) => self.module(file, &folder.join(&name), Some(this), items),
+                        Some((_, items)) => self.module(file, &folder.join(&name), Some(index), items),
                         None => {
                             let flat = folder.join(format!("{name}.rs"));
                             let nested = folder.join(&name).join("mod.rs");
                             let path = if flat.exists() { flat } else { nested };
-                            self.file(&path, &folder.join(&name), Some(this))
+                            self.file(&path, &folder.join(&name), Some(index))
                         }
                     };
-                    self.modules[this].children.insert(name, child);
+                    self.modules[index].children.insert(name, child);
                 }
                 Item::Use(item) => {
-                    let public = !matches!(item.vis, Visibility::Inherited);
-                    leaves(&item.tree, &mut Vec::new(), public, &mut self.modules[this].imports);
+                    let is_public = !matches!(item.vis, Visibility::Inherited);
+                    collect_imports(&item.tree, &mut Vec::new(), is_public, &mut self.modules[index].imports);
                 }
                 Item::Macro(ItemMacro { ident: Some(name), mac, .. }) => {
-                    self.modules[this].defined.insert(name.to_string());
+                    self.modules[index].defined.insert(name.to_string());
                     self.macros.insert(name.to_string(), mac.tokens.clone());
                 }
                 other => {
-                    let current = &mut self.modules[this];
+                    let current = &mut self.modules[index];
                     match other {
                         Item::Macro(item) => current.defined.extend(declared(item.mac.tokens.clone())),
                         other => current.defined.extend(name_of(other)),
@@ -117,7 +117,7 @@ impl Sources {
                 }
             }
         }
-        this
+        index
     }
 
     /// The module that defines the item at the end of `path`, as seen from module `from`.
@@ -125,24 +125,24 @@ impl Sources {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
             _ if hops == 0 => None,
-            "crate" => self.below(0, rest, hops),
-            "self" => self.below(from, rest, hops),
+            "crate" => self.definition_in(0, rest, hops),
+            "self" => self.definition_in(from, rest, hops),
             "super" => self.definition(self.modules[from].parent?, &with_self(rest), hops),
-            _ => self.below(from, path, hops),
+            _ => self.definition_in(from, path, hops),
         }
     }
 
-    fn below(&self, module: usize, path: &[String], hops: usize) -> Option<usize> {
+    fn definition_in(&self, module: usize, path: &[String], hops: usize) -> Option<usize> {
         let (first, rest) = path.split_first()?;
         let current = &self.modules[module];
         if first == "super" {
-            return self.below(current.parent?, rest, hops);
+            return self.definition_in(current.parent?, rest, hops);
         }
         if current.defined.contains(first) {
             return Some(module);
         }
         if let (Some(&child), false) = (current.children.get(first), rest.is_empty()) {
-            return self.below(child, rest, hops);
+            return self.definition_in(child, rest, hops);
         }
         let named = current.imports.iter().find(|import| import.name.as_ref() == Some(first));
         if let Some(import) = named {
@@ -162,7 +162,7 @@ impl Sources {
     fn dependencies(&self) -> Dependencies<'_> {
         let mut dependencies = Dependencies::new();
         for (at, module) in self.modules.iter().enumerate() {
-            let private = module.imports.iter().filter(|import| !import.public && import.name.is_some());
+            let private = module.imports.iter().filter(|import| !import.is_public && import.name.is_some());
             for path in private.map(|import| &import.path).chain(&module.paths) {
                 let Some(target) = self.definition(at, path, MAX_HOPS) else { continue };
                 let file = &self.modules[target].file;
@@ -233,26 +233,28 @@ impl Paths {
     }
 }
 
-fn leaves(tree: &UseTree, before: &mut Names, public: bool, out: &mut Vec<Import>) {
+fn collect_imports(tree: &UseTree, before: &mut Names, is_public: bool, out: &mut Vec<Import>) {
     let path = |last: &syn::Ident| -> Names { before.iter().cloned().chain([last.to_string()]).collect() };
     match tree {
         UseTree::Path(inner) => {
             before.push(inner.ident.to_string());
-            leaves(&inner.tree, before, public, out);
+            collect_imports(&inner.tree, before, is_public, out);
             before.pop();
         }
         UseTree::Name(name) if name.ident == "self" => {
-            out.push(Import { path: before.clone(), name: before.last().cloned(), public });
+            out.push(Import { path: before.clone(), name: before.last().cloned(), is_public });
         }
         UseTree::Name(name) => {
-            out.push(Import { path: path(&name.ident), name: Some(name.ident.to_string()), public });
+            out.push(Import { path: path(&name.ident), name: Some(name.ident.to_string()), is_public });
         }
         UseTree::Rename(renamed) => {
             let path = if renamed.ident == "self" { before.clone() } else { path(&renamed.ident) };
-            out.push(Import { path, name: Some(renamed.rename.to_string()), public });
+            out.push(Import { path, name: Some(renamed.rename.to_string()), is_public });
         }
-        UseTree::Glob(_) => out.push(Import { path: before.clone(), name: None, public }),
-        UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, before, public, out)),
+        UseTree::Glob(_) => out.push(Import { path: before.clone(), name: None, is_public }),
+        UseTree::Group(group) => {
+            group.items.iter().for_each(|tree| collect_imports(tree, before, is_public, out))
+        }
     }
 }
 
@@ -307,12 +309,12 @@ fn declared(tokens: TokenStream) -> HashSet<String> {
         match token {
             TokenTree::Ident(word) => {
                 let word = word.to_string();
-                let item =
+                let is_item_keyword =
                     ["struct", "enum", "static", "const", "fn", "type", "trait"].contains(&word.as_str());
-                if begins && !item {
+                if begins && !is_item_keyword {
                     names.insert(word);
                 }
-                begins = item;
+                begins = is_item_keyword;
             }
             _ => begins = false,
         }
@@ -374,8 +376,8 @@ fn cycles<'a>(dependencies: &Dependencies<'a>) -> Vec<Vec<&'a Path>> {
         if !reached.contains(file) || out.iter().any(|cycle| cycle.contains(&file)) {
             continue;
         }
-        let back = |other: &&&Path| all.get(**other).is_some_and(|reached| reached.contains(file));
-        out.push(reached.iter().filter(back).copied().collect());
+        let reaches_file = |other: &&&Path| all.get(**other).is_some_and(|reached| reached.contains(file));
+        out.push(reached.iter().filter(reaches_file).copied().collect());
     }
     out
 }

@@ -18,7 +18,7 @@ use verdict_judge::config::Format;
 use verdict_judge::{JudgeConfig, JudgeExtensions, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 
-/// The server; it ends with this.
+/// The server, which is killed when the value is dropped.
 struct Model {
     child: Child,
     url: String,
@@ -162,7 +162,7 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
 }
 
 /// A question end to end: composed from a real run, sent, answered by a model, validated, written.
-/// Bounded in time as below: an item without an answer in time is unmeasured, in the same form.
+/// The time is bounded: an item without an answer in time is unmeasured, in the same form.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checklist_of_a_real_run_is_judged_by_a_real_model() {
     let Some(model) = tokio::task::spawn_blocking(Model::start).await.unwrap() else { return };

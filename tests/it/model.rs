@@ -11,11 +11,11 @@ pub fn serve(respond: impl Fn(&str, &str) -> Value + Send + 'static) -> String {
     serve_for(1, respond)
 }
 
-/// As [`serve`]; each prompt has so many tokens.
+/// As [`serve`]; each prompt is reported to have `tokens` tokens.
 pub fn serve_for(tokens: u64, respond: impl Fn(&str, &str) -> Value + Send + 'static) -> String {
-    listen(move |asked| {
-        let form = asked["response_format"]["json_schema"]["name"].as_str().unwrap();
-        let prompt = asked["messages"][1]["content"].as_str().unwrap();
+    listen(move |request| {
+        let form = request["response_format"]["json_schema"]["name"].as_str().unwrap();
+        let prompt = request["messages"][1]["content"].as_str().unwrap();
         let message = json!({ "role": "assistant", "content": respond(form, prompt).to_string() });
         json!({
             "choices": [{ "message": message, "finish_reason": "stop" }],
@@ -24,19 +24,19 @@ pub fn serve_for(tokens: u64, respond: impl Fn(&str, &str) -> Value + Send + 'st
     })
 }
 
-/// As [`serve`]; `respond` also sees the rest of the request.
+/// As [`serve`]; `respond` receives the whole request instead of the prompt.
 pub fn serve_requests(respond: impl Fn(&str, &Value) -> Value + Send + 'static) -> String {
-    listen(move |asked| {
-        let form = asked["response_format"]["json_schema"]["name"].as_str().unwrap();
-        let message = json!({ "role": "assistant", "content": respond(form, asked).to_string() });
+    listen(move |request| {
+        let form = request["response_format"]["json_schema"]["name"].as_str().unwrap();
+        let message = json!({ "role": "assistant", "content": respond(form, request).to_string() });
         json!({ "choices": [{ "message": message, "finish_reason": "stop" }] })
     })
 }
 
 /// The endpoint of an embedding model: `embed` gives the vector of a text. Vectors are in reverse order.
 pub fn embed(embed: impl Fn(&str) -> Vec<f64> + Send + 'static) -> String {
-    listen(move |asked| {
-        let texts = asked["input"].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
+    listen(move |request| {
+        let texts = request["input"].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
         let data = texts.enumerate().map(|(i, text)| json!({ "index": i, "embedding": embed(text) }));
         let mut data: Vec<Value> = data.collect();
         data.reverse();
@@ -46,9 +46,9 @@ pub fn embed(embed: impl Fn(&str) -> Vec<f64> + Send + 'static) -> String {
 
 /// The endpoint of a cross-encoder: `fit` scores a text for a query. Results are sorted by score, best first.
 pub fn rank(fit: impl Fn(&str, &str) -> f64 + Send + 'static) -> String {
-    listen(move |asked| {
-        let texts = asked["documents"].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
-        let query = asked["query"].as_str().unwrap();
+    listen(move |request| {
+        let texts = request["documents"].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
+        let query = request["query"].as_str().unwrap();
         let mut scores: Vec<(usize, f64)> = texts.map(|text| fit(query, text)).enumerate().collect();
         scores.sort_by(|a, b| b.1.total_cmp(&a.1));
         let results: Vec<Value> =

@@ -20,9 +20,9 @@ use crate::frameworks::{Case, case, cases};
 use crate::support::{Destination, Process};
 
 /// Phoenix takes some 20 s to start on an idle machine, and over 180 s on one that compiles at the same time.
-const START: Duration = Duration::from_secs(600);
+const START_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A server and what it started; they end with this.
+/// A server and its child processes, which are terminated when the value is dropped.
 struct Server {
     child: Child,
     url: Url,
@@ -52,7 +52,7 @@ impl Server {
         let started = Instant::now();
         while server.get(path).await.is_none() {
             assert!(server.child.try_wait().unwrap().is_none(), "{program} ended");
-            assert!(started.elapsed() < START, "{program} did not start");
+            assert!(started.elapsed() < START_TIMEOUT, "{program} did not start");
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         server
@@ -91,7 +91,7 @@ fn runs() -> Vec<Case> {
 
 /// A verdict: the result, the score if it is sent as one, and the rationale.
 #[derive(Clone, Debug, PartialEq)]
-struct Shown {
+struct ShownVerdict {
     result: String,
     score: Option<f64>,
     rationale: Option<String>,
@@ -109,12 +109,12 @@ fn text(record: &LogRecord, key: &str) -> Option<String> {
 }
 
 /// The verdicts that the service wrote as events, by trace, span (none for the trace's) and metric.
-type Verdicts = BTreeMap<(String, Option<String>, String), Shown>;
+type Verdicts = BTreeMap<(String, Option<String>, String), ShownVerdict>;
 
 /// The sessions of traces, by trace.
 type Sessions = BTreeMap<String, String>;
 
-fn written(destination: &Destination) -> Verdicts {
+fn written_verdicts(destination: &Destination) -> Verdicts {
     let mut all = Verdicts::new();
     for record in destination.records() {
         let Some(metric) = text(&record, "gen_ai.evaluation.name") else { continue };
@@ -136,7 +136,7 @@ fn written(destination: &Destination) -> Verdicts {
             true => (trace, None, "verdict".to_owned()),
             false => (trace, Some(span), metric),
         };
-        all.insert(key, Shown { result: result.to_owned(), score, rationale });
+        all.insert(key, ShownVerdict { result: result.to_owned(), score, rationale });
     }
     all
 }
@@ -172,7 +172,7 @@ async fn process(exporters: &str) -> (Verdicts, Sessions) {
     };
     process.until("a verdict of every run", |destination| traces(destination) >= runs().len()).await;
     let destination = Box::pin(process.stop_within(Duration::from_secs(60))).await;
-    (written(&destination), sessions_of(&destination))
+    (written_verdicts(&destination), sessions_of(&destination))
 }
 
 /// Asserts that `shown` are the verdicts that were written: 0..1 scores, the same results and rationales.
@@ -258,7 +258,7 @@ async fn annotations(server: &Server, written: &Verdicts) -> Verdicts {
             let result = &one["result"];
             let rationale = result["explanation"].as_str().map(str::to_owned);
             let verdict =
-                Shown { result: string(&result["label"]), score: result["score"].as_f64(), rationale };
+                ShownVerdict { result: string(&result["label"]), score: result["score"].as_f64(), rationale };
             assert!(shown.insert(key, verdict).is_none(), "twice: {one}");
             assert!(one["metadata"]["result"].is_string(), "{one}");
         }
@@ -307,7 +307,7 @@ async fn mlflow_shows_every_verdict_and_a_repeat_is_an_update() {
             for one in info["trace"]["trace_info"]["assessments"].as_array().unwrap() {
                 let name = string(&one["assessment_name"]).replace('/', ".");
                 let key = (trace.clone(), one["span_id"].as_str().map(str::to_owned), name);
-                let verdict = Shown {
+                let verdict = ShownVerdict {
                     result: string(&one["metadata"]["result"]),
                     score: one["feedback"]["value"].as_f64(),
                     rationale: one["rationale"].as_str().map(str::to_owned),

@@ -20,7 +20,7 @@ use crate::support::Process;
 const CAPTURES: [&str; 3] = ["vercelai-e", "strands-c", "googleadk-logs-a"];
 
 /// Every span and record of the captures, each in a request of its own.
-pub fn one_by_one() -> Vec<Offer> {
+pub fn single_item_requests() -> Vec<Offer> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo");
     let requests = CAPTURES.iter().flat_map(|name| case(&folder.join(name)).requests);
     let mut all = Vec::new();
@@ -60,7 +60,7 @@ pub fn one_by_one() -> Vec<Offer> {
 }
 
 /// Every annotated span, encoded, in order of bytes.
-fn annotated<'a>(requests: impl IntoIterator<Item = &'a Offer>) -> Vec<Vec<u8>> {
+fn annotated_spans<'a>(requests: impl IntoIterator<Item = &'a Offer>) -> Vec<Vec<u8>> {
     let mut evaluation = RecordingEvaluation::new(&Config::default(), 1).unwrap();
     for offer in requests {
         evaluation.add(offer).unwrap();
@@ -90,23 +90,23 @@ proptest! {
     #[test]
     fn order_of_arrival_and_resends_do_not_change_annotated_spans(
         keys in prop::collection::vec(any::<u32>(), 512),
-        twice in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+        resent in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
         size in 1usize..40,
     ) {
-        let all = one_by_one();
+        let all = single_item_requests();
         prop_assert!(all.len() > 20 && all.len() <= keys.len());
-        let expected = annotated(&all);
-        let mut dealt: Vec<&Offer> = all.iter().chain(twice.iter().map(|i| i.get(&all))).collect();
+        let expected = annotated_spans(&all);
+        let mut shuffled: Vec<&Offer> = all.iter().chain(resent.iter().map(|i| i.get(&all))).collect();
         let mut keys = keys.iter().cycle();
-        dealt.sort_by_cached_key(|_| keys.next());
-        let requests: Vec<Offer> = dealt.chunks(size).flat_map(join).collect();
-        prop_assert!(annotated(&requests) == expected, "the order of arrival changes annotated spans");
+        shuffled.sort_by_cached_key(|_| keys.next());
+        let requests: Vec<Offer> = shuffled.chunks(size).flat_map(join).collect();
+        prop_assert!(annotated_spans(&requests) == expected, "the order of arrival changes annotated spans");
     }
 }
 
 /// Every annotated span that a service exports, in order of bytes, if it is restarted with its journal after
-/// these numbers of requests. The close reason is left out, since the last traces close by a flush.
-async fn through_a_journal(requests: &[Offer], restarts: &[usize]) -> Vec<Vec<u8>> {
+/// each number of requests in `restarts`. The close reason is left out, since the last traces close by a flush.
+async fn export_through_journal(requests: &[Offer], restarts: &[usize]) -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     // Resends and restarts take long on a slow machine, so no trace closes by time.
     let config = storage(folder.path(), "verdict: { close: { quiet: 1h } }");
@@ -139,20 +139,20 @@ proptest! {
     #[test]
     fn restarts_with_a_journal_do_not_change_annotated_spans(
         keys in prop::collection::vec(any::<u32>(), 512),
-        twice in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        resent in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
         size in 2usize..40,
         restarts in prop::collection::vec(any::<prop::sample::Index>(), 1..3),
     ) {
-        let all = one_by_one();
-        let mut dealt: Vec<&Offer> = all.iter().chain(twice.iter().map(|i| i.get(&all))).collect();
+        let all = single_item_requests();
+        let mut shuffled: Vec<&Offer> = all.iter().chain(resent.iter().map(|i| i.get(&all))).collect();
         let mut keys = keys.iter().cycle();
-        dealt.sort_by_cached_key(|_| keys.next());
-        let requests: Vec<Offer> = dealt.chunks(size).flat_map(join).collect();
+        shuffled.sort_by_cached_key(|_| keys.next());
+        let requests: Vec<Offer> = shuffled.chunks(size).flat_map(join).collect();
         let mut restarts: Vec<usize> = restarts.iter().map(|at| at.index(requests.len())).collect();
         restarts.sort_unstable();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let (out, expected) = runtime.block_on(async {
-            (through_a_journal(&requests, &restarts).await, through_a_journal(&all, &[]).await)
+            (export_through_journal(&requests, &restarts).await, export_through_journal(&all, &[]).await)
         });
         prop_assert!(out == expected, "the order of arrival or a restart changes annotated spans");
     }

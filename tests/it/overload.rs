@@ -26,24 +26,24 @@ const MIB: u64 = 1 << 20;
 /// `memory.budget` of two processes.
 const BUDGETS: [u64; 2] = [8 * MIB, 16 * MIB];
 /// Bytes of the model's output on each span.
-const CONTENT: usize = 16 << 10;
+const CONTENT_BYTES: usize = 16 << 10;
 const SENDERS: u64 = 12;
 /// Spans of a request, each in its own trace.
-const SPANS: u64 = 8;
+const SPANS_PER_REQUEST: u64 = 8;
 
 /// The requests of a test, and the most that may be charged.
 #[derive(Clone, Copy, Default)]
 struct Flood {
-    /// Content comes in log records, not on the spans.
+    /// Whether content is in log records instead of span attributes.
     in_logs: bool,
     /// The destination takes half of the bytes that are sent, whether they are accepted or refused. Then the flood
     /// lasts until requests are refused.
     is_throttled: bool,
     /// An attribute that every exported span must have.
     attribute: &'static str,
-    /// Bytes that may be charged at once, as a multiple of the budget. What is being read when it is reached may
-    /// come in addition.
-    times: u64,
+    /// Bytes that may be charged at once, as a multiple of the budget. Requests that are being read when the budget is
+    /// reached may be charged in addition.
+    budget_factor: u64,
 }
 
 fn text(key: &str, value: &str) -> KeyValue {
@@ -52,7 +52,7 @@ fn text(key: &str, value: &str) -> KeyValue {
 }
 
 fn output(n: u64) -> KeyValue {
-    let content = format!("{n} {}", "x".repeat(CONTENT));
+    let content = format!("{n} {}", "x".repeat(CONTENT_BYTES));
     let message =
         serde_json::json!([{ "role": "assistant", "parts": [{ "type": "text", "content": content }] }]);
     text("gen_ai.output.messages", &message.to_string())
@@ -60,8 +60,8 @@ fn output(n: u64) -> KeyValue {
 
 /// Trace id and span id of each span of a request.
 fn ids(n: u64) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    (1..=SPANS)
-        .map(move |i| n * SPANS + i)
+    (1..=SPANS_PER_REQUEST)
+        .map(move |i| n * SPANS_PER_REQUEST + i)
         .map(|n| ([[9; 8], n.to_be_bytes()].concat(), n.to_be_bytes().to_vec()))
 }
 
@@ -88,7 +88,7 @@ impl Flood {
         ExportTraceServiceRequest { resource_spans }
     }
 
-    /// The log records that belong to them.
+    /// The log records of these traces.
     fn logs(self, n: u64) -> Option<ExportLogsServiceRequest> {
         let record = |(trace_id, span_id): (Vec<u8>, Vec<u8>)| LogRecord {
             trace_id,
@@ -141,7 +141,7 @@ async fn charged(admin: SocketAddr) -> u64 {
 }
 
 /// Overloads a process with this budget; returns the most bytes that were charged.
-async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
+async fn max_charged_bytes(flood: Flood, budget: u64, more: &str) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let destination = Destination::default();
     if flood.is_throttled {
@@ -151,13 +151,13 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
     let exporters = "exporters: { otlp_grpc: { max_request_size: 256KiB, signals: [traces], \
          sending_queue: { num_consumers: 2 } } }";
     let admin = std::net::SocketAddr::from(([127, 0, 0, 1], crate::support::unused_port()));
-    let over =
+    let config_text =
         format!("{exporters}\nmemory: {{ budget: {budget} }}\nadmin: {{ endpoint: '{admin}' }}\n{more}")
             .replace("FOLDER", &folder.path().display().to_string());
-    std::fs::write(folder.path().join("over.yaml"), over).unwrap();
+    std::fs::write(folder.path().join("over.yaml"), config_text).unwrap();
     let mut processor = Processor::start(folder.path(), port, "verdict: { close: { quiet: 1s } }");
     send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
-    // Without the pages of the executable, which are loaded on use.
+    // Anonymous memory excludes the pages of the executable, which are loaded on use.
     let anonymous = || memory(processor.id(), "RssAnon");
     let before = anonymous();
 
@@ -173,7 +173,7 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
             tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
                     let n = next.fetch_add(1, Ordering::Relaxed);
-                    destination.allow(SPANS * CONTENT as u64 / 2);
+                    destination.allow(SPANS_PER_REQUEST * CONTENT_BYTES as u64 / 2);
                     match flood.send(&mut traces, &mut logs, n).await {
                         Ok(()) => accepted.lock().unwrap().push(n),
                         // The client's timeout; the request may have been accepted.
@@ -183,7 +183,7 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
                             let details = String::from_utf8_lossy(status.details()).into_owned();
                             assert!(details.contains("google.rpc.RetryInfo"), "{status}");
                             refused.fetch_add(1, Ordering::Relaxed);
-                            // Earlier than the retry delay asks for.
+                            // The senders retry sooner than the requested delay.
                             tokio::time::sleep(Duration::from_millis(30)).await;
                         }
                     }
@@ -195,18 +195,18 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
     // destination, memory may be freed before that happens.
     let refusals_wanted = if flood.is_throttled { 5 * SENDERS } else { 0 };
     let (began, mut peak, mut max_charged) = (Instant::now(), 0, 0);
-    let bytes = || accepted.lock().unwrap().len() as u64 * SPANS * CONTENT as u64;
+    let bytes = || accepted.lock().unwrap().len() as u64 * SPANS_PER_REQUEST * CONTENT_BYTES as u64;
     let refusals = || refused.load(Ordering::Relaxed);
     let left = || [(budget + budget / 2).saturating_sub(bytes()), refusals_wanted.saturating_sub(refusals())];
-    let (mut before_that, mut advanced) = (left(), Instant::now());
+    let (mut previous, mut last_progress) = (left(), Instant::now());
     while left() != [0, 0] {
-        // However slow the machine is, one of them advances.
+        // On any machine, one of the two numbers must decrease within the time limit.
         let now = left();
-        if now.iter().zip(before_that).any(|(&now, before)| now < before) {
-            (before_that, advanced) = (now, Instant::now());
+        if now.iter().zip(previous).any(|(&now, before)| now < before) {
+            (previous, last_progress) = (now, Instant::now());
         }
         let (accepted_mib, refused) = (bytes() / MIB, refusals());
-        assert!(advanced.elapsed() < PATIENCE, "{accepted_mib} MiB taken, {refused} refused");
+        assert!(last_progress.elapsed() < PATIENCE, "{accepted_mib} MiB taken, {refused} refused");
         peak = peak.max(anonymous());
         max_charged = max_charged.max(charged(admin).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -242,51 +242,54 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
     max_charged
 }
 
-/// Long, since traces that are not evaluated in time are exported unmeasured.
+/// A long timeout, because traces that are not evaluated in time are exported unmeasured.
 const LONG_SHUTDOWN: &str = "service: { shutdown_timeout: 5m }";
 
 async fn stays_within_its_budget(flood: Flood, more: &str) {
     for budget in BUDGETS {
-        let charged = most_charged(flood, budget, more).await;
+        let charged = max_charged_bytes(flood, budget, more).await;
         // Requests that are being read when the budget is reached take at most a quarter of it, and each sender has one
         // that was read.
-        let limit = budget * flood.times + budget / 4 + 2 * SENDERS * SPANS * CONTENT as u64;
+        let limit = budget * flood.budget_factor
+            + budget / 4
+            + 2 * SENDERS * SPANS_PER_REQUEST * CONTENT_BYTES as u64;
         assert!(charged < limit, "{charged} bytes were charged, with a budget of {budget}");
         assert!(charged > budget / 2, "{charged} bytes were charged: the budget of {budget} was not reached");
     }
 }
 
 /// The endpoint of a model that accepts connections and does not answer.
-fn silent() -> String {
+fn silent_endpoint() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || listener.incoming().flatten().collect::<Vec<_>>());
     format!("http://{address}/v1")
 }
 
-const SLOW: Flood = Flood { in_logs: false, is_throttled: true, attribute: "verdict.result", times: 1 };
+const SLOW_DESTINATION: Flood =
+    Flood { in_logs: false, is_throttled: true, attribute: "verdict.result", budget_factor: 1 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_twice_the_load_memory_stays_within_budget_and_nothing_acknowledged_is_lost() {
-    stays_within_its_budget(SLOW, LONG_SHUTDOWN).await;
+    stays_within_its_budget(SLOW_DESTINATION, LONG_SHUTDOWN).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_twice_the_load_with_a_journal_memory_stays_within_budget_and_nothing_acknowledged_is_lost() {
     let more = format!("storage: {{ directory: 'FOLDER/journal' }}\n{LONG_SHUTDOWN}");
-    stays_within_its_budget(SLOW, &more).await;
+    stays_within_its_budget(SLOW_DESTINATION, &more).await;
 }
 
 /// `max_wait` is longer than the test. Traces that wait for judges are charged twice their bytes when they close, which
 /// may happen at the same time for all.
 async fn silent_judge(in_logs: bool) {
     let attribute = "instruction_following.reason";
-    let flood = Flood { in_logs, is_throttled: false, attribute, times: 2 };
+    let flood = Flood { in_logs, is_throttled: false, attribute, budget_factor: 2 };
     let more = format!(
         "judges: {{ main: {{ endpoint: '{}', model: m, timeout: 10s, retries: 0 }} }}\n\
          verdict: {{ max_wait: 1h, metrics: {{ judges: [rules], instruction_following: {{ judges: [main] }} }} }}\n\
          {LONG_SHUTDOWN}",
-        silent()
+        silent_endpoint()
     );
     stays_within_its_budget(flood, &more).await;
 }
@@ -323,7 +326,7 @@ async fn a_budget_smaller_than_the_queue_refuses_until_the_queue_has_drained() {
         assert!(began.elapsed() < PATIENCE, "requests are refused");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(process.stop().await.spans().len() as u64, (accepted + 1) * SPANS);
+    assert_eq!(process.stop().await.spans().len() as u64, (accepted + 1) * SPANS_PER_REQUEST);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -342,7 +345,7 @@ async fn an_unreachable_optional_exporter_uses_an_eighth_of_the_budget_and_block
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-    process.until("every span", |d| d.spans().len() as u64 == 40 * SPANS).await;
+    process.until("every span", |d| d.spans().len() as u64 == 40 * SPANS_PER_REQUEST).await;
     let page = process.service.telemetry().render(otel_verdict::telemetry::TextFormat::OpenMetrics);
     let dead_exporter_value = |name: &str| -> u64 {
         let start = format!("otel_verdict_exporter_{name}{{exporter=\"otlp_grpc/dead\"}} ");

@@ -75,7 +75,7 @@ async fn spans_and_metrics_are_sent_as_otlp_without_content() {
     for name in ["otel_verdict_spans_accepted", "otel_verdict_agent_traces", "otel_verdict_agent_scores"] {
         assert!(points.contains(name), "{name} is not in {points:?}");
     }
-    // Of the prompts of the recording.
+    // "Alpine" is in the prompts of the recording.
     assert!(!String::from_utf8_lossy(&bytes).contains("Alpine"), "content in telemetry");
 }
 

@@ -31,8 +31,8 @@ const HOSTILE: [&str; 8] = [
     "../../api/events?#/trace/%2e%2e%2f%00",
 ];
 
-/// Runs with hostile texts and shapes: a chain that is deep, a parent that is its own child, one id twice, and a name
-/// of a megabyte.
+/// Runs with hostile texts and shapes: a deep chain, a cycle of parents, one id twice, and a name of a
+/// megabyte.
 pub fn hostile_captures() -> Vec<ExportTraceServiceRequest> {
     let mut all: Vec<_> = (1..).zip(HOSTILE).map(|(trace, text)| failing_run(trace, "shop", text)).collect();
     // Ids that are no text: `eval` detects the signal of a request by its bytes, and these would be names of metrics.
@@ -70,8 +70,8 @@ impl Reply {
     }
 }
 
-async fn request(at: SocketAddr, head: &str) -> Reply {
-    let mut socket = TcpStream::connect(at).await.unwrap();
+async fn request(address: SocketAddr, head: &str) -> Reply {
+    let mut socket = TcpStream::connect(address).await.unwrap();
     socket.write_all(format!("{head}connection: close\r\n\r\n").as_bytes()).await.unwrap();
     let mut response = Vec::new();
     socket.read_to_end(&mut response).await.unwrap();
@@ -80,8 +80,8 @@ async fn request(at: SocketAddr, head: &str) -> Reply {
     Reply { status: head[9..12].parse().unwrap(), head: head.to_lowercase(), body: body.to_owned() }
 }
 
-async fn get(at: SocketAddr, path: &str) -> Reply {
-    request(at, &format!("GET {path} HTTP/1.1\r\nhost: {at}\r\n")).await
+async fn get(address: SocketAddr, path: &str) -> Reply {
+    request(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n")).await
 }
 
 fn attribute(key: &str, value: &str) -> KeyValue {
@@ -129,22 +129,22 @@ async fn page(more: &str, verdict: &str) -> (Process, SocketAddr) {
         "verdict: {{ close: {{ quiet: 50ms, idle: 50ms }} {verdict} }}\npage: {{ endpoint: '127.0.0.1:0' {more} }}"
     );
     let process = Process::start(&text).await;
-    let at = process.service.page.unwrap();
-    (process, at)
+    let address = process.service.page.unwrap();
+    (process, address)
 }
 
-/// The list when it has so many traces.
-pub async fn listed(at: SocketAddr, traces: usize) -> Value {
+/// The list of traces, as soon as it has `traces` rows.
+pub async fn listed(address: SocketAddr, traces: usize) -> Value {
     let enough = |list: &Value| list["traces"].as_array().unwrap().len() >= traces;
-    shown(at, "/api/traces", enough).await
+    shown(address, "/api/traces", enough).await
 }
 
-/// The content of the page as soon as it is `wanted`.
-async fn shown(at: SocketAddr, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+/// The response of `path`, as soon as it is complete.
+async fn shown(address: SocketAddr, path: &str, is_complete: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
-        let page = get(at, path).await.json();
-        if wanted(&page) {
+        let page = get(address, path).await.json();
+        if is_complete(&page) {
             return page;
         }
         assert!(began.elapsed() < PATIENCE, "{path}: {page}");
@@ -153,11 +153,11 @@ async fn shown(at: SocketAddr, path: &str, wanted: impl Fn(&Value) -> bool) -> V
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_our_hosts_and_get_requests_are_answered_and_every_answer_has_the_headers() {
-    let (process, at) = page(", hosts: [traces.example.com]", "").await;
+async fn only_own_hosts_and_get_requests_are_answered_and_every_answer_has_the_headers() {
+    let (process, address) = page(", hosts: [traces.example.com]", "").await;
     let paths = ["/", "/page.css", "/page.js", "/api/overview", "/api/traces", "/api/open"];
     for path in paths {
-        let reply = get(at, path).await;
+        let reply = get(address, path).await;
         assert_eq!(reply.status, 200, "{path}: {}", reply.body);
     }
     for host in [
@@ -169,31 +169,33 @@ async fn only_our_hosts_and_get_requests_are_answered_and_every_answer_has_the_h
         "TRACES.example.com:4321",
         "a.localhost",
     ] {
-        let reply = request(at, &format!("GET /api/traces HTTP/1.1\r\nhost: {host}\r\n")).await;
+        let reply = request(address, &format!("GET /api/traces HTTP/1.1\r\nhost: {host}\r\n")).await;
         assert_eq!(reply.status, 200, "{host}");
     }
     for host in ["attacker.example", "localhost.attacker.example", "127.0.0.1.attacker.example:4321", ""] {
         for path in paths {
-            let reply = request(at, &format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n")).await;
+            let reply = request(address, &format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n")).await;
             assert_eq!(reply.status, 421, "{host} {path}");
             assert!(!reply.body.contains("traces\""), "{}", reply.body);
         }
     }
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "HEAD"] {
-        let reply = request(at, &format!("{method} /api/traces HTTP/1.1\r\nhost: {at}\r\n")).await;
+        let reply = request(address, &format!("{method} /api/traces HTTP/1.1\r\nhost: {address}\r\n")).await;
         assert_eq!(reply.status, 405, "{method}");
         assert!(reply.head.contains("allow: get"), "{}", reply.head);
     }
     let unknown =
         ["/nowhere", "/../Cargo.toml", "/page.js.map", "/api/traces/", "/api/traces/zz", "/api/traces?x=1"];
     for path in unknown {
-        assert!([400, 404].contains(&get(at, path).await.status), "{path}");
+        assert!([400, 404].contains(&get(address, path).await.status), "{path}");
     }
     let absent = format!("/api/traces/{}", "ab".repeat(16));
-    assert_eq!(get(at, &absent).await.status, 404);
-    for reply in
-        [get(at, "/").await, get(at, "/nowhere").await, request(at, "GET / HTTP/1.1\r\nhost: x\r\n").await]
-    {
+    assert_eq!(get(address, &absent).await.status, 404);
+    for reply in [
+        get(address, "/").await,
+        get(address, "/nowhere").await,
+        request(address, "GET / HTTP/1.1\r\nhost: x\r\n").await,
+    ] {
         let policy = reply.head.lines().find(|line| line.starts_with("content-security-policy:")).unwrap();
         for part in [
             "default-src 'none'",
@@ -223,19 +225,19 @@ async fn with_auth_nothing_is_answered_without_credentials() {
     let folder = tempfile::tempdir().unwrap();
     let tokens = folder.path().join("tokens");
     std::fs::write(&tokens, "page-token\n").unwrap();
-    let (process, at) = page(&format!(", auth: {{ bearer_token_file: {tokens:?} }}"), "").await;
+    let (process, address) = page(&format!(", auth: {{ bearer_token_file: {tokens:?} }}"), "").await;
     for path in ["/", "/page.js", "/api/traces", "/api/events", "/nowhere"] {
-        let reply = get(at, path).await;
+        let reply = get(address, path).await;
         assert_eq!(reply.status, 401, "{path}");
         assert!(reply.head.contains("www-authenticate: bearer"), "{}", reply.head);
     }
-    let head = format!("GET /api/traces HTTP/1.1\r\nhost: {at}\r\nauthorization: Bearer page-token\r\n");
-    assert_eq!(request(at, &head).await.status, 200);
+    let head = format!("GET /api/traces HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer page-token\r\n");
+    assert_eq!(request(address, &head).await.status, 200);
     // Credentials do not replace the check of the host.
-    let rebound = head.replace(&at.to_string(), "attacker.example");
-    assert_eq!(request(at, &rebound).await.status, 421);
+    let rebound = head.replace(&address.to_string(), "attacker.example");
+    assert_eq!(request(address, &rebound).await.status, 421);
     let wrong = head.replace("page-token", "guess");
-    assert_eq!(request(at, &wrong).await.status, 401);
+    assert_eq!(request(address, &wrong).await.status, 401);
     let refused = process.service.telemetry().page.refused.clone().map(|count| count.get());
     assert_eq!(refused, [6, 1, 0], "credentials, host, clients");
     Box::pin(process.stop()).await;
@@ -251,12 +253,12 @@ fn an_address_on_the_network_is_refused_without_auth() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn judged_traces_are_listed_found_and_shown_with_their_evidence() {
-    let (process, at) = page("", "").await;
+    let (process, address) = page("", "").await;
     let mut client = process.client();
     client.spans(failing_run(1, "shop", "one")).await;
-    listed(at, 1).await;
+    listed(address, 1).await;
     client.spans(failing_run(2, "bank", "two")).await;
-    let list = listed(at, 2).await;
+    let list = listed(address, 2).await;
     let row = &list["traces"][0];
     assert_eq!(row["trace_id"], "02".repeat(16), "the latest first: {list}");
     assert_eq!(row["result"], "fail");
@@ -280,14 +282,14 @@ async fn judged_traces_are_listed_found_and_shown_with_their_evidence() {
         ("limit=1", 1),
         (&format!("before={}", row["seq"]), 1),
     ] {
-        let found = get(at, &format!("/api/traces?{query}")).await.json();
+        let found = get(address, &format!("/api/traces?{query}")).await.json();
         assert_eq!(found["traces"].as_array().unwrap().len(), expected, "{query}: {found}");
     }
     let category = row["categories"][0].as_str().unwrap().replace(' ', "+");
-    let found = get(at, &format!("/api/traces?category={category}")).await.json();
+    let found = get(address, &format!("/api/traces?category={category}")).await.json();
     assert_eq!(found["matching"], 2, "{found}");
 
-    let shown = get(at, &format!("/api/traces/{}", "01".repeat(16))).await.json();
+    let shown = get(address, &format!("/api/traces/{}", "01".repeat(16))).await.json();
     let detail = &shown["detail"];
     assert_eq!(shown["trace"]["trace_id"], "01".repeat(16));
     assert_eq!(detail["failure_chain"], serde_json::json!(["01".repeat(8), "02".repeat(8)]));
@@ -301,7 +303,7 @@ async fn judged_traces_are_listed_found_and_shown_with_their_evidence() {
     assert!(!metric["findings"][0]["rationale"].as_str().unwrap().is_empty(), "{metric}");
     assert!(metric["findings"][0]["quote"].as_str().unwrap().contains("one"), "{metric}");
 
-    let overview = get(at, "/api/overview").await.json();
+    let overview = get(address, "/api/overview").await.json();
     let sums = &overview["overview"];
     assert_eq!(sums["traces"]["fail"], 2, "{overview}");
     let counted: u64 =
@@ -316,7 +318,7 @@ async fn judged_traces_are_listed_found_and_shown_with_their_evidence() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn open_traces_are_listed_and_shown_until_they_close() {
-    let (process, at) = page("", ", mode: annotate").await;
+    let (process, address) = page("", ", mode: annotate").await;
     let text = "verdict: { close: { quiet: 1h, idle: 1h } }\npage: { endpoint: '127.0.0.1:0' }";
     let waiting = Process::start(text).await;
     let waiting_addr = waiting.service.page.unwrap();
@@ -332,7 +334,7 @@ async fn open_traces_are_listed_and_shown_until_they_close() {
     assert_eq!(shown["detail"]["spans"][1]["metrics"], Value::Null, "not measured yet");
     waiting.service.flush().await;
     assert_eq!(listed(waiting_addr, 1).await["traces"][0]["result"], "fail");
-    assert_eq!(get(at, "/api/open").await.json()["open"], serde_json::json!([]), "of another process");
+    assert_eq!(get(address, "/api/open").await.json()["open"], serde_json::json!([]), "of another process");
     Box::pin(waiting.stop()).await;
     Box::pin(process.stop()).await;
 }
@@ -349,11 +351,11 @@ fn strings(value: &Value, into: &mut Vec<String>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_texts_stay_texts() {
-    let (process, at) = page("", "").await;
+    let (process, address) = page("", "").await;
     process.client().spans(failing_run(1, "shop", MARKUP)).await;
-    listed(at, 1).await;
+    listed(address, 1).await;
     for path in ["/api/traces", "/api/overview", &format!("/api/traces/{}", "01".repeat(16))] {
-        let reply = get(at, path).await;
+        let reply = get(address, path).await;
         // JSON that no browser takes for a document, with any content.
         assert!(reply.head.contains("content-type: application/json"), "{}", reply.head);
         assert!(reply.head.contains("nosniff"), "{}", reply.head);
@@ -368,20 +370,20 @@ async fn hostile_texts_stay_texts() {
         }
     }
     // The document itself is the same for all traces.
-    assert!(!get(at, "/").await.body.contains("alert(1)"), "no text is in the document");
+    assert!(!get(address, "/").await.body.contains("alert(1)"), "no text is in the document");
     Box::pin(process.stop()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_captures_are_data_on_the_page_and_in_the_file() {
-    let (process, at) = page("", "").await;
+    let (process, address) = page("", "").await;
     let captures = hostile_captures();
     let mut client = process.client();
     for capture in &captures {
         client.spans(capture.clone()).await;
     }
-    for row in listed(at, captures.len()).await["traces"].as_array().unwrap() {
-        let reply = get(at, &format!("/api/traces/{}", row["trace_id"].as_str().unwrap())).await;
+    for row in listed(address, captures.len()).await["traces"].as_array().unwrap() {
+        let reply = get(address, &format!("/api/traces/{}", row["trace_id"].as_str().unwrap())).await;
         assert!(reply.status == 200 && reply.body.len() < 4 << 20, "{row}: {} bytes", reply.body.len());
         let mut texts = Vec::new();
         strings(&reply.json(), &mut texts);
@@ -404,7 +406,7 @@ async fn hostile_captures_are_data_on_the_page_and_in_the_file() {
     let missing: Vec<u8> =
         ids.filter(|id| !page.contains(&format!("id=\"trace-{}", format!("{id:02x}").repeat(16)))).collect();
     assert_eq!(missing, [0; 0], "{}", String::from_utf8_lossy(&output.stderr));
-    // Of each trace one element, and the list, the program and the style.
+    // There is one element for each trace, one for the list, one for the program and one for the style.
     let count = |text: &str| page.matches(text).count();
     assert_eq!((count("<script"), count("</script"), count("<style"), count("</style")), {
         let scripts = captures.len() + 2;
@@ -417,10 +419,10 @@ async fn hostile_captures_are_data_on_the_page_and_in_the_file() {
 async fn content_is_shown_only_as_the_settings_of_explanations_allow() {
     let secret = "sk-abcdefghijklmnopqrstuvwxyz123456";
     let shown = async |verdict: &str, text: &str| {
-        let (process, at) = page("", verdict).await;
+        let (process, address) = page("", verdict).await;
         process.client().spans(failing_run(1, "payroll", text)).await;
-        listed(at, 1).await;
-        let all = get(at, &format!("/api/traces/{}", "01".repeat(16))).await;
+        listed(address, 1).await;
+        let all = get(address, &format!("/api/traces/{}", "01".repeat(16))).await;
         Box::pin(process.stop()).await;
         all
     };
@@ -439,14 +441,14 @@ async fn content_is_shown_only_as_the_settings_of_explanations_allow() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn history_forgets_the_oldest_by_number_and_by_bytes() {
-    let (process, at) = page(", max_traces: 3", "").await;
+    let (process, address) = page(", max_traces: 3", "").await;
     let mut client = process.client();
     for trace in 1..=5 {
         client.spans(failing_run(trace, "shop", "x")).await;
         let latest = format!("{trace:02x}").repeat(16);
-        shown(at, "/api/traces", |page| page["traces"][0]["trace_id"] == latest.as_str()).await;
+        shown(address, "/api/traces", |page| page["traces"][0]["trace_id"] == latest.as_str()).await;
     }
-    let list = listed(at, 3).await;
+    let list = listed(address, 3).await;
     let ids: Vec<&str> = list["traces"]
         .as_array()
         .unwrap()
@@ -454,11 +456,11 @@ async fn history_forgets_the_oldest_by_number_and_by_bytes() {
         .map(|row| &row["trace_id"].as_str().unwrap()[..2])
         .collect();
     assert_eq!(ids, ["05", "04", "03"]);
-    assert_eq!(get(at, &format!("/api/traces/{}", "01".repeat(16))).await.status, 404);
+    assert_eq!(get(address, &format!("/api/traces/{}", "01".repeat(16))).await.status, 404);
     let metrics = &process.service.telemetry().page;
     assert_eq!(metrics.traces.get(), 3);
     // Judged traces are still counted.
-    let sums = get(at, "/api/overview").await.json();
+    let sums = get(address, "/api/overview").await.json();
     let counted: u64 = sums["overview"]["timeline"]
         .as_array()
         .unwrap()
@@ -482,12 +484,12 @@ async fn history_forgets_the_oldest_by_number_and_by_bytes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_large_trace_does_not_end_the_history() {
-    let (process, at) = page(", max_memory: 1MiB", "").await;
+    let (process, address) = page(", max_memory: 1MiB", "").await;
     let mut client = process.client();
     for trace in 1..=3 {
         client.spans(failing_run(trace, "shop", "small")).await;
     }
-    listed(at, 3).await;
+    listed(address, 3).await;
     let mut large = failing_run(4, "shop", "large");
     let spans = &mut large.resource_spans[0].scope_spans[0].spans;
     let call = spans.pop().unwrap();
@@ -500,12 +502,12 @@ async fn one_large_trace_does_not_end_the_history() {
     };
     spans.extend((0..1_900).map(numbered));
     client.spans(large.clone()).await;
-    let list = listed(at, 4).await;
+    let list = listed(address, 4).await;
     assert_eq!(list["traces"][0]["spans"], 1_901, "{list}");
     let path = format!("/api/traces/{}", "04".repeat(16));
     let omitted = |page: &Value| page["detail"]["omitted"].as_u64().unwrap();
     let shown_spans = |page: &Value| page["detail"]["spans"].as_array().unwrap().len() as u64;
-    let first = get(at, &path).await.json();
+    let first = get(address, &path).await.json();
     assert!(omitted(&first) > 0 && shown_spans(&first) > 0, "{} spans", shown_spans(&first));
     assert_eq!(omitted(&first) + shown_spans(&first), 1_901);
     assert_eq!(first["detail"]["spans"][0]["up"], Value::Null);
@@ -514,7 +516,7 @@ async fn one_large_trace_does_not_end_the_history() {
     // Late spans do not make it larger either.
     large.resource_spans[0].scope_spans[0].spans = (2_000..2_900).map(numbered).collect();
     client.spans(large).await;
-    let second = shown(at, &path, |page| page["trace"]["spans"] == 2_801).await;
+    let second = shown(address, &path, |page| page["trace"]["spans"] == 2_801).await;
     assert_eq!(omitted(&second) + shown_spans(&second), 2_801);
     let metrics = &process.service.telemetry().page;
     assert!(metrics.bytes.get() <= 1 << 19, "{} bytes", metrics.bytes.get());
@@ -524,21 +526,21 @@ async fn one_large_trace_does_not_end_the_history() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn late_spans_join_their_trace() {
-    let (process, at) = page("", "").await;
+    let (process, address) = page("", "").await;
     let mut client = process.client();
     let mut run = failing_run(1, "shop", "x");
     let spans = &mut run.resource_spans[0].scope_spans[0].spans;
     let late = spans.pop().unwrap();
     client.spans(run.clone()).await;
-    assert_ne!(listed(at, 1).await["traces"][0]["result"], "fail");
+    assert_ne!(listed(address, 1).await["traces"][0]["result"], "fail");
     run.resource_spans[0].scope_spans[0].spans = vec![late];
     client.spans(run).await;
     let path = format!("/api/traces/{}", "01".repeat(16));
-    let shown = shown(at, &path, |page| page["trace"]["result"] == "fail").await;
+    let shown = shown(address, &path, |page| page["trace"]["result"] == "fail").await;
     assert_eq!((&shown["trace"]["spans"], &shown["trace"]["revision"]), (&2.into(), &2.into()), "{shown}");
     let spans = shown["detail"]["spans"].as_array().unwrap();
     assert_eq!((spans.len(), &spans[1]["up"], &spans[1]["late"]), (2, &0.into(), &true.into()), "{shown}");
-    assert_eq!(get(at, "/api/traces").await.json()["all"], 1);
+    assert_eq!(get(address, "/api/traces").await.json()["all"], 1);
     Box::pin(process.stop()).await;
 }
 
@@ -555,19 +557,19 @@ async fn until(socket: &mut TcpStream, wanted: &str) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-async fn events(at: SocketAddr) -> TcpStream {
-    let mut socket = TcpStream::connect(at).await.unwrap();
-    let head = format!("GET /api/events HTTP/1.1\r\nhost: {at}\r\n\r\n");
+async fn events(address: SocketAddr) -> TcpStream {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let head = format!("GET /api/events HTTP/1.1\r\nhost: {address}\r\n\r\n");
     socket.write_all(head.as_bytes()).await.unwrap();
     socket
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn updates_are_sent_until_the_process_stops() {
-    let (process, at) = page("", "").await;
+    let (process, address) = page("", "").await;
     let mut client = process.client();
     let metrics = process.service.telemetry().page.clone();
-    let mut reading = events(at).await;
+    let mut reading = events(address).await;
     let head = until(&mut reading, ": still here").await;
     assert!(head.contains("text/event-stream"), "{head}");
     assert_eq!(metrics.clients.get(), 1);
@@ -585,14 +587,14 @@ async fn updates_are_sent_until_the_process_stops() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_connections_make_room_and_streams_stay_open() {
-    let (process, at) = page("", "").await;
-    let mut reading = events(at).await;
+    let (process, address) = page("", "").await;
+    let mut reading = events(address).await;
     until(&mut reading, ": still here").await;
     let mut idle = Vec::new();
     for _ in 0..80 {
-        idle.push(TcpStream::connect(at).await.unwrap());
+        idle.push(TcpStream::connect(address).await.unwrap());
     }
-    assert_eq!(get(at, "/api/traces").await.status, 200, "after more connections than the page has");
+    assert_eq!(get(address, "/api/traces").await.status, 200, "after more connections than the page has");
     process.client().spans(failing_run(1, "shop", "plain")).await;
     let event = until(&mut reading, "event: trace").await;
     assert!(event.contains("event: trace"), "the stream was closed: {event}");
@@ -601,15 +603,15 @@ async fn idle_connections_make_room_and_streams_stay_open() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_of_updates_are_limited() {
-    let (process, at) = page("", "").await;
+    let (process, address) = page("", "").await;
     let mut open = Vec::new();
     for _ in 0..32 {
-        let mut socket = events(at).await;
+        let mut socket = events(address).await;
         until(&mut socket, ": still here").await;
         open.push(socket);
     }
-    assert_eq!(get(at, "/api/events").await.status, 503);
-    assert_eq!(get(at, "/api/traces").await.status, 200);
+    assert_eq!(get(address, "/api/events").await.status, 503);
+    assert_eq!(get(address, "/api/traces").await.status, 200);
     drop(open);
     Box::pin(process.stop()).await;
 }
@@ -625,8 +627,8 @@ async fn judges_and_their_failures_are_shown() {
         server.uri()
     );
     let process = Process::start(&text).await;
-    let at = process.service.page.unwrap();
-    let judges = get(at, "/api/overview").await.json()["health"]["judges"].clone();
+    let address = process.service.page.unwrap();
+    let judges = get(address, "/api/overview").await.json()["health"]["judges"].clone();
     assert_eq!((&judges[0]["judge"], &judges[0]["breaker"]), (&"main".into(), &"closed".into()), "{judges}");
     let mut run = failing_run(1, "shop", "x");
     let answer = r#"[{"role":"assistant","parts":[{"type":"text","content":"It is 8."}]}]"#;
@@ -641,7 +643,7 @@ async fn judges_and_their_failures_are_shown() {
         let report = &page["health"]["judges"][0]["report"];
         report["failed"].as_object().is_some_and(|failed| !failed.is_empty())
     };
-    let judges = shown(at, "/api/overview", failed).await["health"]["judges"].clone();
+    let judges = shown(address, "/api/overview", failed).await["health"]["judges"].clone();
     let report = &judges[0]["report"];
     assert_eq!((&report["answered"], &report["model"]), (&0.into(), &"some-model".into()), "{judges}");
     Box::pin(process.stop()).await;
@@ -657,8 +659,8 @@ async fn demo_serves_the_page_until_it_is_interrupted() {
         .unwrap();
     let mut lines = BufReader::new(demo.stderr.take().unwrap()).lines().map(Result::unwrap);
     let line = lines.find(|line| line.contains("live page is at")).unwrap();
-    let at = line.split("http://").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
-    let list = listed(at, 8).await;
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
+    let list = listed(address, 8).await;
     assert!(list["traces"].as_array().unwrap().iter().any(|row| row["agent"] == "research_agent"), "{list}");
     let signal = Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap();
     assert!(signal.success());

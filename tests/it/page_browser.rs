@@ -23,7 +23,7 @@ struct Browser {
     messages: Receiver<Value>,
     session: Value,
     last: u64,
-    /// Errors of the page: exceptions, and what its policy has stopped.
+    /// Errors of the page: exceptions, and violations of its content security policy.
     faults: Vec<String>,
     _profile: tempfile::TempDir,
 }
@@ -130,8 +130,8 @@ impl Browser {
         }
     }
 
-    /// The first link moves the focus to the content, and the view stays as it is.
-    fn skips_to_content(&mut self) {
+    /// Asserts that the first link moves the focus to the content without a change of the view.
+    fn assert_skip_link(&mut self) {
         // The selected span follows in the address a moment later.
         let shown =
             "location.hash.split('/').slice(0, 3).join('/') + document.querySelectorAll('main *').length";
@@ -154,7 +154,7 @@ impl Browser {
     }
 
     /// Texts whose contrast with their background is below 4.5 (WCAG 2.2, 1.4.3).
-    fn faint(&mut self) -> Value {
+    fn low_contrast_texts(&mut self) -> Value {
         self.eval(
             "(() => {
               const parse = (text) => { const n = text.match(/[\\d.]+/g).map(Number); return text.startsWith('color(') ? n.slice(0, 3).map((v) => v * 255).concat(n[3] ?? 1) : n; };
@@ -217,7 +217,7 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
         assert_ne!(browser.eval(categories), 0);
         assert_ne!(browser.eval("document.querySelectorAll('.spark rect').length"), 0);
         browser.eval("Date.now = realNow");
-        // A page in the background leaves its connection to others.
+        // A page in the background closes its connection.
         let clients = process.service.telemetry().page.clients.clone();
         let hide = |hidden: bool| {
             format!(
@@ -248,7 +248,7 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
             "document.activeElement.textContent === '6 h' && document.activeElement.ariaPressed === 'true'",
         );
 
-        browser.skips_to_content();
+        browser.assert_skip_link();
         assert_eq!(browser.eval("document.querySelectorAll('.traces tbody tr').length"), 1);
 
         // Of a trace the worst failure is shown first; the tree follows the keyboard and the address follows it.
@@ -351,14 +351,14 @@ fn file_shows_the_same_and_every_text_can_be_read_in_both_themes() {
         assert!(label.as_str().unwrap().starts_with("Pass rate over time: "), "{label}");
         assert!(label.as_str().unwrap().contains("% in total"), "{label}");
         assert_eq!(browser.eval("document.querySelectorAll('.over table th')[1].textContent"), "Pass rate");
-        assert_eq!(browser.faint(), json!([]), "{scheme}");
+        assert_eq!(browser.low_contrast_texts(), json!([]), "{scheme}");
         browser.picture(&format!("list-{scheme}"), 1400, 960);
         browser.open(&format!("{url}#/traces?result=fail&q=strands"), scheme);
         browser.until("document.querySelectorAll('.traces tbody tr').length === 1");
         browser.eval("document.querySelector('.traces .what').click()");
         browser.until("document.querySelectorAll('[role=treeitem]').length > 10");
-        assert_eq!(browser.faint(), json!([]), "{scheme}");
-        browser.skips_to_content();
+        assert_eq!(browser.low_contrast_texts(), json!([]), "{scheme}");
+        browser.assert_skip_link();
         browser.picture(&format!("trace-{scheme}"), 1400, 960);
         browser.picture(&format!("trace-narrow-{scheme}"), 600, 1200);
     }

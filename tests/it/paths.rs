@@ -1,7 +1,7 @@
 //! `path`: the authors' tasks and vectors through the commands, and what the commands refuse.
 //!
-//! The cases have no licence to be shipped: they are looked for where `OTEL_VERDICT_CASES` says, and
-//! the tests that need them say so when they are not there.
+//! The authors' cases may not be redistributed. `OTEL_VERDICT_CASES` names their folder; without it, the tests that
+//! need them print that they are skipped.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ fn path(args: &[&str]) -> Output {
     command.arg("path").args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-fn err(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn core() -> Option<PathBuf> {
+fn core_cases() -> Option<PathBuf> {
     let folder = std::env::var_os("OTEL_VERDICT_CASES").map(|folder| Path::new(&folder).join("core"));
     if folder.is_none() {
         println!("skipped: OTEL_VERDICT_CASES is not set");
@@ -46,12 +46,12 @@ const KEYS: [(&str, &str); 10] = [
 
 #[test]
 fn the_scores_of_the_authors_vectors_agree_to_1e_9() {
-    let Some(core) = core() else { return };
+    let Some(core) = core_cases() else { return };
     let (tasks, vectors) = (core.join("tasks.json"), core.join("vectors.json"));
     let checked = path(&["check", tasks.to_str().unwrap()]);
-    assert!(checked.status.success(), "{}", err(&checked));
+    assert!(checked.status.success(), "{}", stderr(&checked));
     let output = path(&["score", tasks.to_str().unwrap(), vectors.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", err(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let scored: Value = serde_json::from_slice(&output.stdout).unwrap();
     let expected: Value = serde_json::from_slice(&std::fs::read(vectors).unwrap()).unwrap();
     let (scored, expected) = (scored["vectors"].as_array().unwrap(), expected["vectors"].as_array().unwrap());
@@ -73,7 +73,7 @@ fn the_scores_of_the_authors_vectors_agree_to_1e_9() {
 
 #[test]
 fn every_malformed_record_is_refused_with_a_reason() {
-    let Some(core) = core() else { return };
+    let Some(core) = core_cases() else { return };
     let records: Value =
         serde_json::from_slice(&std::fs::read(core.join("malformed.json")).unwrap()).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -83,13 +83,13 @@ fn every_malformed_record_is_refused_with_a_reason() {
         let output = path(&["check", file.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2), "{} was accepted", record["prompt_id"]);
         let reasons = ["is not in the alphabet", "must be deterministic", "this edge is listed under state"];
-        let text = err(&output);
+        let text = stderr(&output);
         assert!(reasons.iter().any(|reason| text.contains(reason)), "{text}");
         assert!(text.contains("task.json:"), "{text}");
     }
 }
 
-fn written(folder: &tempfile::TempDir, name: &str, text: &str) -> String {
+fn write_file(folder: &tempfile::TempDir, name: &str, text: &str) -> String {
     let file = folder.path().join(name);
     std::fs::write(&file, text).unwrap();
     file.to_str().unwrap().to_owned()
@@ -108,15 +108,15 @@ weights: { correctness: 1, harm_free: 1 }
 #[test]
 fn sequences_are_scored_and_what_is_unmeasured_is_null() {
     let folder = tempfile::tempdir().unwrap();
-    let tasks = written(&folder, "task.yaml", TASK);
+    let tasks = write_file(&folder, "task.yaml", TASK);
     let sequences = json!({"note": 1, "vectors": [
         {"prompt_id": "send", "name": "good", "sequence": ["R", "S"], "expected": {}},
         {"prompt_id": "send", "name": "idle", "sequence": []},
         {"prompt_id": "send", "name": "strange", "sequence": ["X", "S", "S"]},
     ]});
-    let sequences = written(&folder, "sequences.json", &sequences.to_string());
+    let sequences = write_file(&folder, "sequences.json", &sequences.to_string());
     let output = path(&["score", "--more", &tasks, &sequences]);
-    assert!(output.status.success(), "{}", err(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let scored: Value = serde_json::from_slice(&output.stdout).unwrap();
     let metrics_at = |i: usize| &scored["vectors"][i]["metrics"];
     assert_eq!(
@@ -140,13 +140,13 @@ fn sequences_are_scored_and_what_is_unmeasured_is_null() {
 #[test]
 fn unusable_input_exits_2_and_names_the_location() {
     let folder = tempfile::tempdir().unwrap();
-    let good = written(&folder, "good.yaml", TASK);
-    let bad = written(&folder, "bad.yaml", &TASK.replace("S: sent", "S: snet"));
+    let good = write_file(&folder, "good.yaml", TASK);
+    let bad = write_file(&folder, "bad.yaml", &TASK.replace("S: sent", "S: snet"));
     let refused = |args: &[&str], reason: &str| {
         let output = path(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(output.stdout.is_empty());
-        assert!(err(&output).contains(reason), "{} does not say {reason}", err(&output));
+        assert!(stderr(&output).contains(reason), "{} does not say {reason}", stderr(&output));
     };
     refused(
         &["check", &good, &bad],
@@ -154,9 +154,9 @@ fn unusable_input_exits_2_and_names_the_location() {
     );
     refused(&["check", "/nowhere.yaml"], "/nowhere.yaml:");
     let unknown =
-        written(&folder, "u.json", r#"{"vectors": [{"prompt_id": "x", "name": "n", "sequence": []}]}"#);
+        write_file(&folder, "u.json", r#"{"vectors": [{"prompt_id": "x", "name": "n", "sequence": []}]}"#);
     refused(&["score", &good, &unknown], "vectors[0]: no task is named 'x'");
-    let broken = written(&folder, "b.json", r#"{"vectors": [{"prompt_id": "send", "name": "n"}]}"#);
+    let broken = write_file(&folder, "b.json", r#"{"vectors": [{"prompt_id": "send", "name": "n"}]}"#);
     refused(&["score", &good, &broken], "missing field `sequence` at line 1");
     refused(&["score", &bad, &unknown], "snet");
 }
@@ -164,7 +164,7 @@ fn unusable_input_exits_2_and_names_the_location() {
 #[test]
 fn sequences_may_come_on_standard_input() {
     let folder = tempfile::tempdir().unwrap();
-    let tasks = written(&folder, "task.yaml", TASK);
+    let tasks = write_file(&folder, "task.yaml", TASK);
     let mut child = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
         .args(["path", "score", &tasks, "-"])
         .stdin(Stdio::piped())
@@ -183,8 +183,8 @@ fn shipped(name: &str) -> String {
 #[test]
 fn shipped_tasks_are_valid_and_accept_the_intended_paths() {
     let output = path(&["check", &shipped("rover.yaml"), &shipped("refund.yaml")]);
-    assert!(output.status.success(), "{}", err(&output));
-    let text = err(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stderr(&output);
     assert!(text.contains("2 tasks can be used"), "{text}");
     // 'move' before 'move_elsewhere' is intended: the first match is used.
     assert!(text.contains("both 'move' and 'move_elsewhere'; the first one is used"), "{text}");
@@ -195,7 +195,7 @@ fn shipped_tasks_are_valid_and_accept_the_intended_paths() {
 fn a_drawing_of_a_run_marks_harmful_calls() {
     let (task, run) = (shipped("rover.yaml"), shipped("rover-run.json"));
     let output = path(&["show", "--format", "dot", &task, "--trace", &run]);
-    assert!(output.status.success(), "{}", err(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let dot = String::from_utf8(output.stdout).unwrap();
     for part in [
         "digraph \"water-plant\" {",
@@ -218,21 +218,21 @@ fn a_drawing_of_a_run_marks_harmful_calls() {
     let output = path(&["show", &task, "--trace", &shipped("refund-run.json")]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        err(&output).contains("the task 'water-plant' matches no agent in the traces"),
+        stderr(&output).contains("the task 'water-plant' matches no agent in the traces"),
         "{}",
-        err(&output)
+        stderr(&output)
     );
 }
 
 /// The shipped runs evaluated with the shipped tasks, from the root of the repository.
-fn judged(run: &str) -> Value {
+fn evaluate(run: &str) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(["eval", "-c", "config/paths.yaml", "--output", "json", &shipped(run)])
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", err(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -245,7 +245,7 @@ fn measured(trace: &Value, span: usize) -> std::collections::BTreeMap<String, Va
 
 #[test]
 fn shipped_runs_are_judged_by_shipped_tasks() {
-    let trace = judged("rover-run.json");
+    let trace = evaluate("rover-run.json");
     assert_eq!(trace["result"], "fail");
     let agent = measured(&trace, 0);
     let score = |metric: &str| agent[metric]["score"].as_f64().unwrap();
@@ -266,7 +266,7 @@ fn shipped_runs_are_judged_by_shipped_tasks() {
     assert_eq!(second["label"], "other_arguments");
     assert!((0..10).filter(|i| measured(&trace, *i).contains_key("path.harmful_call")).count() == 2);
 
-    let trace = judged("refund-run.json");
+    let trace = evaluate("refund-run.json");
     assert_eq!(measured(&trace, 3)["path.harmful_call"]["label"], "not_allowed_here");
     assert!(measured(&trace, 1).is_empty(), "a call that the policy does not mention");
     // The refund does not count as made for the policy, so no notification is required.
@@ -278,13 +278,13 @@ fn a_learnt_task_accepts_its_runs() {
     let folder = tempfile::tempdir().unwrap();
     let refused = path(&["learn", &shipped("rover-run.json"), "--agent", "nobody"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(err(&refused).contains("no run with calls"), "{}", err(&refused));
+    assert!(stderr(&refused).contains("no run with calls"), "{}", stderr(&refused));
     let output = path(&["learn", "--all", "--task", "rover", &shipped("rover-run.json")]);
-    assert!(output.status.success(), "{}", err(&output));
-    assert!(err(&output).contains("to review: only 1 runs"), "{}", err(&output));
-    let draft = written(&folder, "draft.yaml", &String::from_utf8(output.stdout).unwrap());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("to review: only 1 runs"), "{}", stderr(&output));
+    let draft = write_file(&folder, "draft.yaml", &String::from_utf8(output.stdout).unwrap());
     let checked = path(&["check", &draft]);
-    assert!(checked.status.success(), "{}", err(&checked));
+    assert!(checked.status.success(), "{}", stderr(&checked));
     let shown = path(&["show", "--format", "dot", &draft, "--trace", &shipped("rover-run.json")]);
     let dot = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.status.success() && !dot.contains("#cf222e"), "{dot}");
@@ -293,16 +293,16 @@ fn a_learnt_task_accepts_its_runs() {
 #[test]
 fn a_faulty_task_file_is_a_faulty_configuration() {
     let folder = tempfile::tempdir().unwrap();
-    let bad = written(&folder, "bad.yaml", &TASK.replace("S: sent", "S: snet"));
+    let bad = write_file(&folder, "bad.yaml", &TASK.replace("S: sent", "S: snet"));
     let config =
-        written(&folder, "c.yaml", &format!("verdict: {{ metrics: {{ path: {{ tasks: ['{bad}'] }} }} }}"));
+        write_file(&folder, "c.yaml", &format!("verdict: {{ metrics: {{ path: {{ tasks: ['{bad}'] }} }} }}"));
     let binary = || Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
     // Text alone is checked: no file is opened.
     assert!(binary().args(["validate", "-c", &config]).output().unwrap().status.success());
     let output = binary().args(["eval", "-c", &config, &shipped("rover-run.json")]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(err(&output).contains("verdict.metrics.path.tasks:"), "{}", err(&output));
-    assert!(err(&output).contains("bad.yaml:6:18"), "{}", err(&output));
+    assert!(stderr(&output).contains("verdict.metrics.path.tasks:"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("bad.yaml:6:18"), "{}", stderr(&output));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -370,14 +370,14 @@ fn shop_request(spans: &[Value]) -> ExportTraceServiceRequest {
     serde_json::from_value(json!({"resourceSpans": [{"resource": resource, "scopeSpans": scopes}]})).unwrap()
 }
 
-const ASKED: &str = r#"[{"role": "user", "parts": [{"type": "text", "content": "Refund order 7."}]}]"#;
+const USER_MESSAGE: &str = r#"[{"role": "user", "parts": [{"type": "text", "content": "Refund order 7."}]}]"#;
 
 /// A model span that names the agent, before the agent's span has arrived.
 fn shop_model(trace: u8) -> Value {
     let shown = [
         ("gen_ai.agent.name", "shop-agent"),
         ("gen_ai.request.model", "m"),
-        ("gen_ai.input.messages", ASKED),
+        ("gen_ai.input.messages", USER_MESSAGE),
     ];
     shop_span(trace, 2, 1, "chat", &shown)
 }
@@ -445,7 +445,7 @@ async fn alarms_come_before_the_agents_span_and_are_retracted() {
     let state = |trace| attribute_of(&refund_of(trace).attributes, "verdict.path.alarm");
     assert_eq!(state(8), "raised");
     assert_eq!(attribute_of(&refund_of(8).attributes, "verdict.path.harmful_call.label"), "not_allowed_here");
-    // The task does not apply to the agent of the third trace, unlike its model span said.
+    // The task does not apply to the agent of the third trace, whose model span names another agent.
     assert_eq!(state(9), "retracted");
     assert_eq!(state(7), "retracted");
     assert_eq!(traces.harmful_calls_retracted.get(), 2);
@@ -456,21 +456,21 @@ async fn alarms_come_before_the_agents_span_and_are_retracted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_faulty_task_file_is_refused_at_reload() {
     let folder = tempfile::tempdir().unwrap();
-    let task = written(&folder, "task.yaml", TASK);
+    let task = write_file(&folder, "task.yaml", TASK);
     let process =
         Process::start(&format!("verdict: {{ metrics: {{ path: {{ tasks: ['{task}'] }} }} }}")).await;
     let config = process.service.config();
     process.service.reload(&config).unwrap();
-    written(&folder, "task.yaml", &TASK.replace("S: sent", "S: snet"));
+    write_file(&folder, "task.yaml", &TASK.replace("S: sent", "S: snet"));
     let error = process.service.reload(&config).unwrap_err().to_string();
     assert!(error.starts_with("verdict.metrics.path.tasks:") && error.contains("task.yaml:6:18"), "{error}");
     Box::pin(process.stop()).await;
 }
 
 /// Asks the paths API; the status, and the body as JSON.
-async fn ask(at: std::net::SocketAddr, headers: &str, body: &Value) -> (u16, Value) {
+async fn ask(address: std::net::SocketAddr, headers: &str, body: &Value) -> (u16, Value) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let mut socket = tokio::net::TcpStream::connect(at).await.unwrap();
+    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let body = body.to_string();
     let request = format!(
         "POST /v1/paths/next HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{headers}\
@@ -487,41 +487,41 @@ async fn ask(at: std::net::SocketAddr, headers: &str, body: &Value) -> (u16, Val
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_are_decided_before_they_are_made() {
     let folder = tempfile::tempdir().unwrap();
-    let task = written(
+    let task = write_file(
         &folder,
         "task.yaml",
         "task: refunds\nmatch: { agent: shop-agent }\nalphabet:\n  verify: verify_customer\n  \
          refund: { function: issue_refund, other_arguments: true, arguments: { amount: { any: true } } }\n\
          policy:\n  - { never: refund, before: verify }\n  - sum of refund.amount <= 100 per run\n",
     );
-    let tokens = written(&folder, "tokens", "gateway-token\n");
+    let tokens = write_file(&folder, "tokens", "gateway-token\n");
     let process = Process::start(&format!(
         "verdict: {{ close: {{ quiet: 1h, idle: 1h }}, metrics: {{ path: {{ tasks: ['{task}'] }} }},\n  \
          paths_api: {{ endpoint: '127.0.0.1:0', auth: {{ bearer_token_file: '{tokens}' }} }} }}"
     ))
     .await;
-    let at = process.service.paths.unwrap();
+    let address = process.service.paths.unwrap();
     let auth = "authorization: Bearer gateway-token\r\n";
     let trace = format!("{:032x}", 5);
     let question = |name: &str, arguments: Value| json!({"trace_id": trace, "agent": "shop-agent", "call": {"name": name, "arguments": arguments}});
     let refund = |amount: u32| question("issue_refund", json!({"amount": amount, "order": 7}));
-    let (status, _) = ask(at, "", &refund(1)).await;
+    let (status, _) = ask(address, "", &refund(1)).await;
     assert_eq!(status, 401);
-    let (status, answer) = ask(at, auth, &json!({"trace_id": trace, "call": {}})).await;
+    let (status, answer) = ask(address, auth, &json!({"trace_id": trace, "call": {}})).await;
     assert_eq!(status, 400);
     assert!(answer["error"].as_str().unwrap().contains("missing field `name`"), "{answer}");
     // No span has come: the agent's name decides which task applies.
-    let (_, answer) = ask(at, auth, &refund(60)).await;
+    let (_, answer) = ask(address, auth, &refund(60)).await;
     assert_eq!(
         (&answer["decision"], &answer["tasks"][0]["reason"]),
         (&json!("denied"), &json!("not_allowed_here"))
     );
     assert_eq!(answer["tasks"][0]["next"], json!([{"symbol": "verify", "function": "verify_customer"}]));
-    let (_, answer) = ask(at, auth, &question("verify_customer", json!({}))).await;
+    let (_, answer) = ask(address, auth, &question("verify_customer", json!({}))).await;
     assert_eq!((&answer["decision"], &answer["pending"]), (&json!("allowed"), &json!(1)));
-    let (_, answer) = ask(at, auth, &refund(60)).await;
+    let (_, answer) = ask(address, auth, &refund(60)).await;
     assert_eq!((&answer["decision"], &answer["pending"]), (&json!("allowed"), &json!(2)));
-    let (_, answer) = ask(at, auth, &refund(41)).await;
+    let (_, answer) = ask(address, auth, &refund(41)).await;
     assert_eq!(answer["tasks"][0]["rule"], "sum of refund.amount <= 100 per run");
     // The spans of both calls come; the first refund is counted once.
     let mut client = process.client();
@@ -530,7 +530,7 @@ async fn calls_are_decided_before_they_are_made() {
     client.spans(shop_request(&[shop_model(5), verify, paid])).await;
     let began = Instant::now();
     let answer = loop {
-        let (_, answer) = ask(at, auth, &refund(41)).await;
+        let (_, answer) = ask(address, auth, &refund(41)).await;
         if answer["pending"] == 0 || began.elapsed() > PATIENCE {
             break answer;
         }
@@ -539,13 +539,13 @@ async fn calls_are_decided_before_they_are_made() {
     assert_eq!((&answer["decision"], &answer["pending"]), (&json!("denied"), &json!(0)), "{answer}");
     assert_eq!(answer["tasks"][0]["next"][1]["left"], json!({"amount": 40.0}));
     assert_eq!(answer["trace_id"], json!(trace));
-    let (_, answer) = ask(at, auth, &refund(40)).await;
+    let (_, answer) = ask(address, auth, &refund(40)).await;
     assert_eq!(answer["decision"], "allowed");
     // Another run of the same agent has a budget of its own, and a closed trace has no next call.
     let other = json!({"session_id": "s", "task": "refunds", "call": {"name": "verify_customer"}});
-    assert_eq!(ask(at, auth, &other).await.1["decision"], "allowed");
+    assert_eq!(ask(address, auth, &other).await.1["decision"], "allowed");
     process.service.flush().await;
-    let (_, answer) = ask(at, auth, &refund(1)).await;
+    let (_, answer) = ask(address, auth, &refund(1)).await;
     assert_eq!((&answer["decision"], &answer["reason"]), (&json!("unknown"), &json!("trace_closed")));
     let decisions = &process.service.telemetry().traces;
     use verdict_eval::path::PathDecision;
@@ -557,7 +557,7 @@ async fn calls_are_decided_before_they_are_made() {
 #[tokio::test(flavor = "multi_thread")]
 async fn session_leads_to_the_run_of_its_open_trace() {
     let folder = tempfile::tempdir().unwrap();
-    let task = written(
+    let task = write_file(
         &folder,
         "task.yaml",
         "task: refunds\nmatch: { agent: shop-agent }\nalphabet: { verify: verify_customer, refund: issue_refund }\n\
@@ -568,11 +568,11 @@ async fn session_leads_to_the_run_of_its_open_trace() {
          paths_api: {{ endpoint: '127.0.0.1:0' }} }}"
     ))
     .await;
-    let at = process.service.paths.unwrap();
+    let address = process.service.paths.unwrap();
     let shown = [
         ("gen_ai.agent.name", "shop-agent"),
         ("gen_ai.request.model", "m"),
-        ("gen_ai.input.messages", ASKED),
+        ("gen_ai.input.messages", USER_MESSAGE),
         ("gen_ai.conversation.id", "chat-1"),
     ];
     let model = shop_span(6, 2, 1, "chat", &shown);
@@ -581,7 +581,7 @@ async fn session_leads_to_the_run_of_its_open_trace() {
     let question = json!({"session_id": "chat-1", "call": {"name": "issue_refund", "arguments": {}}});
     let began = Instant::now();
     let answer = loop {
-        let (_, answer) = ask(at, "", &question).await;
+        let (_, answer) = ask(address, "", &question).await;
         if answer["trace_id"].is_string() || began.elapsed() > PATIENCE {
             break answer;
         }
@@ -604,7 +604,7 @@ fn a_report_has_distributions_and_is_a_gate() {
         command.args(["path", "report", "-c", "config/paths.yaml"]).args(more).args(&runs).output().unwrap()
     };
     let output = report(&["--format", "json"]);
-    assert!(output.status.success(), "{}", err(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let group = |task: &str| found["groups"].as_array().unwrap().iter().find(|g| g["task"] == task).unwrap();
     let rover = group("water-plant");
@@ -615,25 +615,29 @@ fn a_report_has_distributions_and_is_a_gate() {
     // Judges of other metrics are not asked: none listens there.
     let judged = "{ judges: { main: { endpoint: 'http://127.0.0.1:9/v1', model: m, retries: 0 } },\
                    verdict: { metrics: { judges: [main] } } }";
-    let with_judges = report(&["-c", &written(&folder, "judges.yaml", judged), "--format", "json"]);
-    assert!(with_judges.status.success() && !err(&with_judges).contains("judge"), "{}", err(&with_judges));
+    let with_judges = report(&["-c", &write_file(&folder, "judges.yaml", judged), "--format", "json"]);
+    assert!(
+        with_judges.status.success() && !stderr(&with_judges).contains("judge"),
+        "{}",
+        stderr(&with_judges)
+    );
     assert_eq!(with_judges.stdout, output.stdout);
     let table = String::from_utf8(report(&[]).stdout).unwrap();
     assert!(table.contains("water-plant \u{b7} rover: 1 run, on the Pareto front"), "{table}");
     let page = String::from_utf8(report(&["--format", "html"]).stdout).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.contains("water-plant"), "{page}");
     // The same runs do not regress against themselves; against a better past they do.
-    let baseline = written(&folder, "baseline.json", &String::from_utf8(output.stdout).unwrap());
+    let baseline = write_file(&folder, "baseline.json", &String::from_utf8(output.stdout).unwrap());
     let unchanged = report(&["--against", &baseline]);
-    assert!(unchanged.status.success(), "{}", err(&unchanged));
+    assert!(unchanged.status.success(), "{}", stderr(&unchanged));
     assert!(String::from_utf8(unchanged.stdout).unwrap().ends_with("no score regressed\n"));
     let mut better = found.clone();
     for group in better["groups"].as_array_mut().unwrap() {
         group["scores"]["correctness"]["mean"] = json!(1.0);
     }
-    let better = written(&folder, "better.json", &better.to_string());
+    let better = write_file(&folder, "better.json", &better.to_string());
     let worse = report(&["--against", &better]);
-    assert_eq!(worse.status.code(), Some(1), "{}", err(&worse));
+    assert_eq!(worse.status.code(), Some(1), "{}", stderr(&worse));
     let text = String::from_utf8(worse.stdout).unwrap();
     assert!(text.contains("regressed") && text.contains("1.000  0.750"), "{text}");
     assert!(report(&["--against", &better, "--tolerance", "0.9"]).status.success());
@@ -643,5 +647,5 @@ fn a_report_has_distributions_and_is_a_gate() {
         .output()
         .unwrap();
     assert_eq!(none.status.code(), Some(2));
-    assert!(err(&none).contains("no task of the configuration"), "{}", err(&none));
+    assert!(stderr(&none).contains("no task of the configuration"), "{}", stderr(&none));
 }

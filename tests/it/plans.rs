@@ -33,23 +33,23 @@ fn file(folder: &tempfile::TempDir, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-fn triad() -> String {
+fn contact_centre_tools() -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("config/tools/contact-centre.yaml");
     path.to_str().unwrap().to_owned()
 }
 
-fn out(output: &Output) -> &str {
+fn stdout_text(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
 
 #[test]
 fn plan_check_prints_layout_and_faults_and_exits_accordingly() {
     let folder = tempfile::tempdir().unwrap();
-    let (good, tools) = (file(&folder, "plan.json", LISTING_1), triad());
+    let (good, tools) = (file(&folder, "plan.json", LISTING_1), contact_centre_tools());
     assert_eq!(run(&["validate", "--config", &tools]).status.code(), Some(0));
     let output = run(&["plan", "check", &good, "--tools", &tools]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(out(&output).starts_with("6 steps, 4 hops, 2 wide\n"), "{}", out(&output));
+    assert!(stdout_text(&output).starts_with("6 steps, 4 hops, 2 wide\n"), "{}", stdout_text(&output));
     let bad = file(&folder, "bad.json", &LISTING_1.replace("[4,5]", "[4,9]").replace("RAG(", "WEB("));
     let output = run(&["plan", "check", &bad, "--tools", &tools]);
     assert_eq!(output.status.code(), Some(1));
@@ -60,7 +60,7 @@ fn plan_check_prints_layout_and_faults_and_exits_accordingly() {
         "step 5: does not contribute to the last step [redundancy]",
         "step 2: there is no tool \"WEB\" [tool_prompt_alignment]",
     ] {
-        assert!(out(&output).contains(part), "no {part:?} in\n{}", out(&output));
+        assert!(stdout_text(&output).contains(part), "no {part:?} in\n{}", stdout_text(&output));
     }
     assert_eq!(run(&["plan", "check", "/nowhere.json"]).status.code(), Some(2));
 }
@@ -70,17 +70,31 @@ fn plan_score_prints_metrics_rating_and_unmeasured_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let best = file(&folder, "best.json", LISTING_1);
     let worse = file(&folder, "plan.json", &LISTING_1.replace("\"depends_on\": [2]", "\"depends_on\": [1]"));
-    let output = run(&["plan", "score", &worse, "--reference", &best, "--tools", &triad(), "-o", "json"]);
+    let output = run(&[
+        "plan",
+        "score",
+        &worse,
+        "--reference",
+        &best,
+        "--tools",
+        &contact_centre_tools(),
+        "-o",
+        "json",
+    ]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_str(out(&output)).unwrap();
+    let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
     assert_eq!(found["comparison"]["rating"], "good");
     assert_eq!(found["comparison"]["nearly"], json!([[3, 3]]));
     assert_eq!(found["metrics"]["query_adherence"], Value::Null);
     assert_eq!(found["metrics"]["tool_usage_completeness"], 1.0);
     assert_eq!(found["metrics"]["format"], json!(5.0 / 6.0), "no placeholder (1)");
     let table = run(&["plan", "score", &worse, "--reference", &best]);
-    assert!(out(&table).contains("rating                             good"), "{}", out(&table));
-    assert!(out(&table).contains("not measured"), "{}", out(&table));
+    assert!(
+        stdout_text(&table).contains("rating                             good"),
+        "{}",
+        stdout_text(&table)
+    );
+    assert!(stdout_text(&table).contains("not measured"), "{}", stdout_text(&table));
 }
 
 /// A plan of one step by `tool`, and one that joins it.
@@ -111,13 +125,13 @@ fn a_folder_of_plans_gives_the_papers_tables() {
     write("b.jsonl", &two.join("\n"));
     write("ignored.txt", "no plan");
     let plans = plans.to_str().unwrap();
-    let output = run(&["plan", "score", plans, "--tools", &triad(), "-o", "json"]);
+    let output = run(&["plan", "score", plans, "--tools", &contact_centre_tools(), "-o", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(
         String::from_utf8_lossy(&output.stderr)
             .contains("tags of 1 plans are not compared: they need --judge")
     );
-    let found: Value = serde_json::from_str(out(&output)).unwrap();
+    let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
     let all = &found["tiers"][0];
     assert_eq!(
         (&all["by"], &all["after"]["plans"], &all["before"]["plans"]),
@@ -143,9 +157,9 @@ fn a_folder_of_plans_gives_the_papers_tables() {
         (&found["rating_agreement"]["f1"], &found["tag_agreement"]),
         (&json!(1.0 / 3.0), &Value::Null)
     );
-    let table = run(&["plan", "score", plans, "--tools", &triad()]);
+    let table = run(&["plan", "score", plans, "--tools", &contact_centre_tools()]);
     for line in ["3 plans\n", "kind compound", "tiers and people (2)", "macro average"] {
-        assert!(out(&table).contains(line), "no {line:?} in\n{}", out(&table));
+        assert!(stdout_text(&table).contains(line), "no {line:?} in\n{}", stdout_text(&table));
     }
     let endpoint = model::serve(|form, _| match form {
         "plan_step_check" => json!({ "findings": [] }),
@@ -157,7 +171,7 @@ fn a_folder_of_plans_gives_the_papers_tables() {
     let judges = file(&folder, "judges.yaml", &judges.to_string());
     let judged = run(&["plan", "score", plans, "--judge", "main", "-c", &judges, "-o", "json"]);
     assert_eq!(judged.status.code(), Some(0), "{}", String::from_utf8_lossy(&judged.stderr));
-    let judged: Value = serde_json::from_str(out(&judged)).unwrap();
+    let judged: Value = serde_json::from_str(stdout_text(&judged)).unwrap();
     let no_change = &judged["tag_agreement"]["labels"][5];
     assert_eq!(
         (&no_change["label"], &no_change["people"], &no_change["judge"]),
@@ -175,9 +189,9 @@ fn pairs_of_steps_that_rules_cannot_tell_are_unsure_until_a_judge_or_embeddings_
     let score = ["plan", "score", &plan, "--reference", &best, "--query", QUERY];
     let table = run(&score);
     assert!(
-        out(&table).contains("unsure (plan=reference)  1=1 2=2: with them F1 1.000, extremely good"),
+        stdout_text(&table).contains("unsure (plan=reference)  1=1 2=2: with them F1 1.000, extremely good"),
         "{}",
-        out(&table)
+        stdout_text(&table)
     );
     let judged = |same: &'static str, cosine: Option<f64>| {
         let main = model::serve(move |form, prompt| match form {
@@ -206,7 +220,7 @@ fn pairs_of_steps_that_rules_cannot_tell_are_unsure_until_a_judge_or_embeddings_
         let config = file(&folder, "judges.yaml", &config.to_string());
         let output = run(&[&score[..], &["--judge", "main", "-c", &config, "-o", "json"]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        let found: Value = serde_json::from_str(out(&output)).unwrap();
+        let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
         (found["comparison"]["f1"].clone(), found["comparison"]["unsure"].clone())
     };
     assert_eq!(judged("yes", None), (json!(1.0), json!([])));
@@ -226,14 +240,14 @@ fn weights_are_learnt_from_metrics_and_from_plans() {
     let ordered = file(&folder, "ordered.jsonl", &format!("{misled}\n\n{plans}\n"));
     let output = run(&["plan", "learn-weights", &ordered, "--output", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let learnt: Value = serde_json::from_str(out(&output)).unwrap();
+    let learnt: Value = serde_json::from_str(stdout_text(&output)).unwrap();
     assert_eq!((&learnt["groups"], &learnt["pairs"]), (&json!(2), &json!(4)));
     assert_eq!((&learnt["nominal_agreement"], &learnt["agreement"]), (&json!(0.25), &json!(1.0)));
     assert_eq!(learnt["sensitivity"]["draws"].as_array().unwrap().len(), 10);
     // The table is a configuration that can be used as it is.
     let table = run(&["plan", "learn-weights", &ordered]);
-    let config = file(&folder, "weights.yaml", out(&table));
-    assert_eq!(run(&["validate", "--config", &config]).status.code(), Some(0), "{}", out(&table));
+    let config = file(&folder, "weights.yaml", stdout_text(&table));
+    assert_eq!(run(&["validate", "--config", &config]).status.code(), Some(0), "{}", stdout_text(&table));
     let nothing = file(&folder, "nothing.jsonl", "{\"plans\": []}\n");
     assert_eq!(run(&["plan", "learn-weights", &nothing]).status.code(), Some(2));
 }
@@ -244,7 +258,7 @@ const REFUND: &str = r#"{
 2: {"step": RAG((1), "What are customers most unhappy about?"), "depends_on": [1]}
 }"#;
 
-/// The model's answer, by the form that is requested. Step 2 alone is found wanting, once.
+/// The model's answer, by the form that is requested. Only step 2 has a fault, and only in the first pass.
 fn model_answer(form: &str, prompt: &str) -> Value {
     let ask = |tool: &str| json!({ "tool": tool, "inputs": [1], "prompt": "What are customers most unhappy about?", "depends_on": [1] });
     match form {
@@ -291,21 +305,33 @@ fn a_plan_is_improved_and_its_lineage_can_be_counted() {
     let (asking, replaying) = asking_and_replaying(&folder);
     let lineage = folder.path().join("lineage.json");
     let lineage = lineage.to_str().unwrap();
-    let args = ["plan", "improve", &plan, "--judge", "main", "--tools", &triad(), "--lineage", lineage, "-c"];
+    let args = [
+        "plan",
+        "improve",
+        &plan,
+        "--judge",
+        "main",
+        "--tools",
+        &contact_centre_tools(),
+        "--lineage",
+        lineage,
+        "-c",
+    ];
     let asked = run(&[&args[..], &[&asking]].concat());
     assert_eq!(asked.status.code(), Some(0), "{}", String::from_utf8_lossy(&asked.stderr));
-    let better = file(&folder, "better.json", out(&asked));
-    let checked = run(&["plan", "check", &better, "--tools", &triad()]);
-    assert!(out(&checked).starts_with("4 steps, 2 hops, 2 wide\n"), "{}", out(&checked));
+    let better = file(&folder, "better.json", stdout_text(&asked));
+    let checked = run(&["plan", "check", &better, "--tools", &contact_centre_tools()]);
+    assert!(stdout_text(&checked).starts_with("4 steps, 2 hops, 2 wide\n"), "{}", stdout_text(&checked));
     let written: Value = serde_json::from_str(&std::fs::read_to_string(lineage).unwrap()).unwrap();
     assert_eq!((&written["end"], &written["revisions_per_pass"]), (&json!("unchanged"), &json!([1, 0])));
     assert_eq!(written["revisions"][0]["shape"]["hops"], 1);
     assert_eq!(written["revisions"][1]["tags"][0]["tag"], "MULTI_TOOL_PROMPT");
     let replayed = run(&[&args[..], &[&replaying]].concat());
-    assert_eq!(out(&replayed), out(&asked), "{}", String::from_utf8_lossy(&replayed.stderr));
-    let learnt = run(&["plan", "learn-weights", lineage, lineage, "--tools", &triad(), "-o", "json"]);
+    assert_eq!(stdout_text(&replayed), stdout_text(&asked), "{}", String::from_utf8_lossy(&replayed.stderr));
+    let learnt =
+        run(&["plan", "learn-weights", lineage, lineage, "--tools", &contact_centre_tools(), "-o", "json"]);
     assert_eq!(learnt.status.code(), Some(0), "{}", String::from_utf8_lossy(&learnt.stderr));
-    let learnt: Value = serde_json::from_str(out(&learnt)).unwrap();
+    let learnt: Value = serde_json::from_str(stdout_text(&learnt)).unwrap();
     assert_eq!((&learnt["groups"], &learnt["pairs"]), (&json!(2), &json!(2)));
     let completeness = &learnt["metrics"][6];
     assert_eq!(
@@ -313,7 +339,7 @@ fn a_plan_is_improved_and_its_lineage_can_be_counted() {
         (&json!("tool_usage_completeness"), &json!(1.0))
     );
     let stats = run(&["plan", "stats", lineage, lineage]);
-    let stats: Value = serde_json::from_str(out(&stats)).unwrap();
+    let stats: Value = serde_json::from_str(stdout_text(&stats)).unwrap();
     assert_eq!((&stats["lineages"], &stats["hops"]), (&json!(2), &json!({ "2": 2 })));
 }
 
@@ -326,7 +352,7 @@ fn a_score_with_a_judge_uses_every_metric_without_reference() {
     assert_eq!(run(&args).status.code(), Some(2), "which query?");
     let output = run(&[&args[..], &["--query", QUERY]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_str(out(&output)).unwrap();
+    let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
     assert_eq!(found["metrics"]["query_adherence"], 0.5);
     assert_eq!(found["metrics"]["tool_usage_completeness"], Value::Null);
     assert_eq!(found["score"], json!(20.0 + 20.0 + 15.0 + 7.5 + 30.0));
@@ -345,7 +371,7 @@ fn answers_are_compared_by_table_34_and_a_silent_judge_is_an_error() {
     args.extend(answers.iter().map(String::as_str));
     let output = run(&[&args[..], &["-c", &asking, "-o", "json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let compared: Value = serde_json::from_str(out(&output)).unwrap();
+    let compared: Value = serde_json::from_str(stdout_text(&output)).unwrap();
     assert_eq!(compared["decision"], "R1,R3");
     assert_eq!(
         compared["scores"][1],
@@ -366,7 +392,7 @@ fn answers_are_compared_by_table_34_and_a_silent_judge_is_an_error() {
 }
 
 /// A planner's run as an SDK would send it: an agent, and the model call that wrote `plan`.
-fn recorded(plan: &str) -> String {
+fn recording(plan: &str) -> String {
     let attribute = |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });
     let message = |role: &str, text: &str| {
         json!([{ "role": role, "parts": [{ "type": "text", "content": text }] }]).to_string()
@@ -393,11 +419,11 @@ fn recorded(plan: &str) -> String {
 }
 
 /// Results of the plan metrics in a judged recording, by name.
-fn in_trace(folder: &tempfile::TempDir, plan: &str, config: &str) -> Vec<(String, Value)> {
-    let trace = file(folder, "trace.json", &recorded(plan));
+fn plan_measurements(folder: &tempfile::TempDir, plan: &str, config: &str) -> Vec<(String, Value)> {
+    let trace = file(folder, "trace.json", &recording(plan));
     let output = run(&["eval", &trace, "--output", "json", "--config", config]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_str(out(&output)).unwrap();
+    let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
     let spans = found["spans"].as_array().unwrap().iter();
     let all = spans.flat_map(|s| s["measurements"].as_array().unwrap().clone());
     all.filter_map(|m| Some((m["metric"].as_str()?.to_owned(), m.clone())))
@@ -410,15 +436,19 @@ fn a_plan_in_a_trace_is_measured_if_enabled() {
     let folder = tempfile::tempdir().unwrap();
     let enabled = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
     let disabled = file(&folder, "off.yaml", "{}\n");
-    assert_eq!(in_trace(&folder, REFUND, &disabled), []);
-    assert_eq!(in_trace(&folder, "1. Search\n2. Answer", &enabled), [], "a list is not always a plan");
+    assert_eq!(plan_measurements(&folder, REFUND, &disabled), []);
+    assert_eq!(
+        plan_measurements(&folder, "1. Search\n2. Answer", &enabled),
+        [],
+        "a list is not always a plan"
+    );
     let measurement =
         |all: &[(String, Value)], name: &str| all.iter().find(|(n, _)| n == name).unwrap().1.clone();
-    let good = in_trace(&folder, REFUND, &enabled);
+    let good = plan_measurements(&folder, REFUND, &enabled);
     assert_eq!((good.len(), &measurement(&good, "plan.format")["score"]), (9, &json!(1.0)));
     assert_eq!(measurement(&good, "plan.score")["details"]["plan.hops"], 1);
     assert_eq!(measurement(&good, "plan.query_adherence")["reason"], "not_applicable");
-    let broken = in_trace(&folder, &REFUND.replace("[1]}\n}", "[1"), &enabled);
+    let broken = plan_measurements(&folder, &REFUND.replace("[1]}\n}", "[1"), &enabled);
     assert_eq!(
         (&measurement(&broken, "plan.format")["score"], &measurement(&broken, "plan.format")["result"]),
         (&json!(0.5), &json!("fail"))
@@ -429,7 +459,7 @@ fn a_plan_in_a_trace_is_measured_if_enabled() {
 async fn every_measured_plan_metric_is_in_the_self_metrics() {
     let config = "verdict: { close: { quiet: 50ms }, metrics: { plan: { enabled: true } } }";
     let process = Process::start(config).await;
-    let body = verdict_otlp::json::decode(Signal::Traces, recorded(REFUND).as_bytes()).unwrap();
+    let body = verdict_otlp::json::decode(Signal::Traces, recording(REFUND).as_bytes()).unwrap();
     process.client().send(&Offer { signal: Signal::Traces, body }).await;
     process.until("the trace", |destination| destination.spans().len() == 2).await;
     let page = http(process.service.admin.unwrap(), "GET /metrics", b"").await;
@@ -449,7 +479,8 @@ async fn every_measured_plan_metric_is_in_the_self_metrics() {
 fn a_prose_plan_in_a_trace_is_measured_in_part() {
     let folder = tempfile::tempdir().unwrap();
     let config = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
-    let all = in_trace(&folder, "Plan:\n1. Find both heights\n2. Subtract what step 1 gives", &config);
+    let all =
+        plan_measurements(&folder, "Plan:\n1. Find both heights\n2. Subtract what step 1 gives", &config);
     let measurement = |name: &str| &all.iter().find(|(n, _)| n == name).unwrap().1;
     assert_eq!((all.len(), &measurement("plan.redundancy")["score"]), (9, &json!(1.0)));
     assert_eq!(measurement("plan.dependencies")["result"], "pass");
@@ -496,7 +527,8 @@ fn redacted_text_is_sent_by_no_command() {
     }
 }
 
-/// Scores that depend on the text and not on its place: the answer "Two." is better in every third question.
+/// Scores that depend on the texts and not on their order: the answer "Two." is better than "One." if
+/// `second_is_better`.
 fn scored_by_text(prompt: &str, second_is_better: bool) -> Value {
     let at = |text: &str| prompt.find(text).unwrap();
     let scores = |completeness: i64| json!({ "validity": 1, "consistency": 1, "completeness": completeness, "redundancy": 7 });
@@ -523,7 +555,7 @@ fn several_judges_and_samples_count_by_median() {
         ["compare", "--query", "Which?", &one, &two, "--judge", "main", "--judge", "other", "-o", "json"];
     let output = run(&[&args[..], &["-c", &config]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let compared: Value = serde_json::from_str(out(&output)).unwrap();
+    let compared: Value = serde_json::from_str(stdout_text(&output)).unwrap();
     assert_eq!((&compared["decision"], &compared["scores"][1]["completeness"]), (&json!("R1"), &json!(5)));
 }
 
@@ -545,13 +577,17 @@ fn many_queries_are_compared_in_both_orders_and_give_win_rates() {
     let args = ["compare", "--queries", &queries, "--judge", "main", "-c", &config];
     let output = run(&[&args[..], &["-o", "json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_str(out(&output)).unwrap();
+    let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
     assert_eq!((&found["wins"], &found["all"]), (&json!([0.0, 0.5]), &json!(0.5)));
     assert_eq!((&found["consistent"], &found["comparisons"][0]["consistent"]), (&json!(0.5), &json!(false)));
     let table = run(&args);
-    assert!(out(&table).contains("both orders lead to the same decision in 50.0 %"), "{}", out(&table));
+    assert!(
+        stdout_text(&table).contains("both orders lead to the same decision in 50.0 %"),
+        "{}",
+        stdout_text(&table)
+    );
     let one = run(&[&args[..], &["--one-order", "-o", "json"]].concat());
-    let one: Value = serde_json::from_str(out(&one)).unwrap();
+    let one: Value = serde_json::from_str(stdout_text(&one)).unwrap();
     assert_eq!((&one["wins"], &one["consistent"]), (&json!([0.5, 0.5]), &Value::Null));
     let uneven = file(&folder, "uneven.jsonl", &json!({ "query": "q", "answers": ["one"] }).to_string());
     let refused = run(&["compare", "--queries", &uneven, "--judge", "main", "-c", &config]);

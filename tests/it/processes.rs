@@ -166,10 +166,10 @@ impl Running {
         }
         // The pipe is read to its end, because the process blocks if it is full.
         let lines = Arc::new(Mutex::new(String::new()));
-        let keep = lines.clone();
+        let shared_lines = lines.clone();
         std::thread::spawn(move || {
             for line in log.lines().map_while(Result::ok) {
-                let mut lines = keep.lock().unwrap();
+                let mut lines = shared_lines.lock().unwrap();
                 lines.push_str(&line);
                 lines.push('\n');
             }
@@ -177,7 +177,7 @@ impl Running {
         Running { child, grpc: grpc.unwrap(), admin: admin.unwrap(), log: lines }
     }
 
-    /// Log lines since it listens.
+    /// The log after the process began to listen.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -247,7 +247,7 @@ fn run_prints_why_it_cannot_start() {
     let config = folder.path().join("c.yaml");
     let address = listener.local_addr().unwrap().to_string();
     let free = "127.0.0.1:0";
-    // The key says which of the listeners is to be moved.
+    // The key names the listener whose address is in use.
     for (key, grpc, http, admin, page) in [
         ("receivers.otlp.protocols.grpc", &*address, free, free, free),
         ("receivers.otlp.protocols.http", free, &*address, free, free),
@@ -256,8 +256,8 @@ fn run_prints_why_it_cannot_start() {
     ] {
         let protocols = format!("grpc: {{ endpoint: '{grpc}' }}, http: {{ endpoint: '{http}' }}");
         let sections = format!("admin: {{ endpoint: '{admin}' }}\npage: {{ endpoint: '{page}' }}\n");
-        let text_of = format!("{sections}receivers: {{ otlp: {{ protocols: {{ {protocols} }} }} }}\n");
-        std::fs::write(&config, text_of).unwrap();
+        let config_text = format!("{sections}receivers: {{ otlp: {{ protocols: {{ {protocols} }} }} }}\n");
+        std::fs::write(&config, config_text).unwrap();
         let output = run(&["run", "--config", config.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(1));
         let expected = format!("{key}: cannot listen on {address}: ");

@@ -17,19 +17,19 @@ fn run(args: &[&str]) -> Output {
     binary().args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-fn err(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The lines, sorted: traces are printed in the order in which they close.
 fn sorted(output: &Output) -> Vec<String> {
-    assert_eq!(output.status.code(), Some(0), "{}", err(output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
     let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
     lines.sort();
     lines
 }
 
-fn piped(args: &[&str], input: &[u8]) -> Output {
+fn run_with_input(args: &[&str], input: &[u8]) -> Output {
     let mut child = binary()
         .args(args)
         .stdin(Stdio::piped())
@@ -87,8 +87,8 @@ fn every_shipped_recording_has_the_verdicts_of_the_whole() {
     }
 }
 
-/// The lines without the reason why a trace closed.
-fn without_reasons(lines: Vec<String>) -> Vec<String> {
+/// The lines without the close reason.
+fn without_close_reasons(lines: Vec<String>) -> Vec<String> {
     let without = |line: &String| {
         let mut trace: Value = serde_json::from_str(line).unwrap();
         trace.as_object_mut().unwrap().remove("close_reason").unwrap();
@@ -120,8 +120,8 @@ fn text_compressed_and_piped_recordings_have_the_verdicts_of_the_whole() {
         let whole = sorted(&run(&["eval", path, "--output", "json", "--whole"]));
         assert_eq!(sorted(&run(&["eval", path, "--output", "json"])), whole, "{name}");
         assert_eq!(expected.get_or_insert(whole.clone()), &whole, "{name}");
-        let by_time = sorted(&piped(&["eval", "-", "--output", "json"], content));
-        assert_eq!(without_reasons(by_time), without_reasons(whole), "{name}, piped");
+        let by_time = sorted(&run_with_input(&["eval", "-", "--output", "json"], content));
+        assert_eq!(without_close_reasons(by_time), without_close_reasons(whole), "{name}, piped");
     }
 }
 
@@ -143,7 +143,7 @@ fn late_spans_from_a_pipe_revise_the_verdict_and_count_once() {
         (1..20).map(|trace| line(trace, 1, 1_000 + u64::from(trace) * 30, false)).collect();
     input += &line(1, 2, 5_000, true);
     let input = input.as_bytes();
-    let json = piped(&["eval", "-", "--output", "json"], input);
+    let json = run_with_input(&["eval", "-", "--output", "json"], input);
     let evaluations: Vec<Value> = String::from_utf8_lossy(&json.stdout)
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
@@ -154,15 +154,15 @@ fn late_spans_from_a_pipe_revise_the_verdict_and_count_once() {
         .map(|trace| [&trace["close_reason"], &trace["result"], &trace["revision"]].map(Value::to_string))
         .collect();
     assert_eq!(facts, [["\"complete\"", "\"unmeasured\"", "null"], ["\"late\"", "\"fail\"", "2"]]);
-    assert!(err(&json).contains("19 traces: 0 pass, 1 fail, 18 unmeasured"), "{}", err(&json));
-    let ended = |args: &[&str]| piped(&[&["eval", "-"], args].concat(), input);
-    assert_eq!(ended(&["--fail-on", "fail"]).status.code(), Some(1));
-    let junit = String::from_utf8_lossy(&ended(&["--output", "junit"]).stdout).into_owned();
+    assert!(stderr(&json).contains("19 traces: 0 pass, 1 fail, 18 unmeasured"), "{}", stderr(&json));
+    let run_on_input = |args: &[&str]| run_with_input(&[&["eval", "-"], args].concat(), input);
+    assert_eq!(run_on_input(&["--fail-on", "fail"]).status.code(), Some(1));
+    let junit = String::from_utf8_lossy(&run_on_input(&["--output", "junit"]).stdout).into_owned();
     assert!(junit.contains(r#"tests="19" failures="1""#), "{junit}");
     assert_eq!(junit.matches("<testcase").count(), 19, "{junit}");
-    let markdown = String::from_utf8_lossy(&ended(&["--output", "markdown"]).stdout).into_owned();
+    let markdown = String::from_utf8_lossy(&run_on_input(&["--output", "markdown"]).stdout).into_owned();
     assert_eq!(markdown.matches("| `00").count(), 1, "{markdown}");
-    let html = String::from_utf8_lossy(&ended(&["--output", "html"]).stdout).into_owned();
+    let html = String::from_utf8_lossy(&run_on_input(&["--output", "html"]).stdout).into_owned();
     assert_eq!(html.matches("id=\"trace-00000000000000000000000000000001\"").count(), 1);
     // A file is read twice: the trace is whole.
     let folder = tempfile::tempdir().unwrap();
@@ -181,5 +181,5 @@ fn a_broken_end_is_an_error_after_the_verdicts_before_it() {
     std::fs::write(&path, line(1, 1, 10, false) + &line(2, 1, 40, false) + "nonsense\n").unwrap();
     let output = run(&["eval", path.to_str().unwrap(), "--output", "json"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(err(&output).contains("broken.jsonl: line 3: not a JSON object"), "{}", err(&output));
+    assert!(stderr(&output).contains("broken.jsonl: line 3: not a JSON object"), "{}", stderr(&output));
 }

@@ -1,7 +1,7 @@
 //! The same run has the same verdict whether its graph and its sub-agents are called agents or chains.
 //!
-//! Every recorded run is judged with each combination of these labels: what frameworks write differently for the
-//! same program. The result of the trace, the measurements of the root and the failing metrics of leaf spans must
+//! Every recorded run is judged with each combination of these labels, which differ between frameworks for
+//! the same program. The result of the trace, the measurements of the root and the failing metrics of leaf spans must
 //! not depend on them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,13 +22,13 @@ use verdict_otlp::{Signal, json};
 use crate::frameworks::{case, hex};
 
 /// The attribute that the test's configuration reads the kind of a span from.
-const KEY: &str = "test.kind";
+const KIND_KEY: &str = "test.kind";
 const LABELS: [&str; 2] = ["agent", "chain"];
 
 fn config() -> Config {
     let yaml = format!(
         "receivers: {{ otlp: {{ protocols: {{ http: {{}} }} }} }}\nexporters: {{ console: {{}} }}\n\
-         verdict: {{ recognise: {{ kinds: [{{ key: {KEY}, values: {{ agent: agent, chain: chain }} }}] }} }}\n\
+         verdict: {{ recognise: {{ kinds: [{{ key: {KIND_KEY}, values: {{ agent: agent, chain: chain }} }}] }} }}\n\
          service: {{ exporters: [console] }}\n"
     );
     let source = Source { name: "test".to_owned(), text: yaml };
@@ -56,7 +56,7 @@ fn labelled(body: &Bytes, labels: &Labels) -> Bytes {
     for span in scopes.flat_map(|scope| &mut scope.spans) {
         if let Some(label) = labels.get(&hex(&span.span_id)) {
             let value = Some(AnyValue { value: Some(Value::StringValue((*label).to_owned())) });
-            span.attributes.push(KeyValue { key: KEY.to_owned(), value, ..KeyValue::default() });
+            span.attributes.push(KeyValue { key: KIND_KEY.to_owned(), value, ..KeyValue::default() });
         }
     }
     Bytes::from(request.encode_to_vec())
@@ -180,13 +180,13 @@ fn runs() -> Vec<(String, Vec<Offer>)> {
 #[test]
 fn verdicts_do_not_depend_on_the_labels_of_graphs_and_agents() {
     let config = config();
-    let (mut multiple, mut complaints) = (0, Vec::new());
+    let (mut multiple, mut all_differences) = (0, Vec::new());
     let runs = runs();
     for (name, run) in &runs {
         let (agents, differences) = differences(&config, name, run);
         multiple += usize::from(agents > 0);
-        complaints.extend(differences);
+        all_differences.extend(differences);
     }
-    println!("{} runs, {multiple} with agents beneath the root\n{}", runs.len(), complaints.join("\n"));
-    assert!(complaints.is_empty());
+    println!("{} runs, {multiple} with agents beneath the root\n{}", runs.len(), all_differences.join("\n"));
+    assert!(all_differences.is_empty());
 }

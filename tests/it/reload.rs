@@ -33,7 +33,7 @@ pub fn call(n: u64) -> ExportTraceServiceRequest {
     ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { scope_spans, ..Default::default() }] }
 }
 
-fn has(span: &Span, key: &str) -> bool {
+fn has_attribute(span: &Span, key: &str) -> bool {
     span.attributes.iter().any(|attribute| attribute.key == key)
 }
 
@@ -81,7 +81,7 @@ async fn spans_before_during_and_after_a_reload_are_exported_once() {
     ids.dedup();
     assert_eq!((ids.len(), destination.spans().len()), (302, 302), "each once");
     // Traces that were buffered before the reload are evaluated by its limit.
-    assert!(destination.spans().iter().all(|s| has(s, "verdict.latency.value")));
+    assert!(destination.spans().iter().all(|s| has_attribute(s, "verdict.latency.value")));
     assert!(destination.records().is_empty(), "log events were turned off before any trace closed");
 }
 
@@ -101,10 +101,10 @@ async fn settings_that_need_a_restart_are_named_and_the_others_applied() {
     process.until("the span", |d| !d.spans().is_empty()).await;
     let destination = process.stop().await;
     assert_eq!(destination.spans().len(), 1);
-    assert!(has(&destination.spans()[0], "verdict.trace.result"), "still annotated");
+    assert!(has_attribute(&destination.spans()[0], "verdict.trace.result"), "still annotated");
 }
 
-fn write(folder: &Path, out: &Path, more: &str) -> PathBuf {
+fn write_config(folder: &Path, out: &Path, more: &str) -> PathBuf {
     let text = std::fs::read_to_string(folder.join("config.yaml")).unwrap();
     let first: String = text.lines().take(4).map(|line| format!("{line}\n")).collect();
     assert!(first.contains(out.to_str().unwrap()));
@@ -118,7 +118,7 @@ fn sighup_applies_a_valid_file_and_refuses_a_faulty_one() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.jsonl");
     let mut running = Running::start(folder.path(), &out);
-    write(folder.path(), &out, "verdict: { clos: {}, max_wait: soon }");
+    write_config(folder.path(), &out, "verdict: { clos: {}, max_wait: soon }");
     running.signal("-HUP");
     running.wait_for_log("the current one stays in force");
     let log = running.log();
@@ -126,7 +126,7 @@ fn sighup_applies_a_valid_file_and_refuses_a_faulty_one() {
     assert!(running.get("/metrics").contains("config_reloads_total{result=\"refused\"} 1"));
     assert!(running.get("/readyz").starts_with("HTTP/1.1 200"));
 
-    write(folder.path(), &out, "verdict: { mode: shadow, prefix: verdict., explanations: all }");
+    write_config(folder.path(), &out, "verdict: { mode: shadow, prefix: verdict., explanations: all }");
     running.signal("-HUP");
     running.wait_for_log("configuration reloaded");
     // Logged after the first line.

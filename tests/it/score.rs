@@ -25,7 +25,7 @@ pub fn text(path: &Path) -> &str {
 }
 
 /// The report of `score trail`, which writes its predictions into `folder`.
-fn scored(traces: &Path, gold: &Path, folder: &Path) -> serde_json::Value {
+fn score_trail(traces: &Path, gold: &Path, folder: &Path) -> serde_json::Value {
     let [traces, gold, folder] = [traces, gold, folder].map(text);
     json(&["trail", "--traces", traces, "--gold", gold, "--predictions", folder, "--output", "json"])
 }
@@ -34,7 +34,7 @@ fn scored(traces: &Path, gold: &Path, folder: &Path) -> serde_json::Value {
 fn written_predictions_have_the_benchmarks_shape_and_the_same_scores() {
     let folder = tempfile::tempdir().unwrap();
     let (traces, gold) = (data("traces"), data("gold"));
-    let judged = scored(&traces, &gold, folder.path());
+    let judged = score_trail(&traces, &gold, folder.path());
     let file = folder.path().join(format!("{TRACE}.json"));
     let written: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let limited = written["errors"].as_array().unwrap().iter().find(|e| e["category"] == "Rate Limiting");
@@ -136,7 +136,7 @@ fn figures_equal_the_reference_scripts() {
     // The smaller half is enough for every branch of the definitions, and quicker.
     let (traces, gold) = (cases.join("trail/swe/traces"), cases.join("trail/swe/gold"));
     let folder = tempfile::tempdir().unwrap();
-    let ours = scored(&traces, &gold, folder.path());
+    let ours = score_trail(&traces, &gold, folder.path());
     let output = Command::new("python3")
         .arg(&script)
         .args(["--gold", text(&gold), "--pred", text(folder.path())])
@@ -172,7 +172,7 @@ fn small_sets(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn score_fit_tells_by_how_much_held_out_weights_beat_the_shipped_ones() {
+fn score_fit_reports_by_how_much_held_out_weights_exceed_the_shipped_ones() {
     let fit = |names: &[&str], more: &[&str]| {
         let sets = small_sets(names);
         let args: Vec<&str> = ["fit"].into_iter().chain(sets.iter().map(String::as_str)).collect();

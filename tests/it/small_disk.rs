@@ -16,7 +16,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use crate::durable::{Processor, expected_attributes, requests, send_until_acknowledged, verdict_attributes};
 use crate::support::{Destination, until, until_none_is_missing};
 
-/// A mount that exists until this is dropped.
+/// A mount that exists until the value is dropped.
 struct SmallDisk {
     holder: Child,
     /// Options of `nsenter` that enter the namespace.
@@ -24,16 +24,18 @@ struct SmallDisk {
 }
 
 /// Options of `unshare` and of `nsenter`: as root of a user namespace, and as root.
-const WAYS: [(&[&str], &[&str]); 2] = [
+const NAMESPACE_OPTIONS: [(&[&str], &[&str]); 2] = [
     (&["--map-root-user", "--mount"], &["--user", "--preserve-credentials", "--mount"]),
     (&["--mount"], &["--mount"]),
 ];
 
 impl SmallDisk {
-    /// `None`, with a message, where nothing can be mounted.
+    /// Mounts a file system; `None`, with a message, where that is not possible.
     fn mount(at: &Path, size: &str) -> Option<SmallDisk> {
         std::fs::create_dir(at).unwrap();
-        let disk = WAYS.iter().find_map(|(way, entry)| SmallDisk::try_mount(way, entry, at, size));
+        let disk = NAMESPACE_OPTIONS
+            .iter()
+            .find_map(|(unshare_options, entry)| SmallDisk::try_mount(unshare_options, entry, at, size));
         if disk.is_none() {
             // Standard error: println output of a passing test is captured.
             let _ = writeln!(std::io::stderr(), "skipped: no file system can be mounted here");
@@ -41,10 +43,15 @@ impl SmallDisk {
         disk
     }
 
-    fn try_mount(way: &[&str], entry: &'static [&'static str], at: &Path, size: &str) -> Option<SmallDisk> {
+    fn try_mount(
+        unshare_options: &[&str],
+        entry: &'static [&'static str],
+        at: &Path,
+        size: &str,
+    ) -> Option<SmallDisk> {
         let script = "mount -t tmpfs -o size=$1 tmpfs \"$0\" && echo mounted && exec sleep 600";
         let mut holder = Command::new("unshare")
-            .args(way)
+            .args(unshare_options)
             .args(["sh", "-c", script, at.to_str()?, size])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -53,11 +60,11 @@ impl SmallDisk {
         let mut line = String::new();
         let read_result = BufReader::new(holder.stdout.take()?).read_line(&mut line);
         let disk = SmallDisk { holder, entry };
-        (read_result.is_ok() && line.trim() == "mounted" && disk.works()).then_some(disk)
+        (read_result.is_ok() && line.trim() == "mounted" && disk.is_usable()).then_some(disk)
     }
 
     /// A command that executes another one in the namespace.
-    fn through(&self) -> Vec<String> {
+    fn command_prefix(&self) -> Vec<String> {
         let id = self.holder.id().to_string();
         ["nsenter"].iter().chain(self.entry).chain(&["--target", &id]).map(|&word| word.to_owned()).collect()
     }
@@ -70,10 +77,10 @@ impl SmallDisk {
             .join(path.strip_prefix("/").unwrap())
     }
 
-    fn works(&self) -> bool {
-        let through = self.through();
-        Command::new(&through[0])
-            .args(&through[1..])
+    fn is_usable(&self) -> bool {
+        let command_prefix = self.command_prefix();
+        Command::new(&command_prefix[0])
+            .args(&command_prefix[1..])
             .arg("true")
             .stderr(Stdio::null())
             .status()
@@ -88,9 +95,9 @@ impl Drop for SmallDisk {
     }
 }
 
-/// A trace without its root stays open, however long a slow process takes to accept the root, ...
+/// With these settings a trace without its root stays open, however long a slow process takes to accept the root.
 const CLOSE: &str = "verdict: { close: { quiet: 200ms } }";
-/// ... until the restart, after which no root comes.
+/// After the restart, no root follows, so traces close after a time without spans.
 const AFTER_RESTART: &str = "verdict: { close: { idle: 5s } }";
 
 /// A configuration with its journal on the disk.
@@ -110,7 +117,7 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
     // The destination is unreachable at first.
     let port = crate::support::unused_port();
     let more = journal_at(&mount.join("journal"));
-    let mut processor = Processor::start_through(disk.through(), folder.path(), port, &more);
+    let mut processor = Processor::start_through(disk.command_prefix(), folder.path(), port, &more);
     // Waits until the process listens.
     send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
     let mut acknowledged: Vec<(u64, usize)> = vec![(0, 0)];
@@ -142,7 +149,7 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
     processor.restart();
     let destination = Destination::default();
     destination.serve_on(port).await;
-    until_all_are_there(&acknowledged, || destination.spans()).await;
+    until_all_are_exported(&acknowledged, || destination.spans()).await;
     assert_unchanged(&acknowledged, &destination.spans(), &expected);
     // The disk has room again, and requests are accepted.
     send_until_acknowledged(&mut processor.client(), &requests(30_000)[0]).await;
@@ -162,7 +169,8 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
         tonic::transport::Server::builder().add_service(LogsServiceServer::new(Destination::default()));
     tokio::spawn(refusing.serve_with_incoming(TcpListenerStream::new(listener)));
     let journal = mount.join("journal");
-    let mut processor = Processor::start_through(disk.through(), folder.path(), port, &journal_at(&journal));
+    let mut processor =
+        Processor::start_through(disk.command_prefix(), folder.path(), port, &journal_at(&journal));
     for request in &requests(0) {
         send_until_acknowledged(&mut processor.client(), request).await;
     }
@@ -200,7 +208,7 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     assert!(!letters.is_empty());
     processor.restart();
     let all = || [destination.spans(), letters.clone()].concat();
-    until_all_are_there(&acknowledged, all).await;
+    until_all_are_exported(&acknowledged, all).await;
     assert_unchanged(&acknowledged, &all(), &expected);
     let span_ids = |spans: &[Span]| spans.iter().map(|span| span.span_id.clone()).collect::<BTreeSet<_>>();
     let dead_lettered = span_ids(&letters);
@@ -224,15 +232,15 @@ fn letters(folder: &Path) -> Vec<Span> {
     let mut spans = Vec::new();
     for path in letter_files(folder) {
         let bytes = std::fs::read(&path).unwrap();
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            let (length, after) = rest.split_first_chunk::<4>().expect("a complete length");
-            let (letter, behind) =
+        let mut remaining = &bytes[..];
+        while !remaining.is_empty() {
+            let (length, after) = remaining.split_first_chunk::<4>().expect("a complete length");
+            let (letter, following) =
                 after.split_at_checked(u32::from_be_bytes(*length) as usize).expect("a complete request");
             let request = ExportTraceServiceRequest::decode(letter).unwrap();
             let groups = request.resource_spans.into_iter().flat_map(|group| group.scope_spans);
             spans.extend(groups.flat_map(|group| group.spans));
-            rest = behind;
+            remaining = following;
         }
     }
     spans
@@ -244,7 +252,7 @@ fn sent(trace: u64, n: usize) -> Vec<Span> {
 }
 
 /// Waits until every acknowledged span is exported.
-async fn until_all_are_there(acknowledged: &[(u64, usize)], spans: impl Fn() -> Vec<Span>) {
+async fn until_all_are_exported(acknowledged: &[(u64, usize)], spans: impl Fn() -> Vec<Span>) {
     let wanted: BTreeSet<Vec<u8>> =
         acknowledged.iter().flat_map(|&(trace, n)| sent(trace, n)).map(|span| span.span_id).collect();
     let missing = || {

@@ -17,7 +17,7 @@ fn small_runs_keep_their_figures() {
     let config = folder.path().join("config.yaml");
     std::fs::write(&config, CONFIG).unwrap();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/small");
-    // Right runs that fail, wrong runs that pass, at most.
+    // The most right runs that fail, and the most wrong runs that pass.
     for (set, alarms, misses) in [("first", 0, 10), ("second", 1, 6), ("third", 0, 9)] {
         let labels = std::fs::read(data.join(format!("{set}.labels.json"))).unwrap();
         let labels: Json = serde_json::from_slice(&labels).unwrap();
@@ -36,7 +36,7 @@ fn small_runs_keep_their_figures() {
                 |label: &&Json| runs.iter().find(|run| run["trace_id"] == label["trace_id"]).unwrap();
             expected.filter(|label| find_run(label)["result"] == result).count()
         };
-        let seen = (count("pass", "fail"), count("fail", "pass"));
-        assert!(seen.0 <= alarms && seen.1 <= misses, "{set}: {seen:?}");
+        let counts = (count("pass", "fail"), count("fail", "pass"));
+        assert!(counts.0 <= alarms && counts.1 <= misses, "{set}: {counts:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The form of the sources: tables of modules, the length of files, the width of comments, names that say nothing.
+//! The form of the sources: tables of modules, the length of files, the width of comments, and names without a meaning.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -90,10 +90,10 @@ fn tables_of_modules_name_each_module_of_their_folder() {
 #[test]
 fn files_are_short() {
     let tests = Regex::new(r"(?m)^#\[cfg\(test\)\]\n(?:pub(?:\([a-z]+\))? )?mod [a-z_]+ \{").unwrap();
-    let is_written = |(path, text): &(PathBuf, String)| {
+    let is_handwritten = |(path, text): &(PathBuf, String)| {
         !is_test(path) && !text.lines().next().is_some_and(|first| first.contains("@generated"))
     };
-    let long = sources().into_iter().filter(is_written).filter_map(|(path, text)| {
+    let long = sources().into_iter().filter(is_handwritten).filter_map(|(path, text)| {
         let end = tests.find(&text).map_or(text.len(), |found| found.start());
         let lines = text[..end].lines().count();
         (lines > MAX_LINES).then(|| format!("{}: {lines} lines", path.display()))

@@ -34,7 +34,7 @@ use verdict_config::Source;
 use verdict_otlp::Signal;
 
 /// Largest message of the test's own client and destination.
-const LARGE: usize = 256 << 20;
+const MAX_MESSAGE_BYTES: usize = 256 << 20;
 
 /// A port for a process that binds it later, and again after a restart. It is below those from which the kernel chooses
 /// for other sockets, so that none of them can take it meanwhile.
@@ -52,24 +52,25 @@ pub fn unused_port() -> u16 {
     }
 }
 
-/// A wait without progress for so long is a failure. Long, because processes share their cores with other tests and
-/// builds.
+/// A wait without progress for this time is a failure. The time is long, because processes share their cores with other
+/// tests and builds.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits as long as fewer and fewer are missing: how long that takes depends on the machine.
+/// Waits until `missing` returns 0. Fails if the number does not decrease for [`PATIENCE`]; the whole time is not
+/// limited, because it depends on the machine.
 pub async fn until_none_is_missing(description: &str, missing: impl Fn() -> usize) {
-    let (mut least, mut since) = (usize::MAX, Instant::now());
+    let (mut fewest, mut last_progress) = (usize::MAX, Instant::now());
     loop {
         let begun = Instant::now();
         let now = missing();
         if now == 0 {
             return;
         }
-        if now < least {
-            (least, since) = (now, Instant::now());
+        if now < fewest {
+            (fewest, last_progress) = (now, Instant::now());
         }
-        assert!(since.elapsed() < PATIENCE, "{now} missing without progress: {description}");
-        // Counting may examine all exported spans: it must not take the time of what is waited for.
+        assert!(last_progress.elapsed() < PATIENCE, "{now} missing without progress: {description}");
+        // Counting may examine all exported spans: it must not take the processor time of the tested process.
         tokio::time::sleep((4 * begun.elapsed()).max(Duration::from_millis(10))).await;
     }
 }
@@ -79,26 +80,26 @@ pub async fn until(description: &str, reached: impl Fn() -> bool) {
     until_none_is_missing(description, || usize::from(!reached())).await;
 }
 
-/// Evaluates what was gathered, without judges.
-pub fn finish(evaluation: &mut RecordingEvaluation, each: impl FnMut(EvaluatedRecording)) {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(evaluation.finish(each));
+/// Evaluates the traces that were added, without judges.
+pub fn finish(evaluation: &mut RecordingEvaluation, on_trace: impl FnMut(EvaluatedRecording)) {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(evaluation.finish(on_trace));
 }
 
-/// Remembers what it was sent.
+/// A destination that stores the requests that it receives.
 #[derive(Clone)]
 pub struct Destination {
     traces: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
     logs: Arc<Mutex<Vec<ExportLogsServiceRequest>>>,
-    /// The traces of these spans.
-    seen: Arc<Mutex<HashSet<Vec<u8>>>>,
+    /// The trace ids of the received spans.
+    trace_ids: Arc<Mutex<HashSet<Vec<u8>>>>,
     /// Bytes of requests that it may still answer; negative: any number.
     allowance: Arc<AtomicI64>,
 }
 
 impl Default for Destination {
     fn default() -> Self {
-        let (traces, logs, seen) = Default::default();
-        Destination { traces, logs, seen, allowance: Arc::new(AtomicI64::new(-1)) }
+        let (traces, logs, trace_ids) = Default::default();
+        Destination { traces, logs, trace_ids, allowance: Arc::new(AtomicI64::new(-1)) }
     }
 }
 
@@ -110,11 +111,14 @@ impl TraceService for Destination {
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         let request = request.into_inner();
         let bytes = i64::try_from(request.encoded_len()).unwrap();
-        while !self.takes(bytes) {
+        while !self.take_allowance(bytes) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let scopes = request.resource_spans.iter().flat_map(|r| &r.scope_spans);
-        self.seen.lock().unwrap().extend(scopes.flat_map(|s| &s.spans).map(|span| span.trace_id.clone()));
+        self.trace_ids
+            .lock()
+            .unwrap()
+            .extend(scopes.flat_map(|s| &s.spans).map(|span| span.trace_id.clone()));
         self.traces.lock().unwrap().push(request);
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
@@ -132,12 +136,12 @@ impl LogsService for Destination {
 }
 
 impl Destination {
-    /// From now on it answers requests of spans only while [`Destination::allow`] covers their bytes.
+    /// Makes the destination answer requests of spans only while [`Destination::allow`] covers their bytes.
     pub fn hold(&self) {
         self.allowance.store(0, Ordering::SeqCst);
     }
 
-    /// Allows so many more bytes.
+    /// Allows `bytes` more bytes.
     pub fn allow(&self, bytes: u64) {
         let more = |now: i64| (now >= 0).then(|| now.saturating_add_unsigned(bytes));
         let _ = self.allowance.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
@@ -148,14 +152,14 @@ impl Destination {
         self.allowance.store(-1, Ordering::SeqCst);
     }
 
-    fn takes(&self, bytes: i64) -> bool {
+    fn take_allowance(&self, bytes: i64) -> bool {
         let take = |now: i64| if now < 0 { Some(now) } else { (now >= bytes).then(|| now - bytes) };
         self.allowance.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
     }
 
     /// Whether it has spans of this trace.
     pub fn has_seen(&self, trace: &[u8]) -> bool {
-        self.seen.lock().unwrap().contains(trace)
+        self.trace_ids.lock().unwrap().contains(trace)
     }
 
     /// Every request of spans so far, encoded again.
@@ -197,7 +201,7 @@ impl Destination {
         [self.traces.lock().unwrap().len(), self.logs.lock().unwrap().len()]
     }
 
-    /// Takes requests on a port of its own, which it returns.
+    /// Accepts requests on a free port, which it returns.
     pub async fn serve(&self) -> u16 {
         self.serve_on(0).await
     }
@@ -208,10 +212,10 @@ impl Destination {
         let port = listener.local_addr().unwrap().port();
         let traces = TraceServiceServer::new(self.clone())
             .accept_compressed(CompressionEncoding::Gzip)
-            .max_decoding_message_size(LARGE);
+            .max_decoding_message_size(MAX_MESSAGE_BYTES);
         let logs = LogsServiceServer::new(self.clone())
             .accept_compressed(CompressionEncoding::Gzip)
-            .max_decoding_message_size(LARGE);
+            .max_decoding_message_size(MAX_MESSAGE_BYTES);
         let server = tonic::transport::Server::builder().add_service(traces).add_service(logs);
         tokio::spawn(server.serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener)));
         port
@@ -232,7 +236,7 @@ pub struct Client {
     metrics: MetricsServiceClient<Channel>,
 }
 
-/// The configuration that `text` makes of one for ephemeral ports and the destination at `port`.
+/// A configuration with ephemeral ports and the destination at `port`, into which `text` is merged.
 pub fn config(port: u16, text: &str) -> Config {
     // The long timeout: on a busy machine a slow answer must not make the exporter send again.
     let base = format!(
@@ -262,7 +266,7 @@ impl Process {
         self.client.clone()
     }
 
-    /// Waits until `done` holds of what the destination has.
+    /// Waits until `done` is true for the destination.
     pub async fn until(&self, description: &str, done: impl Fn(&Destination) -> bool) {
         until(description, || done(&self.destination)).await;
     }
@@ -286,7 +290,7 @@ impl Client {
         let url = format!("http://127.0.0.1:{port}");
         let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
         Client {
-            traces: TraceServiceClient::new(channel.clone()).max_encoding_message_size(LARGE),
+            traces: TraceServiceClient::new(channel.clone()).max_encoding_message_size(MAX_MESSAGE_BYTES),
             logs: LogsServiceClient::new(channel.clone()),
             metrics: MetricsServiceClient::new(channel),
         }
@@ -314,7 +318,7 @@ impl Client {
         self.traces.export(request).await.map(|_| ())
     }
 
-    /// Sends log records; the answer as it comes.
+    /// Sends log records; returns the response or the error status.
     pub async fn logs(
         &mut self,
         request: ExportLogsServiceRequest,

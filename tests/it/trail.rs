@@ -10,10 +10,10 @@ use serde_json::{Value, json as object};
 use crate::model;
 use crate::score::{TRACE, data, json, score, text};
 
-/// The judge's name in every configuration here.
+/// The judge's name in every configuration of these tests.
 const JUDGE: &str = "main";
 
-/// Writes a configuration with the judge at `endpoint`, and `more` of it.
+/// Writes a configuration with the judge at `endpoint` and its context window, and with `metrics`.
 fn config(folder: &Path, endpoint: &str, window: u64, metrics: Value) -> PathBuf {
     let judge = object!({ "endpoint": endpoint, "model": "m", "max_prompt_tokens": window });
     let config = object!({ "judges": { JUDGE: judge }, "verdict": { "metrics": metrics } });
@@ -268,7 +268,7 @@ fn nested() -> Value {
 }
 
 #[test]
-fn metrics_of_agents_and_traces_are_held_against_the_labels_of_what_they_read() {
+fn metrics_of_agents_and_traces_are_compared_with_the_labels_in_their_reach() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = model::serve_requests(|_, asked| {
         let page = asked["messages"][1]["content"].as_str().unwrap();

@@ -52,9 +52,9 @@ impl ScanState {
                 true => memchr::memchr2(b'"', b'\\', rest),
                 false => memchr::memchr3(b'"', b'{', b'}', rest),
             };
-            let special = position + next?;
-            position = special + 1;
-            match chunk.get(special) {
+            let delimiter = position + next?;
+            position = delimiter + 1;
+            match chunk.get(delimiter) {
                 // The escaped byte is skipped; it may be in the next chunk.
                 Some(b'\\') if position < chunk.len() => position += 1,
                 Some(b'\\') => self.escaped = true,
