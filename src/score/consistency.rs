@@ -88,8 +88,8 @@ impl Consistency {
 
 /// A judge's ratings of a trace, by metric and span.
 pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(String, SpanKey), SpanRating> {
-    let of_judges = measurements.iter().filter(|m| m.judge != RULES_JUDGE);
-    of_judges
+    let judge_measurements = measurements.iter().filter(|m| m.judge != RULES_JUDGE);
+    judge_measurements
         .filter_map(|m| {
             let measured = m.outcome.as_ref().ok()?;
             let score = match measured.value {

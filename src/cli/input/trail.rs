@@ -26,7 +26,7 @@ struct TrailSpan {
     span_name: String,
     span_kind: Option<String>,
     timestamp: String,
-    duration_nanos: Option<String>,
+    duration: Option<String>,
     status_code: Option<String>,
     status_message: Option<String>,
     service_name: Option<String>,
@@ -92,7 +92,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Option<Bytes>, String> {
 fn add_span(span: TrailSpan, trace: &str, parent: String, groups: &mut TrailGroups) -> Result<(), String> {
     let with_span = |reason: String| format!("span {}: {reason}", span.span_id);
     let start = unix_nanos(&span.timestamp).map_err(with_span)?;
-    let duration_nanos = span.duration_nanos.as_deref().map_or(Ok(0), duration_nanos).map_err(with_span)?;
+    let duration_nanos = span.duration.as_deref().map_or(Ok(0), duration_nanos).map_err(with_span)?;
     let events: Vec<Value> = span
         .events
         .iter()
