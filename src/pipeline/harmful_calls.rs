@@ -240,7 +240,7 @@ pub(super) fn log_retractions<'a>(trace: TraceId, alarms: impl Iterator<Item = &
 }
 
 /// The content is untrusted: a check that panics reports nothing, and closing the trace logs the panic.
-fn harmful(config: &RuntimeConfig, snapshot: ClosedTrace) -> OpenTraceAlarms {
+fn check_snapshot(config: &RuntimeConfig, snapshot: ClosedTrace) -> OpenTraceAlarms {
     let check = std::panic::AssertUnwindSafe(|| config.evaluator.harmful(snapshot));
     std::panic::catch_unwind(check).unwrap_or_default()
 }

@@ -161,7 +161,7 @@ impl PlanCheck<'_> {
     fn repeated_steps(&self, findings: &mut Findings) {
         for (n, step) in self.execution.steps_naming_tools() {
             let mut call_counts: HashMap<(&str, &str), usize> = HashMap::new();
-            for call in &step.possible {
+            for call in &step.possible_calls {
                 let attempt = self.attempts.at(*call).filter(|a| a.outcome == CallOutcome::Succeeded);
                 let key = attempt.and_then(|attempt| attempt.key.as_deref());
                 let result = self.context.trace.calls.get(*call).and_then(|call| call.result.as_deref());
@@ -186,7 +186,7 @@ impl PlanCheck<'_> {
             let is_own_call = |c: &usize| {
                 self.context.trace.calls.get(*c).is_some_and(|call| call.agent == Some(self.agent))
             };
-            let calls: Vec<usize> = step.possible.iter().copied().filter(is_own_call).collect();
+            let calls: Vec<usize> = step.possible_calls.iter().copied().filter(is_own_call).collect();
             let have_all_failed = calls.iter().all(|c| self.attempts.at(*c).is_some_and(Attempt::failed));
             if calls.len() < MIN_FAILURES || !have_all_failed {
                 continue;

@@ -184,7 +184,7 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
         for pattern in &instruction.metrics {
             let own_names = named_prompts().chain(metrics_with_named_prompts());
             if !rows_with_rubric().map(|row| row.name).chain(own_names).any(|name| matches(pattern, name)) {
-                out.push(Problem::new(key("metrics"), unknown(pattern, named_prompts())));
+                out.push(Problem::new(key("metrics"), unknown_metric(pattern, named_prompts())));
             }
         }
         for example in &instruction.examples {
@@ -201,7 +201,7 @@ fn row(metric: &str) -> Option<&'static MetricSpec> {
     rows_with_rubric().find(|row| row.name == metric)
 }
 
-fn unknown(metric: &str, own_names: impl Iterator<Item = &'static str>) -> String {
+fn unknown_metric(metric: &str, own_names: impl Iterator<Item = &'static str>) -> String {
     let names: Vec<&str> = rows_with_rubric().map(|row| row.name).chain(own_names).collect();
     format!("'{metric}' is not a metric that judges answer; these are {}", names.join(", "))
 }

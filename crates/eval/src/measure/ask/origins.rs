@@ -68,7 +68,7 @@ impl Origins {
             piece.is_repeated || is_output && self.contains_other_services.get(at) == Some(&true);
         match self.produced.get(&text_hash(&piece.text)) {
             Some(producers) => own_span.union(producers),
-            None if may_be_others => Shows::default(),
+            None if may_be_of_other_spans => Shows::default(),
             None => own_span,
         }
     }

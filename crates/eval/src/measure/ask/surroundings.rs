@@ -69,7 +69,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
             None => "the task of its agent".to_owned(),
         };
         let task = ContentPiece::new(PieceKind::User, &**task);
-        let block = content.block(at, &task, label, max);
+        let block = content.block(at, &task, label, max_bytes);
         let shows = Shows::span(content.trace, agent.at).union(&block.shows);
         Some(PromptBlock { span: None, shows, ..block })
     }

@@ -98,7 +98,7 @@ fn may_be_error(text: &str) -> bool {
     // Text that only resembles an object may end in a traceback.
     let is_object =
         text.starts_with("{\"") && text.ends_with('}') && FIND_TRACEBACK.find(text.as_bytes()).is_none();
-    !is_object || json_keys::may_have(text, is_read_key)
+    !is_object || json_keys::may_have_key(text, is_read_key)
 }
 
 /// The passage of a value that reports an error; empty if the value reports a failure without a message.

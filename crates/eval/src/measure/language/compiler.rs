@@ -208,7 +208,7 @@ impl Pattern {
     fn compile(&self, prefix: &str) -> Regex {
         let mut builder = RegexBuilder::new(&format!("{prefix}(?:{})", self.source));
         let regex = builder.dfa_size_limit(MAX_AUTOMATON_BYTES).build();
-        built("a pattern of a language", regex.map_err(|e| format!("{e} in {}", self.source)))
+        unwrap_static("a pattern of a language", regex.map_err(|e| format!("{e} in {}", self.source)))
     }
 }
 

@@ -69,7 +69,7 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
         let words = name.iter().filter(|word| !FILLERS.contains(&word.as_str()));
         let name: Vec<String> = words.cloned().collect();
         // "month: 6" is a point in time, and "12 months" is a duration.
-        let is_count = matches!(name.as_slice(), [noun] if !names::is_of(noun, WordClass::TimeUnit));
+        let is_count = matches!(name.as_slice(), [noun] if !names::is_of_class(noun, WordClass::TimeUnit));
         is_count.then_some((key, passed, name))
     });
     let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();

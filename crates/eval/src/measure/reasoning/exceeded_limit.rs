@@ -275,7 +275,7 @@ fn is_about(words: &[String], limit: &StatedLimit) -> bool {
 
 /// Whether a name with these words is that of an amount in this unit.
 fn has_unit(words: &[String], unit: &LimitUnit) -> bool {
-    let is_share = names::has(words, WordClass::Share);
+    let is_share = names::has_word_of_class(words, WordClass::Share);
     match unit {
         LimitUnit::Money => {
             let is_amount = names::has_word_of_class(words, WordClass::Amount);

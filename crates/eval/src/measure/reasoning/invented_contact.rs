@@ -62,7 +62,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let values = provenance.arguments(trace, call);
         let mut phones = values.iter().filter(is_made_up).filter(|value| is_phone(value));
         let phone = phones.find(|value| !is_known(trace, memo, call, value));
-        let name = || values.iter().filter(is_made_up).find(|value| is_person(value) && provenance.knows_none(&value.value));
+        let name = || values.iter().filter(is_made_up).find(|value| is_person(value) && provenance.is_unknown(&value.value));
         let value = phone.or_else(name)?;
         let rationale = format!(
             "{} of the request or of a result, or a question for it, was expected; {} has {}, which no message or \

@@ -76,7 +76,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     // Without an uncalled tool, nothing is omitted.
-    if offered(trace, agent_index).all(|tool| is_called(trace, &tool.name)) {
+    if offered_tools(trace, agent_index).all(|tool| is_called(trace, &tool.name)) {
         return None;
     }
     let outputs: Vec<String> = conduct.answered_outputs().collect();

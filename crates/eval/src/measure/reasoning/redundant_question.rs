@@ -63,7 +63,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     ids.truncate(MAX_IDENTIFIERS + 1);
     // An agent without a tool for actions may ask on behalf of another agent.
     let mut acts =
-        offered(trace, agent_index).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
+        offered_tools(trace, agent_index).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
     if ids.is_empty() || ids.len() > MAX_IDENTIFIERS || !acts.any(|tool| !tool.is_query()) {
         return None;
     }
@@ -96,7 +96,7 @@ fn questions<'t>(read: &ReadText<'t>) -> impl Iterator<Item = (Language, &'t str
 /// The finding on a question of a run without calls that asks by "which" or "what" only for values that the user
 /// stated: a month, a day or a time, or a thing next to a word that can only be its name ("the eu-central region").
 fn stated_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: &[Text]) -> Option<Finding> {
-    offered(conduct.trace, conduct.agent_index).next()?;
+    offered_tools(conduct.trace, conduct.agent_index).next()?;
     let all: String = user_texts.iter().map(|text| format!("{} ", &**text)).collect();
     let lower = all.to_lowercase();
     let words: Vec<&str> =

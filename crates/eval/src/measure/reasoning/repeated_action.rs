@@ -146,7 +146,7 @@ fn doubled_effect(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         }
         let arguments = call.arguments.as_deref().unwrap_or_default();
         let have_both_succeeded =
-            attempts.has_succeeded(first_index) && !without_effect::reports_none(first, memo);
+            attempts.has_succeeded(first_index) && !without_effect::reports_no_effect(first, memo);
         let both_created = have_both_succeeded.then(|| distinct_ids(memo, first, call)).flatten();
         let Some([a, b]) = both_created.or_else(|| listed_twice(conduct, call)) else { continue };
         let task = conduct.task(usize::MAX).map(|task| &**task).unwrap_or_default();

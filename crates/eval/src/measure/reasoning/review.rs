@@ -299,7 +299,7 @@ impl<'a> Reviewer<'a> {
             let finding = Defect::RepeatedFailingCall.finding(rationale, quoted(call));
             let mut finding = spans.into_iter().flatten().fold(finding, |f, at| f.citing_at(self.trace, at));
             // All repetitions are one failure, whose category is set on the last one, or on its tool span.
-            if call.tool.is_some() || self.attempts.ending(repeat.call).is_none() {
+            if call.tool.is_some() || self.attempts.last_repeat(repeat.call).is_none() {
                 finding.category = None;
             }
             self.review.llm_reviews.entry(llm).or_default().findings.push(finding);
@@ -419,8 +419,8 @@ impl<'a> Reviewer<'a> {
         let mut has_only_values = || counts.succeeded > 0 && !history.has_prose();
         let is_asked = match is_english {
             true => {
-                let makes = request.asks(Demand::Making) || request.asks(Demand::Rearranging);
-                request.wants_found_facts() || !makes && has_only_values()
+                let makes = request.asks(Demand::Writing) || request.asks(Demand::Transformation);
+                request.asks_for_facts() || !makes && has_only_values()
             }
             // Hedges, labels and requests for a text are recognised by English words.
             false => {

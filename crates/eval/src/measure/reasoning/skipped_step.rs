@@ -94,7 +94,7 @@ fn read_orders(text: &str, tools: Vec<&str>) -> Vec<RequiredOrder> {
     let Some(language) = Language::detected(text, None, memo) else { return Vec::new() };
     let words = language.places(text, memo);
     let requires_consent =
-        || words.all().has_any(classes!(Obligation Negation)) && language.speaks_of_consent(text);
+        || words.all().has_any(classes!(Obligation Negation)) && language.mentions_consent(text);
     if !words.all().has_any(ORDER) && !requires_consent()
         || !(words.all().has(WordClass::Confirmation)
             || tools.iter().any(|tool| text.contains(tool))
@@ -121,7 +121,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let text = agent_index::instructions(trace, agent_index).filter(|text| text.len() <= MAX_BYTES)?;
     let tools: Vec<&str> =
-        offered(trace, agent_index).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
+        offered_tools(trace, agent_index).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
     if !memo.budget.spend(text.len() / 16 * (2 + tools.len() / 8)) {
         return None;
     }
@@ -401,7 +401,7 @@ impl<'t> Instructions<'t> {
             let action = if language == Language::English || has_verb() { after_negation } else { forbidden };
             let steps = self.tools.iter().filter(|tool| step.contains(**tool)).copied().collect();
             let is_order = !self.has_condition(action, CONDITION) && !self.has_condition(step, CONDITION);
-            let needs_consent = language.speaks_of_consent(step);
+            let needs_consent = language.mentions_consent(step);
             return self.build_order(sentence, steps, needs_consent, action).filter(|_| is_order);
         }
         // "May be called" is optional, and "must be called" is not. A negation, as in "do not", is not a condition.
@@ -426,7 +426,7 @@ impl<'t> Instructions<'t> {
             Some((at, tool)) => (vec![tool], action_clause.get(..at)?),
             None => (steps, action_clause),
         };
-        let needs_consent = other_parts.iter().any(|part| language.speaks_of_consent(part));
+        let needs_consent = other_parts.iter().any(|part| language.mentions_consent(part));
         self.build_order(sentence, steps, needs_consent, action)
     }
 
@@ -449,7 +449,7 @@ impl<'t> Instructions<'t> {
         let clause = |part: &'t str| part.rsplit([';', ':']).next().unwrap_or(part);
         let is_order = !self.has_condition(step, CONSENT_CONDITION)
             && !self.has_condition(clause(before_only), CONSENT_CONDITION)
-            && self.language.speaks_of_consent(step);
+            && self.language.mentions_consent(step);
         let action = sentence.get(..sentence.len() - step.len()).filter(|_| is_order)?;
         self.build_order(sentence, Vec::new(), true, self.last_action(clause(action)))
     }
@@ -467,7 +467,7 @@ impl<'t> Instructions<'t> {
         let action = if between.trim().is_empty() { before_negation } else { between };
         let is_order = !self.has_condition(step, CONSENT_CONDITION)
             && !self.has_condition(action, CONDITION)
-            && self.language.speaks_of_consent(step);
+            && self.language.mentions_consent(step);
         let order = self.build_order(sentence, Vec::new(), true, action).filter(|_| is_order)?;
         (order.names_tool || order.is_any || !order.actions.is_empty()).then_some(order)
     }
@@ -480,8 +480,8 @@ impl<'t> Instructions<'t> {
         let is_order = !self.has_condition(step, CONSENT_CONDITION)
             && !self.has_condition(action, CONDITION)
             && !self.classes(sentence).has(WordClass::Negation)
-            && self.language.speaks_of_consent(sentence)
-            && !self.language.speaks_of_consent(action);
+            && self.language.mentions_consent(sentence)
+            && !self.language.mentions_consent(action);
         let order = self.build_order(sentence, Vec::new(), true, action).filter(|_| is_order)?;
         // Not a person that has to confirm something: "the customer must confirm the address".
         (order.is_any || !order.actions.is_empty() && !self.classes(action).has(WordClass::Client))

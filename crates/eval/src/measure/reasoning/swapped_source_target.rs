@@ -45,7 +45,7 @@ fn ends<'c>(call: &'c Call, names: &KeyNames) -> Option<(&'c str, &'c str)> {
     let map = call.parsed.as_deref()?.as_object()?;
     let end = |class: WordClass, fact: KeyFact| {
         // Words of two letters other than "to" have other meanings in keys: "fecha_de_inicio".
-        let is_end = |word: &String| (word.len() > 2 || word == "to") && is_of(word, class);
+        let is_end = |word: &String| (word.len() > 2 || word == "to") && is_of_class(word, class);
         let is_named = |key: &str| names.name_for(key).has_fact(fact, |words| words.iter().any(is_end));
         let mut named = map.iter().filter(|(key, _)| is_named(key));
         let (_, value) = named.next().filter(|_| named.next().is_none())?;

@@ -135,7 +135,7 @@ fn passed<'c>(call: &'c Call, keys: &'c KeyNames) -> impl Iterator<Item = (KeyNa
         let name = keys.name_for(key);
         let is_code = name.has_fact(KeyFact::Code, |words| {
             let counts = matches!(words, [a, b, ..] if a == "number" && b == "of");
-            names::has(words, WordClass::Identifier) && !counts
+            names::has_word_of_class(words, WordClass::Identifier) && !counts
                 || words.iter().any(|word| word == "year" || CODE_WORDS.contains(&word.as_str()))
         });
         (number > 0.0 && number.is_finite() && !is_code).then_some((name, number))
@@ -254,7 +254,7 @@ impl<'a> AmountCheck<'a> {
                 .any(|value| shares(value) || is_near(value * 100.0, number) || is_share(number, value))
         };
         let passed_amounts =
-            |call: &'a Call| self.passed(call).filter(|(key, _)| names::has(key, WordClass::Amount));
+            |call: &'a Call| self.passed(call).filter(|(key, _)| names::has_word_of_class(key, WordClass::Amount));
         if self.actions.iter().any(|call| passed_amounts(call).any(|(_, number)| is_expected(number))) {
             return None;
         }

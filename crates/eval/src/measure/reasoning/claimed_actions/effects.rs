@@ -116,7 +116,7 @@ impl Effects {
                 continue;
             }
             let is_trial = without_effect::is_trial(call, memo);
-            let has_no_effect = is_trial || without_effect::denies(call, memo);
+            let has_no_effect = is_trial || without_effect::reports_not_done(call, memo);
             let purpose = has_no_effect.then(|| ToolPurpose::for_call(trace, memo, call));
             let action = purpose.and_then(|tool_purpose| {
                 tool_purpose.actions.first().copied().filter(|_| !tool_purpose.is_query())

@@ -110,7 +110,7 @@ impl ClaimCheck<'_, '_> {
         let mut acting = earlier_calls.take(MAX_CALLS).filter(acts);
         let (call_index, call) = acting.next()?;
         // Another call may have done it.
-        let state = without_effect::awaited(call, self.memo).filter(|_| acting.next().is_none())?;
+        let state = without_effect::waiting_state(call, self.memo).filter(|_| acting.next().is_none())?;
         let answer = self.trace.views.get(self.span)?.output_text();
         self.memo.budget.spend(1 + answer.len() / BYTES_PER_STEP).then_some(())?;
         let classes = classes_in(&answer, None, self.memo)?;

@@ -31,7 +31,7 @@ pub(super) struct NamedTool {
 
 pub(super) fn offers(trace: &AgentTrace, agent: usize) -> Offers {
     let mut offers = Offers { actions: HashSet::default(), may_change: false, named: Vec::new() };
-    for tool in offered(trace, agent) {
+    for tool in offered_tools(trace, agent) {
         let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
         offers.may_change |= !purpose.is_query();
         let Some(action) = purpose.actions.first() else { continue };

@@ -88,7 +88,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             findings.examined = true;
             let begins_alike = other.chars().take(SHARED_LETTERS).eq(field_word.chars().take(SHARED_LETTERS));
             // A title may replace the first name: "Mrs. Lopez" for Maria Lopez.
-            let is_title = nth == 0 && names::is_of(other, WordClass::Title);
+            let is_title = nth == 0 && names::is_of_class(other, WordClass::Title);
             // A function word is not part of a name: "The US" for "Ashburn, US".
             let is_function_word = stems(other).next().is_none();
             if is_title

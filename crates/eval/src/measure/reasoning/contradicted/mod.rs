@@ -247,7 +247,7 @@ fn compare(
     let task = task.map(|task| &**task).unwrap_or_default();
     // A text or program that is written on request states nothing about results, except about test runs.
     let is_written_on_request =
-        demands.is_some_and(|demands| demands.asks(Demand::Making) || demands.asks(Demand::Rearranging));
+        demands.is_some_and(|demands| demands.asks(Demand::Writing) || demands.asks(Demand::Transformation));
     let answer = clip(&answer, MAX_ANSWER);
     let prose = Prose::cached(answer, memo);
     // A date with slashes is masked as a path.
