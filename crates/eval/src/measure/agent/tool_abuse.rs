@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome, quoted};
+use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome, STUBBORN, quoted};
 use crate::measure::defects::{Defect, Findings};
+use crate::measure::reasoning::recovery;
 use crate::measure::tool_purpose::{Purpose, purpose, varies};
 use crate::measure::{Context, Measurement, Memo, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
@@ -20,8 +21,6 @@ use crate::recognise::{Agent, AgentTrace};
 /// Calls with the same arguments and the same result that are a defect. Reading a page twice is common
 /// and cheap.
 const SAME_RESULT: usize = 3;
-/// Unchanged failing calls from which on the defect is [`Defect::RepeatedFailingCall`].
-pub(crate) const STUBBORN: usize = 3;
 /// Consecutive calls with nearly equal arguments and the same error that are a defect.
 const NEAR_MISSES: usize = 3;
 /// Normalised edit distance from which on two texts are nearly equal.
@@ -114,7 +113,12 @@ impl<'a> CallSequence<'a> {
                 self.name(first)
             );
             let all: Vec<usize> = std::iter::once(first).chain(repeated_calls).collect();
-            findings.push(defect.finding(rationale, self.quoted(first)).citing_calls(self.trace, &all));
+            let mut finding = defect.finding(rationale, self.quoted(first)).citing_calls(self.trace, &all);
+            // One more attempt harms no user to whom its failure is reported.
+            if let Some(call) = self.trace.calls.get(first).filter(|_| times < STUBBORN) {
+                finding = recovery::graded_in(self.trace, self.memo, call, finding);
+            }
+            findings.push(finding);
         }
     }
 

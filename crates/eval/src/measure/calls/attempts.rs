@@ -24,6 +24,8 @@ use crate::recognise::{AgentTrace, Call};
 /// Failing calls that are allowed if the error is transient (rate limit, outage, timeout): the call and
 /// one retry.
 const TRANSIENT_TRIES: usize = 2;
+/// Unchanged failing calls from which on they are stubborn, and no retry any more.
+pub(crate) const STUBBORN: usize = 3;
 /// Bytes that are reserved for the normal form of arguments, which is hardly ever longer than they are.
 const MAX_RESERVED: usize = 4 << 10;
 

@@ -2,7 +2,8 @@
 //!
 //! In: a trace. Out: for each failed call, whether it was recovered. A later success recovers it: of the same
 //! tool (a retry, a changed argument), of another tool that returns information after a lookup failed, or of
-//! another action on the same kind of thing. So does a user who reads of the failure and continues with something else.
+//! another action on the same kind of thing, or of one with the same arguments (a place on the waiting list of a class
+//! that is full). So does a user who reads of the failure and continues with something else.
 //! A later sentence of the model does not, nor does a question with which a harness ends the run. The turns of an
 //! agent in a group, which are spans of one name beneath one span, are one agent. After a failure that the run
 //! replaced by invented data, the invention is the failure that decides.
@@ -14,6 +15,7 @@
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
+use serde_json::Value;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
@@ -108,7 +110,7 @@ impl Recoveries {
 /// mark next to an item of a list, or by any statement that denies something ("only the lamp in the hall does not
 /// answer"), since everything that is claimed as done is compared with the calls by other rules. Or it may state this
 /// in a language whose words are not read.
-fn tells_of_failure(trace: &AgentTrace, memo: &Memo) -> bool {
+pub(super) fn tells_of_failure(trace: &AgentTrace, memo: &Memo) -> bool {
     let is_unread = |answer: &str| readable(answer, None, memo) == Readable::No;
     final_answer(trace).is_some_and(|answer| {
         avoidance::mentions_lack(answer, memo)
@@ -199,9 +201,14 @@ fn is_specific(word: &str) -> bool {
 
 /// The finding on a failed call, mild if the run recovered from the failure.
 pub(crate) fn graded(context: &Context<'_>, call: &Call, finding: Finding) -> Finding {
-    let severity = match Recoveries::cached(context.trace, context.memo).has(call) {
+    graded_in(context.trace, context.memo, call, finding)
+}
+
+/// As [`graded`], outside a metric.
+pub(crate) fn graded_in(trace: &AgentTrace, memo: &Memo, call: &Call, finding: Finding) -> Finding {
+    let severity = match Recoveries::cached(trace, memo).has(call) {
         true => Severity::Low,
-        false if Invented::cached(context.trace, context.memo).follows(call) => Severity::Low,
+        false if Invented::cached(trace, memo).follows(call) => Severity::Low,
         false => finding.severity,
     };
     Finding { severity: severity.min(finding.severity), ..finding }
@@ -267,10 +274,20 @@ impl<'t> LaterSuccesses<'t> {
         match purpose {
             Purpose::Query => self.lookup.as_ref().is_some_and(acts),
             Purpose::Action | Purpose::Unknown => {
+                let arguments = failed.parsed.as_ref().filter(|value| has_identifier(value));
+                let has_same = |later: &&&Call| later.parsed.as_ref() == arguments && acts(later);
                 nouns(failed).any(|noun| self.actions.get(&noun).is_some_and(acts))
+                    || arguments.is_some() && self.actions.values().any(|later| has_same(&later))
             }
         }
     }
+}
+
+/// Whether arguments have a text with a digit, which names a thing: two actions with all arguments equal are about it.
+fn has_identifier(arguments: &Value) -> bool {
+    let has_digit =
+        |value: &Value| value.as_str().is_some_and(|text| text.bytes().any(|b| b.is_ascii_digit()));
+    arguments.as_object().is_some_and(|map| map.values().any(has_digit))
 }
 
 /// Whether one message requested both calls. Where no model call shows its requests, calls are assigned to model
