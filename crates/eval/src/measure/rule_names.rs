@@ -29,7 +29,9 @@ impl Defect {
             Defect::ContradictsResult => contradicted::rule_names().chain(["repeated_action"]).collect(),
             Defect::ContradictsRequest => REQUEST_RULES.to_vec(),
             Defect::UnsupportedFact => FACT_RULES.to_vec(),
-            Defect::FalseClaim => vec!["claimed_actions", "work_claims", "omitted_item", "undone_action"],
+            Defect::FalseClaim => {
+                vec!["claimed_actions", "work_claims", "omitted_item", "undone_action", "failed_outcome"]
+            }
             Defect::PartUnanswered => {
                 vec![
                     "count",

@@ -13,10 +13,9 @@
 
 use verdict_otlp::trace::{Kind, Status};
 
-use super::agent::tool_abuse::MIN_REPEATED_FAILURES;
 use super::defects::{Defect, Findings};
 use super::{Context, Finding, Measurement, Unmeasured};
-use crate::measure::calls::attempts::{CallAttempts, quoted};
+use crate::measure::calls::attempts::{CallAttempts, MIN_REPEATED_FAILURES, quoted};
 use crate::measure::calls::call_index::CallIndex;
 use crate::measure::calls::error_signs::{call_error, is_of_model};
 use crate::measure::reasoning::recovery;

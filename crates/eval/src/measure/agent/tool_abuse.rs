@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome, quoted};
+use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome, MIN_REPEATED_FAILURES, quoted};
 use crate::measure::defects::{Defect, Findings};
+use crate::measure::reasoning::recovery;
 use crate::measure::tool_purpose::{Purpose, purpose, varies};
 use crate::measure::{Context, Measurement, Memo, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
@@ -20,8 +21,6 @@ use crate::recognise::{Agent, AgentTrace};
 /// From this number of calls with the same arguments and the same result, they are a defect. Reading a page twice is
 /// common and cheap.
 const MIN_SAME_RESULTS: usize = 3;
-/// From this number of unchanged failing calls, the defect is [`Defect::RepeatedFailingCall`].
-pub(crate) const MIN_REPEATED_FAILURES: usize = 3;
 /// From this number of consecutive calls with nearly equal arguments and the same error, they are a defect.
 const MIN_NEAR_MISSES: usize = 3;
 /// From this normalised Levenshtein similarity (1 is equal), two texts are nearly equal.
@@ -120,7 +119,12 @@ impl<'a> CallSequence<'a> {
                 self.name(first)
             );
             let all: Vec<usize> = std::iter::once(first).chain(repeated_calls).collect();
-            findings.push(defect.finding(rationale, self.quoted(first)).citing_calls(self.trace, &all));
+            let mut finding = defect.finding(rationale, self.quoted(first)).citing_calls(self.trace, &all);
+            // One more attempt harms no user to whom its failure is reported.
+            if let Some(call) = self.trace.calls.get(first).filter(|_| times < MIN_REPEATED_FAILURES) {
+                finding = recovery::graded_in(self.trace, self.memo, call, finding);
+            }
+            findings.push(finding);
         }
     }
 

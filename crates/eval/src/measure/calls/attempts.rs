@@ -24,6 +24,8 @@ use crate::recognise::{AgentTrace, Call};
 /// Failing calls that are allowed if the error is transient (rate limit, outage, timeout): the call and
 /// one retry.
 const MAX_TRANSIENT_FAILURES: usize = 2;
+/// From this number of unchanged failing calls, the last one is no retry.
+pub(crate) const MIN_REPEATED_FAILURES: usize = 3;
 /// Maximum bytes that are reserved for the normalised arguments, which are rarely longer than the original ones.
 const MAX_RESERVED_BYTES: usize = 4 << 10;
 

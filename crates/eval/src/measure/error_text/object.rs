@@ -88,6 +88,7 @@ fn is_read_key(key: &[u8]) -> bool {
             | b"metadata"
     ) || ERROR_KEYS.iter().any(|error| error.as_bytes() == key)
         || EXIT_STATUS.iter().any(|status| status.as_bytes() == key)
+        || WITH_STREAMS.iter().any(|(status, _)| status.as_bytes() == key)
         || WRAPPERS.iter().any(|wrapper| wrapper.as_bytes() == key)
 }
 
@@ -180,13 +181,25 @@ const WRAPPERS: [&str; 13] = [
 /// Keys of the exit status of a run.
 const EXIT_STATUS: [&str; 7] =
     ["exit_code", "exitCode", "exitcode", "exit_status", "exitStatus", "returncode", "return_code"];
+/// Further keys of the exit status of a run, each with the keys of the output streams next to which it has this meaning.
+const WITH_STREAMS: [(&str, &[&str]); 3] = [
+    ("rc", &["stderr", "stdout", "err", "out", "output"]),
+    ("exit", &["stderr", "stdout", "err", "out", "output"]),
+    ("code", &["stderr", "stdout"]),
+];
 /// Keys of the output of a run, the most informative first.
-const OUTPUTS: [&str; 7] = ["stderr", "error", "output", "stdout", "message", "content", "result"];
+const OUTPUTS: [&str; 9] =
+    ["stderr", "err", "error", "output", "stdout", "out", "message", "content", "result"];
 
 /// The exit status of a run, also in the metadata next to its output.
 fn exit_status(map: &Map<String, Value>) -> Option<i64> {
     let status_in = |map: &Map<String, Value>| EXIT_STATUS.iter().find_map(|key| map.get(*key)?.as_i64());
-    status_in(map).or_else(|| status_in(map.get("metadata")?.as_object()?))
+    let is_text = |key: &&str| map.get(*key).is_some_and(Value::is_string);
+    let beside_streams = || {
+        let mut keys = WITH_STREAMS.iter().filter(|(_, streams)| streams.iter().any(is_text));
+        keys.find_map(|(key, _)| map.get(*key)?.as_i64())
+    };
+    status_in(map).or_else(|| status_in(map.get("metadata")?.as_object()?)).or_else(beside_streams)
 }
 
 /// The error of a run with an exit status other than 0. `None` for status 1 without any output, by which commands that

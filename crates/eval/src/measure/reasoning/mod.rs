@@ -22,7 +22,7 @@
 //! | `dates`, `local_dates`, `dates_and_times` | dates and times in texts |
 //! | `claims` | claims of work: "I verified" |
 //! | `claimed_actions` | claims of actions without a call: "I have cancelled" |
-//! | `undone_action`, `reported_day` | actions reported as done although the last call reports that they were not; actions for another day than the answer reports |
+//! | `undone_action`, `failed_outcome`, `reported_day` | actions reported as done although the last call reports that they were not; failures that the answer does not report; actions for another day than the answer reports |
 //! | `missing_announced_call` | calls that are announced and not made |
 //! | `unmet_confirmation` | actions that the user confirmed and that were not carried out |
 //! | `omitted_action`, `omitted_item`, `omitted_list_item` | actions of a request without a call; things that the calls of an action omit; things of a list in the request that the run omits |
@@ -49,6 +49,7 @@ mod omitted_action;
 mod omitted_list_item;
 mod reported_day;
 mod undone_action;
+mod failed_outcome;
 pub(crate) mod answer;
 mod answer_span;
 pub(crate) mod claimed_actions;

@@ -3,7 +3,8 @@
 //! In: a trace. Out: for each failed call, whether the run recovered from it. It does so in one of these ways:
 //!
 //! - by a later success: of the same tool (a retry, a changed argument), of another tool that returns information
-//!   after a failed lookup, or of another action on the same kind of thing;
+//!   after a failed lookup, or of another action on the same kind of thing or with the same
+//!   arguments (a place on the waiting list of a class that is full);
 //! - by a user who reads of the failure and continues with something else, but not by the closing question of a
 //!   harness;
 //! - by a final answer that reports the failure, if the failure was not the run's fault, since no better answer was
@@ -18,6 +19,7 @@
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
+use serde_json::Value;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
@@ -113,7 +115,7 @@ impl Recoveries {
 /// Whether the answer of the run reports that something failed or is missing: by words for it, by a mark next to an
 /// item of a list, or by any negative statement ("only the lamp in the hall does not answer"). Claims of success are
 /// compared with the calls by other rules. True for an unsupported language.
-fn reports_failure(trace: &AgentTrace, memo: &Memo) -> bool {
+pub(super) fn reports_failure(trace: &AgentTrace, memo: &Memo) -> bool {
     let is_unread = |answer: &str| readable(answer, None, memo) == Readable::No;
     final_answer(trace).is_some_and(|answer| {
         avoidance::mentions_lack(answer, memo)
@@ -205,9 +207,14 @@ fn is_specific(word: &str) -> bool {
 /// The finding on a failed call, with low severity if the run recovered from the failure or replaced it by invented
 /// data.
 pub(crate) fn graded(context: &Context<'_>, call: &Call, finding: Finding) -> Finding {
-    let severity = match Recoveries::cached(context.trace, context.memo).has(call) {
+    graded_in(context.trace, context.memo, call, finding)
+}
+
+/// [`graded`] for a caller without a [`Context`].
+pub(crate) fn graded_in(trace: &AgentTrace, memo: &Memo, call: &Call, finding: Finding) -> Finding {
+    let severity = match Recoveries::cached(trace, memo).has(call) {
         true => Severity::Low,
-        false if Invented::cached(context.trace, context.memo).follows(call) => Severity::Low,
+        false if Invented::cached(trace, memo).follows(call) => Severity::Low,
         false => finding.severity,
     };
     Finding { severity: severity.min(finding.severity), ..finding }
@@ -276,10 +283,22 @@ impl<'t> LaterSuccesses<'t> {
         match purpose {
             Purpose::Query => self.lookup.as_ref().is_some_and(is_reaction),
             Purpose::Action | Purpose::Unknown => {
+                let arguments = failed.parsed.as_ref().filter(|arguments| has_identifier(arguments));
+                let has_same_arguments =
+                    |later: &&Call| later.parsed.as_ref() == arguments && is_reaction(later);
                 nouns(failed).any(|noun| self.actions.get(&noun).is_some_and(is_reaction))
+                    || arguments.is_some() && self.actions.values().any(|later| has_same_arguments(&later))
             }
         }
     }
+}
+
+/// Whether a value of the arguments is a text with a digit, which identifies a thing: two actions with equal arguments
+/// are then about the same thing.
+fn has_identifier(arguments: &Value) -> bool {
+    let has_digit =
+        |value: &Value| value.as_str().is_some_and(|text| text.bytes().any(|b| b.is_ascii_digit()));
+    arguments.as_object().is_some_and(|map| map.values().any(has_digit))
 }
 
 /// Whether one message requested both calls. If the model call has no recorded requests, calls are assigned to model

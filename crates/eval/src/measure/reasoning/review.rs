@@ -22,10 +22,10 @@ use super::invented_data::Invented;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
     claimed_actions, contradicted, contradicted_flag, contradicted_number, exceeded_limit,
-    executed_placeholder, guess_as_fact, invented_patch_context, skipped_lookups, unmet_confirmation,
-    wrong_identifier, wrong_row,
+    executed_placeholder, guess_as_fact, invented_patch_context, recovery, skipped_lookups,
+    unmet_confirmation, wrong_identifier, wrong_row,
 };
-use crate::measure::calls::attempts::{CallAttempts, author, quoted};
+use crate::measure::calls::attempts::{CallAttempts, MIN_REPEATED_FAILURES, author, quoted};
 use crate::measure::conversation::{results_in_prompt, runs_code, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::language::{Language, ReadText};
@@ -301,6 +301,10 @@ impl<'a> Reviewer<'a> {
             // All repetitions are one failure, whose category is set on the last one, or on its tool span.
             if call.tool.is_some() || self.attempts.last_repeat(repeat.call).is_none() {
                 finding.category = None;
+            }
+            // As on the tool's span: one more attempt harms no user to whom its failure is reported.
+            if repeat.nth < MIN_REPEATED_FAILURES {
+                finding = recovery::graded_in(self.trace, self.memo, call, finding);
             }
             self.review.llm_reviews.entry(llm).or_default().findings.push(finding);
         }

@@ -31,7 +31,7 @@ const MAX_RESULT: usize = 2_000;
 /// Minimum letters of a verb: shorter verbs are parts of many words.
 const MIN_VERB: usize = 4;
 /// States of an action that was not done.
-const FAILED: [&str; 6] = ["failed", "failure", "error", "errored", "aborted", "crashed"];
+pub(super) const FAILED: [&str; 6] = ["failed", "failure", "error", "errored", "aborted", "crashed"];
 /// Beginnings of words by which an answer mentions a failure, a trial or a doubt.
 const ADMISSIONS: [&str; 16] = [
     "fail",
@@ -104,7 +104,7 @@ fn verb_of(call: &Call, memo: &Memo) -> Option<String> {
 }
 
 /// Whether the outermost record of a result has the state of a failure, and the arguments did not ask for that state.
-fn has_failed(call: &Call, memo: &Memo) -> bool {
+pub(super) fn has_failed(call: &Call, memo: &Memo) -> bool {
     let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT && text.starts_with('{'));
     let Some(structure) = result.and_then(|text| Structure::cached(text, memo)) else { return false };
     let is_key = |key: &str| matches!(key, "status" | "state" | "result" | "outcome");

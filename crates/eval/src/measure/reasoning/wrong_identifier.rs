@@ -3,7 +3,8 @@
 //! Principle: an identifier is copied, never composed. A call with an identifier that no message, instruction or result
 //! contains is about another thing if the request names an identifier of the same shape, or if an earlier result has an
 //! identifier that differs from it only by one character or by two swapped ones. An action for an address that no text
-//! contains reaches somebody else. Another call with the expected identifier corrects the first one.
+//! contains reaches somebody else, and so is an action about another thing if an earlier result has identifiers of the
+//! same shape in the field that the argument is named after. Another call with the expected identifier corrects the first one.
 //!
 //! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
 //! that requested the call.
@@ -14,8 +15,10 @@ use verdict_otlp::trace::Idx;
 use super::linked_identifiers::{identifiers, shape};
 use crate::measure::calls::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::Action;
 use crate::measure::provenance::{KnownTexts, Provenance, have_wording};
-use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::measure::tool_purpose::{Purpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
@@ -52,7 +55,11 @@ fn check_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Opti
         let passed = || calls().filter_map(|call| call.arguments.as_deref());
         passed().any(|text| identifiers(text).next().is_some()).then_some(())?;
         let results = ResultIdentifiers::read(trace, memo, agent)?;
-        calls().find_map(|call| results.miscopied(memo, call, task))
+        let miscopied = calls().find_map(|call| results.miscopied(memo, call, task));
+        miscopied.or_else(|| {
+            let calls = agent.calls.iter().take(MAX_CALLS).copied();
+            calls.into_iter().find_map(|i| results.composed(memo, i, task))
+        })
     };
     let miscopied =
         if unused.is_empty() && !calls().any(has_address) { Some(miscopied()?) } else { miscopied() };
@@ -160,6 +167,45 @@ impl<'t> ResultIdentifiers<'t> {
         None
     }
 
+    /// An identifier of an earlier result, for an action that passes one of the same form under the name of the same
+    /// field, which no text contains; with the call's span. An action that creates a thing may choose its identifier.
+    fn composed(&self, memo: &Memo, i: usize, task: &str) -> Option<(Idx, String)> {
+        let call = self.trace.calls.get(i)?;
+        let is_effect = || {
+            let verb = identifier_words(&call.name).into_iter().find_map(|word| action_of(&word));
+            purpose(self.trace, memo, call) != Purpose::Query
+                && !verb.is_some_and(|action| matches!(action, Action::Create | Action::Add | Action::Save))
+                && CallAttempts::get(self.trace, memo).has_succeeded(i)
+        };
+        let values = call.parsed.as_deref()?.as_object()?.iter().take(MAX_PASSED);
+        for (key, value) in
+            values.filter_map(|(key, value)| Some((key, value.as_str()?.to_ascii_lowercase())))
+        {
+            let similar = self.by_shape.get(&shape(&value)).map_or(&[][..], Vec::as_slice);
+            let is_earlier =
+                |id: &&String| self.first_start.get(*id).is_some_and(|start| *start < call.start);
+            let Some(expected) = similar.iter().rfind(is_earlier) else { continue };
+            let is_same_field = |other: &&Call| {
+                let result = other.result.as_deref().filter(|_| other.start < call.start);
+                result
+                    .is_some_and(|text| contains_ignoring_case(text, &format!("\"{}\"", key.to_lowercase())))
+            };
+            let bytes: usize =
+                self.calls.iter().filter_map(|call| call.result.as_ref()).map(|text| text.len()).sum();
+            memo.budget.spend(1 + (task.len() + bytes) / BYTES_PER_STEP).then_some(())?;
+            if !self.first_start.contains_key(&value)
+                && identifiers(&value).next().as_ref() == Some(&value)
+                && is_effect()
+                && !contains_ignoring_case(task, &value)
+                && self.calls.iter().any(|other| is_same_field(&other))
+                && !self.is_known(memo, call, &value)
+            {
+                return Some((call.at, format!("an identifier of a result, such as {expected},")));
+            }
+        }
+        None
+    }
+
     /// Whether a text before a call contains an identifier; true beyond the work budget.
     fn is_known(&self, memo: &Memo, call: &Call, id: &str) -> bool {
         let known = KnownTexts::cached(self.trace, memo);
@@ -250,6 +296,32 @@ mod tests {
         assert_eq!(run(&["C-71400"]), 0, "not alike");
         assert_eq!(run(&["M-2024-07"]), 0, "of another year");
         assert_eq!(run(&["Q-88231"]), 0, "alike by chance");
+    }
+
+    #[test]
+    fn identifier_in_the_field_of_a_result_that_no_text_contains_is_found() {
+        let run = |tool: &str, arguments: &str, outcome: &str| {
+            let script = Script::new("Drop the older one of the two tents from my rental.");
+            let script = script.calls("", &[("list_items", "{}")]).returns(
+                r#"{"items":[{"item_id":"TN-4410","year":2019},{"item_id":"TN-4893","year":2023}],"shop":"SH-77120"}"#,
+            );
+            let script = script.calls("", &[(tool, arguments)]).returns(outcome);
+            find(&script.answers("The older tent is off your rental.").build(), &Memo::new()).len()
+        };
+        let done = r#"{"ok":true}"#;
+        assert_eq!(run("remove_item", r#"{"item_id":"TN-4411"}"#, done), 1);
+        assert_eq!(run("remove_item", r#"{"item_id":"TN-7005","note":"older"}"#, done), 1);
+        assert_eq!(run("remove_item", r#"{"item_id":"TN-4410"}"#, done), 0, "copied");
+        assert_eq!(run("remove_item", r#"{"item_id":"tn-4410"}"#, done), 0, "in another case");
+        assert_eq!(run("add_item", r#"{"item_id":"TN-4894"}"#, done), 0, "a new thing");
+        assert_eq!(run("get_item", r#"{"item_id":"TN-4411"}"#, done), 0, "a lookup changes nothing");
+        assert_eq!(run("remove_item", r#"{"item_id":"X-1"}"#, done), 0, "of another form");
+        assert_eq!(run("remove_item", r#"{"trace_key":"TN-4411"}"#, done), 0, "of another field");
+        assert_eq!(
+            run("remove_item", r#"{"item_id":"TN-4411"}"#, r#"{"error":"no such item"}"#),
+            0,
+            "nothing changed"
+        );
     }
 
     #[test]
