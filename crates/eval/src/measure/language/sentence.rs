@@ -272,7 +272,7 @@ impl SentenceSplitter<'_, '_> {
         let length: usize = lines.take_while(|line| is_quoted(line)).map(str::len).sum();
         if length > 0 {
             self.at += length;
-            words.word('"');
+            words.push_sign('"');
         }
         length > 0
     }

@@ -811,7 +811,7 @@ mod tests {
     #[test]
     fn drafts_for_the_user_are_no_claims() {
         let tools = &["get_order", "send_email"][..];
-        let run = || asked(tools).calls("", &[("get_order", "{}")]).returns("open");
+        let run = || script_with(tools).calls("", &[("get_order", "{}")]).returns("open");
         let wording = "I have cancelled the order and sent you a copy.";
         for answer in [
             format!("Here is what you could write:\n\n> Dear Ms Ruiz,\n>\n> {wording}\n>\n> Kind regards"),

@@ -159,8 +159,16 @@ fn omitted_of_reply(conduct: &Conduct<'_>, replies: &Replies) -> Option<(Idx, Fi
         });
         words.next().is_some_and(|word| action_of(&word).is_some())
     };
-    let parts: Vec<String> = unconditional_parts(reply, language).into_iter().filter(begins_with_verb).collect();
-    let mentions = Mentions { action_calls: &action_calls, texts: &texts, answer, lookup_results: looked_up, memo, language };
+    let parts: Vec<String> =
+        unconditional_parts(reply, language).into_iter().filter(begins_with_verb).collect();
+    let mentions = Mentions {
+        action_calls: &action_calls,
+        texts: &texts,
+        answer,
+        lookup_results: looked_up,
+        memo,
+        language,
+    };
     let (part, tool) = uncalled_tool_part(trace, agent_index, &parts, &mentions)?;
     if explains(answer, &ReadText::new(answer, Some(reply), memo)) {
         return None;

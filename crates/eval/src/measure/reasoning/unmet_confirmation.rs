@@ -241,7 +241,7 @@ mod tests {
             let run = confirmed("cancel_appointment", question, reply);
             let run =
                 run.calls("", &[("get_record", r#"{"doctor":"Osei"}"#)]).returns(r#"{"free":["23 April"]}"#);
-            found(run.answers(last)).len()
+            rationales(run.answers(last)).len()
         };
         let reply = "Yes, please cancel it. Is Dr Osei free in April?";
         assert_eq!(run(reply, "Dr Osei is free on 23 April. Would that suit you?"), 1);
