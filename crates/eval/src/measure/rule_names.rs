@@ -29,9 +29,16 @@ impl Defect {
             Defect::ContradictsResult => contradicted::rule_names().chain(["repeated_action"]).collect(),
             Defect::ContradictsRequest => REQUEST_RULES.to_vec(),
             Defect::UnsupportedFact => FACT_RULES.to_vec(),
-            Defect::FalseClaim => {
-                vec!["claimed_actions", "work_claims", "omitted_item", "undone_action", "failed_outcome"]
-            }
+            Defect::FalseClaim => vec![
+                "claimed_actions",
+                "work_claims",
+                "omitted_item",
+                "undone_action",
+                "failed_outcome",
+                "uncalled_tool",
+                "fewer_calls",
+                "unopened_source",
+            ],
             Defect::PartUnanswered => {
                 vec![
                     "count",

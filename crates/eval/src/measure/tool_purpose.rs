@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
+use serde_json::Value;
 use verdict_otlp::work;
 
 use super::identifier::{NameWords, identifier_words};
@@ -24,6 +25,8 @@ const MAX_WORDS: usize = 40;
 const MAX_VERB_CHARS: usize = 6;
 /// Maximum tools of one agent that are read.
 const MAX_TOOLS: usize = 256;
+/// Most parameters of a tool that are read.
+const MAX_PARAMETERS: usize = 64;
 
 /// The purpose of a tool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -341,6 +344,22 @@ pub(crate) fn description<'t>(trace: &'t AgentTrace, memo: &Memo, call: &'t Call
     let call_description = call.definition.as_ref().and_then(|definition| definition.description.as_deref());
     call_description
         .or_else(|| OfferedTo::Agent(call.agent?).find(trace, memo, &call.name)?.description.as_deref())
+}
+
+/// The parameters of a tool with their schemas.
+pub(crate) fn parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String, &Value)> {
+    let properties = tool.parameters.as_deref().and_then(|schema| schema.get("properties"));
+    properties.and_then(Value::as_object).into_iter().flatten().take(MAX_PARAMETERS)
+}
+
+/// Whether a verb in the name of a tool says that it opens what a lookup names.
+pub(crate) fn opens(verb: &str) -> bool {
+    matches!(verb, "open" | "read" | "fetch" | "get" | "view" | "visit" | "load" | "download")
+}
+
+/// Whether a key that ends with this word names one thing.
+pub(crate) fn names_one_thing(word: &str) -> bool {
+    matches!(word, "id" | "key" | "no" | "number" | "code" | "ref" | "path" | "url" | "slug" | "doi")
 }
 
 /// The tools that were offered to an agent, without control tools.

@@ -133,9 +133,14 @@ pub(super) fn is_looked_up(context: &Context<'_>, sentence: &str, declined: &Dec
 /// Whether the object of the declined action was looked up and the result or the sentence may give a reason. A record
 /// that allows the action gives none.
 pub(super) fn gives_reason(context: &Context<'_>, sentence: &str, declined: &Declined) -> bool {
-    let classes = classes_in(sentence, None, context.memo);
-    let states_reason = has_digit(sentence) || classes.is_none_or(|classes| classes.has_any(REASONS));
+    let states_reason = states_reason(context, sentence);
     has_looked_up(context, sentence, declined, |call| states_reason || may_forbid(call, context.memo))
+}
+
+/// Whether a sentence may give the reason why an action is impossible.
+pub(super) fn states_reason(context: &Context<'_>, sentence: &str) -> bool {
+    let classes = classes_in(sentence, None, context.memo);
+    has_digit(sentence) || classes.is_none_or(|classes| classes.has_any(REASONS))
 }
 
 /// Whether a result may give the reason why an action is impossible: it has a flag that is false, a state or a note,

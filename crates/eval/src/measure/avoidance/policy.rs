@@ -15,20 +15,30 @@ use crate::measure::tool_purpose::{action_of, are_alike, stems};
 /// Phrases before the declined action.
 const NEGATIONS: [&str; 8] =
     ["cannot ", "can't ", "can not ", "may not ", "unable to ", "not able to ", "not allowed to ", "won't "];
-/// The phrase that replaces each of [`NO_ACCESS_PHRASES`], so that "access" is the declined action.
-const CANNOT_ACCESS: &str = "cannot access";
-/// Phrases that state a lack of access.
-const NO_ACCESS_PHRASES: [&str; 2] = ["do not have access to", "don't have access to"];
-// Finds any of these phrases, with either apostrophe. Most sentences contain none, and are not read further.
-checked_static!(NEGATED: AhoCorasick = negated());
+/// A lack of access is an inability to access, and one of a way an inability: how else each is written.
+const LACKS: [(&str, &str); 8] = [
+    ("do not have access to", "cannot access"),
+    ("don't have access to", "cannot access"),
+    ("have no access to", "cannot access"),
+    ("do not have the ability to", "cannot"),
+    ("don't have the ability to", "cannot"),
+    ("do not have a way to", "cannot"),
+    ("don't have a way to", "cannot"),
+    ("have no way to", "cannot"),
+];
+// Finds any of them with either apostrophe: most sentences have none.
+checked_static!(NEGATED: AhoCorasick = negations());
 
-fn negated() -> Result<AhoCorasick, BuildError> {
-    let phrases = NEGATIONS.into_iter().chain(NO_ACCESS_PHRASES);
-    let spellings = phrases.flat_map(|words| [words.to_owned(), words.replace('\'', "\u{2019}")]);
+fn negations() -> Result<AhoCorasick, BuildError> {
+    let plain = NEGATIONS.into_iter().chain(LACKS.map(|(lack, _)| lack));
+    let spellings = plain.flat_map(|words| [words.to_owned(), words.replace('\'', "\u{2019}")]);
     AhoCorasick::builder().ascii_case_insensitive(true).build(spellings)
 }
 
-/// Words for the speaker directly before a negation.
+/// Words that end the object of a verb.
+const OBJECT_ENDS: [&str; 12] =
+    ["of", "in", "on", "for", "from", "with", "at", "to", "by", "and", "or", "because"];
+/// The speaker, before a negation.
 const SPEAKERS: [&str; 6] = [" i", " we", " i'm", " i am", " we're", " we are"];
 /// Maximum bytes of instructions that are read.
 pub(super) const MAX_BYTES: usize = 64 << 10;
@@ -42,6 +52,8 @@ pub(super) struct Declined {
     pub action: Action,
     /// The stems of the words after it.
     pub objects: HashSet<String>,
+    /// The verb after the negation is in no class of actions: it may be the setting of the objects.
+    pub is_unclassed: bool,
     language: Language,
 }
 
@@ -57,29 +69,41 @@ impl Declined {
         let (at, action) = verbs.into_iter().find(|(_, action)| *action != Action::Execute)?;
         let others = words.iter().enumerate().filter(|(other, _)| *other != at);
         let objects = others.map(|(_, word)| word.clone()).collect();
-        language.classes(sentence).has(WordClass::Negation).then_some(Declined { action, objects, language })
+        language.classes(sentence).has(WordClass::Negation).then_some(Declined {
+            action,
+            objects,
+            is_unclassed: false,
+            language,
+        })
     }
 
     /// The action that the speaker declines ("I cannot", "we are unable to"); `None` if the sentence has none.
     pub(super) fn by_speaker(sentence: &str) -> Option<Declined> {
-        Declined::after(sentence, |before| {
-            SPEAKERS.iter().any(|speaker| before.trim_end().ends_with(speaker))
+        Declined::after(sentence, is_speaker)
+    }
+
+    /// The deed that the speakers say they cannot do, with a verb of no class of actions: "operate the pump".
+    pub(super) fn unclassed(sentence: &str) -> Option<Declined> {
+        let after = negated(sentence, is_speaker)?;
+        let words: Vec<String> = stems(&after).collect();
+        // Its object ends with a mark or a preposition: "the noise of the pump" is no pump.
+        let is_end = |word: &&str| OBJECT_ENDS.contains(word);
+        let object: Vec<&str> = after.split_whitespace().take_while(|word| !is_end(word)).collect();
+        let object_stems: Vec<String> = stems(&object.join(" ")).collect();
+        let (_, objects) = object_stems.split_first()?;
+        let is_unclassed = !words.iter().any(|word| action_of(word).is_some());
+        is_unclassed.then(|| Declined {
+            action: Action::Update,
+            objects: objects.iter().cloned().collect(),
+            is_unclassed,
+            language: Language::English,
         })
     }
 
     /// The action after the first negation, if `is_accepted` returns true for the text before it.
     fn after(sentence: &str, is_accepted: impl Fn(&str) -> bool) -> Option<Declined> {
-        if !NEGATED.is_match(sentence) {
-            return None;
-        }
-        let lower = format!(" {}", sentence.to_lowercase().replace('\u{2019}', "'"));
-        let lower = NO_ACCESS_PHRASES.iter().fold(lower, |lower, lack| lower.replace(lack, CANNOT_ACCESS));
-        let splits = NEGATIONS.iter().filter_map(|not| lower.split_once(not));
-        let (before, after) = splits.max_by_key(|(_, after)| after.len())?;
-        if !is_accepted(before) {
-            return None;
-        }
-        let words: Vec<String> = stems(after).collect();
+        let after = negated(sentence, is_accepted)?;
+        let words: Vec<String> = stems(&after).collect();
         let verbs = words.iter().enumerate().filter_map(|(i, word)| Some((i, action_of(word)?)));
         // In "process a refund" the noun names the action.
         let (at, action) = verbs.into_iter().find(|(_, action)| *action != Action::Execute)?;
@@ -87,13 +111,30 @@ impl Declined {
         let is_object =
             |word: &String| !action_of(word).is_some_and(Action::is_work) || word.ends_with("ing");
         let objects = words.into_iter().skip(at + 1).filter(is_object).collect();
-        Some(Declined { action, objects, language: Language::English })
+        Some(Declined { action, objects, is_unclassed: false, language: Language::English })
     }
 
     /// Whether the speaker declines to give information, and not to change something.
     pub(super) fn is_information(&self) -> bool {
         self.action.is_work()
     }
+}
+
+/// The text in lower case after the first negation, if `is_accepted` returns true for the text before it.
+fn negated(sentence: &str, is_accepted: impl Fn(&str) -> bool) -> Option<String> {
+    if !NEGATED.is_match(sentence) {
+        return None;
+    }
+    let lower = format!(" {}", sentence.to_lowercase().replace('\u{2019}', "'"));
+    let lower = LACKS.iter().fold(lower, |lower, (lack, inability)| lower.replace(lack, inability));
+    let splits = NEGATIONS.iter().filter_map(|not| lower.split_once(not));
+    let (before, after) = splits.max_by_key(|(_, after)| after.len())?;
+    is_accepted(before).then(|| after.to_owned())
+}
+
+/// Whether the speakers are the subject that ends a text.
+fn is_speaker(before: &str) -> bool {
+    SPEAKERS.iter().any(|speaker| before.trim_end().ends_with(speaker))
 }
 
 /// The action of a verb, or of an English noun for it.

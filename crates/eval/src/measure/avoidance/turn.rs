@@ -29,7 +29,8 @@ pub(super) enum TurnResult {
 pub(super) fn judge(context: &Context<'_>, view: &SpanView, analysed: &ReadText<'_>) -> Option<TurnResult> {
     let sentences = analysed.languages().flat_map(|language| analysed.classified(language, []));
     let sentences = sentences.filter(|(sentence, _)| !sentence.is_question).map(|(s, _)| s.text);
-    let mut declined = sentences.filter_map(|s| Some((s, Declined::by_speaker(s)?))).take(MAX_SENTENCES);
+    let by_speaker = |s: &_| Declined::by_speaker(s).or_else(|| Declined::unclassed(s));
+    let mut declined = sentences.filter_map(|s| Some((s, by_speaker(s)?))).take(MAX_SENTENCES);
     if let Some((sentence, tool)) = declined.find_map(|(s, d)| Some((s, untried(context, view, s, &d)?))) {
         let rationale = format!(
             "a call of {} was expected before this was called impossible; it was offered and never called, and no \

@@ -288,6 +288,17 @@ impl<'t> ReadText<'t> {
         })
     }
 
+    /// Whether a reply begins with an agreement and takes nothing back; it may ask for something else as well.
+    pub(crate) fn begins_to_agree(&self) -> bool {
+        self.languages.iter().any(|&language| {
+            let agreement = &language.lists().agreement;
+            let mut sentences = self.sentences(language).filter(|s| !s.is_without_words());
+            sentences.next().is_some_and(|first| {
+                agreement.begins(&first) && !first.is_question && !agreement.is_limited(&first)
+            })
+        }) && !self.withdraws()
+    }
+
     /// Whether a reply declines, withdraws or postpones something.
     pub(crate) fn withdraws(&self) -> bool {
         self.languages.iter().any(|&language| {

@@ -2,7 +2,7 @@
 //!
 //! In: a text. Out: its sentences, each verbatim and as words in lower case: single spaces surround every word, an
 //! apostrophe ends a word ("i' ve", "j' ai"), and commas, colons and parentheses are words. In a language without
-//! spaces there are no separators. Code or a quotation is replaced by the word `"`. A contrast ("but") begins a new
+//! spaces there are no separators. Code or a quotation, also of whole lines, is replaced by the word `"`. A contrast ("but") begins a new
 //! sentence, since the statement after it is independent.
 
 use std::ops::Range;
@@ -187,6 +187,9 @@ impl SentenceSplitter<'_, '_> {
     /// Reads up to the end of a sentence, after its punctuation; `None` at the end of the text.
     fn read(&mut self, words: &mut SentenceWords) -> Option<SentenceEnd> {
         let from = self.at;
+        if self.skip_quoted_lines(words) {
+            return Some(SentenceEnd::Other);
+        }
         let mut before = ' ';
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
@@ -251,6 +254,27 @@ impl SentenceSplitter<'_, '_> {
             }
             before = c;
         }
+    }
+
+    /// Skips lines that are marked as a quotation: the wording of somebody else, or one that is suggested. Whether
+    /// there are any.
+    fn skip_quoted_lines(&mut self, words: &mut SentenceWords) -> bool {
+        let is_line_start =
+            self.at.checked_sub(1).is_none_or(|at| self.text.as_bytes().get(at) == Some(&b'\n'));
+        if !is_line_start {
+            return false;
+        }
+        let is_quoted = |line: &str| {
+            let quoted = line.trim_start_matches([' ', '\t']).strip_prefix('>');
+            quoted.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '>', '\n', '\r']))
+        };
+        let lines = self.text.get(self.at..).unwrap_or_default().split_inclusive('\n');
+        let length: usize = lines.take_while(|line| is_quoted(line)).map(str::len).sum();
+        if length > 0 {
+            self.at += length;
+            words.push_sign('"');
+        }
+        length > 0
     }
 
     /// The number of bytes at the beginning of `rest` that are ASCII letters and digits, with single spaces between

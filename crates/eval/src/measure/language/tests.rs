@@ -475,3 +475,18 @@ proptest! {
         let _ = detect(&text);
     }
 }
+
+#[test]
+fn quoted_lines_say_nothing() {
+    let claims = |text: &str| ReadText::new(text, None, &Memo::new()).claims_of_done_action().len();
+    assert_eq!(claims("> I have cancelled the order.\n> I have sent it."), 0);
+    assert_eq!(
+        claims("Your text:\n\n  > I have cancelled the order.\n>\n> I have sent it.\n\nIs that right?"),
+        0
+    );
+    let after = "> Please cancel it.\nI have cancelled the order.";
+    let memo = Memo::new();
+    let found = ReadText::new(after, None, &memo).claims_of_done_action();
+    assert_eq!(found[0].sentence, "I have cancelled the order.");
+    assert_eq!(claims("I have cancelled the order since 5 > 3.\n>100 were left."), 1);
+}

@@ -9,7 +9,7 @@
 //! that reports no effect, or one whose result still waits for approval (`pending_approval`) unless the answer says
 //! so. An action supports claims of its consequences in the same turn ("the refund has been issued"). A state that a
 //! result reports is not a claim of the model. Actions on the text that the model writes ("I have added a paragraph")
-//! are claims only where a tool for them was offered.
+//! are claims only where a tool for them was offered. A draft for the user claims nothing.
 
 mod effects;
 mod insufficient_calls;
@@ -24,6 +24,7 @@ use super::history::end_of;
 use super::linked_identifiers::{identifiers, is_known_otherwise, shape};
 use super::missing_announced_call::instructions;
 use super::skipped_step::verbs;
+use super::statements::before_draft;
 use super::wrong_date_time;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::conversation::{prompt_texts, writes_code};
@@ -78,8 +79,10 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             if view.output_content == Content::Present && !text.trim().is_empty() && !writes_code(&text) {
                 let task = agent_index::task(trace, i).map(|task| &**task);
                 let analysed = ReadText::new(&text, task, memo);
+                let drafted = analysed.languages().map(|language| before_draft(&text, language).len()).min();
+                let drafted = text.as_ptr().addr() + drafted.unwrap_or(text.len());
                 for claim in analysed.claims_of_done_action() {
-                    if claim.action.is_work() {
+                    if claim.action.is_work() || claim.sentence.as_ptr().addr() >= drafted {
                         continue;
                     }
                     let effects = effects.get_or_insert_with(|| Effects::new(trace, memo, attempts));
@@ -803,6 +806,25 @@ mod tests {
         assert_eq!(run(r#"{"slot":"S-17"}"#, "ok", "I have booked a table on 12 December."), 0);
         let zoned = r#"{"start":"2025-12-13T02:00:00Z"}"#;
         assert_eq!(run(zoned, "ok", "I have booked the call on 12 December at 21:00."), 0);
+    }
+
+    #[test]
+    fn drafts_for_the_user_are_no_claims() {
+        let tools = &["get_order", "send_email"][..];
+        let run = || script_with(tools).calls("", &[("get_order", "{}")]).returns("open");
+        let wording = "I have cancelled the order and sent you a copy.";
+        for answer in [
+            format!("Here is what you could write:\n\n> Dear Ms Ruiz,\n>\n> {wording}\n>\n> Kind regards"),
+            format!("Here is a draft:\n\nDear Ms Ruiz,\n\n{wording}\n\nKind regards"),
+            format!("Voici un texte pour votre client :\n> J'ai annulé la commande.\n> {wording}"),
+        ] {
+            assert!(unsupported(run().answers(&answer)).is_empty(), "{answer}");
+        }
+        assert_eq!(
+            unsupported(run().answers(&format!("{wording} Here is a draft:\n\nDear Ms Ruiz"))).len(),
+            2
+        );
+        assert_eq!(unsupported(run().answers(&format!("> Please cancel it.\n\n{wording}"))).len(), 2);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! done. If a part of the request names the action and the thing of an offered tool ("update my emergency contact",
 //! `update_emergency_contact`), calls of the same action on other things are not the missing call, unless their
 //! arguments name the thing. In a dialogue, the user must only have agreed, and the outputs of the agent may mention
-//! the action as well.
+//! the action as well. Where the last reply of the user asks for more, its parts that begin with the verb of such a tool
+//! are compared with the calls after the reply.
 //!
 //! In: the request of an outermost agent, its tools, all calls and the answer. Out: one finding, on the model span that
 //! wrote the answer.
@@ -17,6 +18,7 @@ use verdict_otlp::trace::Idx;
 use super::answer::sentences;
 use super::claimed_actions::{is_form_of, says_done};
 use super::conduct::Conduct;
+use super::history::end_of;
 use super::skipped_step::verbs;
 use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::defects::Defect;
@@ -37,6 +39,8 @@ const MAX_CALLS: usize = 64;
 const MAX_BYTES: usize = 8_000;
 /// Minimum bytes of a word of a part by which a text mentions the part.
 const MIN_WORD: usize = 5;
+/// Shorter words in the name of a tool are parts of many words.
+const MIN_THING: usize = 4;
 
 // Words by which a part is conditional, or is not a request.
 regex!(
@@ -85,7 +89,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         Some(ReadText::new(&output, Some(task), memo).answered_by(reply, memo).agrees())
     };
     if !agent.llms.iter().filter_map(only_agrees).all(|agrees| agrees) {
-        return None;
+        return omitted_of_reply(conduct, &replies);
     }
     // Results of lookups are read separately: a noun in them shows only that a thing exists, but a verb form may show
     // that the action was done.
@@ -122,6 +126,55 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let (part, call) = missing.filter(|_| !explains(answer, &analysed_answer))?;
     let rationale = format!(
         "a call {call}, or the reason why there is none, was expected, since the request asks for it: \"{}\"; nothing \
+         mentions it",
+        part.trim()
+    );
+    Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)))
+}
+
+/// The finding on the last reply of the user, if a part of it names an offered tool that was not called, and an action
+/// followed that reply.
+fn omitted_of_reply(conduct: &Conduct<'_>, replies: &Replies) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, agent_index, agent, .. } = *conduct;
+    let answer = agent.answer.as_deref()?;
+    let last = *agent.llms.iter().rev().find(|at| replies.to(**at).is_some())?;
+    let reply = replies.to(last).filter(|reply| reply.len() <= MAX_TASK)?;
+    let end = end_of(trace, last);
+    let followed = trace.calls.iter().any(|call| call.start > end && conduct.is_action(call));
+    let language =
+        Language::detected(reply, Some(answer), memo).filter(|language| *language == Language::English)?;
+    let (action_calls, looked_up): (Vec<&Call>, Vec<&Call>) =
+        trace.calls.iter().partition(|call| purpose(trace, memo, call) != Purpose::Query);
+    let results = action_calls.iter().filter_map(|call| call.result.as_deref());
+    let texts: Vec<&str> = results.chain([answer]).collect();
+    let looked_up: Vec<&str> = looked_up.iter().filter_map(|call| call.result.as_deref()).collect();
+    let bytes: usize = looked_up.iter().chain(&texts).map(|text| text.len()).sum();
+    if !followed || bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + reply.len()) {
+        return None;
+    }
+    let begins_with_verb = |part: &String| {
+        let words = part.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        let mut words = words.map(str::to_lowercase).skip_while(|word| {
+            FILLERS.contains(&word.as_str()) || language.classes(word).has(WordClass::AtOnce)
+        });
+        words.next().is_some_and(|word| action_of(&word).is_some())
+    };
+    let parts: Vec<String> =
+        unconditional_parts(reply, language).into_iter().filter(begins_with_verb).collect();
+    let mentions = Mentions {
+        action_calls: &action_calls,
+        texts: &texts,
+        answer,
+        lookup_results: looked_up,
+        memo,
+        language,
+    };
+    let (part, tool) = uncalled_tool_part(trace, agent_index, &parts, &mentions)?;
+    if explains(answer, &ReadText::new(answer, Some(reply), memo)) {
+        return None;
+    }
+    let rationale = format!(
+        "a call of {tool}, or the reason why there is none, was expected, since the user asks for it: \"{}\"; nothing \
          mentions it",
         part.trim()
     );
@@ -260,14 +313,17 @@ fn uncalled_tool_part<'p, 't>(
                 && actions.any(|part_action| part_action == action)
         };
         let part =
-            parts.iter().filter(|_| things.iter().any(|thing| thing.len() >= MIN_WORD)).find(is_named)?;
+            parts.iter().filter(|_| things.iter().any(|thing| thing.len() >= MIN_THING)).find(is_named)?;
         let others = || parts.iter().filter(|other| !std::ptr::eq(*other, part));
         let is_own = |thing: &&String| {
-            thing.len() >= MIN_WORD
+            thing.len() >= MIN_THING
                 && !others().any(|other| stems(other).any(|other_stem| other_stem == **thing))
         };
         let own_things: Vec<&String> = things.iter().filter(is_own).collect();
-        let noun_stems: Vec<String> = stems(part).filter(|stem| action_of(stem).is_none()).collect();
+        // The name in an address is no mention.
+        let words = part.split_whitespace().filter(|word| !word.contains('@'));
+        let noun_stems: Vec<String> =
+            words.flat_map(stems).filter(|stem| action_of(stem).is_none()).collect();
         let arguments = mentions.action_calls.iter().filter_map(|call| call.arguments.as_deref());
         let tools = mentions.action_calls.iter().map(|call| &*call.name);
         let mut passed = arguments.chain(tools);
@@ -380,6 +436,54 @@ mod tests {
             finding_count("Book a room on Monday and notify my manager.", desk, &[booked], "R-12 is yours."),
             1
         );
+    }
+
+    #[test]
+    fn part_of_the_last_reply_that_no_call_does_is_found() {
+        let run = |reply: &str, calls: &[(&str, &str)], answer: &str| {
+            let script = Script::new("I need a slot for a fitting.").tools(&[
+                "find_slots",
+                "book_slot",
+                "mail_brochure",
+            ]);
+            let script =
+                script.calls("", &[("find_slots", "{}")]).returns(r#"["Monday at nine","Tuesday at ten"]"#);
+            let script = script
+                .says("Monday at nine or Tuesday at ten? I can also mail you our brochure.")
+                .user(reply);
+            let script = calls.iter().fold(script, |script, (tool, result)| {
+                script.calls("", &[(*tool, r#"{"slot":"Tuesday"}"#)]).returns(result)
+            });
+            findings_of(check, &script.answers(answer).build()).len()
+        };
+        let booked = ("book_slot", r#"{"ref":"F-20"}"#);
+        let mailed = ("mail_brochure", "ok");
+        let answer = "You are booked for Tuesday at ten, F-20. See you then, Ana.";
+        assert_eq!(
+            run("Tuesday please. And yes, mail me the brochure: ana@mill.example", &[booked], answer),
+            1
+        );
+        assert_eq!(run("Tuesday, and please send the brochure to ana@mill.example.", &[booked], answer), 1);
+        assert_eq!(run("Mail me the brochure and book Tuesday.", &[booked], answer), 1);
+        for (reply, calls, answer) in [
+            ("Tuesday please. Mail me the brochure.", &[booked, mailed][..], answer),
+            (
+                "Tuesday please. Mail me the brochure.",
+                &[booked],
+                "You are booked. Which address is the brochure for?",
+            ),
+            (
+                "Tuesday please. Mail me the brochure.",
+                &[booked],
+                "You are booked. I will mail the brochure on Friday.",
+            ),
+            ("Tuesday please. Do not mail me the brochure.", &[booked], answer),
+            ("Tuesday please. Is the brochure in colour?", &[booked], answer),
+            ("Tuesday please. I have the brochure, a friend mailed it.", &[booked], answer),
+            ("Mail me the brochure if Tuesday is full.", &[booked], answer),
+        ] {
+            assert_eq!(run(reply, calls, answer), 0, "{reply} {answer}");
+        }
     }
 
     #[test]

@@ -38,6 +38,19 @@ fn asserts_nothing_by_classes(sentence: &str, classes: WordClasses) -> bool {
     sentence.trim_end().ends_with(['?', '？']) || classes.has_any(NOT_ASSERTED)
 }
 
+/// The text up to the line that introduces a wording as a draft or an example: "Here is a draft:".
+pub(super) fn before_draft(text: &str, language: Language) -> &str {
+    let mut from = 0;
+    for line in text.split_inclusive('\n') {
+        let shown = line.trim_end().trim_end_matches(['*', '_', ' ']);
+        if shown.ends_with([':', '\u{ff1a}']) && language.classes(shown).has(WordClass::Example) {
+            return text.get(..from + line.len()).unwrap_or_default();
+        }
+        from += line.len();
+    }
+    text
+}
+
 /// A part of a sentence with its own verb, as far as punctuation and conjunctions show.
 #[derive(Debug)]
 pub(super) struct Clause<'t> {

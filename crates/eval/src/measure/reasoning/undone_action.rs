@@ -52,9 +52,9 @@ const ADMISSIONS: [&str; 16] = [
     "unfortunately",
 ];
 /// Words before the verb of a done action. Only [`ADVERBS`] may occur between such a word and the verb.
-const SUBJECTS_AND_AUXILIARIES: [&str; 11] =
+pub(super) const SUBJECTS_AND_AUXILIARIES: [&str; 11] =
     ["i", "we", "i've", "we've", "have", "has", "been", "was", "were", "is", "are"];
-const ADVERBS: [&str; 7] = ["successfully", "now", "just", "also", "already", "been", "then"];
+pub(super) const ADVERBS: [&str; 7] = ["successfully", "now", "just", "also", "already", "been", "then"];
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -134,7 +134,7 @@ fn says_done(words: &str, verb: &str) -> bool {
 }
 
 /// Whether a word is the regular past form of a verb; "-ise" and "-ize" are equal.
-fn is_past_of(word: &str, verb: &str) -> bool {
+pub(super) fn is_past_of(word: &str, verb: &str) -> bool {
     let is_same_stem =
         |stem: &str, other: &str| stem == other || stem.replace("is", "iz") == other.replace("is", "iz");
     let Some(stem) = word.strip_suffix("ed") else { return false };

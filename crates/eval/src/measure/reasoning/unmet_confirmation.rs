@@ -4,12 +4,16 @@
 //! defect is that the user, who expects the action, is not told that it is missing; the reason for the omission is not
 //! examined.
 //!
+//! A user who agrees may ask for something else in the same reply. If that alone is done, and the agent does not
+//! mention the confirmed action, even a question at its end is about the other thing only.
+//!
 //! In: a turn in which a model asks whether to carry out an action of an offered tool, and a reply
 //! of the user that agrees. Out: a finding on the model call after the reply if no later call does such a thing,
 //! the user does not withdraw, and the model neither refuses, hands over, nor asks for more.
 
 use verdict_otlp::trace::Idx;
 
+use super::claimed_actions::is_form_of;
 use super::history::end_of;
 use crate::measure::conversation::Turns;
 use crate::measure::defects::Defect;
@@ -17,6 +21,7 @@ use crate::measure::dialogue::Replies;
 use crate::measure::excerpt::clip;
 use crate::measure::language::{Action, ReadText, Tense};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered_tools};
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Text};
 
@@ -58,6 +63,7 @@ impl Dialogue<'_> {
     /// The finding on the last confirmation, if no call follows it. The turns are read backwards, so that a later
     /// explanation of the omission is known before its confirmation is reached.
     fn unmet(&self, tools: &[ToolPurpose], replies: &Replies) -> Option<(Idx, Finding)> {
+        let mut asks = None;
         for &at in self.agent.llms.iter().rev().take(MAX_TURNS) {
             let text = self.trace.views.get(at)?.output_text();
             if !self.memo.budget.spend(1 + text.len() / 4) {
@@ -66,10 +72,11 @@ impl Dialogue<'_> {
             let analysed_turn = ReadText::new(&text, self.task.map(|task| &**task), self.memo);
             let Some(reply) = replies.to(at) else {
                 // The run ends with a question, or with the reason why the agent does not act.
-                if self.explains(&analysed_turn)
-                    || self.agent.llms.last() == Some(&at) && analysed_turn.ends_with_question()
-                {
+                if self.explains(&analysed_turn) {
                     return None;
+                }
+                if self.agent.llms.last() == Some(&at) && analysed_turn.ends_with_question() {
+                    asks = Some(at);
                 }
                 continue;
             };
@@ -80,15 +87,40 @@ impl Dialogue<'_> {
             let agrees = reply.len() <= MAX_REPLY && read_reply.agrees();
             let action =
                 analysed_turn.ends_with_question().then(|| offered_action(&analysed_turn, tools)).flatten();
-            if let Some(action) = action.filter(|_| agrees) {
+            let only_agrees = asks.is_none() && agrees;
+            let is_confirmed = |action: &Action| {
+                only_agrees
+                    || !agrees
+                        && self.repeats(reply, &read_reply, *action)
+                        && !self.mentions_after(at, *action)
+            };
+            if let Some(action) = action.filter(is_confirmed) {
                 let next = Turns::cached(self.trace, self.memo).after(at)?;
                 return (!self.acted_after(at, action)).then(|| (next, self.finding(at, action, reply)));
             }
-            if self.explains(&analysed_turn) {
+            if asks.is_some() || self.explains(&analysed_turn) {
                 return None;
             }
         }
         None
+    }
+
+    /// Whether a reply agrees and asks for the action by its verb, next to something else.
+    fn repeats(&self, reply: &str, read_reply: &ReadText<'_>, action: Action) -> bool {
+        reply.len() <= 2 * MAX_REPLY && names(reply, action) && read_reply.begins_to_agree()
+    }
+
+    /// Whether a text of the agent after the model span is about the action, or none followed a call. So beyond the
+    /// work budget.
+    fn mentions_after(&self, at: Idx, action: Action) -> bool {
+        let end = end_of(self.trace, at);
+        let texts =
+            self.agent.llms.iter().filter(|llm| **llm > at).filter_map(|llm| self.trace.views.get(*llm));
+        let texts: Vec<_> = texts.map(|view| view.output_text()).collect();
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
+            || texts.iter().any(|text| names(text, action))
+            || !self.trace.calls.iter().any(|call| call.start > end)
     }
 
     /// Whether a turn refuses, or states that something is impossible. True for a text in an unknown language.
@@ -120,6 +152,14 @@ impl Dialogue<'_> {
         );
         Defect::ConfirmedActionMissing.finding(rationale, reply).citing_at(self.trace, at)
     }
+}
+
+/// Whether a text has a word for the action.
+fn names(text: &str, action: Action) -> bool {
+    text.split(|c: char| !c.is_alphanumeric()).any(|word| {
+        let word = word.to_lowercase();
+        action_of(&word) == Some(action) || is_form_of(&word, action) || word.starts_with(action.as_str())
+    })
 }
 
 /// The action that the last sentence of a turn offers, if a tool is for that action.
@@ -192,6 +232,37 @@ mod tests {
         assert_eq!(run(german, "Nein, danke.", "Vielen Dank, dass Sie sich heute an uns gewandt haben."), 0);
         let spanish = "¿Quiere que cancele la cita del lunes por usted?";
         assert_eq!(run(spanish, "Déjelo, mejor otro día.", "Muchas gracias por llamarnos hoy."), 0);
+    }
+
+    #[test]
+    fn confirmation_with_another_request_is_found_if_only_the_other_one_was_served() {
+        let question = "Would you like me to cancel the appointment on Monday?";
+        let run = |reply: &str, last: &str| {
+            let run = confirmed("cancel_appointment", question, reply);
+            let run =
+                run.calls("", &[("get_record", r#"{"doctor":"Osei"}"#)]).returns(r#"{"free":["23 April"]}"#);
+            rationales(run.answers(last)).len()
+        };
+        let reply = "Yes, please cancel it. Is Dr Osei free in April?";
+        assert_eq!(run(reply, "Dr Osei is free on 23 April. Would that suit you?"), 1);
+        assert_eq!(run(reply, "Dr Osei is free on 23 April."), 1);
+        assert_eq!(run("Sure, cancel that one! And who else is there?", "There is Dr Blum on 23 April."), 1);
+        for (reply, last) in [
+            (reply, "Dr Osei is free on 23 April. I will cancel Monday once you have chosen, all right?"),
+            (reply, "The cancellation costs 20 euros. Is that all right?"),
+            ("Yes. Is Dr Osei free in April?", "Dr Osei is free on 23 April. Would that suit you?"),
+            (
+                "Is Dr Osei free in April? If so, cancel it.",
+                "Dr Osei is free on 23 April. Would that suit you?",
+            ),
+            (
+                "Yes, cancel it unless Dr Osei is free in April.",
+                "Dr Osei is free on 23 April. Would that suit you?",
+            ),
+            ("Yes, please cancel it.", "Dr Osei is free on 23 April. Would that suit you?"),
+        ] {
+            assert_eq!(run(reply, last), 0, "{reply} {last}");
+        }
     }
 
     #[test]
