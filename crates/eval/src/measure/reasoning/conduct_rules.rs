@@ -2,24 +2,14 @@
 
 use super::conduct::ConductRule;
 use super::{
-<<<<<<< HEAD
-    failed_outcome, invented_address, invented_contact, less_fitting_choice, omitted_action, omitted_item,
-    omitted_list_item, redundant_question, repeated_action, reported_day, skipped_step, undone_action,
-    wrong_amount, wrong_code, wrong_date_time,
-=======
-    fewer_calls, invented_address, invented_contact, less_fitting_choice, omitted_action, omitted_item,
-    omitted_list_item, redundant_question, repeated_action, reported_day, skipped_step, uncalled_tool,
-    undone_action, unopened_source, wrong_amount, wrong_code, wrong_date_time,
->>>>>>> p1
+    failed_outcome, fewer_calls, invented_address, invented_contact, less_fitting_choice, omitted_action,
+    omitted_item, omitted_list_item, redundant_question, repeated_action, reported_day, skipped_step,
+    uncalled_tool, undone_action, unopened_source, wrong_amount, wrong_code, wrong_date_time,
 };
 
 /// The rules on the conduct of an agent, each with the name of its file, in the order in which findings on one span are
 /// reported.
-<<<<<<< HEAD
-pub(super) const CONDUCT_RULES: [(&str, ConductRule); 15] = [
-=======
-pub(super) const CONDUCT_RULES: [(&str, ConductRule); 17] = [
->>>>>>> p1
+pub(super) const CONDUCT_RULES: [(&str, ConductRule); 18] = [
     ("wrong_date_time", wrong_date_time::check),
     ("wrong_code", wrong_code::check),
     ("less_fitting_choice", less_fitting_choice::check),
@@ -33,12 +23,9 @@ pub(super) const CONDUCT_RULES: [(&str, ConductRule); 17] = [
     ("omitted_list_item", omitted_list_item::check),
     ("omitted_item", omitted_item::check),
     ("undone_action", undone_action::check),
-<<<<<<< HEAD
     ("failed_outcome", failed_outcome::check),
-=======
     ("uncalled_tool", uncalled_tool::check),
     ("fewer_calls", fewer_calls::check),
     ("unopened_source", unopened_source::check),
->>>>>>> p1
     ("reported_day", reported_day::check),
 ];
