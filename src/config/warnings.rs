@@ -84,7 +84,10 @@ impl Config {
         let exports_to_kafka =
             self.exporters.0.values().any(|exporter| matches!(exporter, ExporterConfig::Kafka(_)));
         if cfg!(not(feature = "kafka")) && (exports_to_kafka || self.receivers.kafka.is_some()) {
-            out.push(format!("receivers.kafka or an exporter of type kafka: {}", crate::kafka::FEATURE_MISSING));
+            out.push(format!(
+                "receivers.kafka or an exporter of type kafka: {}",
+                crate::kafka::FEATURE_MISSING
+            ));
         }
         out
     }

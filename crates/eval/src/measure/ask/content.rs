@@ -126,7 +126,8 @@ impl TraceContent<'_> {
     ) -> PromptBlock {
         let id = self.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
         let shows = self.shows(at, piece).union(&Shows::span(self.trace, at));
-        let block = PromptBlock::without_span(label, self.piece(at, piece, max_bytes), piece.kind.is_instruction());
+        let block =
+            PromptBlock::without_span(label, self.piece(at, piece, max_bytes), piece.kind.is_instruction());
         PromptBlock { span: Some((at, id)), ..block.showing(shows) }
     }
 

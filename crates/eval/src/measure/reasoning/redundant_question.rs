@@ -62,8 +62,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     ids.dedup();
     ids.truncate(MAX_IDENTIFIERS + 1);
     // An agent without a tool for actions may ask on behalf of another agent.
-    let mut acts =
-        offered_tools(trace, agent_index).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
+    let mut acts = offered_tools(trace, agent_index)
+        .map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
     if ids.is_empty() || ids.len() > MAX_IDENTIFIERS || !acts.any(|tool| !tool.is_query()) {
         return None;
     }

@@ -253,8 +253,9 @@ impl<'a> AmountCheck<'a> {
                 .possible_values()
                 .any(|value| shares(value) || is_near(value * 100.0, number) || is_share(number, value))
         };
-        let passed_amounts =
-            |call: &'a Call| self.passed(call).filter(|(key, _)| names::has_word_of_class(key, WordClass::Amount));
+        let passed_amounts = |call: &'a Call| {
+            self.passed(call).filter(|(key, _)| names::has_word_of_class(key, WordClass::Amount))
+        };
         if self.actions.iter().any(|call| passed_amounts(call).any(|(_, number)| is_expected(number))) {
             return None;
         }
