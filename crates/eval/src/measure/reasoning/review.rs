@@ -2,6 +2,7 @@
 //!
 //! In: a trace. Out: the [`Review`], which several metrics read: findings by LLM span, and by agent for `completeness`.
 
+mod answer_facts;
 mod claimed_calls;
 mod work_claims;
 
@@ -16,32 +17,23 @@ use super::answer_span::final_span;
 use super::claims::{ToolsAsNouns, ToolsByNoun};
 use super::conduct::{apply_rule, by_rule};
 use super::conduct_rules::CONDUCT_RULES;
-use super::evidence::TextSource;
-use super::history::{CallCounts, TraceHistory, end_of};
+use super::history::{TraceHistory, end_of};
 use super::invented_data::Invented;
-use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
     claimed_actions, contradicted, contradicted_flag, contradicted_number, exceeded_limit,
     executed_placeholder, guess_as_fact, invented_patch_context, recovery, skipped_lookups,
     unmet_confirmation, wrong_identifier, wrong_row,
 };
 use crate::measure::calls::attempts::{CallAttempts, MIN_REPEATED_FAILURES, author, quoted};
-use crate::measure::conversation::{results_in_prompt, runs_code, writes_code};
 use crate::measure::defects::{Defect, clip};
-use crate::measure::language::{Language, ReadText};
-use crate::measure::numbers::has_digit;
 use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{AgentTrace, Content, Part, SpanView, Text};
 
-/// Maximum answers of one trace whose facts are checked: each may have to search all evidence.
-const MAX_ANSWERS: usize = 512;
 /// Maximum calls whose names are compared with the noun of a claim.
 const MAX_CALLS: usize = 2000;
 /// Maximum calls, the latest ones, whose results may be the answer of an agent that calls no model.
 const MAX_RETURNED: usize = 8;
-/// Maximum calls cited by a finding about an answer.
-const MAX_CITED: usize = 4;
 
 /// The result for one LLM span.
 #[derive(Debug, Default)]
@@ -183,6 +175,16 @@ impl Review {
             }
         }
     }
+}
+
+/// A text for the reader.
+struct GivenAnswer<'t, 'a> {
+    agent: usize,
+    at: Idx,
+    answer: &'t str,
+    view: Option<&'a SpanView>,
+    /// The request that it answers, if that is not the task of the agent.
+    asked: Option<&'a Text>,
 }
 
 /// How many facts of an answer were compared with the evidence.
@@ -338,10 +340,13 @@ impl<'a> Reviewer<'a> {
         let output = clip(&output, MAX_ANSWER);
         let mut findings = Vec::new();
         let claims = self.check_claims(at, view, output, counts, &mut findings);
-        let facts = answer
-            .as_ref()
-            .map(|(agent, answer)| self.check_answer(*agent, at, answer, Some(view), counts, &mut findings));
-        let facts = facts.unwrap_or_default();
+        let facts = match &answer {
+            Some((agent, answer)) => {
+                let given = GivenAnswer { agent: *agent, at, answer, view: Some(view), asked: None };
+                self.check_answer(&given, counts, &mut findings)
+            }
+            None => self.check_turn(at, view, counts, &mut findings),
+        };
         let examined = claims + facts.all;
         if let Some(agent) = answer.map(|(agent, _)| agent).filter(|_| examined > 0) {
             // The quotes of these findings are in this span.
@@ -381,124 +386,12 @@ impl<'a> Reviewer<'a> {
         }
         let counts = self.history.call_counts(end_of(self.trace, agent.at));
         let mut findings = Vec::new();
-        let facts = self.check_answer(i, agent.at, clip(answer, MAX_ANSWER), None, counts, &mut findings);
+        let answer = clip(answer, MAX_ANSWER);
+        let given = GivenAnswer { agent: i, at: agent.at, answer, view: None, asked: None };
+        let facts = self.check_answer(&given, counts, &mut findings);
         if facts.all > 0 {
             self.review.answer_findings.insert(i, findings);
             self.review.examined_in_answer.insert(i, facts.beyond_request);
         }
-    }
-
-    /// Compares the facts of an answer with the evidence.
-    fn check_answer(
-        &mut self,
-        agent: usize,
-        at: Idx,
-        answer: &str,
-        view: Option<&'a SpanView>,
-        counts: CallCounts,
-        findings: &mut Vec<Finding>,
-    ) -> ExaminedFacts {
-        let request = self.request(agent);
-        let has_tools = self.has_tools(agent, view);
-        // Code that a tool of the run executes is an action. Its strings and links are not statements.
-        if writes_code(answer) && self.trace.calls.iter().take(MAX_CALLS).any(|call| runs_code(&call.name)) {
-            return ExaminedFacts::default();
-        }
-        let needs_source = counts.calls > 0 || (has_tools && self.wants_source(agent));
-        if !needs_source
-            || self.checked_answers >= MAX_ANSWERS
-            || self.trace.evidence(at) != Content::Present
-            || !self.has_all_content(agent, view, counts)
-        {
-            return ExaminedFacts::default();
-        }
-        let task = agent_index::task(self.trace, agent).map(|task| &**task);
-        self.history.read_until(at);
-        let Some(language) = Language::detected(answer, task, self.memo) else {
-            return ExaminedFacts::default();
-        };
-        let is_english = language == Language::English;
-        // Values of structured results are facts under any request.
-        let history = &mut self.history;
-        let mut has_only_values = || counts.succeeded > 0 && !history.has_prose();
-        let is_asked = match is_english {
-            true => {
-                let makes = request.asks(Demand::Writing) || request.asks(Demand::Transformation);
-                request.asks_for_facts() || !makes && has_only_values()
-            }
-            // Hedges, labels and requests for a text are recognised by English words.
-            false => {
-                let asks = task.is_some_and(|task| {
-                    task.contains(['?', '？']) || ReadText::new(task, None, self.memo).ends_with_question()
-                });
-                asks && has_only_values() && self.has_number()
-            }
-        };
-        if !is_asked {
-            return ExaminedFacts::default();
-        }
-        self.checked_answers += 1;
-        if let Some(task) = agent_index::task(self.trace, agent) {
-            self.history.evidence.add(task, TextSource::Conversation);
-        }
-        let calls = CallsBefore { attempted: counts.calls > 0, succeeded: counts.succeeded > 0 };
-        let is_outermost = self.trace.agents.get(agent).is_some_and(|agent| agent.parent.is_none());
-        let evidence = &mut self.history.evidence;
-        let mut checked = match is_english {
-            true => check(answer, &request, evidence, calls, self.memo),
-            false => check_values(answer, language, &request, evidence, calls, self.memo),
-        };
-        // An unsupported value that another agent stated before is the same failure, and is reported once.
-        if !is_outermost && !checked.unsupported.is_empty() {
-            let is_known = |value: &f64| self.history.evidence.is_tainted(*value);
-            if checked.unsupported.iter().all(is_known) {
-                checked.findings.retain(|finding| finding.defect != Some(Defect::UnsupportedFact));
-            }
-        }
-        checked.unsupported.iter().for_each(|v| self.history.evidence.taint(*v));
-        let cited = self.last_calls(agent, at);
-        findings.extend(checked.findings.into_iter().map(|f| cited.iter().copied().fold(f, Finding::citing)));
-        ExaminedFacts { all: checked.examined, beyond_request: checked.beyond_request }
-    }
-
-    /// Whether a result has a number. Without one, a number of an answer misstates no result.
-    fn has_number(&self) -> bool {
-        let mut results = self.trace.calls.iter().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
-        results.any(|result| has_digit(result))
-    }
-
-    /// The ids of the spans of the agent's last calls before `at`, from which its facts should originate.
-    fn last_calls(&self, agent: usize, at: Idx) -> Vec<SpanId> {
-        let Some(agent) = self.trace.agents.get(agent) else { return Vec::new() };
-        let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end);
-        let calls = agent.calls.iter().rev().filter_map(|i| {
-            let call = self.trace.calls.get(*i)?;
-            let is_work = self.attempts.at(*i).is_some_and(|a| !a.is_control);
-            (is_work && call.start <= end && call.at != at).then_some(call.at)
-        });
-        let ids = calls.filter_map(|at| self.trace.tree.spans.get(at)).map(|s| s.id);
-        ids.take(MAX_CITED).collect()
-    }
-
-    /// Whether the agent was offered tools, or its instructions mention tools.
-    fn has_tools(&self, agent: usize, view: Option<&SpanView>) -> bool {
-        let is_listed = self.trace.agents.get(agent).is_some_and(|a| !a.tools.is_empty());
-        // Where the instrumentation lists no tools, the instructions may mention them.
-        let mentions_tools =
-            |text: &Text| text.contains("tools") || text.contains("Tools") || text.contains(" tool ");
-        is_listed
-            || view.is_some_and(|view| !view.tools.is_empty())
-            || agent_index::instructions(self.trace, agent).is_some_and(mentions_tools)
-    }
-
-    /// Whether every result that the model could have read is recorded.
-    fn has_all_content(&self, agent: usize, view: Option<&SpanView>, counts: CallCounts) -> bool {
-        let Some(view) = view.filter(|view| view.input_content == Content::Present) else {
-            // A prompt may contain a part of the retrieved content only, or further documents.
-            return counts.unknown == 0
-                && counts.retrieved == 0
-                && agent_index::task(self.trace, agent).is_some();
-        };
-        counts.unknown == 0 || results_in_prompt(&view.input) >= counts.calls
     }
 }

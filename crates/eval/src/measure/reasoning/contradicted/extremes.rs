@@ -53,7 +53,7 @@ const SUPERLATIVES: [Superlative; 31] = [
     ("biggest", false, &[]),
     ("most", false, &[]),
 ];
-const PRICE: &[&str] = &["price", "cost", "fare", "amount", "rate", "fee"];
+pub(super) const PRICE: &[&str] = &["price", "cost", "fare", "amount", "rate", "fee"];
 /// Marks superlatives that are about the only field with a date.
 const DATE: &[&str] = &["date"];
 const DURATION: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
@@ -89,13 +89,22 @@ const MAX_STATED: usize = 8;
 const MAX_COMPARED: usize = 400;
 
 /// A superlative, whether it means the smallest value, and words of the keys that it is about.
-type Superlative = (&'static str, bool, &'static [&'static str]);
+pub(super) type Superlative = (&'static str, bool, &'static [&'static str]);
+
+/// The superlative of a clause.
+pub(super) fn superlative(clause: &Clause<'_>) -> Option<Superlative> {
+    let form = superlatives_in(&clause.words).next()?;
+    SUPERLATIVES.into_iter().find(|(superlative, ..)| *superlative == form)
+}
+
+/// The superlatives of a text, given by its words.
+pub(super) fn superlatives_in(words: &str) -> impl Iterator<Item = &'static str> {
+    let may_have = FORMS.is_match(words);
+    let forms = SUPERLATIVES.into_iter().map(|(form, ..)| form);
+    forms.filter(move |form| may_have && contains_words(words, form))
+}
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let superlative = |clause: &Clause<'_>| {
-        let may_have = FORMS.is_match(&clause.words);
-        SUPERLATIVES.into_iter().find(|(form, ..)| may_have && contains_words(&clause.words, form))
-    };
     // Other items may have the same value: "one of the cheapest".
     let is_of_several =
         |clause: &Clause<'_>| ["some of", "one of", "among the"].iter().any(|w| clause.has(w));
@@ -253,12 +262,16 @@ fn wrong_peak<'a>(
     None
 }
 
+/// The words after a superlative up to its noun: "electric", "boat".
+pub(super) fn noun_group<'w>(words: &'w str, form: &str) -> Vec<&'w str> {
+    let Some((_, after)) = words.split_once(&format!(" {form} ")) else { return Vec::new() };
+    after.split(' ').take_while(|w| !w.is_empty() && !ENDS.contains(w)).take(MAX_FIELD_WORDS).collect()
+}
+
 /// Whether a word between the superlative and its noun ("the cheapest direct flight") is in no field of the items and
 /// not in the arguments of the call.
 fn has_other_condition(words: &str, form: &str, rows: &[&Record], passed: &str) -> bool {
-    let Some((_, after)) = words.split_once(&format!(" {form} ")) else { return false };
-    let group: Vec<&str> =
-        after.split(' ').take_while(|w| !w.is_empty() && !ENDS.contains(w)).take(MAX_FIELD_WORDS).collect();
+    let group = noun_group(words, form);
     let conditions = group.split_last().map_or(&[][..], |(_, before)| before);
     let has = |word: &str| {
         let fields = rows.iter().flat_map(|row| &row.fields).take(MAX_COMPARED);

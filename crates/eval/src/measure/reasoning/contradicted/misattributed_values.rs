@@ -12,12 +12,13 @@ use super::exchange::{Exchange, ExchangeFindings};
 use super::named_rows::{NamedRow, RowName, tables};
 use super::predicates::follows_verb;
 use super::row_scope::{Named, inherited_rows, is_value, may_be_about_other, measures};
-use super::row_values::{RowStatement, has_value, is_state};
+use super::row_values::{RowStatement, has_value, is_enumerated, is_state};
 use super::sources::{ResultSource, ResultSources};
 use super::universal_claims::has_exception;
 use crate::measure::numbers;
+use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
-use crate::measure::reasoning::statements::{Clause, words_of};
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::reasoning::time_arithmetic::EvidenceMoments;
 use crate::measure::records::RecordField;
 
@@ -118,7 +119,7 @@ impl<'e> Comparison<'e, '_> {
                 if !self.exchange.spends_numbers() {
                     return None;
                 }
-                if self.is_only_here(cell) && !self.is_derived(cell, row) {
+                if self.is_only_here(cell, row) && !self.is_derived(cell, row) {
                     return Some((own_field, row.source));
                 }
             }
@@ -187,18 +188,27 @@ impl<'e> Comparison<'e, '_> {
     }
 
     /// Whether the value occurs only in its column of this table.
-    fn is_only_here(&self, cell: &RecordField) -> bool {
+    fn is_only_here(&self, cell: &RecordField, row: &NamedRow<'_>) -> bool {
         let sources = &self.exchange.sources;
         let is_same = |field: &&RecordField| has_value(field, cell);
         let field_count = sources.records().flat_map(|(.., record)| &record.fields).filter(is_same).count();
         let occurrences =
             self.table.iter().flat_map(|row| row.column(cell)).filter(|field| has_value(field, cell));
-        // A question whether something is in a state does not assert the state.
-        let asserts = |text: &&str| !is_state(cell) || !text.contains('?') || text.len() > MAX_QUESTION;
-        field_count == occurrences.count()
-            && !unstructured(sources)
-                .filter(asserts)
-                .any(|text| RowStatement::new(&words_of(text)).gives(cell))
+        // Neither a question about a state nor a text about the possible states asserts the state of the row.
+        let is_assertion = |text: &str| !text.contains('?') || text.len() > MAX_QUESTION;
+        let gives = |text: &str| RowStatement::from_text(text).gives(cell);
+        let names = |text: &str| row.names.iter().any(|name| contains_words(&words_of(text), &name.words));
+        let asserts = |text: &str| match is_enumerated(cell) {
+            true => {
+                gives(text) && {
+                    let parts = sentences(text);
+                    let mut parts = parts.into_iter().filter_map(|(start, end)| text.get(start..end));
+                    parts.any(|part| !part.contains('?') && names(part) && gives(part))
+                }
+            }
+            false => (!is_state(cell) || is_assertion(text)) && gives(text),
+        };
+        field_count == occurrences.count() && !unstructured(sources).any(asserts)
     }
 
     /// Whether the value of a cell follows from the numbers, dates and times of the row and of the request.
@@ -237,10 +247,14 @@ fn is_meant(clause: &Clause<'_>, cell: &RecordField, row: &NamedRow<'_>) -> bool
     };
     !is_word
         || cell.name.iter().all(|word| clause.has(word))
-        || if is_state(cell) { is_predicate(clause, cell.text().unwrap_or_default(), row) } else { is_name() }
+        || match is_state(cell) || is_enumerated(cell) {
+            true => is_predicate(clause, cell.text().unwrap_or_default(), row),
+            false => is_name(),
+        }
 }
 
-/// Whether a clause asserts a state of a row: "W-1001 is open", "the open order W-1001".
+/// Whether a clause asserts a state of a row: "W-1001 is open", "the open order W-1001", a cell of a table with
+/// it.
 fn is_predicate(clause: &Clause<'_>, state: &str, row: &NamedRow<'_>) -> bool {
     /// Maximum number of words from the state to the name of the row.
     const MAX_DISTANCE: usize = 2;
@@ -248,5 +262,9 @@ fn is_predicate(clause: &Clause<'_>, state: &str, row: &NamedRow<'_>) -> bool {
         let before = clause.words.split_once(name.words.as_str()).map_or("", |(before, _)| before);
         before.split_whitespace().rev().take(MAX_DISTANCE).any(|word| word == state)
     };
-    clause.words.trim() == state || follows_verb(clause, state) || row.names.iter().any(is_close)
+    let is_cell = || {
+        let mut cells = clause.sentence.split('|').skip(1);
+        cells.any(|cell| words_of(cell).trim() == state)
+    };
+    clause.words.trim() == state || is_cell() || follows_verb(clause, state) || row.names.iter().any(is_close)
 }

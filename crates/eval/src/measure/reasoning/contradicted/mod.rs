@@ -13,20 +13,23 @@
 //! | `states`, `denied_flags`, `labels` | flags and states; flags in other languages; values of a closed set |
 //! | `universal_claims`, `nothing_found` | statements about all things of a list; "nothing was found" |
 //! | `counts`, `subset_counts` | counts of things, and of a part of them |
-//! | `totals`, `partial_totals`, `sums` | totals of listed parts, of one page of a list, of the rows of a list |
-//! | `extremes`, `extreme_field`, `ranking` | the cheapest or largest item; the highest value of an object; the best rows by the requested field |
+//! | `totals`, `totals_below` | totals of listed parts, under a label or in a sentence below the parts |
+//! | `partial_totals`, `sums` | totals of one page of a list, of the rows of a list |
+//! | `extremes`, `stated_extremes` | the cheapest or largest item by the name of a field, or by the stated value |
+//! | `extreme_field`, `ranking` | the highest value of an object; the best rows by the requested field |
 //! | `request_bound`, `series_bound` | bounds of the request; bounds of a series |
 //! | `identifiers`, `last_digits`, `identifier_owner` | altered identifiers; their last digits; identifiers of another thing |
 //! | `altered_names` | names that differ by one word |
 //! | `weekdays`, `time_zones`, `times_of_day` | weekdays of dates; times with a zone; times that no text has |
-//! | `equations`, `changes`, `table_columns` | arithmetic that an answer writes out; changes in percent; calculated columns |
+//! | `equations`, `changes` | arithmetic that an answer writes out; changes in percent |
+//! | `table_columns`, `row_calculations` | calculated columns of an answer's tables; values calculated from columns of a result |
 //! | `test_runs` | results of test runs |
 //! | `field_numbers`, `decimal_shift` | numbers named like a field; a shifted decimal point |
 //! | `other_unit`, `conversions` | another unit; units converted by a wrong power of ten |
 //! | `refunds`, `journeys` | amounts of refunds; departures given as arrivals |
 //! | `named_rows`, `row_scope`, `row_values` | tables whose rows a text names; the row that a clause is about; its cells |
 //! | `misattributed_values`, `asked_row` | values of another row than the named one, or than the requested one |
-//! | `siblings` | values of a sibling object, or of another year |
+//! | `siblings`, `field_roles` | values of a sibling object, or of another year; names in the role of another field |
 
 mod universal_claims;
 mod asked_row;
@@ -43,6 +46,7 @@ mod extreme_field;
 mod extremes;
 mod identifiers;
 mod field_numbers;
+mod field_roles;
 mod journeys;
 mod labels;
 mod named_rows;
@@ -54,6 +58,7 @@ mod predicates;
 mod altered_names;
 mod ranking;
 mod refunds;
+mod row_calculations;
 mod row_scope;
 mod row_values;
 mod misattributed_values;
@@ -62,6 +67,7 @@ mod subset_counts;
 mod decimal_shift;
 mod siblings;
 mod sources;
+mod stated_extremes;
 mod states;
 mod clause_subject;
 mod sums;
@@ -69,6 +75,7 @@ mod table_columns;
 mod test_runs;
 mod times_of_day;
 mod totals;
+mod totals_below;
 mod weekdays;
 
 use std::cell::OnceCell;
@@ -127,7 +134,7 @@ impl Comparison {
 
 const TEST_RUNS: Comparison = comparison("test_runs", test_runs::check).english();
 
-const COMPARISONS: [Comparison; 36] = [
+const COMPARISONS: [Comparison; 40] = [
     comparison("states", states::check).english(),
     comparison("labels", labels::check).english(),
     comparison("identifier_owner", identifier_owner::check).english().digits_only(),
@@ -165,6 +172,10 @@ const COMPARISONS: [Comparison; 36] = [
     comparison("series_bound", series_bound::check).english(),
     comparison("times_of_day", times_of_day::check).digits_only(),
     comparison("decimal_shift", decimal_shift::check).digits_only(),
+    comparison("totals_below", totals_below::check).digits_only(),
+    comparison("stated_extremes", stated_extremes::check).english().digits_only(),
+    comparison("row_calculations", row_calculations::check).digits_only(),
+    comparison("field_roles", field_roles::check).english(),
 ];
 
 /// The names of the rules, whose findings have [`ContradictsResult`](crate::measure::defects::Defect).

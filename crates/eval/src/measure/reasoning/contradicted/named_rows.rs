@@ -197,22 +197,34 @@ fn tool_result_rows<'e>(
         Some(row)
     });
     let mut rows: Vec<NamedRow<'e>> = rows.collect();
-    add_names(&mut rows, words, is_named_by_key);
+    let passed = passed_keys(rows.first()?);
+    let is_key = |at: usize, field: &RecordField| is_named_by_key(at, field) || passed.contains(&field.name);
+    add_names(&mut rows, words, is_key);
     let mut latest: Vec<NamedRow<'e>> = Vec::with_capacity(rows.len());
     for row in rows.into_iter().rev() {
-        if latest.iter().all(|later| !is_same_thing(later.record, row.record)) {
+        if latest.iter().all(|later| !is_same_thing(later.record, row.record, is_key)) {
             latest.push(row);
         }
     }
     Some(latest)
 }
 
+/// The keys of texts that the call was given as well: its result is about what they name.
+fn passed_keys(row: &NamedRow<'_>) -> Vec<KeyName> {
+    let arguments = row.source.call.parsed.as_deref().and_then(serde_json::Value::as_object);
+    let is_passed = |field: &&RecordField| {
+        let mut values = arguments.into_iter().flat_map(|map| map.values()).take(MAX_CELLS);
+        matches!(field.value, FieldValue::Text(_)) && values.any(|v| v.as_str() == Some(field.shown()))
+    };
+    row.record.fields.iter().take(MAX_CELLS).filter(is_passed).map(|field| field.name.clone()).collect()
+}
+
 /// Whether two records have the same values in the columns that name rows by their keys.
-fn is_same_thing(record: &Record, other: &Record) -> bool {
-    fn keys(record: &Record) -> impl Iterator<Item = &RecordField> {
-        record.fields.iter().filter(|field| is_named_by_key(0, field))
-    }
-    keys(record).eq(keys(other))
+fn is_same_thing(record: &Record, other: &Record, is_key: impl Fn(usize, &RecordField) -> bool) -> bool {
+    let keys = |record: &'_ Record| -> Vec<RecordField> {
+        record.fields.iter().filter(|field| is_key(0, field)).cloned().collect()
+    };
+    keys(record) == keys(other)
 }
 
 /// Whether the words may have a name of the record.

@@ -317,7 +317,7 @@ pub(super) fn follows_verb(clause: &Clause<'_>, form: &str) -> bool {
     before.split(' ').rev().take(MAX_TO_VERB).any(|word| VERBS.contains(&word))
 }
 
-fn stem(word: &str) -> &str {
+pub(super) fn stem(word: &str) -> &str {
     let end = word
         .char_indices()
         .nth(4.max(word.chars().count().saturating_sub(3)))

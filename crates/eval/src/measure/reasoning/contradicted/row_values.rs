@@ -117,6 +117,14 @@ pub(super) fn is_clock(text: &str) -> bool {
     text.split_once(':').is_some_and(|(hour, minute)| is_number(hour) && is_number(minute))
 }
 
+/// Whether the value is a word of a closed set, which results write in capitals: "QUARANTINE".
+pub(super) fn is_enumerated(field: &RecordField) -> bool {
+    let shown = field.shown();
+    field.text().is_some()
+        && shown.len() > MIN_TEXT
+        && shown.bytes().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'-' | b' '))
+}
+
 /// Whether the field is a state.
 pub(super) fn is_state(field: &RecordField) -> bool {
     field.name.last().is_some_and(|word| is_state_key(word))

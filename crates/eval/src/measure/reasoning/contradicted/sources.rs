@@ -18,6 +18,7 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::history::end_of;
 use crate::measure::reasoning::statements::words_of;
 use crate::measure::records::{FieldValue, KeyName, Record, RecordField, Structure};
+use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
@@ -27,6 +28,8 @@ use crate::recognise::{AgentTrace, Call, Role, Text};
 const MAX_RESULTS: usize = 64;
 /// Maximum arguments of a call whose names are compared with a field's.
 const MAX_KEYS: usize = 40;
+/// Maximum nested records whose names are compared with arguments.
+const MAX_LEVELS: usize = 8;
 /// Minimum bytes of a value that identifies a record.
 const MIN_NAME: usize = 3;
 
@@ -55,6 +58,27 @@ impl ResultSource<'_> {
     /// Whether no later call may have changed a record.
     pub(super) fn is_current(&self, record: usize) -> bool {
         !self.stale.get_or_init(|| self.find_stale()).get(record).copied().unwrap_or_default()
+    }
+
+    /// Whether later calls that were given a value of a record only looked something up, and their results have none of
+    /// these words: the facts that the words name have not changed.
+    pub(super) fn is_only_queried(&self, record: usize, words: &[String]) -> bool {
+        let records = self.parsed.0.as_ref().map_or(&[][..], |parsed| parsed.records.as_slice());
+        let holders = std::iter::successors(records.get(record), |holder| {
+            holder.parent.and_then(|parent| records.get(parent))
+        });
+        let names: Vec<String> = holders.take(MAX_LEVELS).flat_map(names_of).collect();
+        let later = self.earlier_calls.iter().filter(|call| call.start > self.call.start);
+        let mut concerned = later.filter(|call| {
+            let arguments = call.arguments.as_deref().map(str::to_lowercase).unwrap_or_default();
+            names.iter().any(|name| contains(&arguments, name))
+        });
+        concerned.all(|call| {
+            let has = |word: &String| {
+                call.result.as_deref().is_none_or(|result| contains_ignoring_case(result, word))
+            };
+            ToolPurpose::new(&call.name, None).is_query() && !words.iter().any(has)
+        })
     }
 
     /// Whether a later call has an argument with the name of this field, and thus may have set it.

@@ -14,6 +14,7 @@ use super::sources::{ResultSource, names_of};
 use super::universal_claims::{self, TestedRow};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
+use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{contains_words, words_of};
 use crate::measure::records::{FieldValue, Record, RecordField};
 use crate::measure::tool_purpose::action_of;
@@ -163,10 +164,15 @@ fn refuting_fact<'f, 'a>(
     let is_meant = |fact: &&'f StateFact<'a>| {
         named_facts.is_empty() || named_facts.iter().any(|named| std::ptr::eq(**named, *fact))
     };
+    // A lookup of something else does not change a flag.
+    let is_unchanged = |fact: &StateFact<'_>| {
+        fact.source.is_current(fact.at)
+            || matches!(predicate, Predicate::Key(words) if fact.source.is_only_queried(fact.at, words))
+    };
     let refuting = facts
         .iter()
         .copied()
-        .find(|fact| is_meant(fact) && fact.holds != claimed && fact.source.is_current(fact.at))
+        .find(|fact| is_meant(fact) && fact.holds != claimed && is_unchanged(fact))
         .filter(|fact| !fact.source.may_be_set_later(fact.field));
     refuting.filter(|fact| !names_other(&words, fact))
 }
@@ -196,7 +202,9 @@ fn is_in_field(exchange: &Exchange<'_>, predicate: &Predicate, claimed: bool) ->
 fn names_other(words: &str, fact: &StateFact<'_>) -> bool {
     let result = fact.source.call.result.as_deref().unwrap_or_default();
     let arguments = fact.source.call.arguments.as_deref().unwrap_or_default();
-    let mut named = words.split(' ').filter(|word| {
+    let dates: Vec<_> = dates::all(words).filter_map(|date| words.get(date.at)).collect();
+    let is_in_date = |word: &str| dates.iter().any(|date| date.split(' ').any(|part| part == word));
+    let mut named = words.split(' ').filter(|word| !is_in_date(word)).filter(|word| {
         word.len() >= 4
             && word.bytes().filter(u8::is_ascii_digit).count() >= 3
             && !word.contains([':', '.', ','])

@@ -12,6 +12,7 @@ use super::exchange::{Exchange, ExchangeFindings};
 use super::row_scope::measures;
 use super::sources::ResultSource;
 use super::universal_claims::has_exception;
+use crate::measure::language::WordClass;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::arithmetic::tolerance_of;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -23,6 +24,8 @@ const MAX_LINES: usize = 60;
 const MAX_ROWS: usize = 400;
 /// Maximum columns of each kind that are compared.
 const MAX_COLUMNS: usize = 12;
+/// Longest article, which may be a word for "per".
+const MAX_ARTICLE: usize = 2;
 /// Maximum bytes of a label.
 const MAX_LABEL: usize = 60;
 /// The units of each quantity, with their size in the first unit.
@@ -218,17 +221,23 @@ fn wrong_column_sum<'a>(
     };
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
         let stated = numbers::all(&clause.words);
-        let ([amount, count], 3..) = (stated.as_slice(), rows.len()) else { continue };
-        let is_counted =
-            count.value == len && !count.in_identifier && !amount.in_identifier && amount.value != len;
-        if !is_counted || has_exception(clause) || measures(clause) {
+        // "The four shipments" as "the 4 shipments".
+        let mut spelled = clause.words.split(' ').filter_map(numbers::from_any_word);
+        let mut is_spelled = || spelled.next() == Some(len) && spelled.next().is_none();
+        let (amount, is_counted) = match (stated.as_slice(), rows.len()) {
+            ([amount, count], 3..) => (amount, count.value == len && !count.in_identifier),
+            ([amount], 3..) => (amount, is_spelled()),
+            _ => continue,
+        };
+        let is_counted = is_counted && !amount.in_identifier && amount.value != len;
+        if !is_counted || has_exception(clause) || measures(clause) || is_of_each(exchange, clause) {
             continue;
         }
         let fields = rows.first()?.fields.iter().filter(|field| field.number().is_some()).take(MAX_COLUMNS);
         let mut candidates =
             fields.filter(varies).filter_map(|field| Some((field, scale(clause, amount, field)?)));
         let (Some((column, scale)), None) = (candidates.next(), candidates.next()) else { continue };
-        exchange.spends_numbers().then_some(())?;
+        (exchange.spends_numbers() && exchange.spends(exchange.sources.field_count())).then_some(())?;
         findings.examined = true;
         let sum = sum_of(rows.iter().copied(), column) / scale;
         let is_near =
@@ -249,7 +258,23 @@ fn wrong_column_sum<'a>(
         let is_seen = |text: &str| {
             numbers::all(text).iter().any(|n| n.value == amount.value && n.fractional == amount.fractional)
         };
+        // A number of another result, or the sum with one on top or taken off it: a reserve.
+        let is_here = |other: &ResultSource<'_>, record: &Record| {
+            std::ptr::eq(other, source) && rows.first().is_some_and(|row| row.list == record.list)
+        };
+        let records = || {
+            let all = exchange.sources.records().filter(|(other, _, record)| !is_here(other, record));
+            all.map(|(.., record)| record)
+        };
+        let fields = || records().flat_map(|record| &record.fields);
+        let is_other = || {
+            let given = numbers::all(exchange.task).into_iter().map(|n| n.value);
+            let mut known = fields().filter_map(RecordField::number).chain(given);
+            let is_amount = |value: f64| (value - amount.value).abs() <= amount.tolerance * 1.01;
+            known.any(|n| [n / scale, (sum - n / scale).abs(), sum + n / scale].into_iter().any(is_amount))
+        };
         if !is_near(sum)
+            && !is_other()
             && !is_median()
             && !is_row()
             && !is_aggregate()
@@ -260,6 +285,14 @@ fn wrong_column_sum<'a>(
         }
     }
     None
+}
+
+/// Whether a clause gives a value of each row: "weigh 30 kg each".
+fn is_of_each(exchange: &Exchange<'_>, clause: &Clause<'_>) -> bool {
+    let table = exchange.language.map(|language| language.table());
+    let is_word = |word: &&str| word.len() > MAX_ARTICLE;
+    let mut words = clause.words.split(' ').filter(is_word);
+    words.any(|word| table.is_some_and(|table| table.name(word).0.has(WordClass::Per)))
 }
 
 /// The divisor that converts the numbers of the column to the unit of the amount; `None` if the clause names neither a

@@ -140,7 +140,7 @@ fn check_announced(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 
 /// Whether a line has only one number that may be an amount. With a number of things, the amount may be for one of
 /// them.
-fn has_one_number(line: &str) -> bool {
+pub(super) fn has_one_number(line: &str) -> bool {
     numbers::all(line).iter().filter(|n| !n.in_identifier && !is_in_date(line, n)).count() == 1
 }
 
@@ -317,13 +317,13 @@ fn unit_after<'s>(sentence: &'s str, n: &Number) -> &'s str {
 }
 
 /// Whether a total is a multiple of the sum, such as for several nights, months or people.
-fn is_multiple(parts: &[Number], total: &Number) -> bool {
+pub(super) fn is_multiple(parts: &[Number], total: &Number) -> bool {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let times = if sum.abs() < 0.01 { 1.0 } else { total.value / sum };
     times > 1.5 && (times - times.round()).abs() * sum.abs() < 0.02 && times < 366.0
 }
 
-fn wrong_total(parts: &[Number], total: &Number, passage: &str) -> Finding {
+pub(super) fn wrong_total(parts: &[Number], total: &Number, passage: &str) -> Finding {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let rationale = format!(
         "a total that its parts add up to was expected; they add up to {}, and the answer gives {}",
@@ -380,7 +380,7 @@ fn signed(line: &str, amount: &Number) -> f64 {
 }
 
 /// Whether parts add up to a total, or known numbers explain the difference. True beyond the work budget.
-fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
+pub(super) fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let tolerance =
         0.011 + parts.iter().map(|p| p.tolerance.min(0.5)).sum::<f64>().min(1.0) + total.tolerance;
