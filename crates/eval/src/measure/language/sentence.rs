@@ -2,8 +2,8 @@
 //!
 //! In: a text. Out: its sentences, each verbatim and as words in lower case: single spaces surround every word, an
 //! apostrophe ends a word ("i' ve", "j' ai"), and commas, colons and parentheses are words. In a language without
-//! spaces there are no separators. Code or a quotation, also of whole lines, is replaced by the word `"`. A contrast ("but") begins a new
-//! sentence, since the statement after it is independent.
+//! spaces there are no separators. Code or a quotation, also of whole lines, is replaced by the word `"`. A contrast
+//! ("but") begins a new sentence, since the statement after it is independent.
 
 use std::ops::Range;
 use std::rc::Rc;

@@ -7,8 +7,8 @@
 //! done. If a part of the request names the action and the thing of an offered tool ("update my emergency contact",
 //! `update_emergency_contact`), calls of the same action on other things are not the missing call, unless their
 //! arguments name the thing. In a dialogue, the user must only have agreed, and the outputs of the agent may mention
-//! the action as well. Where the last reply of the user asks for more, its parts that begin with the verb of such a tool
-//! are compared with the calls after the reply.
+//! the action as well. Where the last reply of the user asks for more, its parts that begin with the verb of such a
+//! tool are compared with the calls after the reply.
 //!
 //! In: the request of an outermost agent, its tools, all calls and the answer. Out: one finding, on the model span that
 //! wrote the answer.
