@@ -15,9 +15,9 @@ use crate::measure::records::{KeyName, Record, RecordField};
 /// Shortest name, and shortest word of a role.
 const MIN_NAME: usize = 4;
 const MIN_ROLE: usize = 4;
-/// Most words of a name.
+/// Maximum words of a name.
 const MAX_WORDS: usize = 4;
-/// Most fields of a record, and records, that are compared.
+/// Maximum fields of a record, and records, that are compared.
 const MAX_FIELDS: usize = 16;
 const MAX_RECORDS: usize = 400;
 /// Texts between a role and the name behind it, and between a name and the role behind it.

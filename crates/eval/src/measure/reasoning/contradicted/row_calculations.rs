@@ -23,7 +23,7 @@ use crate::measure::records::{Record, RecordField};
 const MIN_ROWS: usize = 3;
 const MIN_RIGHT: usize = 2;
 const MAX_ROWS: usize = 40;
-/// Most numbers of a line, and columns of a result.
+/// Maximum numbers of a line, and columns of a result.
 const MAX_NUMBERS: usize = 8;
 const MAX_COLUMNS: usize = 12;
 /// How many times larger than its rounding a value is that is no coincidence.

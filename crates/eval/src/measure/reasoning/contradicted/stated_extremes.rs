@@ -27,12 +27,12 @@ use crate::measure::records::{FieldValue, Record, RecordField};
 use crate::measure::vocabulary::{self, WordMeaning};
 use crate::pattern::contains_ignoring_case;
 
-/// Fewest rows of a series, and most.
+/// Minimum and maximum rows of a series.
 const MIN_ROWS: usize = 3;
 const MAX_ROWS: usize = 200;
 /// Longest request whose words are compared.
 const MAX_REQUEST: usize = 300;
-/// Most statements and columns that are compared.
+/// Maximum statements and columns that are compared.
 const MAX_STATED: usize = 6;
 const MAX_COLUMNS: usize = 12;
 /// Shortest name of a row.

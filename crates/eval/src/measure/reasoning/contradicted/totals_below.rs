@@ -15,7 +15,7 @@ use crate::measure::vocabulary::{self, WordMeaning};
 /// Fewest and most parts.
 const MIN_PARTS: usize = 2;
 const MAX_PARTS: usize = 50;
-/// Most words of the sentence.
+/// Maximum words of the sentence.
 const MAX_WORDS: usize = 10;
 /// Longest text behind the number of a part.
 const MAX_UNIT: usize = 32;
