@@ -76,7 +76,7 @@ const FINDINGS: &[Finding] = &[
                 "crates/eval/src/measure/question_rounds/tests.rs",
                 &[
                     "questions_beyond_the_work_budget_are_not_asked",
-                    "prompts_count_as_work_and_the_clock_ends_it",
+                    "prompts_count_as_work_and_the_clock_ends_the_work",
                 ],
             ),
             (
@@ -168,15 +168,15 @@ const FINDINGS: &[Finding] = &[
             (
                 "crates/eval/src/measure/ask/tests/repeated.rs",
                 &[
-                    "what_a_prompt_repeats_counts_as_content_of_the_service_that_produced_it",
-                    "what_a_prompt_repeats_of_withheld_content_is_not_shown",
+                    "repeated_content_counts_as_content_of_the_service_that_produced_it",
+                    "repeated_withheld_content_is_not_shown",
                     "result_of_a_tool_around_spans_of_another_service_counts_as_content_of_every_service",
                     "spans_without_a_service_are_withheld_if_any_service_of_the_trace_is",
                 ],
             ),
             (
                 "crates/eval/src/measure/remote/tests.rs",
-                &["what_a_step_repeats_of_another_service_counts_as_its_content_or_is_withheld"],
+                &["repeated_content_of_another_service_counts_as_its_content_or_is_withheld"],
             ),
         ],
     ),
@@ -317,7 +317,7 @@ const FINDINGS: &[Finding] = &[
         &[(
             "crates/eval/src/measure/ask/tests/attacks.rs",
             &[
-                "no_text_of_a_trace_stands_outside_the_fence_of_a_prompt",
+                "no_text_of_a_trace_is_outside_the_fence_of_a_prompt",
                 "attacks_cannot_close_the_fence_or_imitate_headings",
             ],
         )],
@@ -350,7 +350,7 @@ const FINDINGS: &[Finding] = &[
         &[(
             "crates/journal/src/tests/directory.rs",
             &[
-                "records_of_an_unreadable_segment_keep_their_names",
+                "records_of_an_unreadable_segment_keep_their_numbers",
                 "segments_of_version_1_are_recovered_as_current_ones",
             ],
         )],
