@@ -181,7 +181,7 @@ const WRAPPERS: [&str; 13] = [
 /// Keys of the exit status of a run.
 const EXIT_STATUS: [&str; 7] =
     ["exit_code", "exitCode", "exitcode", "exit_status", "exitStatus", "returncode", "return_code"];
-/// Further keys of the exit status of a run, each with the keys of the output streams next to which it has this meaning.
+/// Further keys of the exit status of a run, each with the keys of output streams next to which it has this meaning.
 const WITH_STREAMS: [(&str, &[&str]); 3] = [
     ("rc", &["stderr", "stdout", "err", "out", "output"]),
     ("exit", &["stderr", "stdout", "err", "out", "output"]),

@@ -285,7 +285,7 @@ impl<'t> LaterSuccesses<'t> {
             Purpose::Action | Purpose::Unknown => {
                 let arguments = failed.parsed.as_ref().filter(|arguments| has_identifier(arguments));
                 let has_same_arguments =
-                    |later: &&Call| later.parsed.as_ref() == arguments && is_reaction(later);
+                    |later: &&&Call| later.parsed.as_ref() == arguments && is_reaction(later);
                 nouns(failed).any(|noun| self.actions.get(&noun).is_some_and(is_reaction))
                     || arguments.is_some() && self.actions.values().any(|later| has_same_arguments(&later))
             }

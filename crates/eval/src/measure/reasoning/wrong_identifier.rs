@@ -4,7 +4,8 @@
 //! contains is about another thing if the request names an identifier of the same shape, or if an earlier result has an
 //! identifier that differs from it only by one character or by two swapped ones. An action for an address that no text
 //! contains reaches somebody else, and so is an action about another thing if an earlier result has identifiers of the
-//! same shape in the field that the argument is named after. Another call with the expected identifier corrects the first one.
+//! same shape in the field that the argument is named after. Another call with the expected identifier corrects the
+//! first one.
 //!
 //! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
 //! that requested the call.
@@ -197,7 +198,7 @@ impl<'t> ResultIdentifiers<'t> {
                 && identifiers(&value).next().as_ref() == Some(&value)
                 && is_effect()
                 && !contains_ignoring_case(task, &value)
-                && self.calls.iter().any(|other| is_same_field(&other))
+                && self.calls.iter().any(|other| is_same_field(other))
                 && !self.is_known(memo, call, &value)
             {
                 return Some((call.at, format!("an identifier of a result, such as {expected},")));
