@@ -198,7 +198,7 @@ impl<'t> ResultIdentifiers<'t> {
                 && identifiers(&value).next().as_ref() == Some(&value)
                 && is_effect()
                 && !contains_ignoring_case(task, &value)
-                && self.calls.iter().any(|other| is_same_field(other))
+                && self.calls.iter().any(is_same_field)
                 && !self.is_known(memo, call, &value)
             {
                 return Some((call.at, format!("an identifier of a result, such as {expected},")));
