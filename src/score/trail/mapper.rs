@@ -47,7 +47,7 @@ pub struct MapperCounts {
     pub no_category: usize,
     /// Spans about which the judge gave no answer.
     pub unanswered: usize,
-    /// Spans beyond [`MAX_QUESTIONS`], about which no question was asked.
+    /// Spans beyond `MAX_QUESTIONS`, about which no question was asked.
     pub left: usize,
 }
 

@@ -52,7 +52,7 @@ impl Defect {
         }
     }
 
-    /// A finding of this defect. `quote` is verbatim; it is clipped to [`QUOTE_BYTES`].
+    /// A finding of this defect. `quote` is verbatim; it is clipped to `QUOTE_BYTES`.
     pub fn finding(self, rationale: impl Into<String>, quote: &str) -> Finding {
         let (score, category, fact) = self.row();
         let quote = head(quote, QUOTE_BYTES);

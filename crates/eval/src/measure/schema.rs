@@ -50,7 +50,7 @@ pub struct Validation {
 }
 
 impl Schema {
-    /// Validates `value` in at most [`MAX_STEPS`] steps.
+    /// Validates `value` in at most `MAX_STEPS` steps.
     pub fn check(&self, value: &Value) -> Validation {
         self.check_within(value, MAX_STEPS)
     }
