@@ -61,6 +61,14 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if lookups.is_empty() || !others.iter().any(|call| conduct.is_action(call)) {
         return None;
     }
+    let task = conduct.task(usize::MAX).map(|task| &**task);
+    let language = Language::detected(answer, task, memo)?;
+    let read = ReadText::new(answer, task, memo);
+    let claims = read.claims_of_done_action();
+    // Most answers claim no action, and the results need not be read.
+    if claims.iter().all(|claim| claim.action.is_work()) {
+        return None;
+    }
     let texts = trace.calls.iter().flat_map(|call| [call.arguments.as_deref(), call.result.as_deref()]);
     let bytes: usize = texts.flatten().map(str::len).sum();
     if bytes > MAX_BYTES || !memo.budget.spend((bytes + answer.len()) / BYTES_PER_STEP) {
@@ -74,10 +82,6 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if passed.iter().flatten().any(|value| EVERYTHING.contains(&value.as_str())) {
         return None;
     }
-    let task = conduct.task(usize::MAX).map(|task| &**task);
-    let language = Language::detected(answer, task, memo)?;
-    let read = ReadText::new(answer, task, memo);
-    let claims = read.claims_of_done_action();
     let others: Vec<PassedValues<'_>> = others.into_iter().zip(passed).collect();
     let first_of_tool =
         |nth: usize, call: &Call| !others.iter().take(nth).any(|(other, _)| other.name == call.name);
