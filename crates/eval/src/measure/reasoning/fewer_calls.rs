@@ -11,6 +11,7 @@
 
 use std::rc::Rc;
 
+use foldhash::{HashMap, HashSet};
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
@@ -194,8 +195,17 @@ fn lists(lookups: &[&Call], answer: &str, memo: &Memo) -> Vec<Vec<Rc<ListedRow>>
                 continue;
             }
             let all: Vec<Vec<String>> = rows.iter().map(|row| shown(row).collect()).collect();
-            let is_own = |value: &&String| all.iter().filter(|values| values.contains(value)).count() == 1;
-            let is_common = |flag: &RecordField| rows.iter().all(|row| row.fields.contains(flag));
+            let mut row_counts: HashMap<&str, usize> = HashMap::default();
+            for values in &all {
+                let distinct: HashSet<&str> = values.iter().map(String::as_str).collect();
+                distinct.into_iter().for_each(|value| *row_counts.entry(value).or_default() += 1);
+            }
+            let is_own = |value: &&String| row_counts.get(value.as_str()) == Some(&1);
+            // A flag that all rows have is one of the first row.
+            let first_fields = rows.first().map_or(&[][..], |row| &row.fields);
+            let in_all_rows = |flag: &&RecordField| rows.iter().all(|row| row.fields.contains(flag));
+            let common_fields: Vec<&RecordField> = first_fields.iter().filter(in_all_rows).collect();
+            let is_common = |flag: &RecordField| common_fields.contains(&flag);
             let row = |(values, record): (&Vec<String>, &&Record)| {
                 let (values, shared) = values.iter().partition::<Vec<&String>, _>(is_own);
                 let is_on = |field: &RecordField| field.value == FieldValue::Bool(true);

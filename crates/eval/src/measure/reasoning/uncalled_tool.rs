@@ -116,19 +116,20 @@ fn name_words(name: &str) -> Vec<String> {
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent_index, agent, .. } = *conduct;
-    let is_called = |tool: &&ToolDefinition| {
-        trace.calls.iter().any(|call| name_words(&call.name) == name_words(&tool.name))
-    };
-    let is_read = !trace.incomplete && trace.calls.len() <= MAX_CALLS && !agent.tools.is_empty();
+    let is_read = !trace.incomplete
+        && trace.calls.len() <= MAX_CALLS
+        && !agent.tools.is_empty()
+        && trace.calls.iter().all(|call| call.arguments.is_some() && call.result.is_some());
     if !is_read || !memo.budget.spend(agent.tools.len().min(MAX_TOOLS) * (1 + trace.calls.len())) {
         return None;
     }
+    let called: HashSet<Vec<String>> = trace.calls.iter().map(|call| name_words(&call.name)).collect();
     let tools: Vec<UncalledTool<'_>> = offered_tools(trace, agent_index)
-        .filter(|tool| !is_called(tool))
+        .filter(|tool| !called.contains(&name_words(&tool.name)))
         .filter_map(UncalledTool::new)
         .take(MAX_TOOLS)
         .collect();
-    if tools.is_empty() || trace.calls.iter().any(|call| call.arguments.is_none() || call.result.is_none()) {
+    if tools.is_empty() {
         return None;
     }
     // Calls of an earlier part of the conversation are not recorded.
