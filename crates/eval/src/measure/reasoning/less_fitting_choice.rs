@@ -231,7 +231,7 @@ fn better_field<'r>(
             let counterpart = matching_field(chosen, field);
             is_requested(field)
                 && counterpart.is_none_or(|other| {
-                    other.value != field.value && !is_requested(&other) && other.text().is_some()
+                    other.value != field.value && !is_requested(&other) && other.is_text()
                 })
         };
         let wanted = row.fields.iter().find(|field| is_better(field)).filter(|_| has_all)?;

@@ -123,8 +123,13 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if !is_read || !memo.budget.spend(agent.tools.len().min(MAX_TOOLS) * (1 + trace.calls.len())) {
         return None;
     }
-    let called: HashSet<Vec<String>> = trace.calls.iter().map(|call| name_words(&call.name)).collect();
-    let tools: Vec<UncalledTool<'_>> = offered_tools(trace, agent_index)
+    // Most agents call all their tools, by the names as they are offered.
+    let called_names: HashSet<&str> = trace.calls.iter().map(|call| call.name.trim()).collect();
+    let mut uncalled =
+        offered_tools(trace, agent_index).filter(|tool| !called_names.contains(tool.name.trim())).peekable();
+    uncalled.peek()?;
+    let called: HashSet<Vec<String>> = called_names.iter().map(|name| name_words(name)).collect();
+    let tools: Vec<UncalledTool<'_>> = uncalled
         .filter(|tool| !called.contains(&name_words(&tool.name)))
         .filter_map(UncalledTool::new)
         .take(MAX_TOOLS)

@@ -300,12 +300,11 @@ impl<'a> RowRequest<'a> {
     ) -> Option<(&'r Record, String)> {
         let passed_words = words(passed_row);
         let mut named = rows.filter_map(|row| {
-            let mut texts = row.fields.iter().filter(|f| f.text().is_some() && !is_state(f));
+            let mut texts = row.fields.iter().filter(|f| f.is_text() && !is_state(f));
             let field = texts.find(|field| {
                 let mut fields_of_name =
                     passed_row.fields.iter().filter(|other_field| other_field.name == field.name);
-                let Some(other_field) =
-                    fields_of_name.next().filter(|other_field| other_field.text().is_some())
+                let Some(other_field) = fields_of_name.next().filter(|other_field| other_field.is_text())
                 else {
                     return false;
                 };
@@ -399,7 +398,7 @@ impl<'a> RowRequest<'a> {
                 || shown.contains(' ') && contains_words(&self.user_words, words_of(shown).trim());
             shown.len() >= MIN_NAME
                 && is_written
-                && field.text().is_some()
+                && field.is_text()
                 && !passed_row.fields.iter().any(|f| f.shown().contains(shown))
         };
         let is_object = |name: &str| {

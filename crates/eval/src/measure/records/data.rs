@@ -104,7 +104,11 @@ impl RecordField {
         }
     }
 
-    /// The value in lower case, if it is a text.
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self.value, FieldValue::Text(_))
+    }
+
+    /// The value in lower case, if it is a text. The first use converts it; [`Self::is_text`] does not.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
             FieldValue::Text(text) => Some(text),

@@ -60,11 +60,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let lower: Vec<String> = trimmed.iter().map(|word| word.to_lowercase()).collect();
     let records = exchange.sources.records();
     let values = records.flat_map(|(source, _, record)| {
-        record
-            .fields
-            .iter()
-            .filter(|f| matches!(f.value, FieldValue::Text(_)))
-            .map(move |field| (source, field))
+        record.fields.iter().filter(|f| f.is_text()).map(move |field| (source, field))
     });
     for (source, field) in values.take(MAX_VALUES) {
         let shown: Vec<&str> = field.shown().split_whitespace().take(WORDS.end() + 1).collect();

@@ -335,7 +335,7 @@ pub(super) fn limits_time(text: &str) -> bool {
 
 /// Whether two items have the same dates and times.
 fn same_times(other: &Record, named: &Record) -> bool {
-    let is_time = |f: &&RecordField| f.text().is_some() && TIME_OF.is_match(f.shown());
+    let is_time = |f: &&RecordField| f.is_text() && TIME_OF.is_match(f.shown());
     named.fields.iter().filter(is_time).all(|field| other.fields.contains(field))
 }
 

@@ -15,8 +15,9 @@ use crate::measure::records::{KeyName, Record, RecordField};
 /// Shortest name, and shortest word of a role.
 const MIN_NAME: usize = 4;
 const MIN_ROLE: usize = 4;
-/// Maximum words of a name.
+/// Maximum words and bytes of a name.
 const MAX_WORDS: usize = 4;
+const MAX_NAME: usize = 64;
 /// Maximum fields of a record, and records, that are compared.
 const MAX_FIELDS: usize = 16;
 const MAX_RECORDS: usize = 400;
@@ -55,8 +56,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 /// Whether a value is the name of somebody or something.
 fn is_name(field: &RecordField) -> bool {
     let shown = field.shown();
-    field.text().is_some()
-        && shown.len() >= MIN_NAME
+    field.is_text()
+        && (MIN_NAME..=MAX_NAME).contains(&shown.len())
         && shown.starts_with(char::is_uppercase)
         && shown.contains(char::is_lowercase)
         && shown.split(' ').count() <= MAX_WORDS

@@ -130,7 +130,7 @@ fn identifiers(records: &Records) -> Vec<&str> {
     let is_named = |name: &[String]| name.iter().any(|word| KEYS.contains(&word.as_str()));
     let identifying = fields.filter(|field| {
         let letters = field.shown().bytes().any(|b| b.is_ascii_alphabetic());
-        is_identifier(field.shown()) && (letters || is_named(&field.name) || field.text().is_some())
+        is_identifier(field.shown()) && (letters || is_named(&field.name) || field.is_text())
     });
     identifying.map(|field| field.shown()).take(MAX_IDENTIFIERS).collect()
 }

@@ -77,8 +77,7 @@ fn end<'e, 'a>(exchange: &'e Exchange<'a>, meaning: WordMeaning) -> Option<Journ
     let fields = exchange.sources.records().flat_map(|(s, _, r)| r.fields.iter().map(move |f| (s, r, f)));
     let is_end =
         |(.., f): &JourneyEnd<'_, '_>| f.name.iter().any(|word| vocabulary::has_meaning(word, meaning));
-    let is_moment =
-        |(.., f): &JourneyEnd<'_, '_>| f.text().is_some() && dates::all(f.shown()).next().is_some();
+    let is_moment = |(.., f): &JourneyEnd<'_, '_>| f.is_text() && dates::all(f.shown()).next().is_some();
     let mut ends = fields.filter(is_end).filter(is_moment);
     let first = ends.next()?;
     ends.all(|(.., field)| field.value == first.2.value).then_some(first)

@@ -241,7 +241,7 @@ pub(super) fn unstructured<'s>(sources: &'s ResultSources<'_>) -> impl Iterator<
 /// column, as a state after a verb or shortly before the name of the row, or as a name with a capital.
 fn is_meant(clause: &Clause<'_>, cell: &RecordField, row: &NamedRow<'_>) -> bool {
     let shown = cell.shown();
-    let is_word = cell.text().is_some() && shown.chars().all(char::is_alphabetic);
+    let is_word = cell.is_text() && shown.chars().all(char::is_alphabetic);
     let is_name = || {
         shown.starts_with(char::is_uppercase) && clause.sentence.split(' ').skip(1).any(|w| w.contains(shown))
     };

@@ -214,7 +214,7 @@ fn passed_keys(row: &NamedRow<'_>) -> Vec<KeyName> {
     let arguments = row.source.call.parsed.as_deref().and_then(serde_json::Value::as_object);
     let is_passed = |field: &&RecordField| {
         let mut values = arguments.into_iter().flat_map(|map| map.values()).take(MAX_CELLS);
-        matches!(field.value, FieldValue::Text(_)) && values.any(|v| v.as_str() == Some(field.shown()))
+        field.is_text() && values.any(|v| v.as_str() == Some(field.shown()))
     };
     row.record.fields.iter().take(MAX_CELLS).filter(is_passed).map(|field| field.name.clone()).collect()
 }
@@ -318,7 +318,7 @@ fn may_be_in(field: &RecordField, words: &WordSet<'_>) -> bool {
 /// Whether a field of a record in a row may name the row, such as the `friendly_name` among its attributes or the
 /// names of ordered items.
 fn is_child_name(field: &RecordField) -> bool {
-    matches!(field.value, FieldValue::Text(_)) && names_child(&field.name)
+    field.is_text() && names_child(&field.name)
 }
 
 fn names_child(name: &KeyName) -> bool {
@@ -357,7 +357,7 @@ fn is_named_by_key(_: usize, field: &RecordField) -> bool {
 /// Whether a field names its row: by its key, or because it is the first text of the record. `text` is the number of
 /// texts up to the field.
 fn is_named_by_position(text: usize, field: &RecordField) -> bool {
-    text == 1 && matches!(field.value, FieldValue::Text(_)) || is_named_by_key(text, field)
+    text == 1 && field.is_text() || is_named_by_key(text, field)
 }
 
 /// The fields of a record that satisfy `is_column`, which is called with the number of texts up to the field.
@@ -367,7 +367,7 @@ fn columns(
 ) -> impl Iterator<Item = &RecordField> {
     let mut texts = 0;
     record.fields.iter().filter(move |field| {
-        texts += usize::from(matches!(field.value, FieldValue::Text(_)));
+        texts += usize::from(field.is_text());
         is_column(texts, field)
     })
 }
@@ -406,7 +406,7 @@ fn is_name(field: &RecordField) -> bool {
     let is_short = || shown.trim_matches(|c: char| !c.is_alphanumeric()).len() < MIN_NAME;
     let is_moment = || is_clock(shown) || has_digit(shown) && dates::all(shown).next().is_some();
     let is_state = || field.text().is_some_and(|text| assertion(text).is_some());
-    let is_column = matches!(field.value, FieldValue::Text(_)) || is_named_by_key(0, field);
+    let is_column = field.is_text() || is_named_by_key(0, field);
     is_column && !is_short() && !is_moment() && !is_state()
 }
 

@@ -199,7 +199,7 @@ fn cell<'r>(row: &'r Record, name: &RecordField) -> Option<&'r RecordField> {
 /// The row of each line, if each has another one: a column of texts tells the rows apart, and each label has one of
 /// them.
 fn lines_of_rows<'e, 'a>(block: &'e [LabelledLine<'a>], rows: &[&'e Record]) -> Option<Vec<RowLine<'e, 'a>>> {
-    let columns = rows.first()?.fields.iter().take(MAX_COLUMNS).filter(|field| field.text().is_some());
+    let columns = rows.first()?.fields.iter().take(MAX_COLUMNS).filter(|field| field.is_text());
     columns.into_iter().find_map(|column| {
         let names = rows.iter().map(|row| {
             let name = words_of(cell(row, column)?.text()?);

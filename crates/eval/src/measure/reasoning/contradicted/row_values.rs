@@ -120,7 +120,7 @@ pub(super) fn is_clock(text: &str) -> bool {
 /// Whether the value is a word of a closed set, which results write in capitals: "QUARANTINE".
 pub(super) fn is_enumerated(field: &RecordField) -> bool {
     let shown = field.shown();
-    field.text().is_some()
+    field.is_text()
         && shown.len() > MIN_TEXT
         && shown.bytes().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'-' | b' '))
 }

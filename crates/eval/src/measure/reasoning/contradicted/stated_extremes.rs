@@ -187,7 +187,7 @@ type RowNames = (Rc<[String]>, bool);
 
 /// The names of a row: its texts, and its date in words.
 fn names(row: &Record) -> RowNames {
-    let dates = row.fields.iter().filter(|field| field.text().is_some()).flat_map(|field| {
+    let dates = row.fields.iter().filter(|field| field.is_text()).flat_map(|field| {
         dates::all(field.shown()).filter(|date| date.at.start == 0).flat_map(|date| date.forms_without_year())
     });
     let dates: Vec<String> = dates.filter(|form| form.contains(char::is_alphabetic)).collect();

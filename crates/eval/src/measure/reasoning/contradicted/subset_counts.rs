@@ -95,7 +95,7 @@ fn subset_count(
         Some(words_of(&field.text()?.replace('_', " ")).trim().to_owned())
     };
     let columns = || rows.first().into_iter().flat_map(|row| &row.fields).take(MAX_COLUMNS);
-    let texts = || columns().filter(|field| field.text().is_some());
+    let texts = || columns().filter(|field| field.is_text());
     // The value of a column that a clause names and that `count` rows have, and for each row whether it has the value.
     let named = |is_named: &dyn Fn(&str) -> bool, count: usize| {
         texts().find_map(|column| {

@@ -113,7 +113,7 @@ fn wrong_group_sum<'a>(
 ) -> Option<(String, &'a str)> {
     let first = rows.first()?;
     let fields = || first.fields.iter().take(MAX_COLUMNS);
-    for group_key in fields().filter(|field| field.text().is_some()) {
+    for group_key in fields().filter(|field| field.is_text()) {
         let mut groups: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
         for row in rows {
             let Some(value) = cell(row, group_key).and_then(RecordField::text) else { continue };

@@ -155,11 +155,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         return;
     }
     let fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
-    let mut known_times: Vec<Time> = fields
-        .filter(|field| matches!(field.value, FieldValue::Text(_)))
-        .map(RecordField::shown)
-        .flat_map(timestamps)
-        .collect();
+    let mut known_times: Vec<Time> =
+        fields.filter(|field| field.is_text()).map(RecordField::shown).flat_map(timestamps).collect();
     let short = || exchange.sources.seen.iter().filter(|text| text.len() <= MAX_TEXT);
     if !exchange.spends_numbers() {
         return;
