@@ -10,7 +10,6 @@
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::language::{WordClass, names};
 use crate::measure::reasoning::statements::words_of;
-use crate::measure::records::FieldValue;
 use crate::measure::tool_purpose::stems;
 use crate::pattern::contains_ignoring_case;
 

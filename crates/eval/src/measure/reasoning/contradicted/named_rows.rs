@@ -14,7 +14,7 @@ use super::sources::ResultSource;
 use crate::measure::numbers::has_digit;
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::{FieldValue, KeyFact, KeyName, Record, RecordField, Records};
+use crate::measure::records::{KeyFact, KeyName, Record, RecordField, Records};
 
 /// Maximum tables of the results of one run.
 const MAX_TABLES: usize = 32;

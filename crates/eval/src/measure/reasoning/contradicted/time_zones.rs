@@ -10,7 +10,7 @@
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
-use crate::measure::records::{FieldValue, RecordField};
+use crate::measure::records::RecordField;
 
 /// Minutes of a day.
 const DAY: i32 = 24 * 60;
