@@ -373,16 +373,17 @@ impl Evaluator {
     pub fn outcome_question(&self, assessment: &Assessment, judged: &[Measurement]) -> Option<OutcomeAsk> {
         let Assessment { trace, rule_measurements, .. } = assessment;
         let judges = self.settings.outcome_judges();
-        let at = trace.tree.root().or_else(|| trace.tree.top().first().copied())?;
+        let root = trace.tree.root().or_else(|| trace.tree.top().first().copied())?;
         let asker = &self.settings.asker;
-        if judges.is_empty() || !asker.samples(trace, at) {
+        if judges.is_empty() || !asker.samples(trace, root) {
             return None;
         }
         let measurements = merge_judgements(rule_measurements.clone(), judged.to_vec());
         let question = OutcomeQuestion::new(asker, trace, &measurements)?;
         let services = services(trace);
         let (metric, context) = (OUTCOME_QUESTION, QuestionContext::for_outcome());
-        let ask = Ask { id: 0, at, metric, question: question.question.clone(), judges, services, context };
+        let ask =
+            Ask { id: 0, at: root, metric, question: question.question.clone(), judges, services, context };
         Some(OutcomeAsk { ask, question })
     }
 

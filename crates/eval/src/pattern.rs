@@ -135,10 +135,10 @@ const FREQUENCIES: [u8; 256] = {
     /// From the rarest to the most frequent.
     const LETTERS: &[u8; 26] = b"zqxjkvbpygfwmucldrhsnioate";
     let mut out = [0; 256];
-    let mut at = 0;
-    while at < LETTERS.len() {
-        out[LETTERS[at] as usize] = at as u8;
-        at += 1;
+    let mut rank = 0;
+    while rank < LETTERS.len() {
+        out[LETTERS[rank] as usize] = rank as u8;
+        rank += 1;
     }
     let mut digit = b'0';
     while digit <= b'9' {

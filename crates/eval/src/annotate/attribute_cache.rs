@@ -79,8 +79,8 @@ impl AttributeCache {
         let first_slot = (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
         let mut target_slot = first_slot;
         for probe in 0..PROBES {
-            let at = (first_slot + probe) % SLOTS;
-            match &self.slots[at] {
+            let slot = (first_slot + probe) % SLOTS;
+            match &self.slots[slot] {
                 Some(s)
                     if std::ptr::eq(s.field, field)
                         && std::ptr::eq(s.metric, metric)
@@ -90,7 +90,7 @@ impl AttributeCache {
                 }
                 Some(_) => {}
                 None => {
-                    target_slot = at;
+                    target_slot = slot;
                     break;
                 }
             }

@@ -304,7 +304,7 @@ impl Annotator<'_> {
             );
             put_attribute("trace.failed_metrics", Scalar::Strs(first_items(&verdict.failed_metrics)));
         }
-        if let Some(span) = verdict.root_cause.and_then(|at| self.trace.tree.spans.get(at)) {
+        if let Some(span) = verdict.root_cause.and_then(|index| self.trace.tree.spans.get(index)) {
             put_attribute("trace.root_cause", Scalar::Str(&span.id.to_string()));
         }
     }
@@ -400,7 +400,7 @@ fn append_finding(text: &mut String, finding: &Finding) {
     // Comparing at each occurrence of the first byte is cheaper than preparing a substring search.
     let is_in = |first: u8| {
         memchr::memchr_iter(first, rationale)
-            .any(|at| rationale.get(at..).is_some_and(|r| r.starts_with(quote)))
+            .any(|start| rationale.get(start..).is_some_and(|r| r.starts_with(quote)))
     };
     if quote.first().is_some_and(|first| !is_in(*first)) {
         text.push_str(" Seen");

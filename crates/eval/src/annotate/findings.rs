@@ -85,15 +85,15 @@ impl<'a> TraceFindings<'a> {
                     let by_id = by_id.get_or_insert_with(|| index_by_id(annotator.trace));
                     let cited = finding.cited.iter().chain(&finding.seen_in);
                     let spans = cited.filter_map(|id| by_id.get(id).copied()).chain(origin);
-                    spans.filter(|&at| at != m.at).for_each(|at| all.cite(at, m));
+                    spans.filter(|&index| index != m.at).for_each(|index| all.cite(index, m));
                 }
             }
         }
         all
     }
 
-    fn cite(&mut self, at: Idx, m: &Measurement) {
-        let cited_by = &mut self.by_span.entry(at).or_default().cited_by;
+    fn cite(&mut self, index: Idx, m: &Measurement) {
+        let cited_by = &mut self.by_span.entry(index).or_default().cited_by;
         let entry = (m.metric, m.at);
         if cited_by.len() < MAX_ITEMS && !cited_by.contains(&entry) {
             cited_by.push(entry);
@@ -106,8 +106,8 @@ impl<'a> TraceFindings<'a> {
     }
 
     /// `verdict.findings` of the span, if it has any.
-    pub(super) fn json(&self, at: Idx) -> Option<String> {
-        let findings = &self.by_span.get(&at)?.findings;
+    pub(super) fn json(&self, index: Idx) -> Option<String> {
+        let findings = &self.by_span.get(&index)?.findings;
         (!findings.is_empty()).then(|| self.json_array(findings.clone()))
     }
 
@@ -122,8 +122,8 @@ impl<'a> TraceFindings<'a> {
     }
 
     /// `verdict.cited_by` of the span.
-    pub(super) fn cited_by(&self, at: Idx) -> Vec<String> {
-        let cited_by = self.by_span.get(&at).map_or(&[][..], |span| &span.cited_by);
+    pub(super) fn cited_by(&self, index: Idx) -> Vec<String> {
+        let cited_by = self.by_span.get(&index).map_or(&[][..], |span| &span.cited_by);
         cited_by
             .iter()
             .map(|(metric, citing_span)| {
@@ -133,8 +133,8 @@ impl<'a> TraceFindings<'a> {
     }
 
     /// The signature of the worst failure of the span.
-    pub(super) fn signature(&self, at: Idx) -> Option<Signature> {
-        signature::worst(self.by_span.get(&at)?.failing.iter().copied()).map(|m| self.signature_of(m))
+    pub(super) fn signature(&self, index: Idx) -> Option<Signature> {
+        signature::worst(self.by_span.get(&index)?.failing.iter().copied()).map(|m| self.signature_of(m))
     }
 
     /// The signature of a failing measurement, cached: it is written on a span, in an event and for the trace.
@@ -252,11 +252,11 @@ fn scored_findings(m: &Measurement) -> impl Iterator<Item = (usize, &Finding)> {
 
 /// The spans by id; of several spans with one id, the first.
 fn index_by_id(trace: &AgentTrace) -> HashMap<SpanId, Idx> {
-    trace.tree.spans.iter().enumerate().rev().map(|(at, span)| (span.id, at)).collect()
+    trace.tree.spans.iter().enumerate().rev().map(|(index, span)| (span.id, index)).collect()
 }
 
-fn span_id(trace: &AgentTrace, at: Idx) -> String {
-    trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default().to_string()
+fn span_id(trace: &AgentTrace, index: Idx) -> String {
+    trace.tree.spans.get(index).map(|span| span.id).unwrap_or_default().to_string()
 }
 
 /// The id of a finding, 16 hex digits: the same on every span and in every output.
@@ -283,10 +283,10 @@ fn clip_json(text: Cow<'_, str>, max_bytes: usize) -> String {
         c => c.len_utf8(),
     };
     let (mut used_bytes, mut end) = (0usize, 0usize);
-    for (at, c) in text.char_indices() {
+    for (start, c) in text.char_indices() {
         used_bytes += size(c);
         if used_bytes <= max_bytes - CUT_MARK.len() {
-            end = at + c.len_utf8();
+            end = start + c.len_utf8();
         }
         if used_bytes > max_bytes {
             return format!("{}{CUT_MARK}", text.get(..end).unwrap_or_default());

@@ -79,8 +79,8 @@ pub(super) fn signature_for(trace: &AgentTrace, m: &Measurement) -> Signature {
 }
 
 /// The name of the tool that the span calls.
-fn tool_name(trace: &AgentTrace, at: Idx) -> Option<&str> {
-    Some(&*trace.views.get(at)?.call.as_ref()?.name)
+fn tool_name(trace: &AgentTrace, index: Idx) -> Option<&str> {
+    Some(&*trace.views.get(index)?.call.as_ref()?.name)
 }
 
 /// The words of a message in lower case, with [`VARIABLE`] in place of each sequence of words that change.
@@ -138,8 +138,8 @@ mod tests {
     use crate::measure::testing::Script;
     use crate::measure::{Category, Measured};
 
-    fn failing(at: Idx, metric: &'static str, finding: Finding) -> Measurement {
-        measured(at, metric, Measured { value: Value::Score(1.0), passed: false, findings: vec![finding] })
+    fn failing(index: Idx, metric: &'static str, finding: Finding) -> Measurement {
+        measured(index, metric, Measured { value: Value::Score(1.0), passed: false, findings: vec![finding] })
     }
 
     fn trace() -> AgentTrace {
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn signature_is_stable_and_names_agent_tool_metric_category_and_error() {
         let trace = trace();
-        let signature_with = |at, metric, defect: Defect, quote: &str| {
-            let m = failing(at, metric, defect.finding("why", quote));
+        let signature_with = |index, metric, defect: Defect, quote: &str| {
+            let m = failing(index, metric, defect.finding("why", quote));
             signature(&trace, [&m].into_iter()).unwrap()
         };
         let timed_out = |quote: &str| signature_with(2, "error_detection", Defect::TimedOut, quote);

@@ -35,12 +35,12 @@ fn finding(rationale: &str, quote: &str) -> Finding {
 }
 
 fn measurement(
-    at: Idx,
+    index: Idx,
     metric: &'static str,
     outcome: Result<(Value, Vec<Finding>), Unmeasured>,
 ) -> Measurement {
     let outcome = outcome.map(|(value, findings)| Measured { value, passed: findings.is_empty(), findings });
-    Measurement::new(at, metric, "rules/1", outcome)
+    Measurement::new(index, metric, "rules/1", outcome)
 }
 
 /// Span 0 is the agent, 1 a model call, 2 the tool that failed, 3 the answer.
@@ -461,8 +461,8 @@ fn explanation_names_the_span_of_its_quote_if_it_is_another_one() {
 
 #[test]
 fn equal_measurements_keep_their_own_explanations() {
-    let explained = |at, rationale: &str| {
-        let base = measurement(at, "completeness", Ok((Value::Score(5.0), vec![])));
+    let explained = |index, rationale: &str| {
+        let base = measurement(index, "completeness", Ok((Value::Score(5.0), vec![])));
         Measurement { rationale: Some(rationale.into()), ..base }
     };
     let (trace, ms) = (trace(), [explained(0, "all of it"), explained(1, "all of that")]);

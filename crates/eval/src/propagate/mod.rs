@@ -123,12 +123,12 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     Verdicts { by_span: span_verdicts, trace: verdict }
 }
 
-/// The span in which the worst failure of the span `at` began.
-fn failure_origin(measurements: &[Measurement], at: Idx) -> Idx {
-    let results = measurements.iter().filter(|m| m.at == at).filter_map(|m| m.outcome.as_ref().ok());
+/// The span in which the worst failure of the span `index` began.
+fn failure_origin(measurements: &[Measurement], index: Idx) -> Idx {
+    let results = measurements.iter().filter(|m| m.at == index).filter_map(|m| m.outcome.as_ref().ok());
     let findings = results.filter(|measured| !measured.passed).flat_map(|measured| &measured.findings);
     let worst = findings.filter(|finding| !finding.is_note()).min_by(|a, b| a.worst_first(b));
-    worst.and_then(|finding| finding.origin).unwrap_or(at)
+    worst.and_then(|finding| finding.origin).unwrap_or(index)
 }
 
 /// The verdict of the only root, where the verdict of the trace follows from the run as a whole.

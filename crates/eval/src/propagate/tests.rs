@@ -33,7 +33,7 @@ fn trace(nodes: &[(Kind, Option<usize>)]) -> AgentTrace {
     AgentTrace { owner: vec![None; tree.len()], tree, views, ..AgentTrace::default() }
 }
 
-fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
+fn measured(index: usize, metric: &'static str, score: f64) -> Measurement {
     let passed = score >= 4.0;
     let finding = Finding {
         rationale: "because".to_owned(),
@@ -51,7 +51,7 @@ fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
     };
     let findings = if passed { vec![] } else { vec![finding] };
     let outcome = Ok(Measured { value: Value::Score(score), passed, findings });
-    Measurement::new(at, metric, "rules/1", outcome)
+    Measurement::new(index, metric, "rules/1", outcome)
 }
 
 fn policies(policy: Policy) -> Policies {
@@ -267,7 +267,7 @@ fn failure_with_its_origin_in_another_failed_span_is_left_out() {
 #[test]
 fn failure_chain_leads_to_the_earliest_of_equal_failures_below_others() {
     let trace = trace(&[(A, None), (A, Some(0)), (L, Some(1)), (A, Some(0)), (L, Some(3))]);
-    let ms = [0, 1, 2, 4].map(|at| measured(at, "m", 1.0));
+    let ms = [0, 1, 2, 4].map(|index| measured(index, "m", 1.0));
     assert_eq!(propagate(&trace, &ms, &Policies::default()).trace.failure_chain, [0, 1, 2]);
     // A worse one above counts more.
     let ms = [measured(0, "m", 1.0), measured(2, "m", 3.0)];
@@ -320,8 +320,8 @@ fn policy_is_parsed_from_a_word_or_a_map() {
 }
 
 /// A failing measurement whose finding has this confidence.
-fn with_confidence(at: usize, metric: &'static str, confidence: f64) -> Measurement {
-    let mut m = measured(at, metric, 1.0);
+fn with_confidence(index: usize, metric: &'static str, confidence: f64) -> Measurement {
+    let mut m = measured(index, metric, 1.0);
     m.outcome.as_mut().unwrap().findings[0].confidence = Some(confidence);
     m
 }

@@ -60,10 +60,11 @@ pub struct TraceVerdict {
 
 impl TraceVerdict {
     /// Whether the finding touched the outcome, if judges were asked about it.
-    pub fn touched_outcome(&self, at: Idx, metric: &str, index: usize) -> Option<bool> {
+    pub fn touched_outcome(&self, span_index: Idx, metric: &str, index: usize) -> Option<bool> {
         let outcome = self.outcome.as_ref()?;
-        let is_this_finding =
-            |finding: &FindingRef| finding.at == at && finding.index == index && finding.metric == metric;
+        let is_this_finding = |finding: &FindingRef| {
+            finding.at == span_index && finding.index == index && finding.metric == metric
+        };
         outcome.asked.iter().any(is_this_finding).then(|| outcome.touched_outcome.iter().any(is_this_finding))
     }
 }

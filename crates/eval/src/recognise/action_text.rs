@@ -63,8 +63,9 @@ const MAX_ANSWER_CALLS: usize = 16;
 /// Whether a model's output contains code that is to be run.
 pub(crate) fn writes_code(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let begins =
-        |at: usize| text.get(at..).is_some_and(|rest| CODE_MARKS.iter().any(|mark| rest.starts_with(mark)));
+    let begins = |start: usize| {
+        text.get(start..).is_some_and(|rest| CODE_MARKS.iter().any(|mark| rest.starts_with(mark)))
+    };
     memchr::memchr3_iter(b'`', b'<', b'C', bytes).any(begins)
 }
 
@@ -140,8 +141,8 @@ impl ControlTools {
         let may_be_called = |name: &&String| has_code || name.contains('_');
         let mut calls: Vec<usize> = Vec::new();
         for name in self.final_answer.iter().filter(may_be_called) {
-            let is_whole_name = |at: &usize| {
-                let before = text.get(..*at).and_then(|t| t.chars().next_back());
+            let is_whole_name = |start: &usize| {
+                let before = text.get(..*start).and_then(|t| t.chars().next_back());
                 before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '.')
             };
             let starts = memchr::memmem::find_iter(text.as_bytes(), name.as_bytes()).filter(is_whole_name);

@@ -123,10 +123,10 @@ impl From<Tree> for AgentTrace {
 impl AgentTrace {
     /// Whether the content was recorded that the output of a model call can be based on: its prompt, or without a
     /// prompt the results of the trace. `Absent` if it contains an image, a file or the like.
-    pub fn evidence(&self, at: Idx) -> Content {
-        let Some(view) = self.views.get(at) else { return Content::Absent };
+    pub fn evidence(&self, span_index: Idx) -> Content {
+        let Some(view) = self.views.get(span_index) else { return Content::Absent };
         match view.input_content {
-            Content::Present if view.kind == Kind::Llm && self.has_media(at) => Content::Absent,
+            Content::Present if view.kind == Kind::Llm && self.has_media(span_index) => Content::Absent,
             Content::Present if view.kind == Kind::Llm => Content::Present,
             partial if partial.is_partial() => partial,
             _ => self.results,
@@ -156,7 +156,7 @@ impl AgentTrace {
         })
     }
 
-    fn has_media(&self, at: Idx) -> bool {
+    fn has_media(&self, span_index: Idx) -> bool {
         let all = self.has_media.get_or_init(|| {
             // Every prompt repeats the results of earlier prompts; texts are interned, so their addresses identify
             // them.
@@ -178,6 +178,6 @@ impl AgentTrace {
                 |view: &SpanView| view.input.iter().flat_map(|m| &m.parts).any(&mut is_unread);
             self.views.iter().map(|view| view.kind == Kind::Llm && has_unread(view)).collect()
         });
-        all.get(at).copied().unwrap_or_default()
+        all.get(span_index).copied().unwrap_or_default()
     }
 }

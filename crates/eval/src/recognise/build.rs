@@ -84,7 +84,7 @@ fn read(
     let mut envelope_names = EnvelopeNames::default();
     let mut earlier = EarlierSpans::for_trace();
     let mut scan = SpanScan::default();
-    for (at, span) in tree.spans.iter().enumerate() {
+    for (index, span) in tree.spans.iter().enumerate() {
         scan.read_after(&mut earlier, table, &span.bytes);
         for log in by_span.get(&span.id).into_iter().flatten() {
             scan.log(table, &log.record);
@@ -98,7 +98,7 @@ fn read(
         are_model_only.push(model_only);
         // The messages of a step repeat those of its children. They are needed only at the top, where
         // the step may take the place of an agent's span.
-        let reads_content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(at).is_none();
+        let reads_content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(index).is_none();
         interpreter.known_whole.clear();
         let mut view = interpreter.view(&mut scan, kind, lifecycle, reads_content);
         is_suspect =
@@ -206,8 +206,8 @@ fn result_content(view: &SpanView) -> Content {
 
 impl AgentTrace {
     /// The version of the agent of a span, or else of the span's service.
-    pub fn version(&self, at: Idx) -> Option<&str> {
-        let span = self.tree.spans.get(at)?;
+    pub fn version(&self, index: Idx) -> Option<&str> {
+        let span = self.tree.spans.get(index)?;
         let mut attributes = Attributes::new(&span.bytes, SPAN_ATTRIBUTES);
         let agent_version =
             attributes.find(|(key, _)| *key == "gen_ai.agent.version").and_then(|(_, v)| v.as_str());

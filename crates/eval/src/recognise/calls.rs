@@ -26,9 +26,12 @@ struct PendingRequest<'r> {
 pub(crate) fn find(tree: &Tree, views: &[SpanView], agents: &[Agent], owner: &[Option<usize>]) -> Vec<Call> {
     let mut by_agent: Vec<Vec<Idx>> = vec![Vec::new(); agents.len()];
     let mut without_agent: Vec<Idx> = Vec::new();
-    for (at, view) in views.iter().enumerate() {
+    for (span_index, view) in views.iter().enumerate() {
         if matches!(view.kind, Kind::Llm | Kind::Tool) && !view.wrapper {
-            owner[at].and_then(|agent| by_agent.get_mut(agent)).unwrap_or(&mut without_agent).push(at);
+            owner[span_index]
+                .and_then(|agent| by_agent.get_mut(agent))
+                .unwrap_or(&mut without_agent)
+                .push(span_index);
         }
     }
     let mut calls: Vec<Call> = Vec::new();
@@ -56,7 +59,8 @@ struct AgentSpans<'r> {
 
 /// Adds the calls of one agent.
 fn agent_calls(tree: &Tree, views: &[SpanView], agent: Option<usize>, spans: &[Idx], out: &mut Vec<Call>) {
-    let (tools, llms): (Vec<Idx>, Vec<Idx>) = spans.iter().partition(|&&at| views[at].kind == Kind::Tool);
+    let (tools, llms): (Vec<Idx>, Vec<Idx>) =
+        spans.iter().partition(|&&span_index| views[span_index].kind == Kind::Tool);
     let requests = |&llm: &Idx| {
         let requests = views[llm].requests().enumerate();
         requests.map(move |(place, request)| PendingRequest { llm, place, request, tool: None })
@@ -258,9 +262,9 @@ impl<'r> ToolResults<'r> {
         let mut reused = HashSet::default();
         let mut longest: Vec<ResultWithoutId<'_>> = Vec::new();
         let mut missing = Content::Absent;
-        for &at in spans {
+        for &span_index in spans {
             let mut without_id = Vec::new();
-            let view = &views[at];
+            let view = &views[span_index];
             let input = readable(&view.input, view.input_content);
             let output = readable(&view.output, view.output_content);
             let partial = [view.input_content, view.output_content].into_iter().filter(|c| c.is_partial());
@@ -268,7 +272,7 @@ impl<'r> ToolResults<'r> {
             for part in input.iter().flat_map(|m| &m.parts) {
                 add_result(part, &mut by_id, &mut without_id);
             }
-            let ids = views[at].requests().filter_map(|request| request.id.as_deref());
+            let ids = views[span_index].requests().filter_map(|request| request.id.as_deref());
             // A result that precedes the request belongs to an earlier request.
             reused.extend(ids.filter(|id| !requested.insert(*id) || by_id.contains_key(id)));
             for part in output.iter().flat_map(|m| &m.parts) {
@@ -289,9 +293,12 @@ impl<'r> ToolResults<'r> {
     /// Assigns the results with a reused id to the requests that they follow.
     fn answer_requests(&mut self, views: &'r [SpanView], spans: &[Idx]) {
         let mut open_requests: HashMap<&'r str, OpenRequests<'r>> = HashMap::new();
-        for &at in spans.iter().filter(|at| !views[**at].content_gap().is_some_and(Content::is_partial)) {
+        for &span_index in spans
+            .iter()
+            .filter(|span_index| !views[**span_index].content_gap().is_some_and(Content::is_partial))
+        {
             let mut prompt_results: HashMap<&'r str, Vec<ResultPart<'r>>> = HashMap::new();
-            for part in views[at].input.iter().flat_map(|m| &m.parts) {
+            for part in views[span_index].input.iter().flat_map(|m| &m.parts) {
                 if let Some((id, result)) = self.reused_result(part) {
                     prompt_results.entry(id).or_default().push(result);
                 }
@@ -302,13 +309,13 @@ impl<'r> ToolResults<'r> {
                 }
             }
             let mut place = 0;
-            for part in views[at].output.iter().flat_map(|m| &m.parts) {
+            for part in views[span_index].output.iter().flat_map(|m| &m.parts) {
                 if let Part::Call(request) = part {
                     if let Some(id) = request.id.as_deref().filter(|id| self.reused.contains(id)) {
                         let earlier = prompt_results.get(id).map_or(&[][..], Vec::as_slice);
                         let requests = open_requests.entry(id).or_default();
-                        if requests.llm != Some(at) {
-                            *requests = OpenRequests::new(at, earlier);
+                        if requests.llm != Some(span_index) {
+                            *requests = OpenRequests::new(span_index, earlier);
                         }
                         requests.places.push(place);
                     }

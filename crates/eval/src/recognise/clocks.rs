@@ -58,9 +58,9 @@ fn clocks(tree: &Tree) -> Option<Vec<usize>> {
     }
     let mut numbers = HashMap::new();
     let mut clock_of_span = vec![0; tree.len()];
-    for &at in tree.order() {
+    for &span_index in tree.order() {
         let next = numbers.len();
-        clock_of_span[at] = *numbers.entry(&tree.spans[at].envelope.resource).or_insert(next);
+        clock_of_span[span_index] = *numbers.entry(&tree.spans[span_index].envelope.resource).or_insert(next);
     }
     Some(clock_of_span)
 }
@@ -76,32 +76,35 @@ fn bounds(trace: &AgentTrace, clock_of_span: &[usize]) -> Vec<ClockBound> {
             bounds.push(ClockBound { earlier, later, between, is_certain });
         }
     };
-    let start = |at: Idx| (at, tree.spans[at].start);
-    let end = |at: Idx| (at, tree.spans[at].end.max(tree.spans[at].start));
+    let start = |span_index: Idx| (span_index, tree.spans[span_index].start);
+    let end = |span_index: Idx| (span_index, tree.spans[span_index].end.max(tree.spans[span_index].start));
     let duration = |span: &Span| span.end.saturating_sub(span.start);
     let mut outlived = vec![false; tree.len()];
-    for (at, span) in tree.spans.iter().enumerate() {
-        let Some(parent) = tree.parent(at) else { continue };
-        outlived[parent] |= clock_of_span[at] == clock_of_span[parent] && span.end > tree.spans[parent].end;
+    for (span_index, span) in tree.spans.iter().enumerate() {
+        let Some(parent) = tree.parent(span_index) else { continue };
+        outlived[parent] |=
+            clock_of_span[span_index] == clock_of_span[parent] && span.end > tree.spans[parent].end;
     }
-    for (at, span) in tree.spans.iter().enumerate() {
-        let Some(parent) = tree.parent(at) else { continue };
-        add(true, start(parent), start(at));
+    for (span_index, span) in tree.spans.iter().enumerate() {
+        let Some(parent) = tree.parent(span_index) else { continue };
+        add(true, start(parent), start(span_index));
         // A parent does not wait for a child that takes longer than itself, nor for any child if one on the parent's
         // own clock ends after the parent.
         if duration(span) <= duration(&tree.spans[parent]) && !outlived[parent] {
-            add(true, end(at), (parent, tree.spans[parent].end));
+            add(true, end(span_index), (parent, tree.spans[parent].end));
         }
     }
     let mut receipts = HashMap::new();
     let mut requested = HashSet::default();
-    for (at, view) in views.iter().enumerate().filter(|(_, view)| view.kind == Kind::Llm && !view.wrapper) {
+    for (span_index, view) in
+        views.iter().enumerate().filter(|(_, view)| view.kind == Kind::Llm && !view.wrapper)
+    {
         for part in view.input.iter().flat_map(|message| &message.parts) {
             if let Part::Result { id: Some(id), .. } = part {
-                receipts.entry(id).or_insert(at);
+                receipts.entry(id).or_insert(span_index);
             }
         }
-        requested.extend(view.requests().map(|request| (at, &request.name)));
+        requested.extend(view.requests().map(|request| (span_index, &request.name)));
     }
     let (by_text, mut occurrences) = (receipts_by_text(trace), HashMap::new());
     let subtrees = SubtreeRanges::new(tree);
@@ -147,8 +150,8 @@ fn receipts_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<
     let mut receipts: HashMap<_, Vec<ResultReceipt>> = HashMap::new();
     for (i, agent) in trace.agents.iter().enumerate() {
         let mut before: Option<Idx> = None;
-        for &at in &agent.llms {
-            let input = &trace.views[at].input;
+        for &span_index in &agent.llms {
+            let input = &trace.views[span_index].input;
             let continued_call = before.filter(|&before| is_continued(&trace.views[before].input, input));
             let mut occurrences: HashMap<_, usize> = HashMap::new();
             for part in input.iter().flat_map(|message| &message.parts) {
@@ -158,9 +161,9 @@ fn receipts_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<
             }
             for (result, count) in occurrences {
                 let result_receipts = receipts.entry((i, result)).or_default();
-                result_receipts.resize(count.max(result_receipts.len()), (continued_call, at));
+                result_receipts.resize(count.max(result_receipts.len()), (continued_call, span_index));
             }
-            before = Some(at);
+            before = Some(span_index);
         }
     }
     receipts
@@ -190,17 +193,18 @@ struct SubtreeRanges {
 impl SubtreeRanges {
     fn new(tree: &Tree) -> SubtreeRanges {
         let (mut position, mut size) = (vec![0; tree.len()], vec![1; tree.len()]);
-        tree.order().iter().enumerate().for_each(|(n, &at)| position[at] = n);
-        for &at in tree.order().iter().rev() {
-            if let Some(parent) = tree.parent(at) {
-                size[parent] += size[at];
+        tree.order().iter().enumerate().for_each(|(n, &span_index)| position[span_index] = n);
+        for &span_index in tree.order().iter().rev() {
+            if let Some(parent) = tree.parent(span_index) {
+                size[parent] += size[span_index];
             }
         }
         SubtreeRanges { position, size }
     }
 
-    fn contain(&self, ancestor: Idx, at: Idx) -> bool {
-        (self.position[ancestor]..self.position[ancestor] + self.size[ancestor]).contains(&self.position[at])
+    fn contain(&self, ancestor: Idx, span_index: Idx) -> bool {
+        (self.position[ancestor]..self.position[ancestor] + self.size[ancestor])
+            .contains(&self.position[span_index])
     }
 }
 

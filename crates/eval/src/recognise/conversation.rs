@@ -96,8 +96,8 @@ impl Interpreter<'_> {
         let mut read =
             || MessageParts::from(MessageReader::new(&mut self.texts).parts(&ContentNode::decoded(value)));
         let Some(text) = value.as_str() else { return read() };
-        if let Some((at, len, parts)) = &self.last_instructions
-            && (*at, *len) == (text.as_ptr(), text.len())
+        if let Some((start, len, parts)) = &self.last_instructions
+            && (*start, *len) == (text.as_ptr(), text.len())
         {
             return parts.clone();
         }

@@ -96,9 +96,9 @@ struct CurrentRun<'a> {
 /// The slot of a key, or of an encoded attribute, among `slots`.
 #[inline]
 fn slot_of(bytes: &[u8], slots: usize) -> usize {
-    let byte = |at: Option<&u8>| at.copied().map_or(0, usize::from);
+    let number = |byte: Option<&u8>| byte.copied().map_or(0, usize::from);
     // The second byte of an encoded attribute is the length of its key.
-    (bytes.len() + byte(bytes.last()) + 5 * byte(bytes.get(1))) % slots
+    (bytes.len() + number(bytes.last()) + 5 * number(bytes.get(1))) % slots
 }
 
 impl<'a> EarlierSpans<'a> {

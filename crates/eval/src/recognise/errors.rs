@@ -117,13 +117,13 @@ pub(crate) fn separate_inherited(tree: &Tree, views: &mut [SpanView]) {
         return;
     }
     let mut below: Vec<Vec<(Option<Text>, Option<Text>)>> = vec![Vec::new(); views.len()];
-    for &at in tree.order().iter().rev() {
-        let signs = std::mem::take(&mut below[at]);
-        let view = &mut views[at];
+    for &index in tree.order().iter().rev() {
+        let signs = std::mem::take(&mut below[index]);
+        let view = &mut views[index];
         if !view.errors.is_empty() && repeats_sign_below(&view.errors, &signs) {
             view.inherited_errors = std::mem::take(&mut view.errors);
         }
-        if let Some(parent) = tree.parent(at) {
+        if let Some(parent) = tree.parent(index) {
             let own_signs = view.errors.iter().chain(&view.inherited_errors);
             let sign_texts = own_signs.map(|sign| (sign.error_type.clone(), sign.message.clone()));
             let remaining = MAX_BELOW.saturating_sub(below[parent].len());

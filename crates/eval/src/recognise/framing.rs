@@ -27,18 +27,18 @@ pub(super) fn mark_agents(tree: &Tree, views: &mut [SpanView]) -> Vec<Idx> {
     }
     for &top in tree.top() {
         let is_root = tree.spans[top].parent.is_zero() && views[top].kind == Kind::Chain;
-        if is_root && tree.subtree(top).any(|at| is_call(&views[at]) || is_agent(&views[at])) {
+        if is_root && tree.subtree(top).any(|index| is_call(&views[index]) || is_agent(&views[index])) {
             views[top].kind = Kind::Agent;
         }
     }
-    let is_nested = |at: Idx| views[at].kind == Kind::Chain && tree.parent(at).is_some();
-    if !(0..tree.len()).any(|at| is_nested(at) && tree.children(at).len() > 1) {
+    let is_nested = |index: Idx| views[index].kind == Kind::Chain && tree.parent(index).is_some();
+    if !(0..tree.len()).any(|index| is_nested(index) && tree.children(index).len() > 1) {
         return marked;
     }
     let mut search = Search { visits_left: MAX_VISITS * tree.len(), is_inside: vec![false; tree.len()] };
-    for &at in tree.order() {
-        if is_agent(&views[at]) {
-            marked.extend(mark_conversations(tree, views, at, &mut search));
+    for &index in tree.order() {
+        if is_agent(&views[index]) {
+            marked.extend(mark_conversations(tree, views, index, &mut search));
         }
     }
     marked
@@ -65,10 +65,10 @@ pub(super) fn completions(tree: &Tree, views: &[SpanView], agent_chains: &[Idx])
     let has_content =
         |view: &SpanView| view.input_content != Content::Absent || view.output_content != Content::Absent;
     let mut out: Vec<ContentCompletion> =
-        agent_chains.iter().map(|&at| ContentCompletion { chain: at, agent: at }).collect();
+        agent_chains.iter().map(|&index| ContentCompletion { chain: index, agent: index }).collect();
     for (agent, _) in views.iter().enumerate().filter(|(_, view)| is_agent(view) && !has_content(view)) {
         let mut frames = sole_frames(tree, views, agent);
-        let chain = frames.find(|&at| views[at].kind == Kind::Chain && has_content(&views[at]));
+        let chain = frames.find(|&index| views[index].kind == Kind::Chain && has_content(&views[index]));
         out.extend(chain.map(|chain| ContentCompletion { chain, agent }));
     }
     out
@@ -76,9 +76,9 @@ pub(super) fn completions(tree: &Tree, views: &[SpanView], agent_chains: &[Idx])
 
 /// The spans below an agent that frame all its work, outermost first.
 fn sole_frames<'t>(tree: &'t Tree, views: &'t [SpanView], agent: Idx) -> impl Iterator<Item = Idx> + 't {
-    let has_work = |at: Idx| tree.subtree(at).any(|i| is_call(&views[i]) || is_agent(&views[i]));
-    let next = move |&at: &Idx| {
-        let mut working = tree.children(at).iter().copied().filter(|&child| has_work(child));
+    let has_work = |index: Idx| tree.subtree(index).any(|i| is_call(&views[i]) || is_agent(&views[i]));
+    let next = move |&index: &Idx| {
+        let mut working = tree.children(index).iter().copied().filter(|&child| has_work(child));
         let only = working.next().filter(|_| working.next().is_none());
         only.filter(|&only| matches!(views[only].kind, Kind::Chain | Kind::Unknown))
     };
@@ -118,11 +118,11 @@ fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, search: &mu
     let within = |top: Idx| own_spans(tree, views, top);
     let mut calls_by_opening: HashMap<Opening, usize> = HashMap::new();
     let mut chains = Vec::new();
-    for at in within(top) {
+    for index in within(top) {
         search.visits_left = search.visits_left.saturating_sub(1);
-        if views[at].kind == Kind::Chain && at != top {
-            chains.push(at);
-        } else if let Some(opening) = opening(&views[at]) {
+        if views[index].kind == Kind::Chain && index != top {
+            chains.push(index);
+        } else if let Some(opening) = opening(&views[index]) {
             *calls_by_opening.entry(opening).or_default() += 1;
         }
     }
@@ -141,11 +141,11 @@ fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, search: &mu
         }
         let mut conversations: HashMap<Opening, Vec<usize>> = HashMap::new();
         let mut has_tool = false;
-        for at in within(chain) {
+        for index in within(chain) {
             search.visits_left = search.visits_left.saturating_sub(1);
-            has_tool |= views[at].kind == Kind::Tool;
-            if let Some(opening) = opening(&views[at]) {
-                conversations.entry(opening).or_default().push(views[at].input.len());
+            has_tool |= views[index].kind == Kind::Tool;
+            if let Some(opening) = opening(&views[index]) {
+                conversations.entry(opening).or_default().push(views[index].input.len());
             }
         }
         let is_own =
@@ -155,7 +155,7 @@ fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, search: &mu
         if has_tool && is_own && is_part && conversations.values().any(is_continued) {
             new_agents.push(chain);
             // The new agents share no spans, so these visits are linear in the size of the trace.
-            within(chain).for_each(|at| search.is_inside[at] = true);
+            within(chain).for_each(|index| search.is_inside[index] = true);
         }
     }
     for &chain in &new_agents {

@@ -213,7 +213,7 @@ mod tests {
             end in prop::sample::select(vec!["", r#","finish_reason":"stop""#, r#","finish_reason":null"#, r#","x":1"#]),
         ) {
             let part = |members: &Vec<usize>| {
-                format!("{{{}}}", members.iter().map(|at| MEMBERS[*at]).collect::<Vec<_>>().join(","))
+                format!("{{{}}}", members.iter().map(|index| MEMBERS[*index]).collect::<Vec<_>>().join(","))
             };
             let parts = picks.iter().map(part).collect::<Vec<_>>().join(", ");
             let [fast, whole] = both(&format!(r#"{{"role":"{role}","parts":[{parts}]{end}}},"#), &mut TextInterner::new());

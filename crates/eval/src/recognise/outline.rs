@@ -15,9 +15,9 @@ impl AgentTrace {
     pub fn outline(&self) -> String {
         let mut out = String::new();
         let mut depth = vec![0usize; self.tree.len()];
-        for &at in self.tree.order() {
-            depth[at] = self.tree.parent(at).map_or(0, |parent| depth[parent] + 1);
-            write_span(&mut out, &self.views[at], depth[at].min(20));
+        for &index in self.tree.order() {
+            depth[index] = self.tree.parent(index).map_or(0, |parent| depth[parent] + 1);
+            write_span(&mut out, &self.views[index], depth[index].min(20));
         }
         for agent in &self.agents {
             let (task, answer) = (short_or(&agent.task, "-"), short_or(&agent.answer, "-"));
@@ -94,7 +94,7 @@ fn short_or(text: &Option<Text>, missing: &str) -> String {
 fn short(text: &str) -> String {
     let line = text.replace('\n', "\\n");
     match line.char_indices().nth(SHOWN) {
-        Some((at, _)) => format!("{}…", line.get(..at).unwrap_or("")),
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or("")),
         None => line,
     }
 }

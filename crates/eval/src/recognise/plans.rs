@@ -169,9 +169,9 @@ fn marked_plan(table: &ConventionTable, text: &Text, texts: &mut TextInterner) -
         let after = if marker.line {
             after_heading(&lower, &marker.begins)
         } else {
-            lower.find(&marker.begins).map(|at| at + marker.begins.len())
+            lower.find(&marker.begins).map(|start| start + marker.begins.len())
         };
-        let Some(body) = after.and_then(|at| text.get(at..)) else { continue };
+        let Some(body) = after.and_then(|start| text.get(start..)) else { continue };
         let lower_body = body.to_ascii_lowercase();
         let end = marker.ends.iter().filter_map(|e| lower_body.find(&e.to_ascii_lowercase())).min();
         let body = end.and_then(|end| body.get(..end)).unwrap_or(body);
@@ -185,7 +185,7 @@ fn marked_plan(table: &ConventionTable, text: &Text, texts: &mut TextInterner) -
 
 /// The position after the first line that is the heading `word`, or begins with it, with or without markup.
 fn after_heading(lower: &str, word: &str) -> Option<usize> {
-    let mut at = 0;
+    let mut position = 0;
     for line in lower.split_inclusive('\n') {
         let unmarked = line.trim().trim_start_matches(['#', '*', ' ', '_']);
         let is_whole_line = unmarked.trim_end_matches(['*', ':', ' ', '_', '`']) == word;
@@ -194,9 +194,9 @@ fn after_heading(lower: &str, word: &str) -> Option<usize> {
                 .strip_prefix(word)
                 .is_some_and(|rest| rest.trim_start().starts_with([':', '*', '.', '-']));
         if is_whole_line || has_inline_text {
-            return Some(at + line.len());
+            return Some(position + line.len());
         }
-        at += line.len();
+        position += line.len();
     }
     None
 }

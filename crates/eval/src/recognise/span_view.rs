@@ -178,8 +178,8 @@ static IMAGE_URL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("data
 pub(crate) fn is_media(result: &str) -> bool {
     result.starts_with(['{', '[']) && {
         let bytes = result.as_bytes();
-        let is_media_type = |at: usize| {
-            let value = bytes.get(at + TYPE.needle().len()..).unwrap_or_default();
+        let is_media_type = |start: usize| {
+            let value = bytes.get(start + TYPE.needle().len()..).unwrap_or_default();
             ["\"image", " \"image", "\"audio"].iter().any(|media| value.starts_with(media.as_bytes()))
         };
         TYPE.find_iter(bytes).any(is_media_type) || IMAGE_URL.find(bytes).is_some()

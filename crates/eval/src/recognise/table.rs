@@ -375,8 +375,8 @@ impl FlattenedList {
         if let Some(kind) = self.leaves.get(tail) {
             return Some((0, *kind));
         }
-        let at = first_index(tail)?;
-        let (head, rest) = tail.split_at_checked(at)?;
+        let index_start = first_index(tail)?;
+        let (head, rest) = tail.split_at_checked(index_start)?;
         let (inner_index, rest) = parse_index(rest)?;
         let kind = self.nested.get(head)?.get(rest.strip_prefix(b".")?)?;
         Some((inner_index, *kind))
@@ -389,7 +389,8 @@ fn mentions_plan(text: &str) -> bool {
     // Converting a part to lower case is cheaper than searching a frequent letter in both cases.
     const PART: usize = 256;
     let mut lower = [0; PART];
-    let mut parts = (0..text.len()).step_by(PART + 1 - PLAN.len()).filter_map(|at| text.as_bytes().get(at..));
+    let mut parts =
+        (0..text.len()).step_by(PART + 1 - PLAN.len()).filter_map(|start| text.as_bytes().get(start..));
     parts.any(|rest| {
         let part = rest.get(..PART).unwrap_or(rest);
         let lower = &mut lower[..part.len()];
@@ -405,7 +406,7 @@ fn list_prefix(list: &str) -> Box<[u8]> {
 
 /// The position of the first index: the digit after a dot.
 fn first_index(key: &[u8]) -> Option<usize> {
-    key.windows(2).position(|w| matches!(w, [b'.', b'0'..=b'9'])).map(|at| at + 1)
+    key.windows(2).position(|w| matches!(w, [b'.', b'0'..=b'9'])).map(|dot| dot + 1)
 }
 
 /// The number at the beginning of `text`, and the rest.

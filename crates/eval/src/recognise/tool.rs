@@ -200,10 +200,10 @@ fn is_compact<'j>(json: &'j str, mut is_excluded: impl FnMut(JsonString<'j>) -> 
     /// Integers with at most this many digits fit an `i64`.
     const DIGITS: usize = 18;
     let bytes = json.as_bytes();
-    let mut at = 0;
-    while let Some(&b) = bytes.get(at) {
-        let rest = bytes.get(at + 1..).unwrap_or_default();
-        at += 1 + match b {
+    let mut position = 0;
+    while let Some(&b) = bytes.get(position) {
+        let rest = bytes.get(position + 1..).unwrap_or_default();
+        position += 1 + match b {
             b'"' => {
                 let string_end = json_keys::string_end(rest, is_needed_escape);
                 let Some((end, is_unescaped)) = string_end else { return false };

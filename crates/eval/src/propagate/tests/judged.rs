@@ -4,7 +4,7 @@ use super::*;
 use crate::measure::ask::outcome::{FindingRef, RunOutcome};
 
 fn outcome(touched_outcome: &[usize], root_cause: Option<usize>) -> RunOutcome {
-    let reference = |&at: &usize| FindingRef { at, metric: "m", index: 0 };
+    let reference = |&span: &usize| FindingRef { at: span, metric: "m", index: 0 };
     RunOutcome {
         score: 0.4,
         root_cause,

@@ -174,10 +174,10 @@ fn trail_runs_have_agents_tasks_content_and_calls() {
         assert!(!trace.agents.is_empty(), "{name}: no agent");
         let manager = &trace.agents[0];
         assert!(manager.task.as_ref().is_some_and(|t| t.len() > 20), "{name}: task {:?}", manager.task);
-        for (at, view) in trace.views.iter().enumerate() {
+        for (index, view) in trace.views.iter().enumerate() {
             if view.kind == Kind::Llm && view.errors.is_empty() {
-                assert_eq!(view.input_content, Content::Present, "{name}: span {at}");
-                assert!(view.tokens.total.is_some(), "{name}: span {at}");
+                assert_eq!(view.input_content, Content::Present, "{name}: span {index}");
+                assert!(view.tokens.total.is_some(), "{name}: span {index}");
             }
         }
         for call in &trace.calls {

@@ -352,7 +352,7 @@ fn later_calls_of_a_planning_tool_are_replans() {
         { "id": 1, "name": "a", "attributes": { "gen_ai.operation.name": "invoke_agent" } },
         chat(2, todo(&["look", "read"])), chat(3, todo(&["look", "ask", "read"])),
     ]));
-    let plans: Vec<_> = trace.agents[0].plans.iter().map(|(at, p)| (*at, p.replan, p.steps.len())).collect();
+    let plans: Vec<_> = trace.agents[0].plans.iter().map(|(span, p)| (*span, p.replan, p.steps.len())).collect();
     assert_eq!(plans, [(1, false, 2), (2, true, 3)]);
 }
 
@@ -381,7 +381,7 @@ fn plans_are_read_from_plan_spans_and_state_but_not_from_declared_graphs() {
         { "id": 2, "parent": 1, "name": "plan a", "attributes": { "gen_ai.operation.name": "plan" } },
         { "id": 3, "parent": 2, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.output.messages": "[{\"role\":\"assistant\",\"content\":\"1. think\\n2. act\\n3. rest\"}]" } },
     ]));
-    let plans: Vec<_> = trace.agents[0].plans.iter().map(|(at, p)| (*at, p.steps.len())).collect();
+    let plans: Vec<_> = trace.agents[0].plans.iter().map(|(span, p)| (*span, p.steps.len())).collect();
     assert_eq!(plans, [(0, 2), (1, 3)]);
     assert_eq!(trace.views[0].graph.as_ref().map(|g| g.steps.len()), Some(2));
 }
