@@ -352,7 +352,8 @@ fn later_calls_of_a_planning_tool_are_replans() {
         { "id": 1, "name": "a", "attributes": { "gen_ai.operation.name": "invoke_agent" } },
         chat(2, todo(&["look", "read"])), chat(3, todo(&["look", "ask", "read"])),
     ]));
-    let plans: Vec<_> = trace.agents[0].plans.iter().map(|(span, p)| (*span, p.replan, p.steps.len())).collect();
+    let plans: Vec<_> =
+        trace.agents[0].plans.iter().map(|(span, p)| (*span, p.replan, p.steps.len())).collect();
     assert_eq!(plans, [(1, false, 2), (2, true, 3)]);
 }
 
