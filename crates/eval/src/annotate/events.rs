@@ -63,7 +63,7 @@ impl<'a> SubjectAttributes<'a> {
             put_subject(&mut self.span_attributes, self.field, trace, m.at, false);
         }
         out.extend_from_slice(&self.span_attributes);
-        // An unmeasured measurement names the rules if no judge answered; it has no evaluator.
+        // A measurement without a value has the judge `rules` if no judge answered. It has no evaluator then.
         if m.outcome.is_err() && m.judge == RULES_JUDGE {
             return;
         }
@@ -137,7 +137,9 @@ impl Annotator<'_> {
         );
         if let Some(outcome) = &self.verdicts.trace.outcome {
             put_attribute("gen_ai.evaluation.score.value", Scalar::Double(outcome.score));
-            if let Some(rationale) = self.emission.shown(&outcome.rationale).filter(|text| !text.is_empty()) {
+            if let Some(rationale) =
+                self.emission.disclose(&outcome.rationale).filter(|text| !text.is_empty())
+            {
                 put_attribute("gen_ai.evaluation.explanation", Scalar::Str(&rationale));
             }
         }
@@ -202,9 +204,7 @@ impl Annotator<'_> {
         let (ids, times) = ((self.trace.tree.id, span.id), (time, self.summary.now));
         put_head(record, ids, times, if failed { WARN } else { INFO }, EVALUATION_EVENT);
     }
-}
 
-impl Annotator<'_> {
     /// Appends the attributes of a measurement's record or event.
     fn put_evaluation<'m>(
         self,
@@ -220,9 +220,9 @@ impl Annotator<'_> {
                 Value::Score(score) | Value::Number(score) => {
                     (result_label(measured.passed), FixedValue::Number(score))
                 }
-                Value::Label(label) => (label, FixedValue::Word(label)),
+                Value::Label(label) => (label, FixedValue::Text(label)),
             },
-            Err(reason) => ("unmeasured", FixedValue::Word(reason.as_str())),
+            Err(reason) => ("unmeasured", FixedValue::Text(reason.as_str())),
         };
         let write_result = |out: &mut Vec<u8>| {
             let mut put_attribute = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
@@ -258,7 +258,7 @@ impl Annotator<'_> {
         put_attribute: &mut dyn FnMut(&str, Scalar<'_>),
     ) {
         let prefix = &self.emission.prefix;
-        if let Some(json) = findings.json_of(m) {
+        if let Some(json) = findings.measurement_json(m) {
             put_attribute(&format!("{prefix}findings"), Scalar::Str(&json));
         }
         put_attribute(&format!("{prefix}signature"), Scalar::Str(&findings.signature_of(m).to_string()));

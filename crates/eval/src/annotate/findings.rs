@@ -67,32 +67,35 @@ pub(super) struct TraceFindings<'a> {
 impl<'a> TraceFindings<'a> {
     pub(super) fn new(annotator: Annotator<'a>) -> TraceFindings<'a> {
         let (elements, signatures) = (RefCell::default(), RefCell::default());
-        let mut all = TraceFindings { annotator, by_span: HashMap::default(), elements, signatures };
+        let mut trace_findings =
+            TraceFindings { annotator, by_span: HashMap::default(), elements, signatures };
         let mut by_id: Option<HashMap<SpanId, Idx>> = None;
         for m in annotator.measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed)) {
-            all.by_span.entry(m.at).or_default().failing.push(m);
+            trace_findings.by_span.entry(m.at).or_default().failing.push(m);
             let is_run_metric =
                 spec_among(&annotator.emission.custom, m.metric).is_some_and(|row| row.about.is_run());
             for (index, finding) in scored_findings(m) {
                 let indexed = IndexedFinding { measurement: m, index, finding };
-                all.by_span.entry(m.at).or_default().findings.push(indexed);
+                trace_findings.by_span.entry(m.at).or_default().findings.push(indexed);
                 let origin =
                     finding.origin.filter(|&origin| origin != m.at && origin < annotator.trace.tree.len());
                 if let Some(origin) = origin {
-                    all.by_span.entry(origin).or_default().findings.push(indexed);
+                    trace_findings.by_span.entry(origin).or_default().findings.push(indexed);
                 }
                 if is_run_metric {
                     let by_id = by_id.get_or_insert_with(|| index_by_id(annotator.trace));
                     let cited = finding.cited.iter().chain(&finding.seen_in);
                     let spans = cited.filter_map(|id| by_id.get(id).copied()).chain(origin);
-                    spans.filter(|&index| index != m.at).for_each(|index| all.cite(index, m));
+                    spans
+                        .filter(|&index| index != m.at)
+                        .for_each(|index| trace_findings.add_citation(index, m));
                 }
             }
         }
-        all
+        trace_findings
     }
 
-    fn cite(&mut self, index: Idx, m: &Measurement) {
+    fn add_citation(&mut self, index: Idx, m: &Measurement) {
         let cited_by = &mut self.by_span.entry(index).or_default().cited_by;
         let entry = (m.metric, m.at);
         if cited_by.len() < MAX_ITEMS && !cited_by.contains(&entry) {
@@ -106,13 +109,13 @@ impl<'a> TraceFindings<'a> {
     }
 
     /// `verdict.findings` of the span, if it has any.
-    pub(super) fn json(&self, index: Idx) -> Option<String> {
+    pub(super) fn span_json(&self, index: Idx) -> Option<String> {
         let findings = &self.by_span.get(&index)?.findings;
         (!findings.is_empty()).then(|| self.json_array(findings.clone()))
     }
 
     /// The findings of one measurement as JSON; `None` if it does not fail or has none.
-    pub(super) fn json_of(&self, m: &Measurement) -> Option<String> {
+    pub(super) fn measurement_json(&self, m: &Measurement) -> Option<String> {
         if m.outcome.as_ref().map_or(true, |measured| measured.passed) {
             return None;
         }
@@ -158,18 +161,18 @@ impl<'a> TraceFindings<'a> {
         findings.sort_by(|a, b| a.finding.worst_first(b.finding));
         let mut out = String::with_capacity(MAX_FINDINGS);
         out.push('[');
-        for (listed, finding) in findings.iter().enumerate() {
+        for (written, finding) in findings.iter().enumerate() {
             let remaining =
-                MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + MORE_ELEMENT_BYTES);
+                MAX_FINDINGS.saturating_sub(out.len() + usize::from(written > 0) + MORE_ELEMENT_BYTES);
             let fits = |json: &Rc<str>| json.len() <= remaining;
             let with_texts = || Some(self.element_with_texts(finding)).filter(fits);
             let without_texts = || Some(self.element(finding, false).into()).filter(fits);
             let Some(json) = with_texts().or_else(without_texts) else {
-                let comma = if listed > 0 { "," } else { "" };
-                out.push_str(&format!("{comma}{{\"more\":{}}}", findings.len() - listed));
+                let comma = if written > 0 { "," } else { "" };
+                out.push_str(&format!("{comma}{{\"more\":{}}}", findings.len() - written));
                 break;
             };
-            if listed > 0 {
+            if written > 0 {
                 out.push(',');
             }
             out.push_str(&json);
@@ -194,8 +197,9 @@ impl<'a> TraceFindings<'a> {
         let IndexedFinding { measurement: m, index, finding } = *indexed;
         let trace = self.annotator.trace;
         let text = |text: &str, max_bytes: usize| {
-            let shown = self.annotator.emission.shown(text).filter(|text| with_texts && !text.is_empty())?;
-            Some(clip_json(shown, max_bytes))
+            let disclosed =
+                self.annotator.emission.disclose(text).filter(|text| with_texts && !text.is_empty())?;
+            Some(clip_json(disclosed, max_bytes))
         };
         let element = FindingElement {
             id: finding_id(trace, m, index),

@@ -105,7 +105,7 @@ impl Annotator<'_> {
         let findings = TraceFindings::new(self);
         let mut writer = attributes::AttributeWriter::new(self, &findings);
         let mut subject_attributes =
-            emission.has(Emit::SpanEvents).then(|| SubjectAttributes::new(EVENT_ATTRIBUTES));
+            emission.writes_to(Emit::SpanEvents).then(|| SubjectAttributes::new(EVENT_ATTRIBUTES));
         // The journal stores annotations without the skews of spans.
         let has_skew = trace.tree.has_skew();
         let mut rest = &sorted[..];
@@ -122,10 +122,10 @@ impl Annotator<'_> {
             }
             let start = appended.len();
             let keeps_sender_verdict = trace.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
-            if emission.has(Emit::Attributes) && !keeps_sender_verdict {
+            if emission.writes_to(Emit::Attributes) && !keeps_sender_verdict {
                 writer.write_span(&mut appended, i, span_measurements);
             }
-            if emission.has(Emit::BraintrustScores) && !keeps_sender_verdict {
+            if emission.writes_to(Emit::BraintrustScores) && !keeps_sender_verdict {
                 self.braintrust_scores(&mut appended, i, span_measurements);
             }
             if let Some(subject_attributes) = &mut subject_attributes {
@@ -135,7 +135,7 @@ impl Annotator<'_> {
             }
             lengths.push(appended.len() - start);
         }
-        let events = match emission.has(Emit::LogEvents) {
+        let events = match emission.writes_to(Emit::LogEvents) {
             true => self.records(&explanations, &findings, max_size),
             false => Vec::new(),
         };
@@ -163,7 +163,7 @@ impl Annotator<'_> {
     ) -> Vec<Piece> {
         let Annotator { trace, measurements, summary, emission, .. } = self;
         let mut envelopes = RecordEnvelopes::default();
-        // All records are in one buffer; `ends` has the envelope of each and the position of its end.
+        // All records are in one buffer. `ends` contains the envelope of each record and the position of its end.
         let mut records = Vec::with_capacity(measurements.len() * RECORD_BYTES);
         let mut ends: Vec<(Arc<Envelope>, usize)> = Vec::with_capacity(measurements.len());
         let mut subject_attributes = SubjectAttributes::new(LOG_ATTRIBUTES);

@@ -79,7 +79,7 @@ fn read(
     let mut is_suspect = false;
     let mut interpreter = Interpreter::new(table);
     let mut views = Vec::with_capacity(tree.len());
-    let mut are_model_only = Vec::with_capacity(tree.len());
+    let mut kinds_from_model_name = Vec::with_capacity(tree.len());
     let mut retried: HashSet<SpanId> = HashSet::default();
     let mut envelope_names = EnvelopeNames::default();
     let mut earlier = EarlierSpans::for_trace();
@@ -94,21 +94,21 @@ fn read(
             interpreter.set_limit(limits.get(&span.envelope.resource).copied());
         }
         let (service, scope) = envelope_names.service_and_scope(&span.envelope, &mut interpreter.texts);
-        let KindDecision { kind, lifecycle, model_only } = scan.kind(table, scope);
-        are_model_only.push(model_only);
+        let KindDecision { kind, lifecycle, from_model_name } = scan.kind(table, scope);
+        kinds_from_model_name.push(from_model_name);
         // The messages of a step repeat those of its children. They are needed only at the top, where
         // the step may take the place of an agent's span.
         let reads_content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(index).is_none();
-        interpreter.known_whole.clear();
+        interpreter.uncut_texts.clear();
         let mut view = interpreter.view(&mut scan, kind, lifecycle, reads_content);
         is_suspect =
-            is_suspect || !scan.is_foreign() && length_limit::is_suspect(&scan, &interpreter.known_whole);
+            is_suspect || !scan.is_foreign() && length_limit::is_suspect(&scan, &interpreter.uncut_texts);
         view.service = service;
         view.duration_ms = (span.end != 0).then(|| span.end.saturating_sub(span.start) as f64 / 1e6);
         views.push(view);
     }
     wrappers::spread_evaluator_kind(&tree, &mut views);
-    let agent_chains = wrappers::mark_duplicates(&tree, &mut views, &are_model_only);
+    let agent_chains = wrappers::mark_duplicates(&tree, &mut views, &kinds_from_model_name);
     let mut frames = Frames::default();
     for ContentCompletion { chain, agent } in framing::completions(&tree, &views, &agent_chains) {
         let span = &tree.spans[chain];

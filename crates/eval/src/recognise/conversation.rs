@@ -103,7 +103,7 @@ impl Interpreter<'_> {
         }
         let parts = match self.system_parts.get(text) {
             Some(parts) => {
-                self.known_whole.push(text.as_ptr());
+                self.uncut_texts.push(text.as_ptr());
                 parts.clone()
             }
             None => self.system_parts.entry(text.into()).or_insert_with(read).clone(),
@@ -154,7 +154,7 @@ impl Interpreter<'_> {
         let cached = list.and_then(|list| {
             message_cache::messages(list, role == Role::User, &mut self.message_cache, &mut reader)
         });
-        self.known_whole.extend(list.filter(|_| cached.is_some()).map(str::as_ptr));
+        self.uncut_texts.extend(list.filter(|_| cached.is_some()).map(str::as_ptr));
         let messages = cached.unwrap_or_else(|| {
             reader.finish.clear();
             reader.messages(&ContentNode::from_value(value), role)

@@ -43,7 +43,7 @@ pub(crate) struct Interpreter<'t> {
     last_tools: Option<(Vec<TextAddress>, Vec<ToolDefinition>)>,
     /// The addresses of texts of the current span that were not cut off: they are valid JSON, or an earlier span has
     /// them.
-    pub(super) known_whole: Vec<*const u8>,
+    pub(super) uncut_texts: Vec<*const u8>,
     /// The leading messages of the last prompt that have no hidden part.
     pub(super) visible_messages: Vec<MessageParts>,
     /// In the current span, a block of a message was recorded without its content.
@@ -85,7 +85,7 @@ impl<'t> Interpreter<'t> {
             last_instructions: None,
             definitions: Vec::new(),
             last_tools: None,
-            known_whole: Vec::new(),
+            uncut_texts: Vec::new(),
             visible_messages: Vec::new(),
             withheld: false,
             limit: None,
@@ -240,7 +240,7 @@ impl Interpreter<'_> {
             FieldLookup::Found((_, value)) => Some(ContentNode::decoded(value)),
             _ => None,
         };
-        let count_in_usage = |keys: &[&str]| usage.as_ref()?.any(keys)?.count();
+        let count_in_usage = |keys: &[&str]| usage.as_ref()?.first_of(keys)?.count();
         let count = |field, keys: &[&str]| self.count(scan, field).or_else(|| count_in_usage(keys));
         let input = count(Field::TokensInput, &["input_tokens", "input", "prompt_tokens", "inputTokens"]);
         let output =
@@ -272,7 +272,7 @@ impl Interpreter<'_> {
         match (self.value(scan, Field::Cost), self.value(scan, Field::CostMap)) {
             (FieldLookup::Found((_, value)), _) => ContentNode::from_value(value).number(),
             (_, FieldLookup::Found((_, map))) => {
-                ContentNode::decoded(map).any(&["total", "total_cost"])?.number()
+                ContentNode::decoded(map).first_of(&["total", "total_cost"])?.number()
             }
             _ => None,
         }

@@ -79,10 +79,10 @@ impl LengthLimit {
 /// The limits by resource.
 pub(super) type LengthLimits = HashMap<EnvelopeFields, LengthLimit>;
 
-/// Whether a text of the span can have been cut at a limit. The texts at the addresses `known_whole` were not cut.
-pub(super) fn is_suspect(scan: &SpanScan<'_>, known_whole: &[*const u8]) -> bool {
+/// Whether a text of the span can have been cut at a limit. The texts at the addresses `uncut_texts` were not cut.
+pub(super) fn is_suspect(scan: &SpanScan<'_>, uncut_texts: &[*const u8]) -> bool {
     any_text(scan, |text| {
-        !known_whole.contains(&text.as_ptr())
+        !uncut_texts.contains(&text.as_ptr())
             && match Ending::detect(text) {
                 Ending::InJson => true,
                 Ending::InText => has_round_length(text),
@@ -186,7 +186,7 @@ fn is_round(length: usize) -> bool {
 fn any_text<'a>(scan: &SpanScan<'a>, mut is_match: impl FnMut(&'a str) -> bool) -> bool {
     let mut is_new = |value: Value<'a>| {
         let long = value.as_str().filter(|text| text.len() >= MIN_LENGTH);
-        long.is_some_and(|text| !scan.repeated.contains(&text.as_ptr()) && is_match(text))
+        long.is_some_and(|text| !scan.repeated_texts.contains(&text.as_ptr()) && is_match(text))
     };
     scan.fields.iter().any(|(_, _, value)| is_new(*value))
         || scan.flat.iter().any(|leaf| !leaf.is_repeated && is_new(leaf.value))

@@ -222,7 +222,7 @@ impl MessageReader<'_> {
         for key in ["reasoning_content", "reasoning", "thinking"] {
             parts.extend(self.texts.option(body.str_at(key)).map(Part::Reasoning));
         }
-        let content = body.any(&["parts", "content", "contents", "text"]);
+        let content = body.first_of(&["parts", "content", "contents", "text"]);
         if role == Role::Tool && !content.is_some_and(|c| c.items().iter().any(part::is_result)) {
             let id = ["tool_call_id", "call_id", "id"].iter().find_map(|key| body.str_at(key));
             parts.push(Part::Result {
@@ -245,7 +245,7 @@ impl MessageReader<'_> {
     fn add_calls(&mut self, body: &ContentNode<'_>, parts: &mut Vec<Part>) {
         let extra = body.get("additional_kwargs");
         let calls = [
-            body.any(&["tool_calls", "toolCalls"]).or_else(|| extra.and_then(|e| e.get("tool_calls"))),
+            body.first_of(&["tool_calls", "toolCalls"]).or_else(|| extra.and_then(|e| e.get("tool_calls"))),
             body.get("invalid_tool_calls"),
         ];
         let single = body.get("function_call").or_else(|| extra.and_then(|e| e.get("function_call")));
@@ -310,7 +310,7 @@ impl MessageReader<'_> {
     }
 
     fn add_map_parts(&mut self, map: &ContentNode<'_>, out: &mut Vec<Part>) {
-        match (part::read(map, self.texts), map.any(&["parts", "content", "text"])) {
+        match (part::read(map, self.texts), map.first_of(&["parts", "content", "text"])) {
             (Some(part), _) => out.push(part),
             (None, Some(inner @ (ContentNode::List(_) | ContentNode::Str(_)))) => self.add_parts(inner, out),
             (None, _) => out.push(Part::Text(self.texts.intern(&map.to_json()))),
@@ -320,8 +320,8 @@ impl MessageReader<'_> {
 
 /// The instructions in a map, or in its configuration (Gemini).
 fn system_of<'n, 'a>(node: &'n ContentNode<'a>) -> Option<&'n ContentNode<'a>> {
-    let config = || node.any(&["config", "generationConfig"])?.any(&SYSTEM_KEYS);
-    node.any(&SYSTEM_KEYS).or_else(config)
+    let config = || node.first_of(&["config", "generationConfig"])?.first_of(&SYSTEM_KEYS);
+    node.first_of(&SYSTEM_KEYS).or_else(config)
 }
 
 /// The question or answer in a map, or its only member.
@@ -330,7 +330,7 @@ fn text_of<'n, 'a>(node: &'n ContentNode<'a>) -> Option<&'n ContentNode<'a>> {
         [(_, only)] => Some(only),
         _ => None,
     };
-    node.any(&TEXT_KEYS).or(only).filter(|text| !text.is_empty())
+    node.first_of(&TEXT_KEYS).or(only).filter(|text| !text.is_empty())
 }
 
 /// Whether a member may contain messages: a list or map, or a text that begins like one.
@@ -382,7 +382,7 @@ fn role_of<'n, 'a>(node: &'n ContentNode<'a>) -> Option<(Role, &'n ContentNode<'
     if let Some(data) = node.get("data") {
         return role_of_word(kind).map(|role| (role, data));
     }
-    if kind != "function" && (node.has("content") || node.has("tool_calls")) {
+    if kind != "function" && (node.has_key("content") || node.has_key("tool_calls")) {
         return role_of_word(kind).map(|role| (role, node));
     }
     None

@@ -75,8 +75,8 @@ pub(crate) fn read_attributes(scan: &SpanScan<'_>, texts: &mut TextInterner, vie
                 continue;
             }
             let node = ContentNode::decoded(*value);
-            let inner = node.any(&["outputs", "inputs", "update"]).unwrap_or(&node);
-            let member = node.any(&PLAN_KEYS).or_else(|| inner.any(&PLAN_KEYS));
+            let inner = node.first_of(&["outputs", "inputs", "update"]).unwrap_or(&node);
+            let member = node.first_of(&PLAN_KEYS).or_else(|| inner.first_of(&PLAN_KEYS));
             if let Some(value) = member.filter(|member| !member.is_empty()) {
                 let plan = read_plan(&value.text(), false, texts);
                 view.plans.extend(plan.filter(|plan| plan.steps.len() >= MIN_STEPS));
@@ -128,7 +128,7 @@ fn is_structured(text: &str) -> bool {
         return digits.starts_with('1');
     }
     let list = STEP_LIST_KEYS.iter().find_map(|key| node.get(key)).unwrap_or(&node);
-    let has_dependencies = |step: &ContentNode<'_>| step.has(DEPENDS_ON);
+    let has_dependencies = |step: &ContentNode<'_>| step.has_key(DEPENDS_ON);
     is_numbered(list) && list.entries().iter().any(|(_, step)| has_dependencies(step))
         || list.items().iter().any(has_dependencies)
 }
@@ -217,7 +217,8 @@ fn steps(text: &str) -> Vec<String> {
         return steps;
     }
     // The only argument of a planning tool may be the plan as text.
-    let text = node.any(&PLAN_KEYS).or_else(|| node.any(&STEP_TEXT_KEYS)).and_then(ContentNode::as_str);
+    let text =
+        node.first_of(&PLAN_KEYS).or_else(|| node.first_of(&STEP_TEXT_KEYS)).and_then(ContentNode::as_str);
     text.map(list_items).unwrap_or_default()
 }
 
@@ -252,7 +253,7 @@ fn step_texts<'n, 'a: 'n>(
 ) -> Vec<String> {
     let text = |step: &'n ContentNode<'a>| match step {
         ContentNode::Map(_) => {
-            step.any(&STEP_TEXT_KEYS).or_else(|| step.get(other_key?)).map(ContentNode::text)
+            step.first_of(&STEP_TEXT_KEYS).or_else(|| step.get(other_key?)).map(ContentNode::text)
         }
         _ => step.as_str().map(Cow::Borrowed),
     };

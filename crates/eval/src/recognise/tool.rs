@@ -66,7 +66,7 @@ fn unwrap_arguments<'a>(node: &ContentNode<'a>, names: &[&str]) -> Option<Conten
     }
     // LangChain's tool node records the whole tool call as its arguments.
     if let Some(args @ ContentNode::Map(_)) = node.get("args")
-        && node.has("name")
+        && node.has_key("name")
         && entries.len() <= 4
     {
         return Some(args.clone());
@@ -100,14 +100,14 @@ fn result_within(node: &ContentNode<'_>, source: Option<&str>, depth: usize) -> 
     let Some(depth) = depth.checked_sub(1) else { return (node.text().into_owned(), false) };
     let failed = part::has_failure_flag(node);
     // LangChain records a message as the result, or the output of a run among its settings.
-    let message = node.get("data").or_else(|| node.get("kwargs")).filter(|inner| inner.has("content"));
+    let message = node.get("data").or_else(|| node.get("kwargs")).filter(|inner| inner.has_key("content"));
     let inner = match node.entries() {
         [(key, inner)] if matches!(key.as_ref(), "result" | "output" | "outputs" | "toolResult") => {
             Some(inner)
         }
         [(a, inner), (b, _)] if a == "output" && b == "kwargs" => Some(inner),
         _ if message.is_some() => return message_result(message.unwrap_or(node), failed),
-        _ if node.has("tool_call_id") && node.has("content") => return message_result(node, failed),
+        _ if node.has_key("tool_call_id") && node.has_key("content") => return message_result(node, failed),
         _ => None,
     };
     if let Some(inner) = inner {
@@ -303,9 +303,9 @@ fn collect_definitions(
 
 fn definition(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<ToolDefinition> {
     let body =
-        node.any(&["function", "toolSpec"]).filter(|f| matches!(f, ContentNode::Map(_))).unwrap_or(node);
+        node.first_of(&["function", "toolSpec"]).filter(|f| matches!(f, ContentNode::Map(_))).unwrap_or(node);
     let name = body.str_at("name").or_else(|| node.str_at("name"))?;
-    let schema = body.any(&[
+    let schema = body.first_of(&[
         "parameters",
         "input_schema",
         "inputSchema",
@@ -334,13 +334,14 @@ pub(crate) fn parameters(node: &ContentNode<'_>) -> Option<Arc<serde_json::Value
         return None;
     }
     let schema: serde_json::Value = serde_json::from_str(&text).ok()?;
-    let is_schema =
-        ["properties", "$ref", "$schema", "anyOf", "oneOf", "allOf", "required"].iter().any(|k| node.has(k))
-            || node.str_at("type").is_some();
+    let is_schema = ["properties", "$ref", "$schema", "anyOf", "oneOf", "allOf", "required"]
+        .iter()
+        .any(|k| node.has_key(k))
+        || node.str_at("type").is_some();
     if is_schema {
         return Some(Arc::new(schema));
     }
-    if entries.iter().all(|(_, v)| v.has("type") || v.has("description")) {
+    if entries.iter().all(|(_, v)| v.has_key("type") || v.has_key("description")) {
         return Some(Arc::new(serde_json::json!({ "type": "object", "properties": schema })));
     }
     None

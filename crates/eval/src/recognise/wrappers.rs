@@ -18,12 +18,16 @@ pub(crate) fn spread_evaluator_kind(tree: &Tree, views: &mut [SpanView]) {
 }
 
 /// Marks model and tool spans that record the same call as another span, and agent spans that only contain one other
-/// agent, as wrappers. Makes agent spans that are only a turn of the agent around them chains. Chains that frame the
+/// agent, as wrappers. Agent spans that are only a turn of the agent around them become chains. Chains that frame the
 /// run of an agent become agents; those below the root are returned.
-pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &[bool]) -> Vec<Idx> {
+pub(crate) fn mark_duplicates(
+    tree: &Tree,
+    views: &mut [SpanView],
+    kinds_from_model_name: &[bool],
+) -> Vec<Idx> {
     for &index in tree.order().iter().rev() {
         match views[index].kind {
-            Kind::Llm => mark_outer_llm(tree, views, index, model_only[index]),
+            Kind::Llm => mark_outer_llm(tree, views, index, kinds_from_model_name[index]),
             Kind::Tool => mark_inner_tools(tree, views, index),
             _ => {}
         }
@@ -45,11 +49,11 @@ pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &
     agent_chains
 }
 
-/// Marks a model span that wraps the span of the same call. A span whose kind follows only from the name of a model
-/// (`model_only`), and which has several calls below it, is an agent or a chain.
-fn mark_outer_llm(tree: &Tree, views: &mut [SpanView], index: Idx, model_only: bool) {
+/// Marks a model span that wraps the span of the same call. If the kind of the span follows only from the name of a
+/// model (`from_model_name`) and several calls are below the span, it becomes an agent or a chain.
+fn mark_outer_llm(tree: &Tree, views: &mut [SpanView], index: Idx, from_model_name: bool) {
     let inner = nearest_below(tree, views, index, Kind::Llm);
-    if model_only && inner.len() + nearest_below(tree, views, index, Kind::Tool).len() > 1 {
+    if from_model_name && inner.len() + nearest_below(tree, views, index, Kind::Tool).len() > 1 {
         views[index].kind = if views[index].agent.is_some() { Kind::Agent } else { Kind::Chain };
     } else if inner.iter().any(|&i| is_same_call(&views[index], &views[i])) {
         views[index].wrapper = true;
@@ -70,10 +74,10 @@ fn mark_inner_tools(tree: &Tree, views: &mut [SpanView], index: Idx) {
     }
 }
 
-/// Makes agent spans directly below `index` chains if each only asks a model for the next step and the
-/// calls are executed outside of it: a node of a graph that is named `agent` (LangGraph's ReAct
-/// loop). Either all spans of a name are such turns, or none. `index`, which contains the turns and the tools, is then the
-/// agent.
+/// Gives agent spans directly below the span `index` the kind of chains if each is only a turn: it asks a model for the
+/// next step, and the calls are executed outside of it, as in a graph with a node named `agent` (the ReAct loop of
+/// LangGraph). All spans of one name are turns, or none is. The span `index`, which contains the turns and the tools, is
+/// then the agent.
 fn mark_turns_as_chains(tree: &Tree, views: &mut [SpanView], index: Idx) {
     let mut by_name: HashMap<Option<Text>, Vec<Idx>> = HashMap::new();
     for &inner in tree.children(index).iter().take(MAX_SPANS) {
