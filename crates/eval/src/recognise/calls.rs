@@ -304,13 +304,13 @@ impl<'r> ToolResults<'r> {
         let mut results =
             ToolResults { by_id, by_request: HashMap::new(), reused, without_id: longest, missing };
         if !results.reused.is_empty() {
-            results.answer_requests(views, spans);
+            results.assign_reused(views, spans);
         }
         results
     }
 
     /// Assigns the results with a reused id to the requests that they follow.
-    fn answer_requests(&mut self, views: &'r [SpanView], spans: &[Idx]) {
+    fn assign_reused(&mut self, views: &'r [SpanView], spans: &[Idx]) {
         let mut open_requests: HashMap<&'r str, OpenRequests<'r>> = HashMap::new();
         for &span_index in spans
             .iter()

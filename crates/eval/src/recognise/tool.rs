@@ -58,11 +58,11 @@ fn unwrap_arguments<'a>(node: &ContentNode<'a>, names: &[&str]) -> Option<Conten
     if let (Some(ContentNode::List(args)), Some(ContentNode::Map(kwargs))) =
         (node.get("args"), node.get("kwargs"))
     {
-        let ContentNode::Map(mut all) = name_positional(args.clone(), names) else {
+        let ContentNode::Map(mut arguments) = name_positional(args.clone(), names) else {
             return Some(ContentNode::List(args.clone()));
         };
-        all.extend(kwargs.iter().cloned());
-        return Some(ContentNode::Map(all));
+        arguments.extend(kwargs.iter().cloned());
+        return Some(ContentNode::Map(arguments));
     }
     // LangChain's tool node records the whole tool call as its arguments.
     if let Some(args @ ContentNode::Map(_)) = node.get("args")
@@ -79,7 +79,7 @@ fn unwrap_arguments<'a>(node: &ContentNode<'a>, names: &[&str]) -> Option<Conten
     }
 }
 
-/// Positional arguments under the names of the parameters, or a list if there are too few names.
+/// The positional arguments as a map by parameter name; as a list if there are fewer names than arguments.
 fn name_positional<'a>(args: Vec<ContentNode<'a>>, names: &[&str]) -> ContentNode<'a> {
     if args.len() > names.len() {
         return ContentNode::List(args);
@@ -122,7 +122,7 @@ fn result_within(node: &ContentNode<'_>, source: Option<&str>, depth: usize) -> 
     (text, failed || node.items().iter().any(part::has_failure_flag))
 }
 
-/// Whether [`result`] and its callees may take a map with this key for a wrapper, a block of content or a failure.
+/// Whether [`result`] and its callees may read a map with this key as a wrapper, a block of content or a failure.
 fn is_wrapper_key(key: &[u8]) -> bool {
     matches!(
         key,
@@ -166,7 +166,7 @@ pub(crate) fn is_unwrapped<'j>(text: &'j str, mut on_string: impl FnMut(JsonStri
 /// A string in JSON.
 #[derive(Clone, Copy)]
 pub(crate) struct JsonString<'j> {
-    /// With its escapes.
+    /// The bytes between the quotation marks, with escapes.
     pub(crate) content: &'j [u8],
     pub(crate) has_escapes: bool,
     /// The byte after the closing quotation mark.
@@ -243,7 +243,7 @@ fn message_result(message: &ContentNode<'_>, failed: bool) -> (String, bool) {
 }
 
 /// Keys of a list of tools, or of a map that contains one.
-const TOOL_LISTS: [&str; 7] = [
+const TOOL_LIST_KEYS: [&str; 7] = [
     "tools",
     "function_tools",
     "output_tools",
@@ -292,7 +292,7 @@ fn collect_definitions(
         ContentNode::Map(_) => match definition(node, texts) {
             Some(definition) => out.push(definition),
             None => {
-                for inner in TOOL_LISTS.iter().filter_map(|key| node.get(key)) {
+                for inner in TOOL_LIST_KEYS.iter().filter_map(|key| node.get(key)) {
                     collect_definitions(inner, texts, out, depth);
                 }
             }
@@ -378,18 +378,18 @@ impl DefinitionCache {
             return (Arc::clone(text), Arc::clone(tools));
         }
         let text: Arc<str> = raw.into();
-        let read: Arc<[ToolDefinition]> =
+        let parsed: Arc<[ToolDefinition]> =
             definitions(&ContentNode::Str(Cow::Borrowed(raw)), &mut TextInterner::new()).into();
         if raw.len() <= Self::MAX_TEXT {
             let mut cache = lock();
             if cache.bytes + raw.len() > Self::MAX_BYTES {
                 *cache = CachedLists::default();
             }
-            if cache.lists.insert(Arc::clone(&text), Arc::clone(&read)).is_none() {
+            if cache.lists.insert(Arc::clone(&text), Arc::clone(&parsed)).is_none() {
                 cache.bytes += raw.len();
             }
         }
-        (text, read)
+        (text, parsed)
     }
 }
 
