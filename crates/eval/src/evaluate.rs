@@ -289,8 +289,8 @@ impl Evaluator {
         self.decide(assessment, JudgeResults::default(), now)
     }
 
-    /// As [`Evaluator::evaluate`], if the rules need at most `steps` of the work budget. `None` otherwise; `steps` of
-    /// work have then been done in vain.
+    /// As [`Evaluator::evaluate`], if the rules need at most `steps` of the work budget. `None` otherwise: the
+    /// results of at most `steps` of work are then discarded.
     pub fn evaluate_within(
         &self,
         steps: u64,
@@ -318,8 +318,8 @@ impl Evaluator {
         self.assess_with(&self.memo_within(budget), closed, progress)
     }
 
-    /// As [`Evaluator::assess`], if the rules need at most `steps` of the work budget. `None` otherwise; `steps` of
-    /// work have then been done in vain.
+    /// As [`Evaluator::assess`], if the rules need at most `steps` of the work budget. `None` otherwise: the
+    /// results of at most `steps` of work are then discarded.
     pub fn assess_within(
         &self,
         steps: u64,
@@ -390,10 +390,10 @@ impl Evaluator {
     /// The verdicts of a trace. `now` is in nanoseconds since 1970.
     pub fn decide(&self, assessment: Assessment, judged: JudgeResults, now: u64) -> EvaluatedTrace {
         let Assessment { trace, rule_measurements, prior_verdict, close_reason, .. } = assessment;
-        let JudgeResults { measurements, outcome, usage } = judged;
-        let measurements = match measurements.is_empty() {
+        let JudgeResults { measurements: judged_measurements, outcome, usage } = judged;
+        let measurements = match judged_measurements.is_empty() {
             true => rule_measurements,
-            false => merge_judgements(rule_measurements, measurements),
+            false => merge_judgements(rule_measurements, judged_measurements),
         };
         let basis = Basis { policies: &self.policies, custom: &self.emission.custom, outcome };
         let verdicts = propagate::propagate_with(&trace, &measurements, basis);
@@ -409,8 +409,8 @@ impl Evaluator {
         }
     }
 
-    /// A closed trace without measurements, for when there is no time left to evaluate it or when its
-    /// evaluation failed.
+    /// A closed trace without measurements: for a trace that is not evaluated for lack of time, or whose evaluation
+    /// failed.
     pub fn unmeasured(&self, closed: ClosedTrace, now: u64) -> EvaluatedTrace {
         let tree = Tree::new(closed.trace, closed.spans);
         let trace = AgentTrace { incomplete: closed.incomplete, ..tree.into() };

@@ -40,7 +40,7 @@ macro_rules! regex {
 pub(crate) fn unwrap_static<T>(name: &str, result: Result<T, impl Display>) -> T {
     match result {
         Ok(value) => value,
-        Err(error) => panic!("{name} cannot be unwrap_static: {error}"),
+        Err(error) => panic!("{name} cannot be built: {error}"),
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_found_at_the_same_place_with_and_without_simd() {
+    fn words_are_found_at_the_same_position_with_and_without_simd() {
         let words = ["exit", "return code", "code"];
         let searchers = [(); 2].map(|()| WordSearcher::new(&words).unwrap());
         let [simd_searcher, mut plain] = searchers;

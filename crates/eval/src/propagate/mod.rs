@@ -68,7 +68,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
         below[i] = without_repeats;
         let kind = trace.views[i].kind;
         span_verdicts[i] = verdict_of(&span_results[i], &below[i], policy);
-        // From here on, `below[i]` is the report of the span to its parent, which `localize` reads.
+        // `below[i]` is now the report of the span to its parent, which `localize` reads.
         below[i] = report(&span_results[i], &below[i], policy, kind, span_verdicts[i]);
         if let Some(parent) = tree.parent(i) {
             let reported = below[i];
@@ -86,8 +86,8 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     };
     let mut passed = root.map(|verdict| !verdict.failed());
     let mut failure = None;
-    // The verdict of the trace if its root policy judges the run as a whole.
-    let by_run = match (&policies.root, &outcome) {
+    // Whether the run passes, if the root policy judges it as a whole.
+    let run_passes = match (&policies.root, &outcome) {
         (RootPolicy::ExpectedOutcome(model), _) => {
             let terms = with_changes(trace, terms.unwrap_or_default());
             let probability = probability(model, &terms);
@@ -98,11 +98,11 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
         (RootPolicy::Judged, Some(outcome)) => Some(outcome.touched_outcome.is_empty()),
         (RootPolicy::Inherit | RootPolicy::Judged, _) => None,
     };
-    let by_run = by_run.filter(|_| passed.is_some());
-    if let Some(by_run) = by_run {
-        passed = Some(by_run);
+    let run_passes = run_passes.filter(|_| passed.is_some());
+    if let Some(run_passes) = run_passes {
+        passed = Some(run_passes);
         if let [only] = tree.top() {
-            span_verdicts[*only] = Some(root_verdict(by_run, &span_results[*only]));
+            span_verdicts[*only] = Some(root_verdict(run_passes, &span_results[*only]));
         }
     }
     let unmeasured_reason = unrecorded_outcome(trace, measurements, custom).filter(|_| passed == Some(true));
@@ -112,8 +112,11 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     let mut verdict =
         TraceVerdict { passed, unmeasured_reason, failure, measured, unmeasured, ..TraceVerdict::default() };
     if passed == Some(false) {
-        let failures =
-            OwnFailures { span_results: &span_results, repeats: &repeats, by_run: by_run.is_some() };
+        let failures = OwnFailures {
+            span_results: &span_results,
+            repeats: &repeats,
+            is_judged_as_run: run_passes.is_some(),
+        };
         localize::failures(trace, policies, failures, &span_verdicts, &below, &mut verdict);
         let judged_cause = outcome.as_ref().and_then(|outcome| outcome.root_cause);
         verdict.root_cause =
@@ -140,8 +143,8 @@ fn root_verdict(passed: bool, result: &OwnResult) -> Verdict {
     }
 }
 
-/// Why a trace without a failure does not pass: the answer of no outermost agent was recorded, and no metric
-/// about the result of an agent was measured. That its tools worked does not show the result of the run.
+/// The reason why a trace without a failure does not pass: no outermost agent has a recorded answer, and no metric about
+/// the result of an agent was measured. Tool calls without errors do not show the result of the run.
 fn unrecorded_outcome(
     trace: &AgentTrace,
     measurements: &[Measurement],

@@ -134,8 +134,8 @@ impl FailuresBelow {
         self.failing += other.failing;
         self.repeated += other.repeated;
         self.kinds |= other.kinds;
-        for (mine, more) in self.by_severity.iter_mut().zip(other.by_severity) {
-            *mine += more;
+        for (count, other_count) in self.by_severity.iter_mut().zip(other.by_severity) {
+            *count += other_count;
         }
         self.relevant += other.relevant;
     }
