@@ -83,26 +83,29 @@ const SUMMARY: TraceSummary = TraceSummary {
     usage: None,
 };
 
-fn plain(value: &Any) -> String {
+fn value_text(value: &Any) -> String {
     match value {
         Any::StringValue(s) => s.clone(),
         Any::BoolValue(b) => b.to_string(),
         Any::IntValue(i) => i.to_string(),
         Any::DoubleValue(d) => format!("{d:?}"),
-        Any::ArrayValue(a) => a.values.iter().flat_map(|v| &v.value).map(plain).collect::<Vec<_>>().join(","),
+        Any::ArrayValue(a) => {
+            a.values.iter().flat_map(|v| &v.value).map(value_text).collect::<Vec<_>>().join(",")
+        }
         other => format!("{other:?}"),
     }
 }
 
 fn attributes(pairs: &[KeyValue]) -> BTreeMap<String, String> {
-    let read = |kv: &KeyValue| (kv.key.clone(), kv.value.as_ref().and_then(|v| v.value.as_ref()).map(plain));
+    let read =
+        |kv: &KeyValue| (kv.key.clone(), kv.value.as_ref().and_then(|v| v.value.as_ref()).map(value_text));
     let all: Vec<_> = pairs.iter().map(read).collect();
     let map: BTreeMap<String, String> = all.iter().map(|(k, v)| (k.clone(), v.clone().unwrap())).collect();
     assert_eq!(map.len(), all.len(), "no duplicate keys");
     map
 }
 
-fn run(
+fn annotate_with(
     summary: &TraceSummary,
     emission: &Emission,
     change: impl FnOnce(&mut AgentTrace),
@@ -124,8 +127,8 @@ fn run(
 }
 
 #[test]
-fn full_detail_shows_the_judge_and_how_much_was_examined() {
-    let shown = |detail: DetailLevel| {
+fn full_detail_writes_the_judge_and_the_examined_number() {
+    let attributes_with = |detail: DetailLevel| {
         let trace = trace();
         let ms: Vec<Measurement> = measurements().into_iter().map(|m| m.having_examined(3)).collect();
         let verdicts = propagate(&trace, &ms, &Policies::default());
@@ -135,7 +138,7 @@ fn full_detail_shows_the_judge_and_how_much_was_examined() {
         let request = ExportTraceServiceRequest::decode(spans[0].bytes.clone()).unwrap();
         attributes(&request.resource_spans[0].scope_spans[0].spans[0].attributes)
     };
-    let (normal, full) = (shown(DetailLevel::Normal), shown(DetailLevel::Full));
+    let (normal, full) = (attributes_with(DetailLevel::Normal), attributes_with(DetailLevel::Full));
     for (field, value) in [("judge", "rules/1"), ("normalized", "1.0"), ("examined", "3")] {
         let key = format!("verdict.tool_abuse.{field}");
         assert_eq!((normal.get(&key), full.get(&key).map(String::as_str)), (None, Some(value)), "{field}");
@@ -144,15 +147,15 @@ fn full_detail_shows_the_judge_and_how_much_was_examined() {
 
 #[test]
 fn annotations_of_a_trace_with_skew_fit_its_spans_as_they_were_sent() {
-    let (expected, _) = run(&SUMMARY, &Emission::default(), |_| ());
+    let (expected, _) = annotate_with(&SUMMARY, &Emission::default(), |_| ());
     let mut sent = Vec::new();
-    let (found, annotated) = run(&SUMMARY, &Emission::default(), |trace| {
+    let (found, annotated) = annotate_with(&SUMMARY, &Emission::default(), |trace| {
         let after = trace.tree.spans[2].start - trace.tree.spans[1].start;
         trace.tree.spans[2].skew = -1 - after.cast_signed();
         sent = trace.tree.spans.clone();
     });
     assert_eq!(found, [0, 2, 1, 3].map(|i| expected[i].clone()));
-    // As after a restart, when only what was sent is known.
+    // As after a restart, when only the times of the sender are known.
     for span in &mut sent {
         (span.start, span.end, span.skew) = (span.as_sent(span.start), span.as_sent(span.end), 0);
     }
@@ -166,7 +169,7 @@ fn annotations_of_a_trace_with_skew_fit_its_spans_as_they_were_sent() {
 
 #[test]
 fn failing_trace_has_the_documented_attributes() {
-    let (spans, _) = run(&SUMMARY, &Emission::default(), |_| ());
+    let (spans, _) = annotate_with(&SUMMARY, &Emission::default(), |_| ());
     insta::assert_debug_snapshot!(spans, @r#"
     [
         {
@@ -215,38 +218,39 @@ fn failing_trace_has_the_documented_attributes() {
 
 #[test]
 fn existing_verdicts_are_replaced_or_kept_as_configured() {
-    let forge = |trace: &mut AgentTrace| {
+    let add_forged_verdict = |trace: &mut AgentTrace| {
         let span = &mut trace.tree.spans[2];
         let mut bytes = span.bytes.to_vec();
         write::attribute(&mut bytes, 9, "verdict.result", write::Scalar::Str("pass"));
         span.bytes = bytes.into();
         span.has_verdict = true;
     };
-    let (spans, out) = run(&SUMMARY, &Emission::default(), forge);
+    let (spans, out) = annotate_with(&SUMMARY, &Emission::default(), add_forged_verdict);
     assert_eq!((spans[2]["verdict.result"].as_str(), out.removed_verdicts), ("fail", 1));
     let keep = Emission { existing: Existing::Keep, ..Emission::default() };
-    let (spans, out) = run(&SUMMARY, &keep, forge);
+    let (spans, out) = annotate_with(&SUMMARY, &keep, add_forged_verdict);
     assert_eq!((spans[2].len(), spans[2]["verdict.result"].as_str(), out.removed_verdicts), (1, "pass", 0));
 }
 
 #[test]
 fn late_spans_are_marked_and_have_trace_attributes_if_they_changed_the_verdict() {
     let late = TraceSummary { close_reason: CloseReason::Late, revision: 2, incomplete: true, ..SUMMARY };
-    let (spans, _) = run(&late, &Emission::default(), |_| ());
+    let (spans, _) = annotate_with(&late, &Emission::default(), |_| ());
     assert!(spans.iter().all(|s| s["verdict.late"] == "true"));
     assert_eq!(spans[0]["verdict.trace.revision"], "2");
-    let below = |trace: &mut AgentTrace| trace.tree.spans[0].parent = SpanId([8; 8]);
-    let (spans, _) = run(&late, &Emission::default(), below);
+    let without_root = |trace: &mut AgentTrace| trace.tree.spans[0].parent = SpanId([8; 8]);
+    let (spans, _) = annotate_with(&late, &Emission::default(), without_root);
     assert_eq!(spans[0]["verdict.trace.revision"], "2");
     assert!(spans[1..].iter().all(|s| !s.contains_key("verdict.trace.result")));
-    let (spans, _) = run(&TraceSummary { changed: false, ..late }, &Emission::default(), below);
+    let (spans, _) =
+        annotate_with(&TraceSummary { changed: false, ..late }, &Emission::default(), without_root);
     assert!(spans.iter().all(|s| !s.contains_key("verdict.trace.result")));
 }
 
 #[test]
 fn braintrust_scores_are_normalised_and_those_of_the_sender_stay() {
     let emission = Emission { emit: vec![Emit::BraintrustScores], ..Emission::default() };
-    let (spans, _) = run(&SUMMARY, &emission, |_| ());
+    let (spans, _) = annotate_with(&SUMMARY, &emission, |_| ());
     let scores: Vec<_> = spans.iter().map(|span| span.get("braintrust.scores").map(String::as_str)).collect();
     assert_eq!(
         scores,
@@ -258,7 +262,7 @@ fn braintrust_scores_are_normalised_and_those_of_the_sender_stay() {
         ]
     );
     assert!(spans.iter().all(|span| span.keys().all(|key| key == "braintrust.scores")));
-    let (spans, _) = run(&SUMMARY, &emission, |trace| {
+    let (spans, _) = annotate_with(&SUMMARY, &emission, |trace| {
         let span = &mut trace.tree.spans[2];
         let mut bytes = span.bytes.to_vec();
         write::attribute(&mut bytes, 9, "braintrust.scores", write::Scalar::Str("{}"));
@@ -266,7 +270,7 @@ fn braintrust_scores_are_normalised_and_those_of_the_sender_stay() {
     });
     // `attributes` asserts that there is one of each key.
     assert_eq!(spans[2]["braintrust.scores"], "{}");
-    let (spans, _) = run(&SUMMARY, &Emission::default(), |_| ());
+    let (spans, _) = annotate_with(&SUMMARY, &Emission::default(), |_| ());
     assert!(spans.iter().all(|span| !span.contains_key("braintrust.scores")));
 }
 
@@ -291,7 +295,7 @@ fn emit_prefix_and_explanations_apply_as_configured() {
         explanations: Explanations::Off,
         ..Emission::default()
     };
-    let (spans, out) = run(&SUMMARY, &emission, |_| ());
+    let (spans, out) = annotate_with(&SUMMARY, &emission, |_| ());
     assert!(
         spans.iter().flat_map(|s| s.keys()).all(|k| k.starts_with("judge.") && !k.ends_with("explanation"))
     );

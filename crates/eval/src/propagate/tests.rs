@@ -135,13 +135,13 @@ fn severity_weighted_passes_below_the_limit_and_keeps_verdicts_of_spans() {
 }
 
 /// An agent that calls a tool twice; the second call may succeed.
-fn retried() -> AgentTrace {
-    let mut s = trace(&[(A, None), (L, Some(0)), (T, Some(0)), (L, Some(0)), (T, Some(0)), (L, Some(0))]);
+fn retried_call() -> AgentTrace {
+    let mut trace = trace(&[(A, None), (L, Some(0)), (T, Some(0)), (L, Some(0)), (T, Some(0)), (L, Some(0))]);
     let call = |name: &str| ToolRequest { id: None, name: Text::from(name), arguments: None };
-    s.views[2].call = Some(call("visit"));
-    s.views[4].call = Some(call("visit"));
-    s.owner = vec![Some(0); 6];
-    s.agents = vec![Agent {
+    trace.views[2].call = Some(call("visit"));
+    trace.views[4].call = Some(call("visit"));
+    trace.owner = vec![Some(0); 6];
+    trace.agents = vec![Agent {
         at: 0,
         name: None,
         parent: None,
@@ -156,13 +156,13 @@ fn retried() -> AgentTrace {
         plans: vec![],
         tools: vec![],
     }];
-    s.calls = Vec::<Call>::new();
-    s
+    trace.calls = Vec::<Call>::new();
+    trace
 }
 
 #[test]
 fn outcome_relevant_ignores_a_failure_that_was_recovered() {
-    let trace = retried();
+    let trace = retried_call();
     let relevant = policies(Policy::OutcomeRelevant);
     let recovered = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 5.0)];
     let v = propagate(&trace, &recovered, &relevant);
@@ -173,7 +173,7 @@ fn outcome_relevant_ignores_a_failure_that_was_recovered() {
 
 #[test]
 fn outcome_relevant_treats_numbered_steps_as_one_operation() {
-    let mut trace = retried();
+    let mut trace = retried_call();
     for (i, name) in [(2, "Step 1"), (4, "Step 2")] {
         trace.views[i].kind = Kind::Chain;
         trace.views[i].call = None;
@@ -188,7 +188,7 @@ fn outcome_relevant_treats_numbered_steps_as_one_operation() {
 
 #[test]
 fn outcome_relevant_ignores_a_call_of_an_unknown_tool_after_another_tool_succeeded() {
-    let mut trace = retried();
+    let mut trace = retried_call();
     if let Some(call) = &mut trace.views[2].call {
         call.name = Text::from("fetch");
     }
@@ -199,13 +199,13 @@ fn outcome_relevant_ignores_a_call_of_an_unknown_tool_after_another_tool_succeed
     trace.agents[0].tools =
         vec![ToolDefinition { name: Text::from("visit"), description: None, parameters: None }];
     assert_eq!(propagate(&trace, &undefined, &relevant).trace.passed, Some(true));
-    let nothing_came = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 1.0)];
-    assert_eq!(propagate(&trace, &nothing_came, &relevant).trace.passed, Some(false));
+    let no_call_succeeded = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 1.0)];
+    assert_eq!(propagate(&trace, &no_call_succeeded, &relevant).trace.passed, Some(false));
 }
 
 #[test]
 fn outcome_relevant_fails_for_a_failing_answer_or_a_failed_retry() {
-    let trace = retried();
+    let trace = retried_call();
     let relevant = policies(Policy::OutcomeRelevant);
     let failed_again = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 1.0)];
     assert_eq!(propagate(&trace, &failed_again, &relevant).trace.passed, Some(false));
@@ -215,8 +215,8 @@ fn outcome_relevant_fails_for_a_failing_answer_or_a_failed_retry() {
 }
 
 #[test]
-fn later_sentence_of_the_model_does_not_recover_what_it_stated() {
-    let mut trace = retried();
+fn later_statement_of_the_model_does_not_recover_a_wrong_one() {
+    let mut trace = retried_call();
     let relevant = policies(Policy::OutcomeRelevant);
     let passed = |trace: &AgentTrace, metric: &'static str| {
         let measurements =
@@ -233,7 +233,7 @@ fn later_sentence_of_the_model_does_not_recover_what_it_stated() {
 
 #[test]
 fn outcome_relevant_ignores_minor_and_process_failures_of_a_run_that_ends_well() {
-    let trace = retried();
+    let trace = retried_call();
     let relevant = policies(Policy::OutcomeRelevant);
     let minor =
         [measured(1, "instruction_following", 3.0), measured(0, "tool_abuse", 2.0), measured(5, "m", 5.0)];
@@ -411,7 +411,7 @@ fn root_policy_is_parsed_from_a_word_or_weights_and_checked() {
 
 #[test]
 fn trace_whose_answer_is_not_recorded_passes_only_by_a_metric_about_the_result() {
-    let mut trace = retried();
+    let mut trace = retried_call();
     let tool_worked = measured(2, "error_detection", 5.0);
     let passed =
         |trace: &AgentTrace, m: &[Measurement]| propagate(trace, m, &Policies::default()).trace.passed;

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn events_have_the_fields_of_opentelemetry_proto() {
-    let (_, out) = run(&SUMMARY, &Emission::default(), |_| ());
+    let (_, out) = annotate_with(&SUMMARY, &Emission::default(), |_| ());
     let encoded = &out.events[0].bytes;
     let request = ExportLogsServiceRequest::decode(encoded.clone()).unwrap();
     // Decoding drops unknown fields, and the order of fields does not change the length.
@@ -18,7 +18,7 @@ fn events_have_the_fields_of_opentelemetry_proto() {
     assert_eq!(record.observed_time_unix_nano, SUMMARY.now);
 
     let emission = Emission { emit: vec![Emit::SpanEvents], ..Emission::default() };
-    let (_, out) = run(&SUMMARY, &emission, |_| ());
+    let (_, out) = annotate_with(&SUMMARY, &emission, |_| ());
     let encoded = &out.spans[0].bytes;
     let request = ExportTraceServiceRequest::decode(encoded.clone()).unwrap();
     assert_eq!(request.encoded_len(), encoded.len());
@@ -28,7 +28,7 @@ fn events_have_the_fields_of_opentelemetry_proto() {
 
 #[test]
 fn events_follow_the_semantic_conventions() {
-    let (_, out) = run(&SUMMARY, &Emission::default(), |_| ());
+    let (_, out) = annotate_with(&SUMMARY, &Emission::default(), |_| ());
     let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
     let scope = &request.resource_logs[0].scope_logs[0];
     assert_eq!(scope.scope.as_ref().unwrap().name, "otel-verdict");
@@ -127,7 +127,7 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn event_of_a_trace_is_marked_if_its_span_is_not_the_root() {
     let rootless = |change: fn(&mut AgentTrace)| {
-        let (_, out) = run(&SUMMARY, &Emission::default(), change);
+        let (_, out) = annotate_with(&SUMMARY, &Emission::default(), change);
         let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
         let records = &request.resource_logs[0].scope_logs[0].log_records;
         let all: Vec<_> = records.iter().map(|record| attributes(&record.attributes)).collect();
@@ -142,8 +142,8 @@ fn event_of_a_trace_is_marked_if_its_span_is_not_the_root() {
 #[test]
 fn unchanged_verdict_has_no_trace_event() {
     let late = TraceSummary { close_reason: CloseReason::Late, changed: false, ..SUMMARY };
-    let (_, out) = run(&late, &Emission::default(), |_| ());
-    let (_, first) = run(&SUMMARY, &Emission::default(), |_| ());
+    let (_, out) = annotate_with(&late, &Emission::default(), |_| ());
+    let (_, first) = annotate_with(&SUMMARY, &Emission::default(), |_| ());
     assert_eq!(out.events[0].items + 1, first.events[0].items);
 }
 
@@ -151,7 +151,7 @@ fn unchanged_verdict_has_no_trace_event() {
 fn unmeasured_trace_has_an_event_only_if_configured() {
     let unmeasured = TraceSummary { passed: None, ..SUMMARY };
     let count = |summary: &TraceSummary, emission: &Emission| {
-        let (_, out) = run(summary, emission, |_| ());
+        let (_, out) = annotate_with(summary, emission, |_| ());
         out.events.iter().map(|piece| piece.items).sum::<u64>()
     };
     let unmeasured_events = count(&unmeasured, &Emission::default());

@@ -3,7 +3,7 @@
 use super::*;
 use crate::measure::Category;
 
-/// The measurement with another finding.
+/// The measurement with changed findings.
 fn map_findings(m: Measurement, change: impl Fn(Finding) -> Finding) -> Measurement {
     let outcome = m.outcome.map(|measured| Measured {
         findings: measured.findings.into_iter().map(&change).collect(),
@@ -28,7 +28,7 @@ fn weighted(medium: f64) -> Policies {
     policies(Policy::SeverityWeighted(SeverityWeights { medium, ..SeverityWeights::default() }))
 }
 
-/// A model writes a malformed call, the tool refuses it, and a third step is right.
+/// A model writes a malformed call, the tool refuses it, and a third step is correct.
 fn malformed_call() -> (AgentTrace, Vec<Measurement>) {
     let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0)), (L, Some(0))]);
     let ms = vec![
@@ -103,7 +103,7 @@ fn metric_of_a_run_that_repeats_a_failure_below_does_not_count_again() {
 }
 
 #[test]
-fn the_lower_of_two_judgements_of_one_span_counts() {
+fn lower_of_two_judgements_about_one_span_counts() {
     // The span itself was not judged: the agent and the trace name it.
     let trace = trace(&[(C, None), (A, Some(0)), (L, Some(1))]);
     let ms = [
@@ -118,7 +118,7 @@ fn the_lower_of_two_judgements_of_one_span_counts() {
 }
 
 #[test]
-fn circle_of_origins_counts_one_of_them() {
+fn one_failure_of_a_circle_of_origins_counts() {
     let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0))]);
     let ms = [with_origin(measured(1, "m", 2.0), 2), with_origin(measured(2, "m", 2.0), 1)];
     assert_eq!(propagate(&trace, &ms, &weighted(0.5)).trace.passed, Some(true));
