@@ -3,7 +3,7 @@
 //! ```text
 //! Evaluator::builder(config).build()            once
 //!   assess(ClosedTrace) -> Assessment           the recognised trace and the measurements of the rules
-//!   questions(&Assessment) -> Questions         next() / answer() / finish(), if judges are configured
+//!   questions(&Assessment) -> Questions         next_question(), answer(), finish(); empty without judges
 //!   outcome_question(&Assessment, ..)           one more question, if a metric failed
 //!   decide(Assessment, ..) -> EvaluatedTrace    verdicts of spans and trace
 //!   annotate(&EvaluatedTrace) -> Annotated      the same spans with attributes, and events
@@ -54,6 +54,7 @@ pub struct Evaluator {
     pub(crate) settings: Settings,
     custom: Vec<CustomMetric>,
     policies: Policies,
+    /// Values that rules computed from texts which recur in later traces, such as system prompts.
     recurring: Arc<RecurringValues>,
     pub(crate) emission: Emission,
     pub(crate) alarms: AlarmConfig,
@@ -61,9 +62,9 @@ pub struct Evaluator {
     has_metrics: bool,
     /// Whether a metric names a judge other than the rules.
     has_judges: bool,
-    /// Creates, for each trace, the function that can interrupt the work on it; see [`Builder::stop`].
+    /// Returns, for each trace, the function that can end the work on it; see [`Builder::stop`].
     pub(crate) stop: Option<fn() -> Stop>,
-    /// Called before a trace is assessed; tests panic or wait in it.
+    /// A hook that is called before a trace is assessed, with which tests panic or wait.
     #[cfg(any(test, feature = "testing"))]
     pub before_assessment: Option<fn(TraceId)>,
 }
@@ -85,7 +86,7 @@ pub struct Assessment {
     pub rule_measurements: Vec<Measurement>,
     prior_verdict: Option<PriorVerdict>,
     close_reason: CloseReason,
-    /// The steps of the work budget that the rules left.
+    /// The steps of the work budget that the rules did not use.
     steps_left: u64,
 }
 
@@ -225,7 +226,7 @@ impl Builder<'_> {
 }
 
 impl Assessment {
-    /// The steps of the work budget that the rules took.
+    /// The steps of the work budget that the rules used.
     pub fn steps(&self) -> u64 {
         DEFAULT_STEPS - self.steps_left
     }

@@ -1,10 +1,10 @@
 //! Removes secrets and personal data from texts before a judge reads them and before an explanation
 //! quotes them.
 //!
-//! In: any text. Out: the same text with each secret replaced by `[redacted: <type>]`. In texts for judges, equal e-mail
-//! addresses of a trace have the same number. Patterns are linear in their input and match only unambiguous secrets:
-//! keys with a vendor's prefix, tokens after their scheme, values after their name, numbers with a valid check digit.
-//! Text that is merely unusual stays, since a judge needs it to understand the step.
+//! In: any text. Out: the same text with each secret replaced by `[redacted: <type>]`. In texts for judges, equal
+//! e-mail addresses of a trace have the same number. Patterns are linear in their input and match only unambiguous
+//! secrets: keys with a vendor's prefix, tokens after their scheme, values after their name, numbers with a valid check
+//! digit. Text that is merely unusual stays, since a judge needs it to understand the step.
 
 use std::borrow::Cow;
 

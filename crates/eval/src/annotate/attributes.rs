@@ -178,10 +178,11 @@ impl<'a> AttributeWriter<'a> {
         }
     }
 
-    /// Writes the failing metrics of a span (P_fail(s) of paper 001), with the categories and the worst severity of its findings.
+    /// Writes the failing metrics of a span (P_fail(s) of paper 001), with the categories and the worst severity of
+    /// their findings.
     fn write_failures(&mut self, out: &mut Vec<u8>, measurements: &[ExplainedMeasurement<'_>]) {
-        let all = || measurements.iter().map(|explained| explained.measurement);
-        let failing = || all().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
+        let plain_measurements = || measurements.iter().map(|explained| explained.measurement);
+        let failing = || plain_measurements().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
         let names: Vec<Cow<'static, str>> = failing().map(Measurement::name).take(MAX_ITEMS).collect();
         let metrics: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         if metrics.is_empty() {
@@ -352,9 +353,9 @@ pub(super) fn ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
 pub(super) fn chain_ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
     match spans {
         [root, rest @ ..] if rest.len() >= MAX_ITEMS => {
-            let mut all = ids(trace, &[*root]);
-            all.extend(ids(trace, &rest[rest.len() + 1 - MAX_ITEMS..]));
-            all
+            let mut hex_ids = ids(trace, &[*root]);
+            hex_ids.extend(ids(trace, &rest[rest.len() + 1 - MAX_ITEMS..]));
+            hex_ids
         }
         _ => ids(trace, spans),
     }

@@ -142,7 +142,7 @@ impl Annotator<'_> {
         EncodedAnnotations { appended: appended.into(), lengths, events }
     }
 
-    /// Encodes the log records alone, for spans that were exported on arrival.
+    /// Encodes only the log records, for spans that were exported on arrival.
     pub(crate) fn encode_events(self, max_size: usize) -> EncodedAnnotations {
         let events = self.records(&self.explanations(), &TraceFindings::new(self), max_size);
         EncodedAnnotations { events, ..EncodedAnnotations::default() }
@@ -150,8 +150,8 @@ impl Annotator<'_> {
 
     /// The explanations of the measurements that have one. Attributes and events share them.
     fn explanations(self) -> ExplanationTexts {
-        let all = self.measurements.iter().enumerate();
-        all.filter_map(|(n, m)| Some((n, attributes::explanation(m, self.emission)?))).collect()
+        let indexed = self.measurements.iter().enumerate();
+        indexed.filter_map(|(n, m)| Some((n, attributes::explanation(m, self.emission)?))).collect()
     }
 
     /// Requests of the log records of a trace: one per measurement, and one for the trace.

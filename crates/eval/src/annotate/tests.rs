@@ -99,9 +99,10 @@ fn value_text(value: &Any) -> String {
 fn attributes(pairs: &[KeyValue]) -> BTreeMap<String, String> {
     let read =
         |kv: &KeyValue| (kv.key.clone(), kv.value.as_ref().and_then(|v| v.value.as_ref()).map(value_text));
-    let all: Vec<_> = pairs.iter().map(read).collect();
-    let map: BTreeMap<String, String> = all.iter().map(|(k, v)| (k.clone(), v.clone().unwrap())).collect();
-    assert_eq!(map.len(), all.len(), "no duplicate keys");
+    let entries: Vec<_> = pairs.iter().map(read).collect();
+    let map: BTreeMap<String, String> =
+        entries.iter().map(|(k, v)| (k.clone(), v.clone().unwrap())).collect();
+    assert_eq!(map.len(), entries.len(), "no duplicate keys");
     map
 }
 
@@ -120,8 +121,8 @@ fn annotate_with(
     let mut spans = Vec::new();
     for piece in &out.spans {
         let request = ExportTraceServiceRequest::decode(piece.bytes.clone()).unwrap();
-        let all = request.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| &s.spans);
-        spans.extend(all.map(|span| attributes(&span.attributes)));
+        let request_spans = request.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| &s.spans);
+        spans.extend(request_spans.map(|span| attributes(&span.attributes)));
     }
     (spans, out)
 }

@@ -129,6 +129,6 @@ fn failures_of_children(
 ) -> FailuresBelow {
     let mut sum = FailuresBelow::default();
     trace.tree.children(i).iter().for_each(|&c| sum.add(&below[c]));
-    repeats.discount(i, span_results, below, &mut sum);
+    repeats.subtract_repeats(i, span_results, below, &mut sum);
     sum
 }

@@ -4,11 +4,11 @@
 //! or has a measured descendant, and for the trace, with S_fail, P_fail and the failure chain from the
 //! root to the worst failure.
 //!
-//! A parent's verdict follows from the verdicts of its children, not from their metrics, so that a
-//! failure passes through spans without metrics. A trace without a failure passes only if it shows the result of the
-//! run. Spans of unknown kind are transparent: their children count as children of their parent. Children without a
-//! measurement have no verdict. Two policies consider every failure below a parent and its own failures instead of its
-//! children's verdicts: `severity_weighted`, where minor failures alone do not fail the trace, and `outcome_relevant`.
+//! A parent's verdict follows from the verdicts of its children, not from their metrics, so that a failure passes
+//! through spans without metrics. A trace without a failure passes only if it shows the result of the run. Spans of
+//! unknown kind are transparent: their children count as children of their parent. Children without a measurement have
+//! no verdict. Two policies consider every failure below a parent and its own failures instead of its children's
+//! verdicts: `severity_weighted`, under which a few minor failures do not fail the trace, and `outcome_relevant`.
 
 use expected_outcome::{TermFailure, failures, terms, with_changes};
 use localize::OwnFailures;
@@ -64,7 +64,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
         let is_leaf = tree.children(i).is_empty();
         let policy = if is_leaf { &Policy::Existential } else { policy_of(trace, policies, i) };
         let mut without_repeats = below[i];
-        repeats.discount(i, &span_results, &below, &mut without_repeats);
+        repeats.subtract_repeats(i, &span_results, &below, &mut without_repeats);
         below[i] = without_repeats;
         let kind = trace.views[i].kind;
         span_verdicts[i] = verdict_of(&span_results[i], &below[i], policy);
@@ -78,10 +78,10 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     let root = match tree.top() {
         [only] => span_verdicts[*only],
         several => {
-            let mut all = FailuresBelow::default();
-            several.iter().for_each(|&i| all.add(&below[i]));
-            repeats.discount(ABOVE_ALL, &span_results, &below, &mut all);
-            verdict_of(&OwnResult::default(), &all, &policies.default)
+            let mut below_roots = FailuresBelow::default();
+            several.iter().for_each(|&i| below_roots.add(&below[i]));
+            repeats.subtract_repeats(ABOVE_ALL, &span_results, &below, &mut below_roots);
+            verdict_of(&OwnResult::default(), &below_roots, &policies.default)
         }
     };
     let mut passed = root.map(|verdict| !verdict.failed());
@@ -143,8 +143,8 @@ fn root_verdict(passed: bool, result: &OwnResult) -> Verdict {
     }
 }
 
-/// The reason why a trace without a failure does not pass: no outermost agent has a recorded answer, and no metric about
-/// the result of an agent was measured. Tool calls without errors do not show the result of the run.
+/// The reason why a trace without a failure does not pass: no outermost agent has a recorded answer, and no metric
+/// about the result of an agent was measured. Tool calls without errors do not show the result of the run.
 fn unrecorded_outcome(
     trace: &AgentTrace,
     measurements: &[Measurement],
@@ -177,7 +177,7 @@ fn verdict_of(result: &OwnResult, below: &FailuresBelow, policy: &Policy) -> Opt
     let by_children = children_fail(below, policy);
     match (fails_by_own(result, below, policy), by_children) {
         (true, true) => Some(Verdict::Fail(Cause::Both)),
-        // Neither its own failures nor those below reach the limit alone.
+        // The failures below are part of the sum that reaches the limit.
         (true, false) if below.has_failures() && matches!(policy, Policy::SeverityWeighted(_)) => {
             Some(Verdict::Fail(Cause::Both))
         }
@@ -193,9 +193,9 @@ fn fails_by_own(result: &OwnResult, below: &FailuresBelow, policy: &Policy) -> b
         && match policy {
             Policy::OutcomeRelevant => result.relevant,
             Policy::SeverityWeighted(_) => {
-                let mut all = *below;
-                all.add_own(result);
-                children_fail(&all, policy)
+                let mut with_own = *below;
+                with_own.add_own(result);
+                children_fail(&with_own, policy)
             }
             _ => true,
         }

@@ -8,8 +8,8 @@
 //! model call that wrote them, even if metrics of the tool, its agent and the trace find it as well. If several spans
 //! fail by a defect of a span that does not fail itself, the lowest of them counts.
 //!
-//! Below a span that is an ancestor of only one of the two, the failure counts, so that no policy ignores a failing
-//! child.
+//! Below the lowest common ancestor of the repeat and the repeated failure, both count, so that no policy ignores a
+//! failing child.
 
 use std::collections::BTreeMap;
 
@@ -47,9 +47,10 @@ struct RepeatedFailure {
 struct CommonAncestor {
     /// The span of the repeat.
     repeat: Idx,
-    /// The child of the ancestor, or of a transparent span below it, whose subtree contains the repeat.
+    /// The child of the ancestor, or of a transparent span below it, whose subtree contains the repeat, and whose
+    /// verdict counts for the ancestor.
     voter: Idx,
-    /// The children whose subtrees contain the failures that count.
+    /// The same for each of the failures that the repeat repeats.
     counted_voters: Vec<Idx>,
 }
 
@@ -92,7 +93,7 @@ impl Repeats {
 
     /// Subtracts from the failures below the span `span_index` those that are counted twice. `reports` are the reports
     /// of all spans to their parents.
-    pub(super) fn discount(
+    pub(super) fn subtract_repeats(
         &self,
         span_index: Idx,
         span_results: &[OwnResult],
@@ -114,8 +115,8 @@ impl Repeats {
         }
         for (voter, (count, are_counted)) in repeats_by_voter {
             let Some(report) = reports.get(voter) else { continue };
-            let all: usize = report.by_severity.iter().sum();
-            if are_counted && count == all {
+            let failure_count: usize = report.by_severity.iter().sum();
+            if are_counted && count == failure_count {
                 below.repeated += report.failing;
             }
         }
@@ -167,13 +168,13 @@ fn repeated_failures(
     let subjects = SubjectFinder::new(trace, failing);
     let mut repeats = BTreeMap::new();
     // By span: the spans in which its defect is counted, which are the span itself or others.
-    let mut counted: HashMap<Idx, Vec<Idx>> = HashMap::default();
+    let mut counting_spans_by_span: HashMap<Idx, Vec<Idx>> = HashMap::default();
     // The failing spans all of whose findings are about other spans, with those spans.
     let mut candidates: Vec<(Idx, Vec<FindingSpan>)> = Vec::new();
     for (&span_index, findings) in failing {
         match subjects.find_all(span_index, findings) {
             Some(sources) => candidates.push((span_index, sources)),
-            None => drop(counted.insert(span_index, vec![span_index])),
+            None => drop(counting_spans_by_span.insert(span_index, vec![span_index])),
         }
     }
     let positions: HashMap<Idx, usize> =
@@ -181,16 +182,17 @@ fn repeated_failures(
     // Descendants come before their ancestors.
     candidates.sort_by_key(|(span_index, _)| std::cmp::Reverse(positions.get(span_index).copied()));
     for (span_index, sources) in candidates {
-        let all_counted = sources.iter().all(|source| counted.contains_key(&source.span_index));
+        let all_counted =
+            sources.iter().all(|source| counting_spans_by_span.contains_key(&source.span_index));
         if !all_counted {
             for source in sources.iter().map(|source| source.span_index).chain([span_index]) {
-                counted.entry(source).or_insert_with(|| vec![span_index]);
+                counting_spans_by_span.entry(source).or_insert_with(|| vec![span_index]);
             }
             continue;
         }
         let mut counting_spans: Vec<Idx> = Vec::new();
         for source in &sources {
-            for &span in counted.get(&source.span_index).map_or(&[][..], Vec::as_slice) {
+            for &span in counting_spans_by_span.get(&source.span_index).map_or(&[][..], Vec::as_slice) {
                 if let Some(result) = span_results.get_mut(span) {
                     result.severity = result.severity.max(Some(source.severity));
                 }
@@ -200,7 +202,7 @@ fn repeated_failures(
         counting_spans.sort_unstable();
         counting_spans.dedup();
         let is_explicit = sources.iter().all(|source| source.is_explicit);
-        counted.insert(span_index, counting_spans.clone());
+        counting_spans_by_span.insert(span_index, counting_spans.clone());
         repeats.insert(span_index, RepeatedFailure { counted: counting_spans, is_explicit });
     }
     repeats

@@ -86,8 +86,8 @@ pub(crate) fn may_be_step(text: &str) -> bool {
 }
 
 /// The text without the labels of a final answer at its beginning, which frameworks write in English.
-pub(crate) fn without_lead(text: &str) -> &str {
-    ANSWER_PREFIXES.iter().fold(text, |text, lead| text.strip_prefix(lead).map_or(text, str::trim_start))
+pub(crate) fn without_answer_prefixes(text: &str) -> &str {
+    ANSWER_PREFIXES.iter().fold(text, |text, prefix| text.strip_prefix(prefix).map_or(text, str::trim_start))
 }
 
 /// Whether a text has a fence of code.
@@ -191,8 +191,8 @@ mod tests {
     fn steps_leads_and_fences_are_recognised() {
         assert!(may_be_step("I will look.\nAction: search[x]") && may_be_step(r#"{"name":"search"}"#));
         assert!(!may_be_step("The action was not found."));
-        assert_eq!(without_lead("Thought: Final Answer: 836"), "836");
-        assert_eq!(without_lead("Answers: 836"), "Answers: 836");
+        assert_eq!(without_answer_prefixes("Thought: Final Answer: 836"), "836");
+        assert_eq!(without_answer_prefixes("Answers: 836"), "Answers: 836");
         assert!(has_fence("Run <code>x</code>") && !has_fence("Run the code"));
         assert_eq!(
             ["```py", "```", "<code>", "</code>"].map(|line| is_code_after_fence(line, true)),

@@ -90,6 +90,7 @@ fn add_implicit(
     }
     groups.extend(orphans);
     groups.sort();
+    // Each group contains the topmost spans of one agent.
     for tops in groups {
         let span_index = tops[0];
         let awaits_parent = is_open && !tree.spans[span_index].parent.is_zero();
@@ -98,11 +99,11 @@ fn add_implicit(
         if !awaits_parent && is_single && tree.subtree(span_index).filter(|&i| is_work(i)).count() == 1 {
             continue;
         }
-        let mut implicit = agent(span_index, None, &views[span_index]);
+        let mut implicit_agent = agent(span_index, None, &views[span_index]);
         if awaits_parent {
-            implicit.name = open_runs::agent_name(tree, views, &tops);
+            implicit_agent.name = open_runs::agent_name(tree, views, &tops);
         }
-        agents.push(implicit);
+        agents.push(implicit_agent);
         for top in tops {
             for i in tree.subtree(top) {
                 if views[i].kind != Kind::Evaluator {
@@ -129,14 +130,14 @@ pub(crate) fn describe(
             spans[agent].push(span_index);
         }
     }
-    let mut final_call: Vec<Option<&Call>> = vec![None; agents.len()];
+    let mut final_calls: Vec<Option<&Call>> = vec![None; agents.len()];
     for call in calls.iter().filter(|c| table.control_tools.is_final_answer(&c.name)) {
         if let Some(agent) = call.agent {
-            final_call[agent] = Some(call);
+            final_calls[agent] = Some(call);
         }
     }
     let mut requests = RequestsAbove::new();
-    for ((agent, spans), final_call) in agents.iter_mut().zip(&spans).zip(final_call) {
+    for ((agent, spans), final_call) in agents.iter_mut().zip(&spans).zip(final_calls) {
         let is_call = |span_index: &Idx| views[*span_index].kind == Kind::Llm && !views[*span_index].wrapper;
         agent.llms = spans.iter().copied().filter(is_call).collect();
         agent.tools = offered_tools(views, agent);
@@ -187,15 +188,15 @@ pub(super) fn adopt_from_agents_beneath(
     // By agent: the first and the last of the agents directly beneath it.
     let mut beneath: Vec<Option<(usize, usize)>> = vec![None; agents.len()];
     // An agent's index is above that of its parent.
-    for i in (0..agents.len()).rev() {
-        if let Some((first, last)) = beneath[i] {
-            adopt(tree, views, agents, texts, AdoptingAgent { index: i, first, last });
+    for agent_index in (0..agents.len()).rev() {
+        if let Some((first, last)) = beneath[agent_index] {
+            adopt(tree, views, agents, texts, AdoptingAgent { index: agent_index, first, last });
         }
-        let Some(parent) = agents[i].parent else { continue };
+        let Some(parent) = agents[agent_index].parent else { continue };
         let start = |agent: usize| (tree.spans[agents[agent].at].start, agent);
-        let (first, last) = beneath[parent].unwrap_or((i, i));
-        let earlier = if start(i) < start(first) { i } else { first };
-        let later = if start(i) > start(last) { i } else { last };
+        let (first, last) = beneath[parent].unwrap_or((agent_index, agent_index));
+        let earlier = if start(agent_index) < start(first) { agent_index } else { first };
+        let later = if start(agent_index) > start(last) { agent_index } else { last };
         beneath[parent] = Some((earlier, later));
     }
 }
@@ -207,24 +208,25 @@ struct AdoptingAgent {
     last: usize,
 }
 
-/// Gives an agent the task of the first agent beneath it and the answer of the last one, where it has none itself.
+/// Sets the task of an agent to that of the first agent beneath it, and its answer to that of the last one, where the
+/// agent has none.
 fn adopt(
     tree: &Tree,
     views: &[SpanView],
     agents: &mut [Agent],
     texts: &mut TextInterner,
-    AdoptingAgent { index: i, first, last }: AdoptingAgent,
+    AdoptingAgent { index, first, last }: AdoptingAgent,
 ) {
-    if agents[i].task.is_none() && agents[i].task_content == Content::Absent {
+    if agents[index].task.is_none() && agents[index].task_content == Content::Absent {
         let (task, task_at, content) =
             (agents[first].task.clone(), agents[first].task_at, agents[first].task_content);
-        (agents[i].task, agents[i].task_at, agents[i].task_content) = (task, task_at, content);
+        (agents[index].task, agents[index].task_at, agents[index].task_content) = (task, task_at, content);
     }
-    let span_index = agents[i].at;
+    let span_index = agents[index].at;
     let last_start = tree.spans[agents[last].at].start;
     let is_later = |answer: Idx| answer == span_index || tree.spans[answer].start >= last_start;
-    let has_later_call = agents[i].llms.last().is_some_and(|&llm| tree.spans[llm].start >= last_start);
-    if has_later_call || agents[i].answer_at.is_some_and(is_later) {
+    let has_later_call = agents[index].llms.last().is_some_and(|&llm| tree.spans[llm].start >= last_start);
+    if has_later_call || agents[index].answer_at.is_some_and(is_later) {
         return;
     }
     let output = last_assistant_text(&views[span_index].output);
@@ -234,7 +236,8 @@ fn adopt(
         () if !output.is_empty() => (texts.non_empty(&output), Some(span_index), Content::Present),
         () => (agents[last].answer.clone(), agents[last].answer_at, agents[last].answer_content),
     };
-    (agents[i].answer, agents[i].answer_at, agents[i].answer_content) = (answer, answer_at, content);
+    (agents[index].answer, agents[index].answer_at, agents[index].answer_content) =
+        (answer, answer_at, content);
 }
 
 /// The tools that the agent was offered, with the schema of each if any span has it.
@@ -279,8 +282,12 @@ fn task(
         own_spans.map(|span_index| (span_index, false)).chain(ancestors.map(|span_index| (span_index, true)));
     let (mut settings, mut partial) = (None, None);
     for (span_index, is_above) in spans {
-        let mut read = || user_request(&views[span_index].input, texts);
-        match if is_above { requests.entry(span_index).or_insert_with(read).clone() } else { read() } {
+        let mut read_request = || user_request(&views[span_index].input, texts);
+        match if is_above {
+            requests.entry(span_index).or_insert_with(read_request).clone()
+        } else {
+            read_request()
+        } {
             Some(text) if views[span_index].input_content.is_partial() => {
                 partial = partial.or(Some((text, span_index)))
             }

@@ -1,5 +1,5 @@
 //! Finds the tool calls of a trace: joins each model's request with the tool span that executed it and
-//! with its result. Without a tool span, the call consists of messages alone.
+//! with its result. Without a tool span, a call is read from messages only.
 
 use std::cell::RefCell;
 

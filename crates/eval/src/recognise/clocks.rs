@@ -73,13 +73,14 @@ fn clocks(tree: &Tree) -> Option<Vec<usize>> {
 fn bounds(trace: &AgentTrace, clock_of_span: &[usize]) -> Vec<ClockBound> {
     let AgentTrace { tree, views, agents, calls, .. } = trace;
     let mut bounds = Vec::new();
-    let mut add = |is_certain: bool, (earlier, from): (Idx, u64), (later, to): (Idx, u64)| {
-        let (earlier, later) = (clock_of_span[earlier], clock_of_span[later]);
-        if earlier != later && from != 0 && to != 0 {
-            let between = to.wrapping_sub(from).cast_signed();
-            bounds.push(ClockBound { earlier, later, between, is_certain });
-        }
-    };
+    let mut add_bound =
+        |is_certain: bool, (earlier, earlier_time): (Idx, u64), (later, later_time): (Idx, u64)| {
+            let (earlier, later) = (clock_of_span[earlier], clock_of_span[later]);
+            if earlier != later && earlier_time != 0 && later_time != 0 {
+                let between = later_time.wrapping_sub(earlier_time).cast_signed();
+                bounds.push(ClockBound { earlier, later, between, is_certain });
+            }
+        };
     let start = |span_index: Idx| (span_index, tree.spans[span_index].start);
     let end = |span_index: Idx| (span_index, tree.spans[span_index].end.max(tree.spans[span_index].start));
     let duration = |span: &Span| span.end.saturating_sub(span.start);
@@ -92,11 +93,11 @@ fn bounds(trace: &AgentTrace, clock_of_span: &[usize]) -> Vec<ClockBound> {
     }
     for (span_index, span) in tree.spans.iter().enumerate() {
         let Some(parent) = tree.parent(span_index) else { continue };
-        add(true, start(parent), start(span_index));
+        add_bound(true, start(parent), start(span_index));
         // A parent does not wait for a child that takes longer than itself, nor for any child if one on the parent's
         // own clock ends after the parent.
         if duration(span) <= duration(&tree.spans[parent]) && !is_outlived[parent] {
-            add(true, end(span_index), (parent, tree.spans[parent].end));
+            add_bound(true, end(span_index), (parent, tree.spans[parent].end));
         }
     }
     let mut receipts_by_id = HashMap::new();
@@ -111,22 +112,22 @@ fn bounds(trace: &AgentTrace, clock_of_span: &[usize]) -> Vec<ClockBound> {
         }
         requested.extend(view.requests().map(|request| (span_index, &request.name)));
     }
-    let (by_text, mut occurrences) = (receipts_by_text(trace), HashMap::new());
+    let (receipts, mut occurrences) = (receipts_by_text(trace), HashMap::new());
     let subtrees = SubtreeRanges::new(tree);
     for call in calls {
         let Some(tool) = call.tool else { continue };
         // A tool that runs while the model still answers is a child of the model call.
         let is_outside = |model: &Idx| !subtrees.contains(*model, tool);
         let is_requester = |model: &Idx| requested.contains(&(*model, &call.name)) && is_outside(model);
-        call.llm.filter(is_requester).inspect(|&model| add(true, end(model), start(tool)));
+        call.llm.filter(is_requester).inspect(|&model| add_bound(true, end(model), start(tool)));
         if let Some(&model) = call.id.as_ref().and_then(|id| receipts_by_id.get(id)) {
-            add(true, end(tool), start(model));
+            add_bound(true, end(tool), start(model));
         } else if let Some(key) = call.agent.zip(call.result.as_ref().map(address)) {
             let occurrence = occurrences.entry(key).or_insert(0);
-            if let Some(&(earlier, model)) = by_text.get(&key).and_then(|receipts| receipts.get(*occurrence))
+            if let Some(&(earlier, model)) = receipts.get(&key).and_then(|receipts| receipts.get(*occurrence))
             {
-                add(true, end(tool), start(model));
-                earlier.filter(is_outside).inspect(|&earlier| add(true, end(earlier), start(tool)));
+                add_bound(true, end(tool), start(model));
+                earlier.filter(is_outside).inspect(|&earlier| add_bound(true, end(earlier), start(tool)));
             }
             *occurrence += 1;
         }
@@ -135,9 +136,9 @@ fn bounds(trace: &AgentTrace, clock_of_span: &[usize]) -> Vec<ClockBound> {
     for agent in agents {
         let tools: Vec<Idx> = agent.calls.iter().filter_map(|&call| calls[call].tool).collect();
         let first_turn = agent.llms.first().zip(tools.first());
-        first_turn.inspect(|&(&model, &tool)| add(false, end(model), start(tool)));
+        first_turn.inspect(|&(&model, &tool)| add_bound(false, end(model), start(tool)));
         let last_turn = agent.llms.last().zip(tools.last()).filter(|_| agent.llms.len() > tools.len());
-        last_turn.inspect(|&(&model, &tool)| add(false, end(tool), start(model)));
+        last_turn.inspect(|&(&model, &tool)| add_bound(false, end(tool), start(model)));
     }
     bounds
 }

@@ -1,5 +1,5 @@
-//! A cache of the attributes of earlier spans, by their encoding: the next model call of a run repeats most of the
-//! history and settings of the one before, which are then not decoded again.
+//! A cache of the attributes of earlier spans, by their encoding: each model call of a run repeats most of the history
+//! and settings of the previous model call, which are then not decoded again.
 
 use verdict_otlp::Value;
 

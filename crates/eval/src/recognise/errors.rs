@@ -137,7 +137,7 @@ fn repeats_sign_below(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)
     if below.is_empty() {
         return false;
     }
-    // An ERROR status without a message, above a span that failed, is no evidence of its own.
+    // An ERROR status without a message, above a span that failed, is no further evidence.
     let is_specific =
         |s: &&ErrorSign| s.message.is_some() || (s.error_type.is_some() && s.source != ErrorSource::Flag);
     let mut specific = signs.iter().filter(is_specific).peekable();

@@ -280,9 +280,9 @@ impl Interpreter<'_> {
 
     /// The tools that a span offers.
     fn definitions(&mut self, scan: &SpanScan<'_>) -> Vec<ToolDefinition> {
-        let whole = scan.candidates(Field::ToolDefinitions).iter().map(|(_, _, value)| value);
+        let candidates = scan.candidates(Field::ToolDefinitions).iter().map(|(_, _, value)| value);
         let flat = scan.leaves(Field::ToolDefinitions).iter().map(|leaf| &leaf.value);
-        let mut texts = whole.chain(flat).map(Value::as_str).peekable();
+        let mut texts = candidates.chain(flat).map(Value::as_str).peekable();
         if texts.peek().is_none() {
             return Vec::new();
         }
@@ -300,21 +300,21 @@ impl Interpreter<'_> {
 
     /// Tool definitions of the first candidate that has schemas, else of the first one.
     fn read_definitions(&mut self, scan: &SpanScan<'_>) -> Vec<ToolDefinition> {
-        let mut best: Vec<ToolDefinition> = Vec::new();
+        let mut definitions: Vec<ToolDefinition> = Vec::new();
         for (nth, (_, _, value)) in scan.candidates(Field::ToolDefinitions).iter().enumerate() {
-            let read = match value {
+            let candidate = match value {
                 Value::Str(s) => self.definitions_of(nth, s).to_vec(),
                 value => tool::definitions(&ContentNode::from_value(*value), &mut self.texts),
             };
-            if best.is_empty() || (!has_schema(&best) && has_schema(&read)) {
-                best = read;
+            if definitions.is_empty() || (!has_schema(&definitions) && has_schema(&candidate)) {
+                definitions = candidate;
             }
         }
-        if has_schema(&best) {
-            return best;
+        if has_schema(&definitions) {
+            return definitions;
         }
         let flat = self.flat_definitions(scan.leaves(Field::ToolDefinitions));
-        if flat.is_empty() { best } else { flat }
+        if flat.is_empty() { definitions } else { flat }
     }
 
     fn flat_definitions(&mut self, leaves: &[FlatAttribute<'_>]) -> Vec<ToolDefinition> {

@@ -113,9 +113,9 @@ struct Longest<'a> {
 
 impl<'a> LongestTexts<'a> {
     pub(super) fn add(&mut self, resource: &'a EnvelopeFields, scan: &SpanScan<'a>) {
-        let all = self.by_resource.entry(resource).or_default();
+        let longest_by_unit = self.by_resource.entry(resource).or_default();
         any_long_text(scan, |text| {
-            for (unit, longest) in CountingUnit::ALL.into_iter().zip(&mut *all) {
+            for (unit, longest) in CountingUnit::ALL.into_iter().zip(&mut *longest_by_unit) {
                 longest.add(unit.length(text), text);
             }
             false
@@ -220,8 +220,11 @@ mod tests {
         let json = format!("[{{\"role\":\"user\",\"content\":\"{prose}\"}}]");
         for length in [128, 255, 256, 300, 500, 512] {
             let cut = &json[..length];
-            let found = limit(&[cut, "a short one"]).unwrap();
-            assert!(found.is_reached_by(cut) && !found.is_reached_by(&json[..length - 1]), "{length}");
+            let length_limit = limit(&[cut, "a short one"]).unwrap();
+            assert!(
+                length_limit.is_reached_by(cut) && !length_limit.is_reached_by(&json[..length - 1]),
+                "{length}"
+            );
         }
         assert!(limit(&[&prose[..256]]).is_some(), "in a word");
         assert!(limit(&[&format!("{}...", &prose[..256])]).is_some(), "the ellipsis is added");

@@ -148,9 +148,9 @@ mod tests {
         let fast = messages(list, nth, cache, &mut reader);
         let withheld = std::mem::take(&mut reader.withheld);
         let finish = std::mem::take(&mut reader.finish);
-        let whole = reader.messages(&ContentNode::Str(list.into()), role);
+        let uncached = reader.messages(&ContentNode::Str(list.into()), role);
         assert!(fast.is_none() || withheld == reader.withheld && finish == reader.finish, "{list}");
-        (fast, whole)
+        (fast, uncached)
     }
 
     const ELEMENTS: [&str; 12] = [

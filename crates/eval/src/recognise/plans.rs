@@ -269,15 +269,15 @@ pub(crate) fn list_items(text: &str) -> Vec<String> {
     let mut least_indent = usize::MAX;
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
-        let whole = line.trim();
-        let line = whole.trim_start_matches(['#', '*', ' ']);
+        let trimmed = line.trim();
+        let line = trimmed.trim_start_matches(['#', '*', ' ']);
         if let Some(step) = after_number(line) {
             // Items with deeper indentation belong to the step above.
             least_indent = least_indent.min(indent);
             if indent <= least_indent {
                 numbered.push(without_emphasis(step));
             }
-        } else if let Some(step) = after_bullet(whole) {
+        } else if let Some(step) = after_bullet(trimmed) {
             bulleted.push(without_emphasis(step));
         }
     }

@@ -471,8 +471,8 @@ mod tests {
             let members: Vec<String> = keys.iter().zip(&values).map(|(k, v)| format!("\"{k}\":{v}")).collect();
             let json = format!("{{{}}}", members.join(","));
             if is_unwrapped(&json, |_| ()) {
-                let read = result(&ContentNode::Str(Cow::Borrowed(&json)).unfold(), Some(&json));
-                prop_assert_eq!(read, (json, false));
+                let text_and_flag = result(&ContentNode::Str(Cow::Borrowed(&json)).unfold(), Some(&json));
+                prop_assert_eq!(text_and_flag, (json, false));
             }
         }
     }

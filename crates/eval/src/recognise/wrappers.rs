@@ -76,8 +76,8 @@ fn mark_inner_tools(tree: &Tree, views: &mut [SpanView], index: Idx) {
 
 /// Gives agent spans directly below the span `index` the kind of chains if each is only a turn: it asks a model for the
 /// next step, and the calls are executed outside of it, as in a graph with a node named `agent` (the ReAct loop of
-/// LangGraph). All spans of one name are turns, or none is. The span `index`, which contains the turns and the tools, is
-/// then the agent.
+/// LangGraph). All spans of one name are turns, or none is. The span `index`, which contains the turns and the tools,
+/// is then the agent.
 fn mark_turns_as_chains(tree: &Tree, views: &mut [SpanView], index: Idx) {
     let mut by_name: HashMap<Option<Text>, Vec<Idx>> = HashMap::new();
     for &inner in tree.children(index).iter().take(MAX_SPANS) {

@@ -130,10 +130,10 @@ fn event_of_a_trace_is_marked_if_its_span_is_not_the_root() {
         let (_, out) = annotate_with(&SUMMARY, &Emission::default(), change);
         let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
         let records = &request.resource_logs[0].scope_logs[0].log_records;
-        let all: Vec<_> = records.iter().map(|record| attributes(&record.attributes)).collect();
+        let events: Vec<_> = records.iter().map(|record| attributes(&record.attributes)).collect();
         let is_rootless = |event: &BTreeMap<String, String>| event.contains_key("verdict.trace.rootless");
-        assert!(all.iter().all(|event| !is_rootless(event) || event["gen_ai.evaluation.name"] == "trace"));
-        all.iter().any(is_rootless)
+        assert!(events.iter().all(|event| !is_rootless(event) || event["gen_ai.evaluation.name"] == "trace"));
+        events.iter().any(is_rootless)
     };
     assert!(!rootless(|_| ()));
     assert!(rootless(|trace| trace.tree.spans[0].parent = SpanId([8; 8])));
@@ -156,6 +156,6 @@ fn unmeasured_trace_has_an_event_only_if_configured() {
     };
     let unmeasured_events = count(&unmeasured, &Emission::default());
     assert_eq!(count(&SUMMARY, &Emission::default()), unmeasured_events + 1);
-    let all = Emission { log_unmeasured: true, ..Emission::default() };
-    assert_eq!(count(&unmeasured, &all), count(&SUMMARY, &all));
+    let with_unmeasured = Emission { log_unmeasured: true, ..Emission::default() };
+    assert_eq!(count(&unmeasured, &with_unmeasured), count(&SUMMARY, &with_unmeasured));
 }

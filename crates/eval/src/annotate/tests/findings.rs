@@ -111,8 +111,8 @@ fn events_name_the_evaluator_and_the_target() {
     let request = ExportLogsServiceRequest::decode(encoded.events[0].bytes.clone()).unwrap();
     let records = &request.resource_logs[0].scope_logs[0].log_records;
     let record_attribute = |name: &str, key: &str| {
-        let all: Vec<_> = records.iter().map(|r| attributes(&r.attributes)).collect();
-        all.into_iter().find(|r| r["gen_ai.evaluation.name"] == name).unwrap().get(key).cloned()
+        let record_attributes: Vec<_> = records.iter().map(|r| attributes(&r.attributes)).collect();
+        record_attributes.into_iter().find(|r| r["gen_ai.evaluation.name"] == name).unwrap().get(key).cloned()
     };
     let evaluator = |name: &str| {
         ["id", "version", "type"]
@@ -141,9 +141,9 @@ fn verdict_of_a_trace_below_a_workflow_names_its_agent_and_conversation() {
         });
         let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
         let records = &request.resource_logs[0].scope_logs[0].log_records;
-        let all = records.iter().map(|r| attributes(&r.attributes));
+        let record_attributes = records.iter().map(|r| attributes(&r.attributes));
         let [trace_record, call_record] = ["trace", "tool_abuse"]
-            .map(|name| all.clone().find(|r| r["gen_ai.evaluation.name"] == name).unwrap());
+            .map(|name| record_attributes.clone().find(|r| r["gen_ai.evaluation.name"] == name).unwrap());
         assert_eq!(trace_record["gen_ai.conversation.id"], "talk-7");
         assert!(!call_record.contains_key("gen_ai.conversation.id"), "that span has no conversation");
         (trace_record["gen_ai.evaluation.target"].clone(), call_record["gen_ai.evaluation.target"].clone())

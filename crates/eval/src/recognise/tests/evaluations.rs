@@ -17,9 +17,12 @@ fn findings_of_guardrails_and_scanners_are_recorded_and_are_no_failure() {
     ]);
     let trace = trace_with(&Overrides::default(), spans, logs);
     let view = &trace.views[0];
-    let read: Vec<(&str, Option<&str>)> =
+    let names_and_labels: Vec<(&str, Option<&str>)> =
         view.evaluations.iter().map(|e| (&*e.name, e.label.as_deref())).collect();
-    assert_eq!(read, [("violence", Some("blocked")), ("pii-7", Some("deny")), ("ATR-1", Some("block"))]);
+    assert_eq!(
+        names_and_labels,
+        [("violence", Some("blocked")), ("pii-7", Some("deny")), ("ATR-1", Some("block"))]
+    );
     let first = &view.evaluations[0];
     assert_eq!((first.score, first.passed), (Some(6.0), None));
     assert_eq!(

@@ -128,7 +128,7 @@ fn any_content() -> impl Strategy<Value = serde_json::Value> {
 
 const HOSTILE_SPANS: u64 = 20_000;
 
-/// `HOSTILE_SPANS` spans of one kind, all alike, each with an error and a tool call of its own.
+/// `HOSTILE_SPANS` spans of one kind with equal names, each with a different error and a different tool call.
 fn hostile_spans(kind: &str, is_deep: bool) -> Vec<verdict_otlp::trace::Span> {
     use verdict_otlp::write::{Scalar, attribute, bytes, integer, open};
     let id = |i: u64| SpanId(i.to_be_bytes());

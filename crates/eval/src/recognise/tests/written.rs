@@ -429,10 +429,10 @@ fn configured_names_are_recognised() {
 
 #[test]
 fn precedence_selects_the_convention_and_unknown_names_are_errors() {
-    let both = json!([{ "id": 1, "name": "x", "attributes": { "openinference.span.kind": "LLM", "llm.model_name": "theirs", "gen_ai.request.model": "ours" } }]);
-    assert_eq!(trace_of(both.clone()).views[0].model.as_deref(), Some("ours"));
+    let spans = json!([{ "id": 1, "name": "x", "attributes": { "openinference.span.kind": "LLM", "llm.model_name": "theirs", "gen_ai.request.model": "ours" } }]);
+    assert_eq!(trace_of(spans.clone()).views[0].model.as_deref(), Some("ours"));
     let overrides = Overrides { precedence: vec!["openinference".into()], ..Overrides::default() };
-    assert_eq!(trace_with(&overrides, both, json!([])).views[0].model.as_deref(), Some("theirs"));
+    assert_eq!(trace_with(&overrides, spans, json!([])).views[0].model.as_deref(), Some("theirs"));
     let overrides = Overrides { precedence: vec!["openinfrence".into()], ..Overrides::default() };
     let error = Recogniser::new(&overrides).unwrap_err();
     assert!(error.to_string().contains("openinference"), "{error}");

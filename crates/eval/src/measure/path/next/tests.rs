@@ -163,7 +163,8 @@ fn pending_call_keeps_its_arguments_only_where_a_task_reads_them() {
     for name in ["verify_customer", "not_in_the_alphabet"] {
         assert!(bytes(name) < 1_000, "{name}: {}", bytes(name));
     }
-    // A task of a reloaded configuration that reads arguments which were not kept does not read them as an empty object.
+    // A task of a reloaded configuration that reads arguments which were not kept does not read them as an empty
+    // object.
     let named = RunHints { task: Some("t".into()), ..RunHints::default() };
     let pending = [no_spans.pending(&tasks, &named, &[], call("verify_customer", json!({ "id": 2 }), ""))];
     let reloaded = tasks_of(
