@@ -95,7 +95,7 @@ pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
         out["root_cause"] = cause.into();
     }
     if let Some(outcome) = &root.outcome {
-        let rationale = emission.shown(&outcome.rationale);
+        let rationale = emission.disclose(&outcome.rationale);
         out["outcome"] = json!({ "score": outcome.score, "judge": outcome.judge, "rationale": rationale });
     }
     let last_signature =
@@ -188,7 +188,7 @@ impl TraceReport<'_> {
             }
             Err(reason) => out["reason"] = reason.as_str().into(),
         }
-        if let Some(rationale) = m.rationale.as_deref().and_then(|text| self.emission.shown(text)) {
+        if let Some(rationale) = m.rationale.as_deref().and_then(|text| self.emission.disclose(text)) {
             out["rationale"] = rationale.into();
         }
         if !m.details.is_empty() {
@@ -200,8 +200,8 @@ impl TraceReport<'_> {
     fn finding(self, m: &Measurement, index: usize, f: &Finding) -> Value {
         json!({
             "id": finding_id(self.trace, m, index),
-            "rationale": self.emission.shown(&f.rationale),
-            "quote": self.emission.shown(&f.quote),
+            "rationale": self.emission.disclose(&f.rationale),
+            "quote": self.emission.disclose(&f.quote),
             "seen_in": f.seen_in.map(|id| id.to_string()),
             "cited": f.cited.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "category": f.category.map(|c| c.as_str()),

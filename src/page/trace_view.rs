@@ -63,7 +63,7 @@ fn bounded_view(
     max_content: usize,
 ) -> (TraceRow, TraceDetail) {
     let view = TraceView::new(evaluated);
-    let mut texts = ShownTexts::new(disclosure, disclosure.opens(&evaluated.trace), max_content);
+    let mut texts = ShownTexts::new(disclosure, disclosure.shows_texts(&evaluated.trace), max_content);
     let row = view.row(&mut texts);
     let detail = view.detail(&mut texts, max_spans);
     (row, detail)

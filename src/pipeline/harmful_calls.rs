@@ -186,12 +186,11 @@ impl HarmfulCalls {
         let checked = self.checked.entry(trace).or_default();
         let alarms = &mut checked.alarms;
         let previous = std::mem::take(&mut alarms.raised);
-        let previous_subjects: HashSet<_> = previous.iter().flat_map(Alarm::subjects).collect();
-        let is_known = |alarm: &Alarm| alarm.subjects().any(|subject| previous_subjects.contains(&subject));
+        let previous_keys: HashSet<_> = previous.iter().flat_map(Alarm::keys).collect();
+        let is_known = |alarm: &Alarm| alarm.keys().any(|key| previous_keys.contains(&key));
         let (continued, new): (Vec<Alarm>, Vec<Alarm>) = current.into_iter().partition(is_known);
-        let continued_subjects: HashSet<_> = continued.iter().flat_map(Alarm::subjects).collect();
-        let is_retracted =
-            |alarm: &&Alarm| !alarm.subjects().any(|subject| continued_subjects.contains(&subject));
+        let continued_keys: HashSet<_> = continued.iter().flat_map(Alarm::keys).collect();
+        let is_retracted = |alarm: &&Alarm| !alarm.keys().any(|key| continued_keys.contains(&key));
         let retracted: Vec<&Alarm> = previous.iter().filter(is_retracted).collect();
         alarms.retracted.extend(retracted.iter().map(|alarm| alarm.span));
         let continued_count = continued.len();

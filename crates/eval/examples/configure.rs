@@ -15,7 +15,7 @@ use verdict_eval::propagation::{Cause, Policies, Policy, Verdict};
 use verdict_eval::trace::Kind;
 use verdict_eval::{Config, Evaluator};
 
-/// Pages are visited after a search.
+/// A task file: pages may be visited only after a search.
 const TASK: &str = "
 task: research
 alphabet: { search: web_search, visit: visit_page }
@@ -23,7 +23,7 @@ policy:
   - { never: visit, before: search }
 ";
 
-/// A configuration whose model calls may take so many milliseconds.
+/// A configuration that limits model calls to `max_ms` milliseconds.
 pub fn config(max_ms: f64) -> Config {
     let metrics = MetricsConfig {
         completeness: Scored { threshold: 3.0, ..Scored::default() },
@@ -44,7 +44,7 @@ pub fn config(max_ms: f64) -> Config {
     }
 }
 
-/// The path scores of the traces of an OTLP request, and how many of their spans fail by themselves.
+/// The path scores of the traces of an OTLP request, and the number of spans that fail by their own metrics.
 pub fn run(request: &[u8], max_ms: f64) -> Result<Vec<String>, Box<dyn Error>> {
     let tasks = TaskSet::parse(&[Source { name: "research.yaml".to_owned(), text: TASK.to_owned() }])?;
     tasks.warnings().iter().for_each(|warning| println!("{warning}"));

@@ -16,8 +16,8 @@ use verdict_eval::questions::Answer;
 use verdict_eval::trace::{Content, Kind, Part, Role, SpanView};
 use verdict_eval::{Config, Evaluator};
 
-/// Words of an answer with the best score.
-const WORDS: usize = 3;
+/// Maximum number of words of an answer with the best score.
+const MAX_WORDS: usize = 3;
 
 static BREVITY: MetricSpec = MetricSpec::custom("style.brevity", Scale::UNIT, Some(0.5))
     .with_about(About::Model)
@@ -25,7 +25,7 @@ static BREVITY: MetricSpec = MetricSpec::custom("style.brevity", Scale::UNIT, So
 
 struct Brevity;
 
-/// The words that the model wrote to the user; `None` where it requested calls, or no user had written.
+/// The text that the model wrote to the user; `None` if the model requested calls, or the prompt has no user message.
 fn answer(view: &SpanView) -> Option<String> {
     let is_asked = view.input.iter().any(|message| message.role == Role::User);
     if !is_asked || view.requests().next().is_some() {
@@ -48,9 +48,9 @@ impl Metric for Brevity {
             (Content::Present, None) => return MetricProgress::Done(Vec::new()),
             (Content::Present, Some(answer)) => {
                 let words = answer.split_whitespace().count().max(1);
-                let score = (WORDS as f64 / words as f64).min(1.0);
+                let score = (MAX_WORDS as f64 / words as f64).min(1.0);
                 let passed = score >= context.threshold();
-                let rationale = format!("at most {WORDS} words were expected; the answer has {words}");
+                let rationale = format!("at most {MAX_WORDS} words were expected; the answer has {words}");
                 let findings = if passed { Vec::new() } else { vec![Finding::new(rationale, answer, 3.0)] };
                 Ok(Measured { value: Value::Score(score), passed, findings })
             }

@@ -1,8 +1,8 @@
 //! Embeds the evaluator: OTLP bytes in; verdicts and the same spans, annotated, out.
 //!
 //! The evaluator performs no I/O. If metrics name judges, it returns questions and receives answers, and the
-//! caller sends them: here an async function answers them itself. Any runtime can execute it, or none: `main` polls it
-//! once, since its answers are ready at once.
+//! caller sends them: here an async function answers them itself. Any runtime can execute it. `main` uses none and
+//! polls the function once, since its answers are ready immediately.
 //! Run with `cargo run -p verdict-eval --example embed`.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods)]
@@ -20,7 +20,7 @@ use verdict_eval::{Config, EvaluatedTrace, Evaluator, JudgeResults};
 /// One metric asks the judge `main` in addition to the rules; the others are measured by rules.
 const CONFIG: &str = "metrics: { completeness: { judges: [rules, main] } }";
 
-/// In place of a model call: every answer is complete.
+/// Answers a question in place of a model: every answer is complete.
 async fn answer(ask: &Ask) -> Answer {
     let value = json!({ "rationale": "Every part of the request is answered.", "score": 5, "findings": [] });
     let opinion = Opinion { value, weighted: None, judge: Arc::from("scripted/1") };

@@ -202,8 +202,8 @@ impl Config {
 
     /// The metrics of `evaluators`, each with the judges that it names.
     pub fn evaluator_judges(&self) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.evaluators.iter();
-        all.flat_map(|(metric, evaluator)| {
+        let evaluators = self.evaluators.iter();
+        evaluators.flat_map(|(metric, evaluator)| {
             evaluator.judges.iter().map(|judge| (metric.as_str(), judge.as_str()))
         })
     }

@@ -1,4 +1,4 @@
-//! Which texts of a trace may be shown to people with the annotated spans, as on a page.
+//! Which texts of a trace a rendering, such as the live page, may show.
 //!
 //! In: the settings of explanations and prompts: `explanations`, `redact`, `ask.withhold`. Out: the redacted text, or
 //! nothing.
@@ -30,7 +30,7 @@ impl Disclosure {
 
     /// Whether texts of the trace are shown: not with `explanations: off`, and not if a service of the trace is in
     /// `ask.withhold`, since a text of one span can repeat that of another.
-    pub fn opens(&self, trace: &AgentTrace) -> bool {
+    pub fn shows_texts(&self, trace: &AgentTrace) -> bool {
         self.emission.explanations != Explanations::Off && !self.asker.withholds_some(trace)
     }
 
@@ -62,10 +62,10 @@ mod tests {
             Script::new("How high?").calls("", &[("visit", "{}")]).returns("8").says("8.").build();
         let last = trace.views.len() - 1;
         trace.views[last].service = Some("payroll-eu".into());
-        assert!(disclosure(|_| ()).opens(&trace));
-        assert!(!disclosure(|config| config.explanations = Explanations::Off).opens(&trace));
-        assert!(!disclosure(|config| config.ask.withhold = vec!["payroll*".to_owned()]).opens(&trace));
-        assert!(disclosure(|config| config.ask.withhold = vec!["billing".to_owned()]).opens(&trace));
+        assert!(disclosure(|_| ()).shows_texts(&trace));
+        assert!(!disclosure(|config| config.explanations = Explanations::Off).shows_texts(&trace));
+        assert!(!disclosure(|config| config.ask.withhold = vec!["payroll*".to_owned()]).shows_texts(&trace));
+        assert!(disclosure(|config| config.ask.withhold = vec!["billing".to_owned()]).shows_texts(&trace));
     }
 
     #[test]

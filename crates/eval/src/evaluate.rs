@@ -3,7 +3,7 @@
 //! ```text
 //! Evaluator::builder(config).build()            once
 //!   assess(ClosedTrace) -> Assessment           the recognised trace and the measurements of the rules
-//!   questions(&Assessment) -> Questions         next() / answer() / finish(), if judges are configured
+//!   questions(&Assessment) -> Questions         next_question(), answer(), finish(); empty without judges
 //!   outcome_question(&Assessment, ..)           one more question, if a metric failed
 //!   decide(Assessment, ..) -> EvaluatedTrace    verdicts of spans and trace
 //!   annotate(&EvaluatedTrace) -> Annotated      the same spans with attributes, and events
@@ -54,6 +54,7 @@ pub struct Evaluator {
     pub(crate) settings: Settings,
     custom: Vec<CustomMetric>,
     policies: Policies,
+    /// Values that rules computed from texts which recur in later traces, such as system prompts.
     recurring: Arc<RecurringValues>,
     pub(crate) emission: Emission,
     pub(crate) alarms: AlarmConfig,
@@ -61,9 +62,9 @@ pub struct Evaluator {
     has_metrics: bool,
     /// Whether a metric names a judge other than the rules.
     has_judges: bool,
-    /// Creates, for each trace, the function that can interrupt the work on it; see [`Builder::stop`].
+    /// Returns, for each trace, the function that can end the work on it; see [`Builder::stop`].
     pub(crate) stop: Option<fn() -> Stop>,
-    /// Called before a trace is assessed; tests panic or wait in it.
+    /// A hook that is called before a trace is assessed, with which tests panic or wait.
     #[cfg(any(test, feature = "testing"))]
     pub before_assessment: Option<fn(TraceId)>,
 }
@@ -85,7 +86,7 @@ pub struct Assessment {
     pub rule_measurements: Vec<Measurement>,
     prior_verdict: Option<PriorVerdict>,
     close_reason: CloseReason,
-    /// The steps of the work budget that the rules left.
+    /// The steps of the work budget that the rules did not use.
     steps_left: u64,
 }
 
@@ -225,7 +226,7 @@ impl Builder<'_> {
 }
 
 impl Assessment {
-    /// The steps of the work budget that the rules took.
+    /// The steps of the work budget that the rules used.
     pub fn steps(&self) -> u64 {
         DEFAULT_STEPS - self.steps_left
     }
@@ -289,8 +290,8 @@ impl Evaluator {
         self.decide(assessment, JudgeResults::default(), now)
     }
 
-    /// As [`Evaluator::evaluate`], if the rules need at most `steps` of the work budget. `None` otherwise; `steps` of
-    /// work have then been done in vain.
+    /// As [`Evaluator::evaluate`], if the rules need at most `steps` of the work budget. `None` otherwise: the
+    /// results of at most `steps` of work are then discarded.
     pub fn evaluate_within(
         &self,
         steps: u64,
@@ -318,8 +319,8 @@ impl Evaluator {
         self.assess_with(&self.memo_within(budget), closed, progress)
     }
 
-    /// As [`Evaluator::assess`], if the rules need at most `steps` of the work budget. `None` otherwise; `steps` of
-    /// work have then been done in vain.
+    /// As [`Evaluator::assess`], if the rules need at most `steps` of the work budget. `None` otherwise: the
+    /// results of at most `steps` of work are then discarded.
     pub fn assess_within(
         &self,
         steps: u64,
@@ -373,26 +374,27 @@ impl Evaluator {
     pub fn outcome_question(&self, assessment: &Assessment, judged: &[Measurement]) -> Option<OutcomeAsk> {
         let Assessment { trace, rule_measurements, .. } = assessment;
         let judges = self.settings.outcome_judges();
-        let at = trace.tree.root().or_else(|| trace.tree.top().first().copied())?;
+        let root = trace.tree.root().or_else(|| trace.tree.top().first().copied())?;
         let asker = &self.settings.asker;
-        if judges.is_empty() || !asker.samples(trace, at) {
+        if judges.is_empty() || !asker.samples(trace, root) {
             return None;
         }
         let measurements = merge_judgements(rule_measurements.clone(), judged.to_vec());
         let question = OutcomeQuestion::new(asker, trace, &measurements)?;
         let services = services(trace);
         let (metric, context) = (OUTCOME_QUESTION, QuestionContext::for_outcome());
-        let ask = Ask { id: 0, at, metric, question: question.question.clone(), judges, services, context };
+        let ask =
+            Ask { id: 0, at: root, metric, question: question.question.clone(), judges, services, context };
         Some(OutcomeAsk { ask, question })
     }
 
     /// The verdicts of a trace. `now` is in nanoseconds since 1970.
     pub fn decide(&self, assessment: Assessment, judged: JudgeResults, now: u64) -> EvaluatedTrace {
         let Assessment { trace, rule_measurements, prior_verdict, close_reason, .. } = assessment;
-        let JudgeResults { measurements, outcome, usage } = judged;
-        let measurements = match measurements.is_empty() {
+        let JudgeResults { measurements: judged_measurements, outcome, usage } = judged;
+        let measurements = match judged_measurements.is_empty() {
             true => rule_measurements,
-            false => merge_judgements(rule_measurements, measurements),
+            false => merge_judgements(rule_measurements, judged_measurements),
         };
         let basis = Basis { policies: &self.policies, custom: &self.emission.custom, outcome };
         let verdicts = propagate::propagate_with(&trace, &measurements, basis);
@@ -408,8 +410,8 @@ impl Evaluator {
         }
     }
 
-    /// A closed trace without measurements, for when there is no time left to evaluate it or when its
-    /// evaluation failed.
+    /// A closed trace without measurements: for a trace that is not evaluated for lack of time, or whose evaluation
+    /// failed.
     pub fn unmeasured(&self, closed: ClosedTrace, now: u64) -> EvaluatedTrace {
         let tree = Tree::new(closed.trace, closed.spans);
         let trace = AgentTrace { incomplete: closed.incomplete, ..tree.into() };

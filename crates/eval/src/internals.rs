@@ -1,5 +1,5 @@
-//! Behind the feature `internals`: what the service, the judges and the commands of the product use in addition to the
-//! public types. No stability promise: it changes with them.
+//! Items that the service, the judges and the commands of the product use in addition to the public types, behind the
+//! feature `internals`. They have no stability promise, since they change together with the product.
 
 pub use crate::annotate::EncodedAnnotations;
 pub use crate::annotate::config::Emission;

@@ -11,10 +11,10 @@
 //! | `redact`, `disclosure` | texts of a trace | the same without secrets; which of them may be shown |
 //! | [`config`] | | the keys of `verdict:` that the evaluator reads |
 //! | `pattern` | | regular expressions of the rules |
-//! | `internals` | | what the product uses in addition to the public types |
+//! | `internals` | | items that the product uses in addition to the public types |
 //!
 //! The public interface: [`Evaluator`] and the types around it here; [`config`], [`trace`], [`metrics`], [`questions`],
-//! [`alarms`] and [`propagation`] contain the types of their subjects. Every type of a public field or signature has
+//! [`alarms`] and [`propagation`] contain the types for these topics. Every type of a public field or signature has
 //! a public path.
 //!
 //! A metric is a state machine that returns measurements, or questions for judges. [`Evaluator`] is the

@@ -50,17 +50,17 @@ pub(crate) fn alarms(
     let loops = config.loops.then(|| loop_alarm(trace, settings, memo)).flatten();
     let tokens = config.max_tokens.and_then(|limit| {
         let used = |view: &SpanView| view.tokens.sum().map(|sum| sum as f64);
-        let (used, at) = exceeded_sum(trace, limit as f64, used)?;
+        let (used, index) = exceeded_sum(trace, limit as f64, used)?;
         let text =
             format!("At most {limit} tokens were expected; the model calls of this trace have taken {used}.");
-        limit_alarm(trace, AlarmCause::Tokens, at, text)
+        limit_alarm(trace, AlarmCause::Tokens, index, text)
     });
     let cost = config.max_cost_usd.and_then(|limit| {
-        let (used, at) = exceeded_sum(trace, limit, |view| view.cost)?;
+        let (used, index) = exceeded_sum(trace, limit, |view| view.cost)?;
         let text = format!(
             "At most USD {limit} was expected; the model calls of this trace have cost USD {used:.4}."
         );
-        limit_alarm(trace, AlarmCause::Cost, at, text)
+        limit_alarm(trace, AlarmCause::Cost, index, text)
     });
     [loops, tokens, cost].into_iter().flatten().collect()
 }
@@ -73,14 +73,14 @@ fn exceeded_sum(
 ) -> Option<(f64, Idx)> {
     let mut sum = 0.0;
     let mut exceeded = None;
-    for (at, view) in trace.views.iter().enumerate() {
+    for (index, view) in trace.views.iter().enumerate() {
         let is_counted = view.kind == Kind::Llm && !view.wrapper;
         sum += amount(view).filter(|value| is_counted && value.is_finite()).unwrap_or(0.0);
         if sum > limit && exceeded.is_none() {
-            exceeded = Some(at);
+            exceeded = Some(index);
         }
     }
-    exceeded.map(|at| (sum, at))
+    exceeded.map(|index| (sum, index))
 }
 
 fn loop_alarm(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Option<LimitAlarm> {
@@ -96,13 +96,13 @@ fn loop_alarm(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Option<Li
     })
 }
 
-fn limit_alarm(trace: &AgentTrace, cause: AlarmCause, at: Idx, explanation: String) -> Option<LimitAlarm> {
-    let span = trace.tree.spans.get(at)?;
+fn limit_alarm(trace: &AgentTrace, cause: AlarmCause, index: Idx, explanation: String) -> Option<LimitAlarm> {
+    let span = trace.tree.spans.get(index)?;
     let session = trace.views.iter().find_map(|view| view.session.as_deref());
     Some(LimitAlarm {
         cause,
         span: span.id,
-        agent: agent_of(trace, at),
+        agent: agent_of(trace, index),
         session: session.map(str::to_owned),
         explanation,
         time: span.start,
@@ -111,8 +111,8 @@ fn limit_alarm(trace: &AgentTrace, cause: AlarmCause, at: Idx, explanation: Stri
 }
 
 /// The name of the agent that a span belongs to; of the outermost agent if the span belongs to none.
-pub(crate) fn agent_of(trace: &AgentTrace, at: Idx) -> Option<String> {
-    let owner = trace.owner.get(at).copied().flatten().and_then(|agent| trace.agents.get(agent));
+pub(crate) fn agent_of(trace: &AgentTrace, index: Idx) -> Option<String> {
+    let owner = trace.owner.get(index).copied().flatten().and_then(|agent| trace.agents.get(agent));
     owner.or(trace.agents.first()).and_then(|agent| agent.name.as_deref()).map(str::to_owned)
 }
 

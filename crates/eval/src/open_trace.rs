@@ -117,22 +117,22 @@ impl Evaluator {
         let trace = &evaluated.trace;
         let is_harmful = |m: &&Measurement| m.metric == HARMFUL_CALL && m.outcome.is_ok();
         let mut requested = requested_calls(trace);
-        let mut harmful: HashSet<SpanId> = HashSet::default();
+        let mut harmful_spans: HashSet<SpanId> = HashSet::default();
         let mut harmful_by_call: HashMap<RequestedCall, SpanId> = HashMap::default();
         for m in evaluated.measurements.iter().filter(is_harmful) {
             let Some(span) = trace.tree.spans.get(m.at) else { continue };
-            harmful.insert(span.id);
+            harmful_spans.insert(span.id);
             for call in requested.remove(&m.at).unwrap_or_default() {
                 harmful_by_call.entry(call).or_insert(span.id);
             }
         }
         let confirming_span = |alarm: &Alarm| {
             let by_call = || alarm.calls.iter().find_map(|call| harmful_by_call.get(call).copied());
-            harmful.contains(&alarm.span).then_some(alarm.span).or_else(by_call)
+            harmful_spans.contains(&alarm.span).then_some(alarm.span).or_else(by_call)
         };
         let mut marks: Vec<AlarmMark> = Vec::new();
         let mut marked: HashSet<SpanId> = HashSet::default();
-        let mut mark = |span, state| {
+        let mut add_mark = |span, state| {
             if marked.insert(span) {
                 marks.push(AlarmMark { span, state });
             }
@@ -140,17 +140,17 @@ impl Evaluator {
         let mut unconfirmed = Vec::new();
         for alarm in raised {
             match confirming_span(alarm) {
-                Some(span) => mark(span, AlarmState::Raised),
+                Some(span) => add_mark(span, AlarmState::Raised),
                 None => {
-                    mark(alarm.span, AlarmState::Retracted);
+                    add_mark(alarm.span, AlarmState::Retracted);
                     unconfirmed.push(alarm);
                 }
             }
         }
         for span in retracted {
             // A call that was reported by mistake can be harmful in the end.
-            let is_harmful = harmful.contains(span);
-            mark(*span, if is_harmful { AlarmState::Raised } else { AlarmState::Retracted });
+            let is_harmful = harmful_spans.contains(span);
+            add_mark(*span, if is_harmful { AlarmState::Raised } else { AlarmState::Retracted });
         }
         evaluated.alarms = marks;
         unconfirmed
@@ -169,7 +169,7 @@ impl Evaluator {
 
     /// Requests with the log records of the harmful calls of one trace. `now` is in nanoseconds since 1970.
     pub fn alarm_events(&self, trace: TraceId, alarms: &[(&Alarm, AlarmState)], now: u64) -> Vec<Piece> {
-        alarm_events::records(&self.emission, trace, alarms, now, MAX_REQUEST)
+        alarm_events::harmful_call_records(&self.emission, trace, alarms, now, MAX_REQUEST)
     }
 
     /// As [`Evaluator::alarm_events`], for loops and limits.
@@ -210,13 +210,13 @@ fn alarm_of(
 
 /// By span, the calls on it that models requested.
 fn requested_calls(trace: &AgentTrace) -> HashMap<Idx, Vec<RequestedCall>> {
-    let mut all: HashMap<Idx, Vec<RequestedCall>> = HashMap::default();
+    let mut by_span: HashMap<Idx, Vec<RequestedCall>> = HashMap::default();
     for call in &trace.calls {
         work::count(1);
         let llm = call.llm.and_then(|llm| trace.tree.spans.get(llm));
-        if let (Some(llm), Some(place)) = (llm, call.place) {
-            all.entry(call.at).or_default().push((llm.id, place));
+        if let (Some(llm), Some(request_index)) = (llm, call.request_index) {
+            by_span.entry(call.at).or_default().push((llm.id, request_index));
         }
     }
-    all
+    by_span
 }

@@ -40,7 +40,7 @@ macro_rules! regex {
 pub(crate) fn unwrap_static<T>(name: &str, result: Result<T, impl Display>) -> T {
     match result {
         Ok(value) => value,
-        Err(error) => panic!("{name} cannot be unwrap_static: {error}"),
+        Err(error) => panic!("{name} cannot be built: {error}"),
     }
 }
 
@@ -135,10 +135,10 @@ const FREQUENCIES: [u8; 256] = {
     /// From the rarest to the most frequent.
     const LETTERS: &[u8; 26] = b"zqxjkvbpygfwmucldrhsnioate";
     let mut out = [0; 256];
-    let mut at = 0;
-    while at < LETTERS.len() {
-        out[LETTERS[at] as usize] = at as u8;
-        at += 1;
+    let mut rank = 0;
+    while rank < LETTERS.len() {
+        out[LETTERS[rank] as usize] = rank as u8;
+        rank += 1;
     }
     let mut digit = b'0';
     while digit <= b'9' {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_found_at_the_same_place_with_and_without_simd() {
+    fn words_are_found_at_the_same_position_with_and_without_simd() {
         let words = ["exit", "return code", "code"];
         let searchers = [(); 2].map(|()| WordSearcher::new(&words).unwrap());
         let [simd_searcher, mut plain] = searchers;

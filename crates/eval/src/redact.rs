@@ -1,11 +1,10 @@
 //! Removes secrets and personal data from texts before a judge reads them and before an explanation
 //! quotes them.
 //!
-//! In: any text. Out: the same text with each secret replaced by `[redacted: <type>]`. A judge also learns which
-//! e-mail addresses of a trace are the same one, by a number. Patterns are
-//! linear in their input and match only what is unambiguous: keys with a vendor's prefix, tokens after
-//! their scheme, values after their name, numbers with a valid check digit. Text that is merely unusual
-//! stays, since a judge needs it to understand the step.
+//! In: any text. Out: the same text with each secret replaced by `[redacted: <type>]`. In texts for judges, equal
+//! e-mail addresses of a trace have the same number. Patterns are linear in their input and match only unambiguous
+//! secrets: keys with a vendor's prefix, tokens after their scheme, values after their name, numbers with a valid check
+//! digit. Text that is merely unusual stays, since a judge needs it to understand the step.
 
 use std::borrow::Cow;
 
@@ -76,7 +75,7 @@ impl Redact {
 }
 
 /// Maximum size of a compiled pattern of the configuration.
-const PATTERN_BYTES: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// A pattern of `redact` that is no regular expression, or is too large.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +88,7 @@ pub struct InvalidPattern {
 #[allow(clippy::disallowed_methods, reason = "a pattern of the configuration, of bounded size")]
 fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
     let mut builder = regex::RegexBuilder::new(pattern);
-    let built = builder.size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES).build();
+    let built = builder.size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build();
     built.map_err(|source| InvalidPattern { pattern: pattern.to_owned(), source })
 }
 
@@ -268,8 +267,13 @@ impl Redactor {
     /// # Errors
     /// A pattern is no regular expression, or is too large.
     pub fn new(config: &Redact) -> Result<Redactor, InvalidPattern> {
-        let all = |patterns: &[String]| patterns.iter().map(|p| compile(p)).collect::<Result<Vec<_>, _>>();
-        Ok(Redactor { mode: config.mode, patterns: all(&config.patterns)?, allow: all(&config.allow)? })
+        let compile_all =
+            |patterns: &[String]| patterns.iter().map(|p| compile(p)).collect::<Result<Vec<_>, _>>();
+        Ok(Redactor {
+            mode: config.mode,
+            patterns: compile_all(&config.patterns)?,
+            allow: compile_all(&config.allow)?,
+        })
     }
 
     /// Removes nothing.
@@ -282,8 +286,8 @@ impl Redactor {
         self.redact_numbering(text, &EmailAddresses::default())
     }
 
-    /// The redacted text, with the numbers of e-mail addresses: `[redacted: e-mail 2]`. By the numbers a judge can
-    /// decide whether a message went to the intended person, without any address.
+    /// The redacted text, with the numbers of e-mail addresses: `[redacted: e-mail 2]`. With the numbers, a judge that
+    /// sees no address can decide whether a message went to the intended person.
     pub(crate) fn redact_numbering<'t>(&self, text: &'t str, addresses: &EmailAddresses) -> Cow<'t, str> {
         match self.mode {
             Mode::Off => Cow::Borrowed(text),
@@ -322,12 +326,12 @@ impl Redactor {
         ranges.sort_unstable();
         ranges.push((text.len(), text.len()));
         let mut out = String::new();
-        let mut done = 0;
+        let mut copied_end = 0;
         for (start, end) in ranges {
-            let between = text.get(done..start).unwrap_or_default();
+            let between = text.get(copied_end..start).unwrap_or_default();
             out.push_str(if between.trim().is_empty() { between } else { " [withheld] " });
-            out.push_str(text.get(start.max(done)..end).unwrap_or_default());
-            done = done.max(end);
+            out.push_str(text.get(start.max(copied_end)..end).unwrap_or_default());
+            copied_end = copied_end.max(end);
         }
         out.trim().to_owned()
     }

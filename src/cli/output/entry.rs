@@ -91,7 +91,7 @@ impl ReportEntry {
 
 impl FailureEntry {
     fn new(span: &str, m: &Measurement, finding: Option<&Finding>, emission: &Emission) -> FailureEntry {
-        let rationale = finding.and_then(|f| emission.shown(&f.rationale));
+        let rationale = finding.and_then(|f| emission.disclose(&f.rationale));
         FailureEntry {
             span: span.to_owned(),
             metric: m.metric,

@@ -1,4 +1,4 @@
-//! Alarms: harmful calls that are reported while their trace is open, and their retraction.
+//! Alarms about open traces: harmful calls, which later spans may retract, and loops and exceeded limits.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ verdict_otlp::labelled_enum! {
 }
 
 verdict_otlp::labelled_enum! {
-    /// The limit that an open trace has exceeded, as in `verdict.alarm.cause`.
+    /// Why an alarm about an open trace was raised, as in `verdict.alarm.cause`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum AlarmCause {
         /// Calls are repeated without progress.
         Loop = "loop",
-        /// Tokens of model calls.
+        /// The tokens of model calls exceed the limit.
         Tokens = "tokens",
-        /// The cost of model calls.
+        /// The cost of model calls exceeds the limit.
         Cost = "cost",
     }
 }
@@ -56,8 +56,8 @@ pub struct Alarm {
     pub agent: Option<String>,
     pub session: Option<String>,
     pub explanation: String,
-    /// The reported calls, each as the span of the model that requested it and its index among the requests there: an
-    /// alarm is on the model's span until the span of the tool arrives.
+    /// The reported calls, each as the span of the model that requested it and its index among the requests of that
+    /// span: until the span of the tool arrives, the alarm is on the span of the model.
     pub(crate) calls: Vec<(SpanId, usize)>,
     /// The start of the span, in nanoseconds since 1970.
     pub(crate) time: u64,
@@ -67,8 +67,8 @@ pub struct Alarm {
 impl Alarm {
     /// The keys of the alarm. Two alarms are about one call if they share a key. Alarms are compared by sets of keys,
     /// since a run can have as many alarms as calls.
-    pub fn subjects(&self) -> impl Iterator<Item = (SpanId, Option<usize>)> {
-        let calls = self.calls.iter().map(|(model, place)| (*model, Some(*place)));
+    pub fn keys(&self) -> impl Iterator<Item = (SpanId, Option<usize>)> {
+        let calls = self.calls.iter().map(|(model, request_index)| (*model, Some(*request_index)));
         std::iter::once((self.span, None)).chain(calls)
     }
 }
@@ -108,8 +108,7 @@ mod tests {
     #[test]
     fn alarms_of_one_call_share_the_span_or_a_requested_call() {
         let model_alarm = alarm(1, vec![(id(7), 0), (id(7), 1)]);
-        let known_subjects: HashSet<_> =
-            model_alarm.subjects().chain(alarm(2, Vec::new()).subjects()).collect();
+        let known_keys: HashSet<_> = model_alarm.keys().chain(alarm(2, Vec::new()).keys()).collect();
         for (alarm, expected) in [
             (alarm(1, Vec::new()), true),
             // The span of the tool has arrived.
@@ -118,11 +117,7 @@ mod tests {
             (alarm(3, vec![(id(7), 2), (id(8), 0)]), false),
             (alarm(7, Vec::new()), false),
         ] {
-            assert_eq!(
-                alarm.subjects().any(|subject| known_subjects.contains(&subject)),
-                expected,
-                "{alarm:?}"
-            );
+            assert_eq!(alarm.keys().any(|key| known_keys.contains(&key)), expected, "{alarm:?}");
         }
     }
 }

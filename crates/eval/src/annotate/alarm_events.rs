@@ -23,7 +23,7 @@ pub const ALARM_EVENT: &str = "otel_verdict.alarm";
 
 /// Requests with the log records of the harmful calls of one trace; none if log events are off. `now` is in
 /// nanoseconds since 1970.
-pub(crate) fn records(
+pub(crate) fn harmful_call_records(
     emission: &Emission,
     trace: TraceId,
     alarms: &[(&Alarm, AlarmState)],
@@ -37,7 +37,7 @@ pub(crate) fn records(
     requests(emission, records, max_size)
 }
 
-/// As [`records`], for loops and limits.
+/// As [`harmful_call_records`], for loops and limits.
 pub(crate) fn limit_records(
     emission: &Emission,
     trace: TraceId,
@@ -55,7 +55,7 @@ fn requests<'a>(
     records: impl Iterator<Item = (&'a Arc<Envelope>, Vec<u8>)>,
     max_size: usize,
 ) -> Vec<Piece> {
-    if !emission.has(Emit::LogEvents) {
+    if !emission.writes_to(Emit::LogEvents) {
         return Vec::new();
     }
     let mut envelopes = RecordEnvelopes::default();
@@ -72,7 +72,7 @@ fn limit_record(emission: &Emission, trace: TraceId, alarm: &LimitAlarm, now: u6
         |key: &str, value: &str| write::attribute(&mut out, LOG_ATTRIBUTES, key, Scalar::Str(value));
     let prefix = &emission.prefix;
     put_attribute(&format!("{prefix}alarm.cause"), alarm.cause.as_str());
-    if let Some(text) = shown_explanation(emission, &alarm.explanation) {
+    if let Some(text) = disclosed_explanation(emission, &alarm.explanation) {
         put_attribute(&format!("{prefix}alarm.explanation"), &text);
     }
     put_agent_and_session(&mut out, &alarm.agent, &alarm.session);
@@ -89,8 +89,8 @@ fn put_agent_and_session(out: &mut Vec<u8>, agent: &Option<String>, session: &Op
 }
 
 /// The explanation of an alarm, redacted and truncated; `None` if explanations are off.
-fn shown_explanation(emission: &Emission, text: &str) -> Option<String> {
-    let redacted = emission.shown(text)?;
+fn disclosed_explanation(emission: &Emission, text: &str) -> Option<String> {
+    let redacted = emission.disclose(text)?;
     let end = redacted.floor_char_boundary(MAX_EXPLANATION);
     redacted.get(..end).map(str::to_owned)
 }
@@ -113,7 +113,7 @@ fn harmful_call_record(
     put_attribute("path.task", &alarm.task);
     put_attribute(&format!("{HARMFUL_CALL}.label"), alarm.reason);
     put_attribute(HARMFUL_CALL_STATE, &alarm.state);
-    if let Some(text) = shown_explanation(emission, &alarm.explanation) {
+    if let Some(text) = disclosed_explanation(emission, &alarm.explanation) {
         put_attribute(&format!("{HARMFUL_CALL}.explanation"), &text);
     }
     put_agent_and_session(&mut out, &alarm.agent, &alarm.session);

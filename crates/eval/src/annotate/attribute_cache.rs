@@ -5,16 +5,18 @@
 
 use verdict_otlp::write::Scalar;
 
-/// Number of slots, selected by a hash. Eleven metrics have three common results each.
+/// Number of slots, selected by a hash. The measurements of a trace repeat some thirty attributes.
 const SLOTS: usize = 64;
 /// Number of slots that are tried for an attribute. If all are taken, the first one is overwritten.
 const PROBES: usize = 8;
+/// Maximum size of the encoded attributes; above it the cache is cleared.
+const MAX_BYTES: usize = 64 << 10;
 
 /// A static text or a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FixedValue {
     /// A label, result or reason.
-    Word(&'static str),
+    Text(&'static str),
     /// A score.
     Number(f64),
 }
@@ -22,7 +24,7 @@ pub(super) enum FixedValue {
 impl FixedValue {
     pub(super) fn scalar(self) -> Scalar<'static> {
         match self {
-            FixedValue::Word(word) => Scalar::Str(word),
+            FixedValue::Text(text) => Scalar::Str(text),
             FixedValue::Number(number) => Scalar::Double(number),
         }
     }
@@ -30,14 +32,14 @@ impl FixedValue {
     /// The bits that are hashed. The high bits of a number suffice: common scores have short fractions.
     fn hash_bits(self) -> u64 {
         match self {
-            FixedValue::Word(word) => word.as_ptr() as u64,
+            FixedValue::Text(text) => text.as_ptr() as u64,
             FixedValue::Number(number) => number.to_bits() >> 47,
         }
     }
 
     fn is_identical(self, other: FixedValue) -> bool {
         match (self, other) {
-            (FixedValue::Word(a), FixedValue::Word(b)) => std::ptr::eq(a, b),
+            (FixedValue::Text(a), FixedValue::Text(b)) => std::ptr::eq(a, b),
             (FixedValue::Number(a), FixedValue::Number(b)) => a.to_bits() == b.to_bits(),
             _ => false,
         }
@@ -79,8 +81,8 @@ impl AttributeCache {
         let first_slot = (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
         let mut target_slot = first_slot;
         for probe in 0..PROBES {
-            let at = (first_slot + probe) % SLOTS;
-            match &self.slots[at] {
+            let slot = (first_slot + probe) % SLOTS;
+            match &self.slots[slot] {
                 Some(s)
                     if std::ptr::eq(s.field, field)
                         && std::ptr::eq(s.metric, metric)
@@ -90,7 +92,7 @@ impl AttributeCache {
                 }
                 Some(_) => {}
                 None => {
-                    target_slot = at;
+                    target_slot = slot;
                     break;
                 }
             }
@@ -107,6 +109,3 @@ impl AttributeCache {
         out.extend_from_slice(self.bytes.get(start..).unwrap_or_default());
     }
 }
-
-/// Maximum size of the encoded attributes; above it the cache is cleared.
-const MAX_BYTES: usize = 64 << 10;

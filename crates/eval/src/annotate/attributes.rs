@@ -44,9 +44,9 @@ pub(super) struct AttributeWriter<'a> {
     cache: AttributeCache,
     /// Buffer for keys.
     key: String,
-    recent: [Option<RecentSpan<'a>>; RECENT_SPANS],
-    /// The index in `recent` of the next span to be overwritten.
-    next: usize,
+    recent_spans: [Option<RecentSpan<'a>>; RECENT_SPANS],
+    /// The index in `recent_spans` of the next span to be overwritten.
+    next_recent: usize,
 }
 
 /// A span whose attributes were written recently, and their position in the output.
@@ -63,7 +63,15 @@ impl<'a> AttributeWriter<'a> {
     pub(super) fn new(annotator: Annotator<'a>, findings: &'a TraceFindings<'a>) -> AttributeWriter<'a> {
         let alarms = annotator.alarms.iter().map(|mark| (mark.span, mark.state)).collect();
         let (cache, key) = (AttributeCache::new(), String::with_capacity(64));
-        AttributeWriter { annotator, findings, alarms, cache, key, recent: Default::default(), next: 0 }
+        AttributeWriter {
+            annotator,
+            findings,
+            alarms,
+            cache,
+            key,
+            recent_spans: Default::default(),
+            next_recent: 0,
+        }
     }
 
     /// Appends the attributes of span `i`, whose measurements are `measurements`. `out` must be the same buffer
@@ -98,7 +106,7 @@ impl<'a> AttributeWriter<'a> {
         if findings.is_empty() {
             return;
         }
-        if let Some(json) = findings.json(i) {
+        if let Some(json) = findings.span_json(i) {
             self.append_attribute(out, &["findings"], Scalar::Str(&json));
         }
         let cited_by = findings.cited_by(i);
@@ -124,20 +132,21 @@ impl<'a> AttributeWriter<'a> {
                 && recent.measurements.len() == measurements.len()
                 && recent.measurements.iter().zip(measurements).all(|(a, b)| is_equal(a, b, detail))
         };
-        if let Some(recent) = self.recent.iter().flatten().find(is_same) {
+        if let Some(recent) = self.recent_spans.iter().flatten().find(is_same) {
             return out.extend_from_within(recent.written.clone());
         }
         let start = out.len();
         if let Some(verdict) = verdict {
-            self.append_cached(out, "", "result", FixedValue::Word(result_label(!verdict.failed())));
+            self.append_cached(out, "", "result", FixedValue::Text(result_label(!verdict.failed())));
             if let Verdict::Fail(cause) = verdict {
-                self.append_cached(out, "", "cause", FixedValue::Word(cause.as_str()));
+                self.append_cached(out, "", "cause", FixedValue::Text(cause.as_str()));
             }
         }
         self.write_failures(out, measurements);
         measurements.iter().for_each(|explained| self.write_measurement(out, *explained));
-        self.recent[self.next] = Some(RecentSpan { verdict, measurements, written: start..out.len() });
-        self.next = (self.next + 1) % RECENT_SPANS;
+        self.recent_spans[self.next_recent] =
+            Some(RecentSpan { verdict, measurements, written: start..out.len() });
+        self.next_recent = (self.next_recent + 1) % RECENT_SPANS;
     }
 
     fn append_attribute(&mut self, out: &mut Vec<u8>, path: &[&str], value: Scalar<'_>) {
@@ -169,10 +178,11 @@ impl<'a> AttributeWriter<'a> {
         }
     }
 
-    /// Writes the failing metrics of a span, P_fail(s), with the categories and the worst severity of its findings.
+    /// Writes the failing metrics of a span (P_fail(s) of paper 001), with the categories and the worst severity of
+    /// their findings.
     fn write_failures(&mut self, out: &mut Vec<u8>, measurements: &[ExplainedMeasurement<'_>]) {
-        let all = || measurements.iter().map(|explained| explained.measurement);
-        let failing = || all().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
+        let plain_measurements = || measurements.iter().map(|explained| explained.measurement);
+        let failing = || plain_measurements().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
         let names: Vec<Cow<'static, str>> = failing().map(Measurement::name).take(MAX_ITEMS).collect();
         let metrics: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         if metrics.is_empty() {
@@ -197,17 +207,17 @@ impl<'a> AttributeWriter<'a> {
         let measured = match &m.outcome {
             Ok(measured) => measured,
             Err(reason) => {
-                self.append_field(out, m, "result", FixedValue::Word("unmeasured"));
-                self.append_field(out, m, "reason", FixedValue::Word(reason.as_str()));
+                self.append_field(out, m, "result", FixedValue::Text("unmeasured"));
+                self.append_field(out, m, "reason", FixedValue::Text(reason.as_str()));
                 return self.write_details(out, m);
             }
         };
         match measured.value {
             Value::Score(score) => self.append_field(out, m, "score", FixedValue::Number(score)),
-            Value::Label(label) => self.append_field(out, m, "label", FixedValue::Word(label)),
+            Value::Label(label) => self.append_field(out, m, "label", FixedValue::Text(label)),
             Value::Number(number) => self.append_attribute(out, &[name, "value"], Scalar::Double(number)),
         }
-        self.append_field(out, m, "result", FixedValue::Word(result_label(measured.passed)));
+        self.append_field(out, m, "result", FixedValue::Text(result_label(measured.passed)));
         if let Some(text) = explained.explanation {
             self.append_attribute(out, &[name, "explanation"], Scalar::Str(text));
         }
@@ -304,7 +314,7 @@ impl Annotator<'_> {
             );
             put_attribute("trace.failed_metrics", Scalar::Strs(first_items(&verdict.failed_metrics)));
         }
-        if let Some(span) = verdict.root_cause.and_then(|at| self.trace.tree.spans.get(at)) {
+        if let Some(span) = verdict.root_cause.and_then(|index| self.trace.tree.spans.get(index)) {
             put_attribute("trace.root_cause", Scalar::Str(&span.id.to_string()));
         }
     }
@@ -317,7 +327,7 @@ fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>, detail: 
         return false;
     }
     let (a, b) = (a.measurement, b.measurement);
-    let is_plain = |m: &Measurement| {
+    let has_only_values = |m: &Measurement| {
         m.details.is_empty() && m.outcome.as_ref().map_or(true, |o| o.passed && o.findings.is_empty())
     };
     let equal_outcomes = match (&a.outcome, &b.outcome) {
@@ -327,7 +337,11 @@ fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>, detail: 
     };
     let equal_evaluations =
         equal_outcomes && (detail == DetailLevel::Normal || a.examined == b.examined && a.judge == b.judge);
-    equal_evaluations && std::ptr::eq(a.metric, b.metric) && a.task == b.task && is_plain(a) && is_plain(b)
+    equal_evaluations
+        && std::ptr::eq(a.metric, b.metric)
+        && a.task == b.task
+        && has_only_values(a)
+        && has_only_values(b)
 }
 
 /// Span ids in hex, at most [`MAX_ITEMS`].
@@ -335,13 +349,13 @@ pub(super) fn ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
     spans.iter().take(MAX_ITEMS).filter_map(|&i| trace.tree.spans.get(i)).map(|s| s.id.to_string()).collect()
 }
 
-/// Span ids of a failure chain in hex. If it is too long, the root and the end are kept.
+/// Span ids of a failure chain in hex; of one with more than [`MAX_ITEMS`] spans, the root and the last ones.
 pub(super) fn chain_ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
     match spans {
         [root, rest @ ..] if rest.len() >= MAX_ITEMS => {
-            let mut all = ids(trace, &[*root]);
-            all.extend(ids(trace, &rest[rest.len() + 1 - MAX_ITEMS..]));
-            all
+            let mut hex_ids = ids(trace, &[*root]);
+            hex_ids.extend(ids(trace, &rest[rest.len() + 1 - MAX_ITEMS..]));
+            hex_ids
         }
         _ => ids(trace, spans),
     }
@@ -359,12 +373,12 @@ fn strs(owned: &[String]) -> Vec<&str> {
 /// are none or the configuration excludes them.
 pub(super) fn explanation(m: &Measurement, emission: &Emission) -> Option<String> {
     let measured = m.outcome.as_ref().ok()?;
-    let is_wanted = match emission.explanations {
+    let has_explanation = match emission.explanations {
         Explanations::Fail => !measured.passed,
         Explanations::All => true,
         Explanations::Off => false,
     };
-    if !is_wanted || measured.findings.is_empty() && m.rationale.is_none() {
+    if !has_explanation || measured.findings.is_empty() && m.rationale.is_none() {
         return None;
     }
     let mut text = String::with_capacity(MAX_EXPLANATION / 2);
@@ -400,7 +414,7 @@ fn append_finding(text: &mut String, finding: &Finding) {
     // Comparing at each occurrence of the first byte is cheaper than preparing a substring search.
     let is_in = |first: u8| {
         memchr::memchr_iter(first, rationale)
-            .any(|at| rationale.get(at..).is_some_and(|r| r.starts_with(quote)))
+            .any(|start| rationale.get(start..).is_some_and(|r| r.starts_with(quote)))
     };
     if quote.first().is_some_and(|first| !is_in(*first)) {
         text.push_str(" Seen");

@@ -28,12 +28,12 @@ pub enum Emit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Explanations {
-    /// Failing ones.
+    /// Measurements that fail.
     #[default]
     Fail,
-    /// All that have findings or a rationale.
+    /// Every measurement that has findings or a rationale.
     All,
-    /// None, for traces whose content must not be quoted.
+    /// No measurement, for traces whose content must not be quoted.
     Off,
 }
 
@@ -44,7 +44,7 @@ pub enum DetailLevel {
     /// Its value and result.
     #[default]
     Normal,
-    /// Also who judged it, its score on 0 to 1, and how much the rules examined for it.
+    /// Also its judge, its score scaled to 0 to 1, and the number of values that the rules examined.
     Full,
 }
 
@@ -55,8 +55,8 @@ pub enum Existing {
     /// The sender's attributes are removed, and the verdict is written, so that a sender cannot forge a verdict.
     #[default]
     Replace,
-    /// The sender's attributes remain, and no verdict is written on that span, for a second processor after a first
-    /// one.
+    /// The sender's attributes remain, and no verdict is written on that span: for an instance that receives spans
+    /// which another instance has evaluated.
     Keep,
 }
 
@@ -82,8 +82,8 @@ pub struct Emission {
 }
 
 impl Emission {
-    /// A text that may quote content, redacted; `None` if content must not be quoted.
-    pub fn shown<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
+    /// The redacted form of a text that may quote content; `None` with `explanations: off`.
+    pub fn disclose<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
         (self.explanations != Explanations::Off).then(|| self.redactor.redact(text))
     }
 
@@ -99,7 +99,7 @@ impl Emission {
     }
 
     /// Whether verdicts are written to `channel`.
-    pub fn has(&self, channel: Emit) -> bool {
+    pub fn writes_to(&self, channel: Emit) -> bool {
         self.emit.contains(&channel)
     }
 }

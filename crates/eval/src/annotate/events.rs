@@ -34,7 +34,8 @@ pub const TRACE_EVALUATION: &str = "trace";
 pub(super) struct SubjectAttributes<'a> {
     /// The protobuf field number of the attributes.
     field: u32,
-    at: Option<Idx>,
+    /// The span whose attributes `span_attributes` contains.
+    cached_span: Option<Idx>,
     span_attributes: Vec<u8>,
     judge: Option<&'a str>,
     judge_attributes: Vec<u8>,
@@ -46,7 +47,7 @@ impl<'a> SubjectAttributes<'a> {
         let cache = AttributeCache::new();
         SubjectAttributes {
             field,
-            at: None,
+            cached_span: None,
             span_attributes: Vec::new(),
             judge: None,
             judge_attributes: Vec::new(),
@@ -56,13 +57,13 @@ impl<'a> SubjectAttributes<'a> {
 
     /// Appends the attributes of a measurement.
     fn append(&mut self, out: &mut Vec<u8>, trace: &AgentTrace, m: &'a Measurement) {
-        if self.at != Some(m.at) {
-            self.at = Some(m.at);
+        if self.cached_span != Some(m.at) {
+            self.cached_span = Some(m.at);
             self.span_attributes.clear();
             put_subject(&mut self.span_attributes, self.field, trace, m.at, false);
         }
         out.extend_from_slice(&self.span_attributes);
-        // An unmeasured measurement names the rules if no judge answered; it has no evaluator.
+        // A measurement without a value has the judge `rules` if no judge answered. It has no evaluator then.
         if m.outcome.is_err() && m.judge == RULES_JUDGE {
             return;
         }
@@ -77,11 +78,11 @@ impl<'a> SubjectAttributes<'a> {
 
 /// Appends the target of an evaluation: the agent, and the response and conversation of the span. If the evaluation is
 /// of the whole trace, agent and conversation are those of any span, since the root may be a workflow around the agent.
-fn put_subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx, is_whole_trace: bool) {
-    let Some(view) = trace.views.get(at) else { return };
+fn put_subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, index: Idx, is_whole_trace: bool) {
+    let Some(view) = trace.views.get(index) else { return };
     let agent = || trace.agents.iter().filter(|_| is_whole_trace).find_map(|agent| agent.name.as_deref());
     let session = || trace.views.iter().filter(|_| is_whole_trace).find_map(|view| view.session.as_deref());
-    let target = agent_name(trace, at).or_else(agent).or(view.service.as_deref());
+    let target = agent_name(trace, index).or_else(agent).or(view.service.as_deref());
     let ids = [
         ("gen_ai.evaluation.target", target),
         ("gen_ai.response.id", view.response_id.as_deref()),
@@ -136,7 +137,9 @@ impl Annotator<'_> {
         );
         if let Some(outcome) = &self.verdicts.trace.outcome {
             put_attribute("gen_ai.evaluation.score.value", Scalar::Double(outcome.score));
-            if let Some(rationale) = self.emission.shown(&outcome.rationale).filter(|text| !text.is_empty()) {
+            if let Some(rationale) =
+                self.emission.disclose(&outcome.rationale).filter(|text| !text.is_empty())
+            {
                 put_attribute("gen_ai.evaluation.explanation", Scalar::Str(&rationale));
             }
         }
@@ -193,17 +196,15 @@ impl Annotator<'_> {
         }
     }
 
-    /// Appends a `LogRecord` of span `at` without attributes.
-    fn put_record_head(self, record: &mut Vec<u8>, at: Idx, failed: bool) {
-        let span = &self.trace.tree.spans[at];
+    /// Appends the fields of a `LogRecord` about span `index`, except its attributes.
+    fn put_record_head(self, record: &mut Vec<u8>, index: Idx, failed: bool) {
+        let span = &self.trace.tree.spans[index];
         // The event's time is the end of the span; the observed time is that of the evaluation.
         let time = span.as_sent(if span.end == 0 { span.start } else { span.end });
         let (ids, times) = ((self.trace.tree.id, span.id), (time, self.summary.now));
         put_head(record, ids, times, if failed { WARN } else { INFO }, EVALUATION_EVENT);
     }
-}
 
-impl Annotator<'_> {
     /// Appends the attributes of a measurement's record or event.
     fn put_evaluation<'m>(
         self,
@@ -219,9 +220,9 @@ impl Annotator<'_> {
                 Value::Score(score) | Value::Number(score) => {
                     (result_label(measured.passed), FixedValue::Number(score))
                 }
-                Value::Label(label) => (label, FixedValue::Word(label)),
+                Value::Label(label) => (label, FixedValue::Text(label)),
             },
-            Err(reason) => ("unmeasured", FixedValue::Word(reason.as_str())),
+            Err(reason) => ("unmeasured", FixedValue::Text(reason.as_str())),
         };
         let write_result = |out: &mut Vec<u8>| {
             let mut put_attribute = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
@@ -257,7 +258,7 @@ impl Annotator<'_> {
         put_attribute: &mut dyn FnMut(&str, Scalar<'_>),
     ) {
         let prefix = &self.emission.prefix;
-        if let Some(json) = findings.json_of(m) {
+        if let Some(json) = findings.measurement_json(m) {
             put_attribute(&format!("{prefix}findings"), Scalar::Str(&json));
         }
         put_attribute(&format!("{prefix}signature"), Scalar::Str(&findings.signature_of(m).to_string()));

@@ -67,33 +67,36 @@ pub(super) struct TraceFindings<'a> {
 impl<'a> TraceFindings<'a> {
     pub(super) fn new(annotator: Annotator<'a>) -> TraceFindings<'a> {
         let (elements, signatures) = (RefCell::default(), RefCell::default());
-        let mut all = TraceFindings { annotator, by_span: HashMap::default(), elements, signatures };
+        let mut trace_findings =
+            TraceFindings { annotator, by_span: HashMap::default(), elements, signatures };
         let mut by_id: Option<HashMap<SpanId, Idx>> = None;
         for m in annotator.measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed)) {
-            all.by_span.entry(m.at).or_default().failing.push(m);
+            trace_findings.by_span.entry(m.at).or_default().failing.push(m);
             let is_run_metric =
                 spec_among(&annotator.emission.custom, m.metric).is_some_and(|row| row.about.is_run());
             for (index, finding) in scored_findings(m) {
                 let indexed = IndexedFinding { measurement: m, index, finding };
-                all.by_span.entry(m.at).or_default().findings.push(indexed);
+                trace_findings.by_span.entry(m.at).or_default().findings.push(indexed);
                 let origin =
                     finding.origin.filter(|&origin| origin != m.at && origin < annotator.trace.tree.len());
                 if let Some(origin) = origin {
-                    all.by_span.entry(origin).or_default().findings.push(indexed);
+                    trace_findings.by_span.entry(origin).or_default().findings.push(indexed);
                 }
                 if is_run_metric {
                     let by_id = by_id.get_or_insert_with(|| index_by_id(annotator.trace));
                     let cited = finding.cited.iter().chain(&finding.seen_in);
                     let spans = cited.filter_map(|id| by_id.get(id).copied()).chain(origin);
-                    spans.filter(|&at| at != m.at).for_each(|at| all.cite(at, m));
+                    spans
+                        .filter(|&index| index != m.at)
+                        .for_each(|index| trace_findings.add_citation(index, m));
                 }
             }
         }
-        all
+        trace_findings
     }
 
-    fn cite(&mut self, at: Idx, m: &Measurement) {
-        let cited_by = &mut self.by_span.entry(at).or_default().cited_by;
+    fn add_citation(&mut self, index: Idx, m: &Measurement) {
+        let cited_by = &mut self.by_span.entry(index).or_default().cited_by;
         let entry = (m.metric, m.at);
         if cited_by.len() < MAX_ITEMS && !cited_by.contains(&entry) {
             cited_by.push(entry);
@@ -106,13 +109,13 @@ impl<'a> TraceFindings<'a> {
     }
 
     /// `verdict.findings` of the span, if it has any.
-    pub(super) fn json(&self, at: Idx) -> Option<String> {
-        let findings = &self.by_span.get(&at)?.findings;
+    pub(super) fn span_json(&self, index: Idx) -> Option<String> {
+        let findings = &self.by_span.get(&index)?.findings;
         (!findings.is_empty()).then(|| self.json_array(findings.clone()))
     }
 
     /// The findings of one measurement as JSON; `None` if it does not fail or has none.
-    pub(super) fn json_of(&self, m: &Measurement) -> Option<String> {
+    pub(super) fn measurement_json(&self, m: &Measurement) -> Option<String> {
         if m.outcome.as_ref().map_or(true, |measured| measured.passed) {
             return None;
         }
@@ -122,8 +125,8 @@ impl<'a> TraceFindings<'a> {
     }
 
     /// `verdict.cited_by` of the span.
-    pub(super) fn cited_by(&self, at: Idx) -> Vec<String> {
-        let cited_by = self.by_span.get(&at).map_or(&[][..], |span| &span.cited_by);
+    pub(super) fn cited_by(&self, index: Idx) -> Vec<String> {
+        let cited_by = self.by_span.get(&index).map_or(&[][..], |span| &span.cited_by);
         cited_by
             .iter()
             .map(|(metric, citing_span)| {
@@ -133,8 +136,8 @@ impl<'a> TraceFindings<'a> {
     }
 
     /// The signature of the worst failure of the span.
-    pub(super) fn signature(&self, at: Idx) -> Option<Signature> {
-        signature::worst(self.by_span.get(&at)?.failing.iter().copied()).map(|m| self.signature_of(m))
+    pub(super) fn signature(&self, index: Idx) -> Option<Signature> {
+        signature::worst(self.by_span.get(&index)?.failing.iter().copied()).map(|m| self.signature_of(m))
     }
 
     /// The signature of a failing measurement, cached: it is written on a span, in an event and for the trace.
@@ -158,18 +161,18 @@ impl<'a> TraceFindings<'a> {
         findings.sort_by(|a, b| a.finding.worst_first(b.finding));
         let mut out = String::with_capacity(MAX_FINDINGS);
         out.push('[');
-        for (listed, finding) in findings.iter().enumerate() {
+        for (written, finding) in findings.iter().enumerate() {
             let remaining =
-                MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + MORE_ELEMENT_BYTES);
+                MAX_FINDINGS.saturating_sub(out.len() + usize::from(written > 0) + MORE_ELEMENT_BYTES);
             let fits = |json: &Rc<str>| json.len() <= remaining;
             let with_texts = || Some(self.element_with_texts(finding)).filter(fits);
             let without_texts = || Some(self.element(finding, false).into()).filter(fits);
             let Some(json) = with_texts().or_else(without_texts) else {
-                let comma = if listed > 0 { "," } else { "" };
-                out.push_str(&format!("{comma}{{\"more\":{}}}", findings.len() - listed));
+                let comma = if written > 0 { "," } else { "" };
+                out.push_str(&format!("{comma}{{\"more\":{}}}", findings.len() - written));
                 break;
             };
-            if listed > 0 {
+            if written > 0 {
                 out.push(',');
             }
             out.push_str(&json);
@@ -194,8 +197,9 @@ impl<'a> TraceFindings<'a> {
         let IndexedFinding { measurement: m, index, finding } = *indexed;
         let trace = self.annotator.trace;
         let text = |text: &str, max_bytes: usize| {
-            let shown = self.annotator.emission.shown(text).filter(|text| with_texts && !text.is_empty())?;
-            Some(clip_json(shown, max_bytes))
+            let disclosed =
+                self.annotator.emission.disclose(text).filter(|text| with_texts && !text.is_empty())?;
+            Some(clip_json(disclosed, max_bytes))
         };
         let element = FindingElement {
             id: finding_id(trace, m, index),
@@ -252,11 +256,11 @@ fn scored_findings(m: &Measurement) -> impl Iterator<Item = (usize, &Finding)> {
 
 /// The spans by id; of several spans with one id, the first.
 fn index_by_id(trace: &AgentTrace) -> HashMap<SpanId, Idx> {
-    trace.tree.spans.iter().enumerate().rev().map(|(at, span)| (span.id, at)).collect()
+    trace.tree.spans.iter().enumerate().rev().map(|(index, span)| (span.id, index)).collect()
 }
 
-fn span_id(trace: &AgentTrace, at: Idx) -> String {
-    trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default().to_string()
+fn span_id(trace: &AgentTrace, index: Idx) -> String {
+    trace.tree.spans.get(index).map(|span| span.id).unwrap_or_default().to_string()
 }
 
 /// The id of a finding, 16 hex digits: the same on every span and in every output.
@@ -283,10 +287,10 @@ fn clip_json(text: Cow<'_, str>, max_bytes: usize) -> String {
         c => c.len_utf8(),
     };
     let (mut used_bytes, mut end) = (0usize, 0usize);
-    for (at, c) in text.char_indices() {
+    for (start, c) in text.char_indices() {
         used_bytes += size(c);
         if used_bytes <= max_bytes - CUT_MARK.len() {
-            end = at + c.len_utf8();
+            end = start + c.len_utf8();
         }
         if used_bytes > max_bytes {
             return format!("{}{CUT_MARK}", text.get(..end).unwrap_or_default());

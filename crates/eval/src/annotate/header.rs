@@ -14,7 +14,7 @@ const MAX_NAME: usize = 128;
 /// Longest task, in bytes.
 const MAX_TASK: usize = 240;
 /// Number of bytes of a task that are redacted, before it is shortened: a part of a secret matches no pattern.
-const REDACTED_TASK: usize = 8 << 10;
+const MAX_REDACTED_TASK: usize = 8 << 10;
 
 /// The identification of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -38,8 +38,8 @@ pub struct TraceHeader {
 impl TraceHeader {
     pub fn new(trace: &AgentTrace, emission: &Emission) -> TraceHeader {
         let name = |text: &Text| clip(text, MAX_NAME).to_owned();
-        let views = || trace.tree.root().into_iter().chain(trace.tree.order().iter().copied());
-        let views = || views().filter_map(|i| trace.views.get(i));
+        let indexes = || trace.tree.root().into_iter().chain(trace.tree.order().iter().copied());
+        let views = || indexes().filter_map(|i| trace.views.get(i));
         let task = trace.agents.first().and_then(|agent| agent.task.as_deref());
         TraceHeader {
             name: views().find_map(|view| view.name.as_ref()).map(name),
@@ -47,7 +47,7 @@ impl TraceHeader {
             agent: trace.agents.iter().find_map(|agent| agent.name.as_ref()).map(name),
             session: views().find_map(|view| view.session.as_ref()).map(name),
             task: task
-                .and_then(|task| emission.shown(clip(task.trim(), REDACTED_TASK)))
+                .and_then(|task| emission.disclose(clip(task.trim(), MAX_REDACTED_TASK)))
                 .map(|task| head(&task, MAX_TASK).to_owned()),
             start: trace.tree.spans.iter().map(|span| span.start).filter(|&start| start > 0).min(),
             duration: duration(&trace.tree),

@@ -105,7 +105,7 @@ impl Annotator<'_> {
         let findings = TraceFindings::new(self);
         let mut writer = attributes::AttributeWriter::new(self, &findings);
         let mut subject_attributes =
-            emission.has(Emit::SpanEvents).then(|| SubjectAttributes::new(EVENT_ATTRIBUTES));
+            emission.writes_to(Emit::SpanEvents).then(|| SubjectAttributes::new(EVENT_ATTRIBUTES));
         // The journal stores annotations without the skews of spans.
         let has_skew = trace.tree.has_skew();
         let mut rest = &sorted[..];
@@ -122,10 +122,10 @@ impl Annotator<'_> {
             }
             let start = appended.len();
             let keeps_sender_verdict = trace.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
-            if emission.has(Emit::Attributes) && !keeps_sender_verdict {
+            if emission.writes_to(Emit::Attributes) && !keeps_sender_verdict {
                 writer.write_span(&mut appended, i, span_measurements);
             }
-            if emission.has(Emit::BraintrustScores) && !keeps_sender_verdict {
+            if emission.writes_to(Emit::BraintrustScores) && !keeps_sender_verdict {
                 self.braintrust_scores(&mut appended, i, span_measurements);
             }
             if let Some(subject_attributes) = &mut subject_attributes {
@@ -135,14 +135,14 @@ impl Annotator<'_> {
             }
             lengths.push(appended.len() - start);
         }
-        let events = match emission.has(Emit::LogEvents) {
+        let events = match emission.writes_to(Emit::LogEvents) {
             true => self.records(&explanations, &findings, max_size),
             false => Vec::new(),
         };
         EncodedAnnotations { appended: appended.into(), lengths, events }
     }
 
-    /// Encodes the log records alone, for spans that were exported on arrival.
+    /// Encodes only the log records, for spans that were exported on arrival.
     pub(crate) fn encode_events(self, max_size: usize) -> EncodedAnnotations {
         let events = self.records(&self.explanations(), &TraceFindings::new(self), max_size);
         EncodedAnnotations { events, ..EncodedAnnotations::default() }
@@ -150,8 +150,8 @@ impl Annotator<'_> {
 
     /// The explanations of the measurements that have one. Attributes and events share them.
     fn explanations(self) -> ExplanationTexts {
-        let all = self.measurements.iter().enumerate();
-        all.filter_map(|(n, m)| Some((n, attributes::explanation(m, self.emission)?))).collect()
+        let indexed = self.measurements.iter().enumerate();
+        indexed.filter_map(|(n, m)| Some((n, attributes::explanation(m, self.emission)?))).collect()
     }
 
     /// Requests of the log records of a trace: one per measurement, and one for the trace.
@@ -163,7 +163,7 @@ impl Annotator<'_> {
     ) -> Vec<Piece> {
         let Annotator { trace, measurements, summary, emission, .. } = self;
         let mut envelopes = RecordEnvelopes::default();
-        // All records are in one buffer; `ends` has the envelope of each and the position of its end.
+        // All records are in one buffer. `ends` contains the envelope of each record and the position of its end.
         let mut records = Vec::with_capacity(measurements.len() * RECORD_BYTES);
         let mut ends: Vec<(Arc<Envelope>, usize)> = Vec::with_capacity(measurements.len());
         let mut subject_attributes = SubjectAttributes::new(LOG_ATTRIBUTES);

@@ -15,8 +15,8 @@ use crate::recognise::AgentTrace;
 /// Maximum bytes of an error message that are read, and maximum words of its pattern: the beginning names the error.
 const MAX_BYTES: usize = 400;
 const MAX_WORDS: usize = 12;
-/// A longer word is data.
-const MAX_WORD: usize = 40;
+/// Maximum bytes of a word in a pattern. A longer word is data, which changes from run to run.
+const MAX_WORD_BYTES: usize = 40;
 /// Replaces the parts of a message that change from run to run.
 const VARIABLE: &str = "#";
 
@@ -43,13 +43,13 @@ pub(super) fn worst<'a>(measurements: impl Iterator<Item = &'a Measurement>) -> 
     let failing = measurements.filter(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
     // `min_by` returns the first of equal ones.
     failing.min_by(|a, b| {
-        let ((severity_a, score_a), (severity_b, score_b)) = (badness(a), badness(b));
+        let ((severity_a, score_a), (severity_b, score_b)) = (severity_and_score(a), severity_and_score(b));
         severity_b.cmp(&severity_a).then(score_a.total_cmp(&score_b))
     })
 }
 
 /// The severity and score of a measurement's worst finding; of one without findings those of its score.
-fn badness(m: &Measurement) -> (Severity, f64) {
+fn severity_and_score(m: &Measurement) -> (Severity, f64) {
     match (worst_finding(m), m.outcome.as_ref().map(|measured| &measured.value)) {
         (Some(finding), _) => (finding.severity, finding.score),
         (None, Ok(Value::Score(score))) => (Severity::from_score(*score), *score),
@@ -79,8 +79,8 @@ pub(super) fn signature_for(trace: &AgentTrace, m: &Measurement) -> Signature {
 }
 
 /// The name of the tool that the span calls.
-fn tool_name(trace: &AgentTrace, at: Idx) -> Option<&str> {
-    Some(&*trace.views.get(at)?.call.as_ref()?.name)
+fn tool_name(trace: &AgentTrace, index: Idx) -> Option<&str> {
+    Some(&*trace.views.get(index)?.call.as_ref()?.name)
 }
 
 /// The words of a message in lower case, with [`VARIABLE`] in place of each sequence of words that change.
@@ -95,7 +95,7 @@ fn message_pattern(text: &str) -> String {
     for word in pieces {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '#' && c != '/');
         let is_variable =
-            word.chars().any(|c| c.is_numeric() || "/\\@#".contains(c)) || word.len() > MAX_WORD;
+            word.chars().any(|c| c.is_numeric() || "/\\@#".contains(c)) || word.len() > MAX_WORD_BYTES;
         let word = if is_variable { VARIABLE.to_owned() } else { word.to_lowercase() };
         let is_repeated = is_variable && words.last().is_some_and(|last| last == VARIABLE);
         if !word.is_empty() && !is_repeated {
@@ -138,8 +138,8 @@ mod tests {
     use crate::measure::testing::Script;
     use crate::measure::{Category, Measured};
 
-    fn failing(at: Idx, metric: &'static str, finding: Finding) -> Measurement {
-        measured(at, metric, Measured { value: Value::Score(1.0), passed: false, findings: vec![finding] })
+    fn failing(index: Idx, metric: &'static str, finding: Finding) -> Measurement {
+        measured(index, metric, Measured { value: Value::Score(1.0), passed: false, findings: vec![finding] })
     }
 
     fn trace() -> AgentTrace {
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn signature_is_stable_and_names_agent_tool_metric_category_and_error() {
         let trace = trace();
-        let signature_with = |at, metric, defect: Defect, quote: &str| {
-            let m = failing(at, metric, defect.finding("why", quote));
+        let signature_with = |index, metric, defect: Defect, quote: &str| {
+            let m = failing(index, metric, defect.finding("why", quote));
             signature(&trace, [&m].into_iter()).unwrap()
         };
         let timed_out = |quote: &str| signature_with(2, "error_detection", Defect::TimedOut, quote);

@@ -1,4 +1,4 @@
-//! Annotated requests, decoded by OpenTelemetry's own types.
+//! Annotated spans, decoded by OpenTelemetry's own types.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +15,7 @@ use crate::measure::testing::Script;
 use crate::measure::{Category, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 use crate::propagate::{Policies, propagate};
 
+mod events;
 mod findings;
 
 fn finding(rationale: &str, quote: &str) -> Finding {
@@ -35,12 +36,12 @@ fn finding(rationale: &str, quote: &str) -> Finding {
 }
 
 fn measurement(
-    at: Idx,
+    index: Idx,
     metric: &'static str,
     outcome: Result<(Value, Vec<Finding>), Unmeasured>,
 ) -> Measurement {
     let outcome = outcome.map(|(value, findings)| Measured { value, passed: findings.is_empty(), findings });
-    Measurement::new(at, metric, "rules/1", outcome)
+    Measurement::new(index, metric, "rules/1", outcome)
 }
 
 /// Span 0 is the agent, 1 a model call, 2 the tool that failed, 3 the answer.
@@ -82,26 +83,30 @@ const SUMMARY: TraceSummary = TraceSummary {
     usage: None,
 };
 
-fn plain(value: &Any) -> String {
+fn value_text(value: &Any) -> String {
     match value {
         Any::StringValue(s) => s.clone(),
         Any::BoolValue(b) => b.to_string(),
         Any::IntValue(i) => i.to_string(),
         Any::DoubleValue(d) => format!("{d:?}"),
-        Any::ArrayValue(a) => a.values.iter().flat_map(|v| &v.value).map(plain).collect::<Vec<_>>().join(","),
+        Any::ArrayValue(a) => {
+            a.values.iter().flat_map(|v| &v.value).map(value_text).collect::<Vec<_>>().join(",")
+        }
         other => format!("{other:?}"),
     }
 }
 
 fn attributes(pairs: &[KeyValue]) -> BTreeMap<String, String> {
-    let read = |kv: &KeyValue| (kv.key.clone(), kv.value.as_ref().and_then(|v| v.value.as_ref()).map(plain));
-    let all: Vec<_> = pairs.iter().map(read).collect();
-    let map: BTreeMap<String, String> = all.iter().map(|(k, v)| (k.clone(), v.clone().unwrap())).collect();
-    assert_eq!(map.len(), all.len(), "no duplicate keys");
+    let read =
+        |kv: &KeyValue| (kv.key.clone(), kv.value.as_ref().and_then(|v| v.value.as_ref()).map(value_text));
+    let entries: Vec<_> = pairs.iter().map(read).collect();
+    let map: BTreeMap<String, String> =
+        entries.iter().map(|(k, v)| (k.clone(), v.clone().unwrap())).collect();
+    assert_eq!(map.len(), entries.len(), "no duplicate keys");
     map
 }
 
-fn run(
+fn annotate_with(
     summary: &TraceSummary,
     emission: &Emission,
     change: impl FnOnce(&mut AgentTrace),
@@ -116,15 +121,15 @@ fn run(
     let mut spans = Vec::new();
     for piece in &out.spans {
         let request = ExportTraceServiceRequest::decode(piece.bytes.clone()).unwrap();
-        let all = request.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| &s.spans);
-        spans.extend(all.map(|span| attributes(&span.attributes)));
+        let request_spans = request.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| &s.spans);
+        spans.extend(request_spans.map(|span| attributes(&span.attributes)));
     }
     (spans, out)
 }
 
 #[test]
-fn full_detail_shows_the_judge_and_how_much_was_examined() {
-    let shown = |detail: DetailLevel| {
+fn full_detail_writes_the_judge_and_the_examined_number() {
+    let attributes_with = |detail: DetailLevel| {
         let trace = trace();
         let ms: Vec<Measurement> = measurements().into_iter().map(|m| m.having_examined(3)).collect();
         let verdicts = propagate(&trace, &ms, &Policies::default());
@@ -134,7 +139,7 @@ fn full_detail_shows_the_judge_and_how_much_was_examined() {
         let request = ExportTraceServiceRequest::decode(spans[0].bytes.clone()).unwrap();
         attributes(&request.resource_spans[0].scope_spans[0].spans[0].attributes)
     };
-    let (normal, full) = (shown(DetailLevel::Normal), shown(DetailLevel::Full));
+    let (normal, full) = (attributes_with(DetailLevel::Normal), attributes_with(DetailLevel::Full));
     for (field, value) in [("judge", "rules/1"), ("normalized", "1.0"), ("examined", "3")] {
         let key = format!("verdict.tool_abuse.{field}");
         assert_eq!((normal.get(&key), full.get(&key).map(String::as_str)), (None, Some(value)), "{field}");
@@ -143,15 +148,15 @@ fn full_detail_shows_the_judge_and_how_much_was_examined() {
 
 #[test]
 fn annotations_of_a_trace_with_skew_fit_its_spans_as_they_were_sent() {
-    let (expected, _) = run(&SUMMARY, &Emission::default(), |_| ());
+    let (expected, _) = annotate_with(&SUMMARY, &Emission::default(), |_| ());
     let mut sent = Vec::new();
-    let (found, annotated) = run(&SUMMARY, &Emission::default(), |trace| {
+    let (found, annotated) = annotate_with(&SUMMARY, &Emission::default(), |trace| {
         let after = trace.tree.spans[2].start - trace.tree.spans[1].start;
         trace.tree.spans[2].skew = -1 - after.cast_signed();
         sent = trace.tree.spans.clone();
     });
     assert_eq!(found, [0, 2, 1, 3].map(|i| expected[i].clone()));
-    // As after a restart, when only what was sent is known.
+    // As after a restart, when only the times of the sender are known.
     for span in &mut sent {
         (span.start, span.end, span.skew) = (span.as_sent(span.start), span.as_sent(span.end), 0);
     }
@@ -165,7 +170,7 @@ fn annotations_of_a_trace_with_skew_fit_its_spans_as_they_were_sent() {
 
 #[test]
 fn failing_trace_has_the_documented_attributes() {
-    let (spans, _) = run(&SUMMARY, &Emission::default(), |_| ());
+    let (spans, _) = annotate_with(&SUMMARY, &Emission::default(), |_| ());
     insta::assert_debug_snapshot!(spans, @r#"
     [
         {
@@ -213,184 +218,40 @@ fn failing_trace_has_the_documented_attributes() {
 }
 
 #[test]
-fn events_have_the_fields_of_opentelemetry_proto() {
-    let (_, out) = run(&SUMMARY, &Emission::default(), |_| ());
-    let encoded = &out.events[0].bytes;
-    let request = ExportLogsServiceRequest::decode(encoded.clone()).unwrap();
-    // Decoding drops unknown fields, and the order of fields does not change the length.
-    assert_eq!(request.encoded_len(), encoded.len());
-    let logs = &request.resource_logs[0].scope_logs[0];
-    assert_eq!(logs.scope.as_ref().unwrap().version, env!("CARGO_PKG_VERSION"));
-    let trace = trace();
-    let record = &logs.log_records[0];
-    assert_eq!(record.trace_id, trace.tree.id.0);
-    assert_eq!(record.time_unix_nano, trace.tree.spans[0].end);
-    assert_eq!(record.observed_time_unix_nano, SUMMARY.now);
-
-    let emission = Emission { emit: vec![Emit::SpanEvents], ..Emission::default() };
-    let (_, out) = run(&SUMMARY, &emission, |_| ());
-    let encoded = &out.spans[0].bytes;
-    let request = ExportTraceServiceRequest::decode(encoded.clone()).unwrap();
-    assert_eq!(request.encoded_len(), encoded.len());
-    let event = &request.resource_spans[0].scope_spans[0].spans[2].events[0];
-    assert_eq!((event.time_unix_nano, event.attributes.len()), (SUMMARY.now, 10));
-}
-
-#[test]
-fn events_follow_the_semantic_conventions() {
-    let (_, out) = run(&SUMMARY, &Emission::default(), |_| ());
-    let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
-    let scope = &request.resource_logs[0].scope_logs[0];
-    assert_eq!(scope.scope.as_ref().unwrap().name, "otel-verdict");
-    let records: Vec<_> = scope
-        .log_records
-        .iter()
-        .map(|r| (r.event_name.clone(), hex(&r.span_id), r.severity_number, attributes(&r.attributes)))
-        .collect();
-    insta::assert_debug_snapshot!(records, @r#"
-    [
-        (
-            "gen_ai.evaluation.result",
-            "0000000000000001",
-            9,
-            {
-                "gen_ai.evaluation.evaluator.id": "rules",
-                "gen_ai.evaluation.evaluator.type": "code",
-                "gen_ai.evaluation.evaluator.version": "rules/1",
-                "gen_ai.evaluation.name": "tool_abuse",
-                "gen_ai.evaluation.score.label": "pass",
-                "gen_ai.evaluation.score.value": "5.0",
-                "gen_ai.evaluation.target": "agent",
-            },
-        ),
-        (
-            "gen_ai.evaluation.result",
-            "0000000000000002",
-            9,
-            {
-                "gen_ai.evaluation.evaluator.id": "rules",
-                "gen_ai.evaluation.evaluator.type": "code",
-                "gen_ai.evaluation.evaluator.version": "rules/1",
-                "gen_ai.evaluation.name": "avoidance",
-                "gen_ai.evaluation.score.label": "valid",
-                "gen_ai.evaluation.target": "agent",
-            },
-        ),
-        (
-            "gen_ai.evaluation.result",
-            "0000000000000003",
-            13,
-            {
-                "gen_ai.evaluation.evaluator.id": "rules",
-                "gen_ai.evaluation.evaluator.type": "code",
-                "gen_ai.evaluation.evaluator.version": "rules/1",
-                "gen_ai.evaluation.explanation": "Expected a page. Seen: \"404\". See span 0909090909090909.",
-                "gen_ai.evaluation.name": "tool_completeness",
-                "gen_ai.evaluation.score.label": "fail",
-                "gen_ai.evaluation.score.value": "1.0",
-                "gen_ai.evaluation.target": "agent",
-                "verdict.findings": "[{\"id\":\"2f25aa7007a6c39b\",\"metric\":\"tool_completeness\",\"severity\":\"high\",\"category\":\"Resource Not Found\",\"blame\":\"agent\",\"span\":\"0000000000000003\",\"origin\":\"0000000000000003\",\"cited\":[\"0909090909090909\"],\"rationale\":\"Expected a page.\",\"quote\":\"404\"}]",
-                "verdict.signature": "0fb5ac35f1c2b9cd",
-            },
-        ),
-        (
-            "gen_ai.evaluation.result",
-            "0000000000000003",
-            9,
-            {
-                "gen_ai.evaluation.evaluator.id": "rules",
-                "gen_ai.evaluation.evaluator.type": "code",
-                "gen_ai.evaluation.evaluator.version": "rules/1",
-                "gen_ai.evaluation.name": "latency",
-                "gen_ai.evaluation.score.label": "pass",
-                "gen_ai.evaluation.score.value": "12.5",
-                "gen_ai.evaluation.target": "agent",
-            },
-        ),
-        (
-            "gen_ai.evaluation.result",
-            "0000000000000001",
-            13,
-            {
-                "gen_ai.evaluation.name": "trace",
-                "gen_ai.evaluation.score.label": "fail",
-                "gen_ai.evaluation.target": "agent",
-                "verdict.severity": "high",
-                "verdict.signature": "0fb5ac35f1c2b9cd",
-                "verdict.trace.close_reason": "complete",
-                "verdict.trace.failed_metrics": "tool_completeness",
-                "verdict.trace.failed_spans": "0000000000000003",
-                "verdict.trace.failure_chain": "0000000000000001,0000000000000003",
-                "verdict.trace.result": "fail",
-                "verdict.trace.revision": "1",
-                "verdict.trace.root_cause": "0000000000000003",
-            },
-        ),
-    ]
-    "#);
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-#[test]
 fn existing_verdicts_are_replaced_or_kept_as_configured() {
-    let forge = |trace: &mut AgentTrace| {
+    let add_forged_verdict = |trace: &mut AgentTrace| {
         let span = &mut trace.tree.spans[2];
         let mut bytes = span.bytes.to_vec();
         write::attribute(&mut bytes, 9, "verdict.result", write::Scalar::Str("pass"));
         span.bytes = bytes.into();
         span.has_verdict = true;
     };
-    let (spans, out) = run(&SUMMARY, &Emission::default(), forge);
+    let (spans, out) = annotate_with(&SUMMARY, &Emission::default(), add_forged_verdict);
     assert_eq!((spans[2]["verdict.result"].as_str(), out.removed_verdicts), ("fail", 1));
     let keep = Emission { existing: Existing::Keep, ..Emission::default() };
-    let (spans, out) = run(&SUMMARY, &keep, forge);
+    let (spans, out) = annotate_with(&SUMMARY, &keep, add_forged_verdict);
     assert_eq!((spans[2].len(), spans[2]["verdict.result"].as_str(), out.removed_verdicts), (1, "pass", 0));
 }
 
 #[test]
 fn late_spans_are_marked_and_have_trace_attributes_if_they_changed_the_verdict() {
     let late = TraceSummary { close_reason: CloseReason::Late, revision: 2, incomplete: true, ..SUMMARY };
-    let (spans, _) = run(&late, &Emission::default(), |_| ());
+    let (spans, _) = annotate_with(&late, &Emission::default(), |_| ());
     assert!(spans.iter().all(|s| s["verdict.late"] == "true"));
     assert_eq!(spans[0]["verdict.trace.revision"], "2");
-    let below = |trace: &mut AgentTrace| trace.tree.spans[0].parent = SpanId([8; 8]);
-    let (spans, _) = run(&late, &Emission::default(), below);
+    let without_root = |trace: &mut AgentTrace| trace.tree.spans[0].parent = SpanId([8; 8]);
+    let (spans, _) = annotate_with(&late, &Emission::default(), without_root);
     assert_eq!(spans[0]["verdict.trace.revision"], "2");
     assert!(spans[1..].iter().all(|s| !s.contains_key("verdict.trace.result")));
-    let (spans, _) = run(&TraceSummary { changed: false, ..late }, &Emission::default(), below);
+    let (spans, _) =
+        annotate_with(&TraceSummary { changed: false, ..late }, &Emission::default(), without_root);
     assert!(spans.iter().all(|s| !s.contains_key("verdict.trace.result")));
-}
-
-#[test]
-fn event_of_a_trace_says_that_its_span_is_not_the_root() {
-    let rootless = |change: fn(&mut AgentTrace)| {
-        let (_, out) = run(&SUMMARY, &Emission::default(), change);
-        let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
-        let records = &request.resource_logs[0].scope_logs[0].log_records;
-        let all: Vec<_> = records.iter().map(|record| attributes(&record.attributes)).collect();
-        let is_rootless = |event: &BTreeMap<String, String>| event.contains_key("verdict.trace.rootless");
-        assert!(all.iter().all(|event| !is_rootless(event) || event["gen_ai.evaluation.name"] == "trace"));
-        all.iter().any(is_rootless)
-    };
-    assert!(!rootless(|_| ()));
-    assert!(rootless(|trace| trace.tree.spans[0].parent = SpanId([8; 8])));
-}
-
-#[test]
-fn unchanged_verdict_has_no_trace_event() {
-    let late = TraceSummary { close_reason: CloseReason::Late, changed: false, ..SUMMARY };
-    let (_, out) = run(&late, &Emission::default(), |_| ());
-    let (_, first) = run(&SUMMARY, &Emission::default(), |_| ());
-    assert_eq!(out.events[0].items + 1, first.events[0].items);
 }
 
 #[test]
 fn braintrust_scores_are_normalised_and_those_of_the_sender_stay() {
     let emission = Emission { emit: vec![Emit::BraintrustScores], ..Emission::default() };
-    let (spans, _) = run(&SUMMARY, &emission, |_| ());
+    let (spans, _) = annotate_with(&SUMMARY, &emission, |_| ());
     let scores: Vec<_> = spans.iter().map(|span| span.get("braintrust.scores").map(String::as_str)).collect();
     assert_eq!(
         scores,
@@ -402,7 +263,7 @@ fn braintrust_scores_are_normalised_and_those_of_the_sender_stay() {
         ]
     );
     assert!(spans.iter().all(|span| span.keys().all(|key| key == "braintrust.scores")));
-    let (spans, _) = run(&SUMMARY, &emission, |trace| {
+    let (spans, _) = annotate_with(&SUMMARY, &emission, |trace| {
         let span = &mut trace.tree.spans[2];
         let mut bytes = span.bytes.to_vec();
         write::attribute(&mut bytes, 9, "braintrust.scores", write::Scalar::Str("{}"));
@@ -410,7 +271,7 @@ fn braintrust_scores_are_normalised_and_those_of_the_sender_stay() {
     });
     // `attributes` asserts that there is one of each key.
     assert_eq!(spans[2]["braintrust.scores"], "{}");
-    let (spans, _) = run(&SUMMARY, &Emission::default(), |_| ());
+    let (spans, _) = annotate_with(&SUMMARY, &Emission::default(), |_| ());
     assert!(spans.iter().all(|span| !span.contains_key("braintrust.scores")));
 }
 
@@ -435,7 +296,7 @@ fn emit_prefix_and_explanations_apply_as_configured() {
         explanations: Explanations::Off,
         ..Emission::default()
     };
-    let (spans, out) = run(&SUMMARY, &emission, |_| ());
+    let (spans, out) = annotate_with(&SUMMARY, &emission, |_| ());
     assert!(
         spans.iter().flat_map(|s| s.keys()).all(|k| k.starts_with("judge.") && !k.ends_with("explanation"))
     );
@@ -461,8 +322,8 @@ fn explanation_names_the_span_of_its_quote_if_it_is_another_one() {
 
 #[test]
 fn equal_measurements_keep_their_own_explanations() {
-    let explained = |at, rationale: &str| {
-        let base = measurement(at, "completeness", Ok((Value::Score(5.0), vec![])));
+    let explained = |index, rationale: &str| {
+        let base = measurement(index, "completeness", Ok((Value::Score(5.0), vec![])));
         Measurement { rationale: Some(rationale.into()), ..base }
     };
     let (trace, ms) = (trace(), [explained(0, "all of it"), explained(1, "all of that")]);
@@ -491,19 +352,6 @@ fn scores_are_normalised_by_their_scale() {
     assert_eq!(normalized_score("plan.score", 70.0), Some(0.7));
     assert_eq!(normalized_score("path.correctness", 0.25), Some(0.25));
     assert_eq!(attributes::normalized("avoidance", &Value::Label("valid"), &Emission::default()), None);
-}
-
-#[test]
-fn unmeasured_trace_has_an_event_only_if_configured() {
-    let unmeasured = TraceSummary { passed: None, ..SUMMARY };
-    let count = |summary: &TraceSummary, emission: &Emission| {
-        let (_, out) = run(summary, emission, |_| ());
-        out.events.iter().map(|piece| piece.items).sum::<u64>()
-    };
-    let unmeasured_events = count(&unmeasured, &Emission::default());
-    assert_eq!(count(&SUMMARY, &Emission::default()), unmeasured_events + 1);
-    let all = Emission { log_unmeasured: true, ..Emission::default() };
-    assert_eq!(count(&unmeasured, &all), count(&SUMMARY, &all));
 }
 
 #[test]

@@ -26,7 +26,7 @@ use super::{Context, Measurement, Memo, Severity, Unmeasured};
 use crate::measure::agent_index;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::calls::call_index::CallIndex;
-use crate::recognise::action_text::{may_be_step, without_lead};
+use crate::recognise::action_text::{may_be_step, without_answer_prefixes};
 use crate::recognise::{Content, FinishReason, SpanView, Text};
 use excuse::excuse;
 use turn::{TurnResult, is_grounded};
@@ -175,7 +175,7 @@ struct AvoidanceCheck<'t> {
 /// Compares a text with the kinds of avoidance. Of a long text, both the first and the last paragraph must avoid an
 /// answer.
 fn avoided<'t>(analysed: &ReadText<'t>, text: &'t str, role: TextRole) -> AvoidanceCheck<'t> {
-    let text = without_lead(text.trim());
+    let text = without_answer_prefixes(text.trim());
     if text.len() <= MAX_BYTES {
         return avoided_throughout(&analysed.part(text), role);
     }
@@ -242,7 +242,7 @@ pub(crate) fn avoids(answer: &str, memo: &Memo) -> bool {
 /// report of the search may follow it.
 pub(crate) fn admits<'t>(text: &'t str, memo: &Memo) -> Option<&'t str> {
     let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
-    sentences_of_kinds(without_lead(clip(text, MAX_BYTES).trim()), kinds, memo)
+    sentences_of_kinds(without_answer_prefixes(clip(text, MAX_BYTES).trim()), kinds, memo)
         .take(MAX_ADMISSION_SENTENCES)
         .flatten()
         .next()

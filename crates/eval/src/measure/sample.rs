@@ -106,7 +106,7 @@ impl SampleTrace {
             agent: None,
             name: text(name),
             id: None,
-            place: None,
+            request_index: None,
             arguments: Some(text(arguments)),
             arguments_content: Content::Present,
             parsed: serde_json::from_str(arguments).ok().map(Arc::new),

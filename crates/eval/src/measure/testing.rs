@@ -259,7 +259,7 @@ impl Script {
             agent: Some(agent),
             name: request.name.clone(),
             id: request.id.clone(),
-            place: self.request_position(llm, request),
+            request_index: self.request_position(llm, request),
             arguments: request.arguments.clone(),
             arguments_content: Content::Present,
             parsed,

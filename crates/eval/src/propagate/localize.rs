@@ -27,7 +27,7 @@ pub(super) struct OwnFailures<'a> {
     pub(super) span_results: &'a [OwnResult],
     pub(super) repeats: &'a Repeats,
     /// The verdict of the trace follows from its failures as a whole, not from the policy of its root.
-    pub(super) by_run: bool,
+    pub(super) is_judged_as_run: bool,
 }
 
 /// Fills in the failed spans, their metrics and the failure chain of `verdict`.
@@ -39,10 +39,10 @@ pub(super) fn failures(
     below: &[FailuresBelow],
     verdict: &mut TraceVerdict,
 ) {
-    let OwnFailures { span_results, repeats, by_run } = failures;
+    let OwnFailures { span_results, repeats, is_judged_as_run } = failures;
     let tree = &trace.tree;
     let unfiltered = FailureFilter { kinds: u16::MAX, only_relevant: false, below_passing: false };
-    let top_filter = match by_run {
+    let top_filter = match is_judged_as_run {
         true => FailureFilter { below_passing: true, ..unfiltered },
         false if tree.top().len() == 1 => unfiltered,
         false => with_policy(unfiltered, &policies.default),
@@ -129,6 +129,6 @@ fn failures_of_children(
 ) -> FailuresBelow {
     let mut sum = FailuresBelow::default();
     trace.tree.children(i).iter().for_each(|&c| sum.add(&below[c]));
-    repeats.discount(i, span_results, below, &mut sum);
+    repeats.subtract_repeats(i, span_results, below, &mut sum);
     sum
 }

@@ -4,11 +4,11 @@
 //! or has a measured descendant, and for the trace, with S_fail, P_fail and the failure chain from the
 //! root to the worst failure.
 //!
-//! A parent's verdict follows from the verdicts of its children, not from their metrics, so that a
-//! failure passes through spans without metrics. A trace without a failure passes only if it shows the result of the
-//! run. Spans of unknown kind are transparent: their children count as children of their parent. Children without a
-//! measurement have no verdict. Two policies consider every failure below a parent and its own failures instead of its
-//! children's verdicts: `severity_weighted`, where minor failures alone do not fail the trace, and `outcome_relevant`.
+//! A parent's verdict follows from the verdicts of its children, not from their metrics, so that a failure passes
+//! through spans without metrics. A trace without a failure passes only if it shows the result of the run. Spans of
+//! unknown kind are transparent: their children count as children of their parent. Children without a measurement have
+//! no verdict. Two policies consider every failure below a parent and its own failures instead of its children's
+//! verdicts: `severity_weighted`, under which a few minor failures do not fail the trace, and `outcome_relevant`.
 
 use expected_outcome::{TermFailure, failures, terms, with_changes};
 use localize::OwnFailures;
@@ -64,11 +64,11 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
         let is_leaf = tree.children(i).is_empty();
         let policy = if is_leaf { &Policy::Existential } else { policy_of(trace, policies, i) };
         let mut without_repeats = below[i];
-        repeats.discount(i, &span_results, &below, &mut without_repeats);
+        repeats.subtract_repeats(i, &span_results, &below, &mut without_repeats);
         below[i] = without_repeats;
         let kind = trace.views[i].kind;
         span_verdicts[i] = verdict_of(&span_results[i], &below[i], policy);
-        // From here on, `below[i]` is the report of the span to its parent, which `localize` reads.
+        // `below[i]` is now the report of the span to its parent, which `localize` reads.
         below[i] = report(&span_results[i], &below[i], policy, kind, span_verdicts[i]);
         if let Some(parent) = tree.parent(i) {
             let reported = below[i];
@@ -78,16 +78,16 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     let root = match tree.top() {
         [only] => span_verdicts[*only],
         several => {
-            let mut all = FailuresBelow::default();
-            several.iter().for_each(|&i| all.add(&below[i]));
-            repeats.discount(ABOVE_ALL, &span_results, &below, &mut all);
-            verdict_of(&OwnResult::default(), &all, &policies.default)
+            let mut below_roots = FailuresBelow::default();
+            several.iter().for_each(|&i| below_roots.add(&below[i]));
+            repeats.subtract_repeats(ABOVE_ALL, &span_results, &below, &mut below_roots);
+            verdict_of(&OwnResult::default(), &below_roots, &policies.default)
         }
     };
     let mut passed = root.map(|verdict| !verdict.failed());
     let mut failure = None;
-    // The verdict of the trace if its root policy judges the run as a whole.
-    let by_run = match (&policies.root, &outcome) {
+    // Whether the run passes, if the root policy judges it as a whole.
+    let run_passes = match (&policies.root, &outcome) {
         (RootPolicy::ExpectedOutcome(model), _) => {
             let terms = with_changes(trace, terms.unwrap_or_default());
             let probability = probability(model, &terms);
@@ -98,11 +98,11 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
         (RootPolicy::Judged, Some(outcome)) => Some(outcome.touched_outcome.is_empty()),
         (RootPolicy::Inherit | RootPolicy::Judged, _) => None,
     };
-    let by_run = by_run.filter(|_| passed.is_some());
-    if let Some(by_run) = by_run {
-        passed = Some(by_run);
+    let run_passes = run_passes.filter(|_| passed.is_some());
+    if let Some(run_passes) = run_passes {
+        passed = Some(run_passes);
         if let [only] = tree.top() {
-            span_verdicts[*only] = Some(root_verdict(by_run, &span_results[*only]));
+            span_verdicts[*only] = Some(root_verdict(run_passes, &span_results[*only]));
         }
     }
     let unmeasured_reason = unrecorded_outcome(trace, measurements, custom).filter(|_| passed == Some(true));
@@ -112,8 +112,11 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     let mut verdict =
         TraceVerdict { passed, unmeasured_reason, failure, measured, unmeasured, ..TraceVerdict::default() };
     if passed == Some(false) {
-        let failures =
-            OwnFailures { span_results: &span_results, repeats: &repeats, by_run: by_run.is_some() };
+        let failures = OwnFailures {
+            span_results: &span_results,
+            repeats: &repeats,
+            is_judged_as_run: run_passes.is_some(),
+        };
         localize::failures(trace, policies, failures, &span_verdicts, &below, &mut verdict);
         let judged_cause = outcome.as_ref().and_then(|outcome| outcome.root_cause);
         verdict.root_cause =
@@ -123,12 +126,12 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     Verdicts { by_span: span_verdicts, trace: verdict }
 }
 
-/// The span in which the worst failure of the span `at` began.
-fn failure_origin(measurements: &[Measurement], at: Idx) -> Idx {
-    let results = measurements.iter().filter(|m| m.at == at).filter_map(|m| m.outcome.as_ref().ok());
+/// The span in which the worst failure of the span `index` began.
+fn failure_origin(measurements: &[Measurement], index: Idx) -> Idx {
+    let results = measurements.iter().filter(|m| m.at == index).filter_map(|m| m.outcome.as_ref().ok());
     let findings = results.filter(|measured| !measured.passed).flat_map(|measured| &measured.findings);
     let worst = findings.filter(|finding| !finding.is_note()).min_by(|a, b| a.worst_first(b));
-    worst.and_then(|finding| finding.origin).unwrap_or(at)
+    worst.and_then(|finding| finding.origin).unwrap_or(index)
 }
 
 /// The verdict of the only root, where the verdict of the trace follows from the run as a whole.
@@ -140,8 +143,8 @@ fn root_verdict(passed: bool, result: &OwnResult) -> Verdict {
     }
 }
 
-/// Why a trace without a failure does not pass: the answer of no outermost agent was recorded, and no metric
-/// about the result of an agent was measured. That its tools worked does not show the result of the run.
+/// The reason why a trace without a failure does not pass: no outermost agent has a recorded answer, and no metric
+/// about the result of an agent was measured. Tool calls without errors do not show the result of the run.
 fn unrecorded_outcome(
     trace: &AgentTrace,
     measurements: &[Measurement],
@@ -174,7 +177,7 @@ fn verdict_of(result: &OwnResult, below: &FailuresBelow, policy: &Policy) -> Opt
     let by_children = children_fail(below, policy);
     match (fails_by_own(result, below, policy), by_children) {
         (true, true) => Some(Verdict::Fail(Cause::Both)),
-        // Neither its own failures nor those below reach the limit alone.
+        // The failures below are part of the sum that reaches the limit.
         (true, false) if below.has_failures() && matches!(policy, Policy::SeverityWeighted(_)) => {
             Some(Verdict::Fail(Cause::Both))
         }
@@ -190,9 +193,9 @@ fn fails_by_own(result: &OwnResult, below: &FailuresBelow, policy: &Policy) -> b
         && match policy {
             Policy::OutcomeRelevant => result.relevant,
             Policy::SeverityWeighted(_) => {
-                let mut all = *below;
-                all.add_own(result);
-                children_fail(&all, policy)
+                let mut with_own = *below;
+                with_own.add_own(result);
+                children_fail(&with_own, policy)
             }
             _ => true,
         }

@@ -93,9 +93,9 @@ impl OutcomeModel {
         let weights = weights.map(|(key, weight)| (key, format!("a weight of at least 0, found {weight}")));
         let intercept = || ("intercept", format!("a finite number, found {}", self.intercept));
         let limit = || ("limit", format!("a probability from 0 to 1, found {}", self.limit));
-        let others =
+        let other_problems =
             [(!self.intercept.is_finite()).then(intercept), (!(0.0..=1.0).contains(&self.limit)).then(limit)];
-        let all = weights.chain(others.into_iter().flatten());
-        all.map(|(key, message)| Problem::new(key, format!("expected {message}"))).collect()
+        let messages = weights.chain(other_problems.into_iter().flatten());
+        messages.map(|(key, message)| Problem::new(key, format!("expected {message}"))).collect()
     }
 }

@@ -126,7 +126,9 @@ impl<'de> Deserialize<'de> for Policy {
                 };
                 match map.next_key::<String>()? {
                     None => Ok(policy),
-                    Some(more) => Err(de::Error::custom(format!("expected one policy, also found {more}"))),
+                    Some(second) => {
+                        Err(de::Error::custom(format!("expected one policy, also found {second}")))
+                    }
                 }
             }
         }
@@ -218,7 +220,9 @@ impl<'de> Deserialize<'de> for RootPolicy {
                 };
                 match map.next_key::<String>()? {
                     None => Ok(root),
-                    Some(more) => Err(de::Error::custom(format!("expected one policy, also found {more}"))),
+                    Some(second) => {
+                        Err(de::Error::custom(format!("expected one policy, also found {second}")))
+                    }
                 }
             }
         }

@@ -129,8 +129,8 @@ impl<'s> Relevance<'s> {
     /// Finds the agents that another agent, which ends well, ran again with success. Agents are sorted
     /// outermost first, so one pass suffices.
     fn find_recovered_above(&mut self) {
-        for (at, agent) in self.trace.agents.iter().enumerate() {
-            let parent = agent.parent.filter(|&p| p < at);
+        for (agent_index, agent) in self.trace.agents.iter().enumerate() {
+            let parent = agent.parent.filter(|&parent| parent < agent_index);
             let recovered = parent.is_some_and(|parent| {
                 self.recovered_above[parent] || (self.ends_well[parent] && self.has_recovered(agent.at, &[]))
             });

@@ -8,8 +8,8 @@
 //! model call that wrote them, even if metrics of the tool, its agent and the trace find it as well. If several spans
 //! fail by a defect of a span that does not fail itself, the lowest of them counts.
 //!
-//! Below a span that is an ancestor of only one of the two, the failure counts, so that no policy ignores a failing
-//! child.
+//! Below the lowest common ancestor of the repeat and the repeated failure, both count, so that no policy ignores a
+//! failing child.
 
 use std::collections::BTreeMap;
 
@@ -47,9 +47,10 @@ struct RepeatedFailure {
 struct CommonAncestor {
     /// The span of the repeat.
     repeat: Idx,
-    /// The child of the ancestor, or of a transparent span below it, whose subtree contains the repeat.
+    /// The child of the ancestor, or of a transparent span below it, whose subtree contains the repeat, and whose
+    /// verdict counts for the ancestor.
     voter: Idx,
-    /// The children whose subtrees contain the failures that count.
+    /// The same for each of the failures that the repeat repeats.
     counted_voters: Vec<Idx>,
 }
 
@@ -84,22 +85,22 @@ impl Repeats {
     }
 
     /// Whether the failure of the span names its origins, and `counts` accepts every span in which it is counted.
-    pub(super) fn is_explicit(&self, at: Idx, counts: impl Fn(Idx) -> bool) -> bool {
+    pub(super) fn is_explicit(&self, span_index: Idx, counts: impl Fn(Idx) -> bool) -> bool {
         self.by_span
-            .get(&at)
+            .get(&span_index)
             .is_some_and(|repeat| repeat.is_explicit && repeat.counted.iter().all(|&i| counts(i)))
     }
 
-    /// Subtracts from the failures below span `at` those that are counted twice. `reports` are the reports of all spans
-    /// to their parents.
-    pub(super) fn discount(
+    /// Subtracts from the failures below the span `span_index` those that are counted twice. `reports` are the reports
+    /// of all spans to their parents.
+    pub(super) fn subtract_repeats(
         &self,
-        at: Idx,
+        span_index: Idx,
         span_results: &[OwnResult],
         reports: &[FailuresBelow],
         below: &mut FailuresBelow,
     ) {
-        let Some(common_ancestors) = self.common_ancestors.get(&at) else { return };
+        let Some(common_ancestors) = self.common_ancestors.get(&span_index) else { return };
         // By voter: the number of repeats below it, and whether the failures that they repeat count elsewhere.
         let mut repeats_by_voter: BTreeMap<Idx, (usize, bool)> = BTreeMap::new();
         for CommonAncestor { repeat, voter, counted_voters } in common_ancestors {
@@ -114,8 +115,8 @@ impl Repeats {
         }
         for (voter, (count, are_counted)) in repeats_by_voter {
             let Some(report) = reports.get(voter) else { continue };
-            let all: usize = report.by_severity.iter().sum();
-            if are_counted && count == all {
+            let failure_count: usize = report.by_severity.iter().sum();
+            if are_counted && count == failure_count {
                 below.repeated += report.failing;
             }
         }
@@ -129,8 +130,8 @@ impl Repeats {
         let tree = &trace.tree;
         let subtrees = SubtreePositions::new(tree);
         let mut steps = 0usize;
-        for (&at, repeat) in &self.by_span {
-            let lowest = tree.ancestors(at).find(|&ancestor| {
+        for (&span_index, repeat) in &self.by_span {
+            let lowest = tree.ancestors(span_index).find(|&ancestor| {
                 steps += 1;
                 steps > MAX_STEPS || repeat.counted.iter().all(|&i| subtrees.contains(ancestor, i))
             });
@@ -140,16 +141,16 @@ impl Repeats {
                 let path = tree.ancestors(from).take_while(|&i| i != ancestor).inspect(|_| steps += 1);
                 path.filter(|&i| !span_results[i].transparent).last()
             };
-            if at == ancestor {
-                span_results[at].repeats = true;
+            if span_index == ancestor {
+                span_results[span_index].repeats = true;
                 continue;
             }
-            let Some(own_voter) = voter(at) else { continue };
+            let Some(own_voter) = voter(span_index) else { continue };
             let counted_voters = repeat.counted.iter().filter_map(|&i| voter(i)).collect();
             if steps > MAX_STEPS {
                 return;
             }
-            let common_ancestor = CommonAncestor { repeat: at, voter: own_voter, counted_voters };
+            let common_ancestor = CommonAncestor { repeat: span_index, voter: own_voter, counted_voters };
             self.common_ancestors.entry(ancestor).or_default().push(common_ancestor);
         }
     }
@@ -167,30 +168,31 @@ fn repeated_failures(
     let subjects = SubjectFinder::new(trace, failing);
     let mut repeats = BTreeMap::new();
     // By span: the spans in which its defect is counted, which are the span itself or others.
-    let mut counted: HashMap<Idx, Vec<Idx>> = HashMap::default();
+    let mut counting_spans_by_span: HashMap<Idx, Vec<Idx>> = HashMap::default();
     // The failing spans all of whose findings are about other spans, with those spans.
     let mut candidates: Vec<(Idx, Vec<FindingSpan>)> = Vec::new();
-    for (&at, findings) in failing {
-        match subjects.find_all(at, findings) {
-            Some(sources) => candidates.push((at, sources)),
-            None => drop(counted.insert(at, vec![at])),
+    for (&span_index, findings) in failing {
+        match subjects.find_all(span_index, findings) {
+            Some(sources) => candidates.push((span_index, sources)),
+            None => drop(counting_spans_by_span.insert(span_index, vec![span_index])),
         }
     }
     let positions: HashMap<Idx, usize> =
         trace.tree.order().iter().enumerate().map(|(n, &i)| (i, n)).collect();
     // Descendants come before their ancestors.
-    candidates.sort_by_key(|(at, _)| std::cmp::Reverse(positions.get(at).copied()));
-    for (at, sources) in candidates {
-        let all_counted = sources.iter().all(|source| counted.contains_key(&source.at));
+    candidates.sort_by_key(|(span_index, _)| std::cmp::Reverse(positions.get(span_index).copied()));
+    for (span_index, sources) in candidates {
+        let all_counted =
+            sources.iter().all(|source| counting_spans_by_span.contains_key(&source.span_index));
         if !all_counted {
-            for source in sources.iter().map(|source| source.at).chain([at]) {
-                counted.entry(source).or_insert_with(|| vec![at]);
+            for source in sources.iter().map(|source| source.span_index).chain([span_index]) {
+                counting_spans_by_span.entry(source).or_insert_with(|| vec![span_index]);
             }
             continue;
         }
         let mut counting_spans: Vec<Idx> = Vec::new();
         for source in &sources {
-            for &span in counted.get(&source.at).map_or(&[][..], Vec::as_slice) {
+            for &span in counting_spans_by_span.get(&source.span_index).map_or(&[][..], Vec::as_slice) {
                 if let Some(result) = span_results.get_mut(span) {
                     result.severity = result.severity.max(Some(source.severity));
                 }
@@ -200,15 +202,15 @@ fn repeated_failures(
         counting_spans.sort_unstable();
         counting_spans.dedup();
         let is_explicit = sources.iter().all(|source| source.is_explicit);
-        counted.insert(at, counting_spans.clone());
-        repeats.insert(at, RepeatedFailure { counted: counting_spans, is_explicit });
+        counting_spans_by_span.insert(span_index, counting_spans.clone());
+        repeats.insert(span_index, RepeatedFailure { counted: counting_spans, is_explicit });
     }
     repeats
 }
 
 /// The span that a finding is about, if it is not the judged one.
 struct FindingSpan {
-    at: Idx,
+    span_index: Idx,
     severity: Severity,
     /// The finding names the span as its origin.
     is_explicit: bool,
@@ -224,32 +226,40 @@ struct SubjectFinder<'f> {
 
 impl<'f> SubjectFinder<'f> {
     fn new(trace: &'f AgentTrace, failing: &FailingFindings<'_>) -> SubjectFinder<'f> {
-        let step_categories = |(at, findings): (&Idx, &Vec<FailingFinding<'_>>)| {
+        let step_categories = |(&span_index, findings): (&Idx, &Vec<FailingFinding<'_>>)| {
             let categories = findings.iter().filter(|f| !f.is_about_run).filter_map(|f| f.finding?.category);
-            let at = *at;
-            categories.map(move |category| (at, category)).collect::<Vec<_>>()
+            categories.map(move |category| (span_index, category)).collect::<Vec<_>>()
         };
         let categories = failing.iter().flat_map(step_categories).collect();
         // Reversed, so that the first of several spans with one id is kept.
-        let by_id = trace.tree.spans.iter().enumerate().rev().map(|(at, span)| (span.id, at)).collect();
+        let by_id = trace
+            .tree
+            .spans
+            .iter()
+            .enumerate()
+            .rev()
+            .map(|(span_index, span)| (span.id, span_index))
+            .collect();
         SubjectFinder { trace, by_id, categories }
     }
 
-    /// The spans that the findings of the span `at` are about; `None` if a finding is about that span itself.
-    fn find_all(&self, at: Idx, findings: &[FailingFinding<'_>]) -> Option<Vec<FindingSpan>> {
-        findings.iter().map(|failing| self.source(at, failing)).collect()
+    /// The spans that the findings of the span `span_index` are about; `None` if a finding is about that span itself.
+    fn find_all(&self, span_index: Idx, findings: &[FailingFinding<'_>]) -> Option<Vec<FindingSpan>> {
+        findings.iter().map(|failing| self.source(span_index, failing)).collect()
     }
 
-    /// The span that a finding is about; `None` if it is the span `at`, or not known.
-    fn source(&self, at: Idx, failing: &FailingFinding<'_>) -> Option<FindingSpan> {
+    /// The span that a finding is about; `None` if it is the span `span_index`, or not known.
+    fn source(&self, span_index: Idx, failing: &FailingFinding<'_>) -> Option<FindingSpan> {
         let finding = failing.finding?;
-        let finding_span = |at, is_explicit| FindingSpan { at, severity: finding.severity, is_explicit };
+        let finding_span =
+            |span_index, is_explicit| FindingSpan { span_index, severity: finding.severity, is_explicit };
         if let Some(origin) = finding.origin.filter(|&origin| origin < self.trace.tree.len()) {
-            return (origin != at).then(|| finding_span(origin, true));
+            return (origin != span_index).then(|| finding_span(origin, true));
         }
         let category = finding.category.filter(|_| failing.is_about_run)?;
         let cited = finding.seen_in.iter().chain(&finding.cited);
-        let mut cited = cited.filter_map(|id| self.by_id.get(id).copied()).filter(|&cited| cited != at);
+        let mut cited =
+            cited.filter_map(|id| self.by_id.get(id).copied()).filter(|&cited| cited != span_index);
         let cited_span = cited.find(|&cited| self.categories.contains(&(cited, category)))?;
         Some(finding_span(cited_span, false))
     }

@@ -12,7 +12,7 @@ use crate::measure::testing::Script;
 use crate::measure::{Finding, Measured, Measurement};
 use crate::recognise::{Agent, AgentTrace, Call, Content, SpanView, Text, ToolDefinition, ToolRequest};
 
-/// `(kind, parent)` by index; start time is the index, so indexes are as given.
+/// A trace of spans with these kinds and parents. The start time of a span is its index, so the order is kept.
 fn trace(nodes: &[(Kind, Option<usize>)]) -> AgentTrace {
     let id = |i: usize| SpanId((i as u64 + 1).to_be_bytes());
     let spans = nodes.iter().enumerate().map(|(i, (_, parent))| Span {
@@ -33,7 +33,7 @@ fn trace(nodes: &[(Kind, Option<usize>)]) -> AgentTrace {
     AgentTrace { owner: vec![None; tree.len()], tree, views, ..AgentTrace::default() }
 }
 
-fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
+fn measured(index: usize, metric: &'static str, score: f64) -> Measurement {
     let passed = score >= 4.0;
     let finding = Finding {
         rationale: "because".to_owned(),
@@ -51,7 +51,7 @@ fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
     };
     let findings = if passed { vec![] } else { vec![finding] };
     let outcome = Ok(Measured { value: Value::Score(score), passed, findings });
-    Measurement::new(at, metric, "rules/1", outcome)
+    Measurement::new(index, metric, "rules/1", outcome)
 }
 
 fn policies(policy: Policy) -> Policies {
@@ -64,21 +64,21 @@ use Kind::{Agent as A, Chain as C, Llm as L, Tool as T, Unknown as U};
 fn existential_fails_the_root_for_one_failing_leaf_and_the_chain_leads_to_it() {
     let trace = trace(&[(A, None), (C, Some(0)), (L, Some(1)), (T, Some(1))]);
     let ms = [measured(2, "avoidance", 5.0), measured(3, "tool_completeness", 1.0)];
-    let v = propagate(&trace, &ms, &Policies::default());
+    let verdicts = propagate(&trace, &ms, &Policies::default());
     let fail = |cause| Some(Verdict::Fail(cause));
     let expected = [fail(Cause::Children), fail(Cause::Children), Some(Verdict::Pass), fail(Cause::Own)];
-    assert_eq!(v.by_span, expected);
-    assert_eq!(v.trace.passed, Some(false));
-    assert_eq!(v.trace.failed_spans, [3]);
-    assert_eq!(v.trace.failure_chain, [0, 1, 3]);
-    assert_eq!(v.trace.failed_metrics, ["tool_completeness"]);
-    assert_eq!((v.trace.measured, v.trace.unmeasured), (2, 0));
+    assert_eq!(verdicts.by_span, expected);
+    assert_eq!(verdicts.trace.passed, Some(false));
+    assert_eq!(verdicts.trace.failed_spans, [3]);
+    assert_eq!(verdicts.trace.failure_chain, [0, 1, 3]);
+    assert_eq!(verdicts.trace.failed_metrics, ["tool_completeness"]);
+    assert_eq!((verdicts.trace.measured, verdicts.trace.unmeasured), (2, 0));
 }
 
 #[test]
 fn trace_without_measurements_has_no_verdict() {
-    let v = propagate(&trace(&[(A, None), (L, Some(0))]), &[], &Policies::default());
-    assert_eq!((v.by_span, v.trace.passed), (vec![None, None], None));
+    let verdicts = propagate(&trace(&[(A, None), (L, Some(0))]), &[], &Policies::default());
+    assert_eq!((verdicts.by_span, verdicts.trace.passed), (vec![None, None], None));
 }
 
 #[test]
@@ -100,8 +100,8 @@ fn type_filtered_fails_by_the_kind_in_which_the_failure_originated() {
     let mixed =
         Policies { by_kind: [(A, Policy::TypeFiltered { kinds: [L].into() })].into(), ..Policies::default() };
     let both = [measured(2, "m", 1.0), measured(4, "m", 1.0)];
-    let v = propagate(&trace, &both, &mixed);
-    assert_eq!((v.trace.passed, v.trace.failed_spans), (Some(false), vec![4]));
+    let verdicts = propagate(&trace, &both, &mixed);
+    assert_eq!((verdicts.trace.passed, verdicts.trace.failed_spans), (Some(false), vec![4]));
 }
 
 #[test]
@@ -122,8 +122,8 @@ fn severity_weighted_passes_below_the_limit_and_keeps_verdicts_of_spans() {
     let trace = trace(&nodes);
     let weighted = policies(Policy::SeverityWeighted(SeverityWeights::default()));
     let minor: Vec<Measurement> = (1..10).map(|i| measured(i, "instruction_following", 3.0)).collect();
-    let v = propagate(&trace, &minor, &weighted);
-    assert_eq!((v.by_span[1], v.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
+    let verdicts = propagate(&trace, &minor, &weighted);
+    assert_eq!((verdicts.by_span[1], verdicts.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
     let ten: Vec<Measurement> = (1..11).map(|i| measured(i, "instruction_following", 3.0)).collect();
     assert_eq!(propagate(&trace, &ten, &weighted).trace.passed, Some(false));
     assert_eq!(propagate(&trace, &[measured(1, "m", 1.0)], &weighted).trace.passed, Some(false));
@@ -135,13 +135,13 @@ fn severity_weighted_passes_below_the_limit_and_keeps_verdicts_of_spans() {
 }
 
 /// An agent that calls a tool twice; the second call may succeed.
-fn retried() -> AgentTrace {
-    let mut s = trace(&[(A, None), (L, Some(0)), (T, Some(0)), (L, Some(0)), (T, Some(0)), (L, Some(0))]);
+fn retried_call() -> AgentTrace {
+    let mut trace = trace(&[(A, None), (L, Some(0)), (T, Some(0)), (L, Some(0)), (T, Some(0)), (L, Some(0))]);
     let call = |name: &str| ToolRequest { id: None, name: Text::from(name), arguments: None };
-    s.views[2].call = Some(call("visit"));
-    s.views[4].call = Some(call("visit"));
-    s.owner = vec![Some(0); 6];
-    s.agents = vec![Agent {
+    trace.views[2].call = Some(call("visit"));
+    trace.views[4].call = Some(call("visit"));
+    trace.owner = vec![Some(0); 6];
+    trace.agents = vec![Agent {
         at: 0,
         name: None,
         parent: None,
@@ -156,24 +156,24 @@ fn retried() -> AgentTrace {
         plans: vec![],
         tools: vec![],
     }];
-    s.calls = Vec::<Call>::new();
-    s
+    trace.calls = Vec::<Call>::new();
+    trace
 }
 
 #[test]
 fn outcome_relevant_ignores_a_failure_that_was_recovered() {
-    let trace = retried();
+    let trace = retried_call();
     let relevant = policies(Policy::OutcomeRelevant);
     let recovered = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 5.0)];
-    let v = propagate(&trace, &recovered, &relevant);
-    assert_eq!((v.by_span[2], v.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
+    let verdicts = propagate(&trace, &recovered, &relevant);
+    assert_eq!((verdicts.by_span[2], verdicts.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
     // Under the existential policy the same failure fails the trace.
     assert_eq!(propagate(&trace, &recovered, &Policies::default()).trace.passed, Some(false));
 }
 
 #[test]
 fn outcome_relevant_treats_numbered_steps_as_one_operation() {
-    let mut trace = retried();
+    let mut trace = retried_call();
     for (i, name) in [(2, "Step 1"), (4, "Step 2")] {
         trace.views[i].kind = Kind::Chain;
         trace.views[i].call = None;
@@ -188,7 +188,7 @@ fn outcome_relevant_treats_numbered_steps_as_one_operation() {
 
 #[test]
 fn outcome_relevant_ignores_a_call_of_an_unknown_tool_after_another_tool_succeeded() {
-    let mut trace = retried();
+    let mut trace = retried_call();
     if let Some(call) = &mut trace.views[2].call {
         call.name = Text::from("fetch");
     }
@@ -199,24 +199,24 @@ fn outcome_relevant_ignores_a_call_of_an_unknown_tool_after_another_tool_succeed
     trace.agents[0].tools =
         vec![ToolDefinition { name: Text::from("visit"), description: None, parameters: None }];
     assert_eq!(propagate(&trace, &undefined, &relevant).trace.passed, Some(true));
-    let nothing_came = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 1.0)];
-    assert_eq!(propagate(&trace, &nothing_came, &relevant).trace.passed, Some(false));
+    let no_call_succeeded = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 1.0)];
+    assert_eq!(propagate(&trace, &no_call_succeeded, &relevant).trace.passed, Some(false));
 }
 
 #[test]
 fn outcome_relevant_fails_for_a_failing_answer_or_a_failed_retry() {
-    let trace = retried();
+    let trace = retried_call();
     let relevant = policies(Policy::OutcomeRelevant);
     let failed_again = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 1.0)];
     assert_eq!(propagate(&trace, &failed_again, &relevant).trace.passed, Some(false));
     let bad_answer = [measured(2, "error_detection", 1.0), measured(4, "m", 5.0), measured(5, "m", 2.0)];
-    let v = propagate(&trace, &bad_answer, &relevant);
-    assert_eq!((v.trace.passed, v.trace.failed_spans), (Some(false), vec![2, 5]));
+    let verdicts = propagate(&trace, &bad_answer, &relevant);
+    assert_eq!((verdicts.trace.passed, verdicts.trace.failed_spans), (Some(false), vec![2, 5]));
 }
 
 #[test]
-fn later_sentence_of_the_model_does_not_recover_what_it_stated() {
-    let mut trace = retried();
+fn later_statement_of_the_model_does_not_recover_a_wrong_one() {
+    let mut trace = retried_call();
     let relevant = policies(Policy::OutcomeRelevant);
     let passed = |trace: &AgentTrace, metric: &'static str| {
         let measurements =
@@ -233,7 +233,7 @@ fn later_sentence_of_the_model_does_not_recover_what_it_stated() {
 
 #[test]
 fn outcome_relevant_ignores_minor_and_process_failures_of_a_run_that_ends_well() {
-    let trace = retried();
+    let trace = retried_call();
     let relevant = policies(Policy::OutcomeRelevant);
     let minor =
         [measured(1, "instruction_following", 3.0), measured(0, "tool_abuse", 2.0), measured(5, "m", 5.0)];
@@ -248,28 +248,32 @@ fn children_of_an_unknown_span_count_for_its_parent() {
     let half = policies(Policy::Threshold { alpha: 0.5 });
     // One of three fails, since each child of the unknown span counts.
     let ms = [measured(2, "m", 1.0), measured(3, "m", 5.0), measured(4, "m", 5.0)];
-    let v = propagate(&trace, &ms, &half);
-    assert_eq!(v.trace.passed, Some(true));
-    let v = propagate(&trace, &ms, &Policies::default());
-    assert_eq!((v.by_span[1], v.trace.failure_chain), (Some(Verdict::Fail(Cause::Children)), vec![0, 1, 2]));
+    let verdicts = propagate(&trace, &ms, &half);
+    assert_eq!(verdicts.trace.passed, Some(true));
+    let verdicts = propagate(&trace, &ms, &Policies::default());
+    assert_eq!(
+        (verdicts.by_span[1], verdicts.trace.failure_chain),
+        (Some(Verdict::Fail(Cause::Children)), vec![0, 1, 2])
+    );
 }
 
 #[test]
 fn failure_with_its_origin_in_another_failed_span_is_left_out() {
     let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0))]);
-    let mut at_tool = measured(2, "tool_completeness", 3.0);
-    at_tool.outcome.as_mut().unwrap().findings[0].origin = Some(1);
-    let v = propagate(&trace, &[measured(1, "tool_completeness", 3.0), at_tool], &Policies::default());
-    assert_eq!(v.by_span[2], Some(Verdict::Fail(Cause::Own)));
-    assert_eq!(v.trace.failed_spans, [1]);
+    let mut tool_failure = measured(2, "tool_completeness", 3.0);
+    tool_failure.outcome.as_mut().unwrap().findings[0].origin = Some(1);
+    let verdicts =
+        propagate(&trace, &[measured(1, "tool_completeness", 3.0), tool_failure], &Policies::default());
+    assert_eq!(verdicts.by_span[2], Some(Verdict::Fail(Cause::Own)));
+    assert_eq!(verdicts.trace.failed_spans, [1]);
 }
 
 #[test]
 fn failure_chain_leads_to_the_earliest_of_equal_failures_below_others() {
     let trace = trace(&[(A, None), (A, Some(0)), (L, Some(1)), (A, Some(0)), (L, Some(3))]);
-    let ms = [0, 1, 2, 4].map(|at| measured(at, "m", 1.0));
+    let ms = [0, 1, 2, 4].map(|index| measured(index, "m", 1.0));
     assert_eq!(propagate(&trace, &ms, &Policies::default()).trace.failure_chain, [0, 1, 2]);
-    // A worse one above counts more.
+    // A worse failure of an ancestor takes precedence.
     let ms = [measured(0, "m", 1.0), measured(2, "m", 3.0)];
     assert_eq!(propagate(&trace, &ms, &Policies::default()).trace.failure_chain, [0]);
 }
@@ -277,8 +281,8 @@ fn failure_chain_leads_to_the_earliest_of_equal_failures_below_others() {
 #[test]
 fn trace_with_several_roots_applies_the_default_policy_to_them() {
     let trace = trace(&[(A, None), (L, Some(0)), (A, None), (L, Some(2))]);
-    let v = propagate(&trace, &[measured(1, "m", 5.0), measured(3, "m", 1.0)], &Policies::default());
-    assert_eq!((v.trace.passed, v.trace.failure_chain), (Some(false), vec![2, 3]));
+    let verdicts = propagate(&trace, &[measured(1, "m", 5.0), measured(3, "m", 1.0)], &Policies::default());
+    assert_eq!((verdicts.trace.passed, verdicts.trace.failure_chain), (Some(false), vec![2, 3]));
 }
 
 #[test]
@@ -320,8 +324,8 @@ fn policy_is_parsed_from_a_word_or_a_map() {
 }
 
 /// A failing measurement whose finding has this confidence.
-fn with_confidence(at: usize, metric: &'static str, confidence: f64) -> Measurement {
-    let mut m = measured(at, metric, 1.0);
+fn with_confidence(index: usize, metric: &'static str, confidence: f64) -> Measurement {
+    let mut m = measured(index, metric, 1.0);
     m.outcome.as_mut().unwrap().findings[0].confidence = Some(confidence);
     m
 }
@@ -330,12 +334,13 @@ fn with_confidence(at: usize, metric: &'static str, confidence: f64) -> Measurem
 fn failures_below_the_least_confidence_do_not_count_and_those_without_one_do() {
     let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0))]);
     let policies = Policies { min_confidence: 0.5, ..Policies::default() };
-    let v = propagate(&trace, &[with_confidence(1, "m", 0.4)], &policies);
-    assert_eq!((v.trace.passed, v.by_span[1]), (Some(true), Some(Verdict::Pass)));
-    let v = propagate(&trace, &[with_confidence(1, "m", 0.4), with_confidence(2, "m", 0.5)], &policies);
-    assert_eq!(v.trace.failed_spans, [2]);
-    let v = propagate(&trace, &[measured(1, "m", 1.0)], &policies);
-    assert_eq!(v.trace.passed, Some(false));
+    let verdicts = propagate(&trace, &[with_confidence(1, "m", 0.4)], &policies);
+    assert_eq!((verdicts.trace.passed, verdicts.by_span[1]), (Some(true), Some(Verdict::Pass)));
+    let verdicts =
+        propagate(&trace, &[with_confidence(1, "m", 0.4), with_confidence(2, "m", 0.5)], &policies);
+    assert_eq!(verdicts.trace.failed_spans, [2]);
+    let verdicts = propagate(&trace, &[measured(1, "m", 1.0)], &policies);
+    assert_eq!(verdicts.trace.passed, Some(false));
 }
 
 #[test]
@@ -345,7 +350,7 @@ fn expected_outcome_writes_a_probability_that_no_further_finding_lowers() {
     let model = OutcomeModel { intercept: -2.0, lasting: 3.0, process: 1.0, ..OutcomeModel::default() };
     let root = policies(RootPolicy::ExpectedOutcome(model));
     let verdicts_for = |ms: &[Measurement]| propagate(&trace, ms, &root);
-    let failure = |v: &Verdicts| v.trace.failure.clone().unwrap();
+    let failure = |verdicts: &Verdicts| verdicts.trace.failure.clone().unwrap();
 
     let clean = verdicts_for(&[measured(1, "m", 5.0)]);
     assert_eq!(clean.trace.passed, Some(true));
@@ -411,7 +416,7 @@ fn root_policy_is_parsed_from_a_word_or_weights_and_checked() {
 
 #[test]
 fn trace_whose_answer_is_not_recorded_passes_only_by_a_metric_about_the_result() {
-    let mut trace = retried();
+    let mut trace = retried_call();
     let tool_worked = measured(2, "error_detection", 5.0);
     let passed =
         |trace: &AgentTrace, m: &[Measurement]| propagate(trace, m, &Policies::default()).trace.passed;

@@ -60,10 +60,11 @@ pub struct TraceVerdict {
 
 impl TraceVerdict {
     /// Whether the finding touched the outcome, if judges were asked about it.
-    pub fn touched_outcome(&self, at: Idx, metric: &str, index: usize) -> Option<bool> {
+    pub fn touched_outcome(&self, span_index: Idx, metric: &str, index: usize) -> Option<bool> {
         let outcome = self.outcome.as_ref()?;
-        let is_this_finding =
-            |finding: &FindingRef| finding.at == at && finding.index == index && finding.metric == metric;
+        let is_this_finding = |finding: &FindingRef| {
+            finding.at == span_index && finding.index == index && finding.metric == metric
+        };
         outcome.asked.iter().any(is_this_finding).then(|| outcome.touched_outcome.iter().any(is_this_finding))
     }
 }
@@ -133,8 +134,8 @@ impl FailuresBelow {
         self.failing += other.failing;
         self.repeated += other.repeated;
         self.kinds |= other.kinds;
-        for (mine, more) in self.by_severity.iter_mut().zip(other.by_severity) {
-            *mine += more;
+        for (count, other_count) in self.by_severity.iter_mut().zip(other.by_severity) {
+            *count += other_count;
         }
         self.relevant += other.relevant;
     }

@@ -63,8 +63,9 @@ const MAX_ANSWER_CALLS: usize = 16;
 /// Whether a model's output contains code that is to be run.
 pub(crate) fn writes_code(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let begins =
-        |at: usize| text.get(at..).is_some_and(|rest| CODE_MARKS.iter().any(|mark| rest.starts_with(mark)));
+    let begins = |start: usize| {
+        text.get(start..).is_some_and(|rest| CODE_MARKS.iter().any(|mark| rest.starts_with(mark)))
+    };
     memchr::memchr3_iter(b'`', b'<', b'C', bytes).any(begins)
 }
 
@@ -85,8 +86,8 @@ pub(crate) fn may_be_step(text: &str) -> bool {
 }
 
 /// The text without the labels of a final answer at its beginning, which frameworks write in English.
-pub(crate) fn without_lead(text: &str) -> &str {
-    ANSWER_PREFIXES.iter().fold(text, |text, lead| text.strip_prefix(lead).map_or(text, str::trim_start))
+pub(crate) fn without_answer_prefixes(text: &str) -> &str {
+    ANSWER_PREFIXES.iter().fold(text, |text, prefix| text.strip_prefix(prefix).map_or(text, str::trim_start))
 }
 
 /// Whether a text has a fence of code.
@@ -140,8 +141,8 @@ impl ControlTools {
         let may_be_called = |name: &&String| has_code || name.contains('_');
         let mut calls: Vec<usize> = Vec::new();
         for name in self.final_answer.iter().filter(may_be_called) {
-            let is_whole_name = |at: &usize| {
-                let before = text.get(..*at).and_then(|t| t.chars().next_back());
+            let is_whole_name = |start: &usize| {
+                let before = text.get(..*start).and_then(|t| t.chars().next_back());
                 before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '.')
             };
             let starts = memchr::memmem::find_iter(text.as_bytes(), name.as_bytes()).filter(is_whole_name);
@@ -190,8 +191,8 @@ mod tests {
     fn steps_leads_and_fences_are_recognised() {
         assert!(may_be_step("I will look.\nAction: search[x]") && may_be_step(r#"{"name":"search"}"#));
         assert!(!may_be_step("The action was not found."));
-        assert_eq!(without_lead("Thought: Final Answer: 836"), "836");
-        assert_eq!(without_lead("Answers: 836"), "Answers: 836");
+        assert_eq!(without_answer_prefixes("Thought: Final Answer: 836"), "836");
+        assert_eq!(without_answer_prefixes("Answers: 836"), "Answers: 836");
         assert!(has_fence("Run <code>x</code>") && !has_fence("Run the code"));
         assert_eq!(
             ["```py", "```", "<code>", "</code>"].map(|line| is_code_after_fence(line, true)),

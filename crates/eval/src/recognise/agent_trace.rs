@@ -22,7 +22,7 @@ pub struct Call {
     pub name: Text,
     pub id: Option<Text>,
     /// The index among the requests of the model call; `None` for a call that no model requested.
-    pub place: Option<usize>,
+    pub request_index: Option<usize>,
     /// The arguments as recorded; `None` if they are hidden or cut off.
     pub arguments: Option<Text>,
     /// Whether the arguments were recorded.
@@ -65,7 +65,7 @@ pub struct Agent {
     pub answer: Option<Text>,
     /// The span whose output is the answer: an LLM span, a final-answer tool, or `at`.
     pub answer_at: Option<Idx>,
-    /// Whether an answer would have been recorded.
+    /// Whether the agent's output was recorded. `Present` without an `answer`: the run ended before its answer.
     pub answer_content: Content,
     /// The agent's LLM spans in order, without wrappers and those of sub-agents.
     pub llms: Vec<Idx>,
@@ -123,10 +123,10 @@ impl From<Tree> for AgentTrace {
 impl AgentTrace {
     /// Whether the content was recorded that the output of a model call can be based on: its prompt, or without a
     /// prompt the results of the trace. `Absent` if it contains an image, a file or the like.
-    pub fn evidence(&self, at: Idx) -> Content {
-        let Some(view) = self.views.get(at) else { return Content::Absent };
+    pub fn evidence(&self, span_index: Idx) -> Content {
+        let Some(view) = self.views.get(span_index) else { return Content::Absent };
         match view.input_content {
-            Content::Present if view.kind == Kind::Llm && self.has_media(at) => Content::Absent,
+            Content::Present if view.kind == Kind::Llm && self.has_media(span_index) => Content::Absent,
             Content::Present if view.kind == Kind::Llm => Content::Present,
             partial if partial.is_partial() => partial,
             _ => self.results,
@@ -147,17 +147,17 @@ impl AgentTrace {
             for view in &self.views {
                 let parts = view.input.iter().chain(&view.output).flat_map(|message| &message.parts);
                 let arguments = view.call.iter().filter_map(|call| call.arguments.clone());
-                let all = parts.filter_map(part_text).chain(arguments).chain(view.result.clone());
+                let view_texts = parts.filter_map(part_text).chain(arguments).chain(view.result.clone());
                 // Every prompt repeats the texts of earlier prompts; texts are interned, so their addresses identify
                 // them.
-                texts.extend(all.filter(|text| known_texts.insert(text.as_ptr())));
+                texts.extend(view_texts.filter(|text| known_texts.insert(text.as_ptr())));
             }
             EmailAddresses::from_texts(texts.iter().map(|text| &**text))
         })
     }
 
-    fn has_media(&self, at: Idx) -> bool {
-        let all = self.has_media.get_or_init(|| {
+    fn has_media(&self, span_index: Idx) -> bool {
+        let by_span = self.has_media.get_or_init(|| {
             // Every prompt repeats the results of earlier prompts; texts are interned, so their addresses identify
             // them.
             let mut is_media_by_address: HashMap<*const u8, bool> = HashMap::default();
@@ -178,6 +178,6 @@ impl AgentTrace {
                 |view: &SpanView| view.input.iter().flat_map(|m| &m.parts).any(&mut is_unread);
             self.views.iter().map(|view| view.kind == Kind::Llm && has_unread(view)).collect()
         });
-        all.get(at).copied().unwrap_or_default()
+        by_span.get(span_index).copied().unwrap_or_default()
     }
 }

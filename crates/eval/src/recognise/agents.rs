@@ -24,12 +24,12 @@ const MAX_PLANS: usize = 200;
 pub(super) fn find(tree: &Tree, views: &[SpanView], phase: Phase) -> (Vec<Agent>, Vec<Option<usize>>) {
     let mut agents: Vec<Agent> = Vec::new();
     let mut owner: Vec<Option<usize>> = vec![None; views.len()];
-    for &at in tree.order() {
-        let parent = tree.parent(at).and_then(|parent| owner[parent]);
-        let view = &views[at];
-        owner[at] = match view.kind {
+    for &span_index in tree.order() {
+        let parent = tree.parent(span_index).and_then(|parent| owner[parent]);
+        let view = &views[span_index];
+        owner[span_index] = match view.kind {
             Kind::Agent if !view.wrapper => {
-                agents.push(agent(at, parent, view));
+                agents.push(agent(span_index, parent, view));
                 Some(agents.len() - 1)
             }
             Kind::Evaluator => None,
@@ -40,8 +40,13 @@ pub(super) fn find(tree: &Tree, views: &[SpanView], phase: Phase) -> (Vec<Agent>
     (agents, owner)
 }
 
-fn agent(at: Idx, parent: Option<usize>, view: &SpanView) -> Agent {
-    Agent { at, name: view.agent.clone().or_else(|| name_of_span(view)), parent, ..Agent::default() }
+fn agent(span_index: Idx, parent: Option<usize>, view: &SpanView) -> Agent {
+    Agent {
+        at: span_index,
+        name: view.agent.clone().or_else(|| name_of_span(view)),
+        parent,
+        ..Agent::default()
+    }
 }
 
 fn name_of_span(view: &SpanView) -> Option<Text> {
@@ -85,19 +90,20 @@ fn add_implicit(
     }
     groups.extend(orphans);
     groups.sort();
+    // Each group contains the topmost spans of one agent.
     for tops in groups {
-        let at = tops[0];
-        let awaits_parent = is_open && !tree.spans[at].parent.is_zero();
+        let span_index = tops[0];
+        let awaits_parent = is_open && !tree.spans[span_index].parent.is_zero();
         // A single model or tool call is not the run of an agent.
-        let is_single = tops.len() == 1 && is_work(at);
-        if !awaits_parent && is_single && tree.subtree(at).filter(|&i| is_work(i)).count() == 1 {
+        let is_single = tops.len() == 1 && is_work(span_index);
+        if !awaits_parent && is_single && tree.subtree(span_index).filter(|&i| is_work(i)).count() == 1 {
             continue;
         }
-        let mut implicit = agent(at, None, &views[at]);
+        let mut implicit_agent = agent(span_index, None, &views[span_index]);
         if awaits_parent {
-            implicit.name = open_runs::agent_name(tree, views, &tops);
+            implicit_agent.name = open_runs::agent_name(tree, views, &tops);
         }
-        agents.push(implicit);
+        agents.push(implicit_agent);
         for top in tops {
             for i in tree.subtree(top) {
                 if views[i].kind != Kind::Evaluator {
@@ -119,24 +125,25 @@ pub(crate) fn describe(
     calls: &[Call],
 ) {
     let mut spans: Vec<Vec<Idx>> = vec![Vec::new(); agents.len()];
-    for (at, owner) in owner.iter().enumerate() {
+    for (span_index, owner) in owner.iter().enumerate() {
         if let Some(agent) = *owner {
-            spans[agent].push(at);
+            spans[agent].push(span_index);
         }
     }
-    let mut final_call: Vec<Option<&Call>> = vec![None; agents.len()];
+    let mut final_calls: Vec<Option<&Call>> = vec![None; agents.len()];
     for call in calls.iter().filter(|c| table.control_tools.is_final_answer(&c.name)) {
         if let Some(agent) = call.agent {
-            final_call[agent] = Some(call);
+            final_calls[agent] = Some(call);
         }
     }
     let mut requests = RequestsAbove::new();
-    for ((agent, spans), final_call) in agents.iter_mut().zip(&spans).zip(final_call) {
-        let is_call = |at: &Idx| views[*at].kind == Kind::Llm && !views[*at].wrapper;
+    for ((agent, spans), final_call) in agents.iter_mut().zip(&spans).zip(final_calls) {
+        let is_call = |span_index: &Idx| views[*span_index].kind == Kind::Llm && !views[*span_index].wrapper;
         agent.llms = spans.iter().copied().filter(is_call).collect();
         agent.tools = offered_tools(views, agent);
-        if let Some((text, at)) = task(tree, views, agent, texts, &mut requests) {
-            (agent.task, agent.task_at, agent.task_content) = (Some(text), Some(at), views[at].input_content);
+        if let Some((text, span_index)) = task(tree, views, agent, texts, &mut requests) {
+            (agent.task, agent.task_at, agent.task_content) =
+                (Some(text), Some(span_index), views[span_index].input_content);
         }
         set_answer(views, agent, final_call, texts);
         agent.plans = agent_plans(table, texts, tree, views, spans, agent);
@@ -181,15 +188,15 @@ pub(super) fn adopt_from_agents_beneath(
     // By agent: the first and the last of the agents directly beneath it.
     let mut beneath: Vec<Option<(usize, usize)>> = vec![None; agents.len()];
     // An agent's index is above that of its parent.
-    for i in (0..agents.len()).rev() {
-        if let Some((first, last)) = beneath[i] {
-            adopt(tree, views, agents, texts, AdoptingAgent { index: i, first, last });
+    for agent_index in (0..agents.len()).rev() {
+        if let Some((first, last)) = beneath[agent_index] {
+            adopt(tree, views, agents, texts, AdoptingAgent { index: agent_index, first, last });
         }
-        let Some(parent) = agents[i].parent else { continue };
+        let Some(parent) = agents[agent_index].parent else { continue };
         let start = |agent: usize| (tree.spans[agents[agent].at].start, agent);
-        let (first, last) = beneath[parent].unwrap_or((i, i));
-        let earlier = if start(i) < start(first) { i } else { first };
-        let later = if start(i) > start(last) { i } else { last };
+        let (first, last) = beneath[parent].unwrap_or((agent_index, agent_index));
+        let earlier = if start(agent_index) < start(first) { agent_index } else { first };
+        let later = if start(agent_index) > start(last) { agent_index } else { last };
         beneath[parent] = Some((earlier, later));
     }
 }
@@ -201,42 +208,44 @@ struct AdoptingAgent {
     last: usize,
 }
 
-/// Gives an agent the task of the first agent beneath it and the answer of the last one, where it has none itself.
+/// Sets the task of an agent to that of the first agent beneath it, and its answer to that of the last one, where the
+/// agent has none.
 fn adopt(
     tree: &Tree,
     views: &[SpanView],
     agents: &mut [Agent],
     texts: &mut TextInterner,
-    AdoptingAgent { index: i, first, last }: AdoptingAgent,
+    AdoptingAgent { index, first, last }: AdoptingAgent,
 ) {
-    if agents[i].task.is_none() && agents[i].task_content == Content::Absent {
-        let (task, at, content) =
+    if agents[index].task.is_none() && agents[index].task_content == Content::Absent {
+        let (task, task_at, content) =
             (agents[first].task.clone(), agents[first].task_at, agents[first].task_content);
-        (agents[i].task, agents[i].task_at, agents[i].task_content) = (task, at, content);
+        (agents[index].task, agents[index].task_at, agents[index].task_content) = (task, task_at, content);
     }
-    let at = agents[i].at;
+    let span_index = agents[index].at;
     let last_start = tree.spans[agents[last].at].start;
-    let is_later = |answer: Idx| answer == at || tree.spans[answer].start >= last_start;
-    let has_later_call = agents[i].llms.last().is_some_and(|&llm| tree.spans[llm].start >= last_start);
-    if has_later_call || agents[i].answer_at.is_some_and(is_later) {
+    let is_later = |answer: Idx| answer == span_index || tree.spans[answer].start >= last_start;
+    let has_later_call = agents[index].llms.last().is_some_and(|&llm| tree.spans[llm].start >= last_start);
+    if has_later_call || agents[index].answer_at.is_some_and(is_later) {
         return;
     }
-    let output = last_assistant_text(&views[at].output);
-    let own_content = views[at].output_content;
+    let output = last_assistant_text(&views[span_index].output);
+    let own_content = views[span_index].output_content;
     let (answer, answer_at, content) = match () {
         () if own_content.is_partial() => (None, None, own_content),
-        () if !output.is_empty() => (texts.non_empty(&output), Some(at), Content::Present),
+        () if !output.is_empty() => (texts.non_empty(&output), Some(span_index), Content::Present),
         () => (agents[last].answer.clone(), agents[last].answer_at, agents[last].answer_content),
     };
-    (agents[i].answer, agents[i].answer_at, agents[i].answer_content) = (answer, answer_at, content);
+    (agents[index].answer, agents[index].answer_at, agents[index].answer_content) =
+        (answer, answer_at, content);
 }
 
 /// The tools that the agent was offered, with the schema of each if any span has it.
 fn offered_tools(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
     let mut out: Vec<ToolDefinition> = Vec::new();
     let mut index_by_name: HashMap<Text, usize> = HashMap::new();
-    for &at in agent.llms.iter().chain([&agent.at]) {
-        for definition in &views[at].tools {
+    for &span_index in agent.llms.iter().chain([&agent.at]) {
+        for definition in &views[span_index].tools {
             match index_by_name.get(&definition.name).and_then(|&i| out.get_mut(i)) {
                 Some(earlier) if earlier.parameters.is_none() && definition.parameters.is_some() => {
                     *earlier = definition.clone();
@@ -269,14 +278,21 @@ fn task(
 ) -> Option<(Text, Idx)> {
     let ancestors = tree.ancestors(agent.at).skip(1).take(MAX_ANCESTORS).filter(|_| agent.parent.is_none());
     let own_spans = std::iter::once(agent.at).chain(agent.llms.iter().copied());
-    let spans = own_spans.map(|at| (at, false)).chain(ancestors.map(|at| (at, true)));
+    let spans =
+        own_spans.map(|span_index| (span_index, false)).chain(ancestors.map(|span_index| (span_index, true)));
     let (mut settings, mut partial) = (None, None);
-    for (at, is_above) in spans {
-        let mut read = || user_request(&views[at].input, texts);
-        match if is_above { requests.entry(at).or_insert_with(read).clone() } else { read() } {
-            Some(text) if views[at].input_content.is_partial() => partial = partial.or(Some((text, at))),
-            Some(text) if is_object(&text) => settings = settings.or(Some((text, at))),
-            Some(text) => return Some((text, at)),
+    for (span_index, is_above) in spans {
+        let mut read_request = || user_request(&views[span_index].input, texts);
+        match if is_above {
+            requests.entry(span_index).or_insert_with(read_request).clone()
+        } else {
+            read_request()
+        } {
+            Some(text) if views[span_index].input_content.is_partial() => {
+                partial = partial.or(Some((text, span_index)))
+            }
+            Some(text) if is_object(&text) => settings = settings.or(Some((text, span_index))),
+            Some(text) => return Some((text, span_index)),
             None => {}
         }
     }
@@ -296,7 +312,7 @@ fn user_request(messages: &[Message], texts: &mut TextInterner) -> Option<Text> 
         parts.filter_map(|p| if let Part::Text(t) = p { Some(t.clone()) } else { None }).collect()
     };
     let answer = messages.iter().rposition(|m| m.role == Role::Assistant && !has_calls(m));
-    let after = user_texts(&messages[answer.map_or(0, |at| at + 1)..]);
+    let after = user_texts(&messages[answer.map_or(0, |answer| answer + 1)..]);
     let request = if after.is_empty() { user_texts(messages) } else { after };
     match request.as_slice() {
         [] => None,
@@ -314,11 +330,11 @@ fn set_answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, 
     let view = &views[agent.at];
     let last = agent.llms.last().copied();
     agent.answer_content = view.output_content;
-    if let Some(at) = last
+    if let Some(span_index) = last
         && agent.answer_content != Content::Present
-        && views[at].output_content != Content::Absent
+        && views[span_index].output_content != Content::Absent
     {
-        agent.answer_content = views[at].output_content;
+        agent.answer_content = views[span_index].output_content;
     }
     // A final-answer call before the last model call did not end the run.
     let ends_run = |call: &&Call| last.is_none_or(|last| call.llm == Some(last) || call.at > last);
@@ -330,12 +346,12 @@ fn set_answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, 
         agent.answer_content = Content::Present;
         return;
     }
-    let requests_no_call = |at: &Idx| views[*at].requests().next().is_none();
-    for at in last.filter(requests_no_call).into_iter().chain([agent.at]) {
-        let text = last_assistant_text(&views[at].output);
-        if !text.is_empty() && !views[at].output_content.is_partial() {
+    let requests_no_call = |span_index: &Idx| views[*span_index].requests().next().is_none();
+    for span_index in last.filter(requests_no_call).into_iter().chain([agent.at]) {
+        let text = last_assistant_text(&views[span_index].output);
+        if !text.is_empty() && !views[span_index].output_content.is_partial() {
             agent.answer = texts.non_empty(&text);
-            agent.answer_at = Some(at);
+            agent.answer_at = Some(span_index);
             agent.answer_content = Content::Present;
             return;
         }
@@ -378,31 +394,32 @@ fn agent_plans(
     spans: &[Idx],
     agent: &Agent,
 ) -> Vec<(Idx, RecordedPlan)> {
-    for &at in spans {
-        if views[at].kind == Kind::Plan && views[at].plans.is_empty() {
-            let may_contain_plan =
-                |i: &Idx| (*i == at || views[*i].kind == Kind::Llm) && !views[*i].output_content.is_partial();
-            let inner = tree.subtree(at).take(MAX_PLAN_SPANS).filter(may_contain_plan);
+    for &span_index in spans {
+        if views[span_index].kind == Kind::Plan && views[span_index].plans.is_empty() {
+            let may_contain_plan = |i: &Idx| {
+                (*i == span_index || views[*i].kind == Kind::Llm) && !views[*i].output_content.is_partial()
+            };
+            let inner = tree.subtree(span_index).take(MAX_PLAN_SPANS).filter(may_contain_plan);
             let text = inner.map(|i| last_assistant_text(&views[i].output)).filter(|t| !t.is_empty()).last();
             let plan = text.and_then(|t| plans::read_plan(&t, false, texts));
-            views[at].plans.extend(plan);
+            views[span_index].plans.extend(plan);
         }
     }
-    for (nth, &at) in agent.llms.iter().enumerate() {
-        if views[at].output_content.is_partial() {
+    for (nth, &span_index) in agent.llms.iter().enumerate() {
+        if views[span_index].output_content.is_partial() {
             continue;
         }
-        if views[at].plans.is_empty() {
-            plans::read_output(table, texts, &mut views[at]);
+        if views[span_index].plans.is_empty() {
+            plans::read_output(table, texts, &mut views[span_index]);
         }
-        if table.plan_heuristic && nth == 0 && views[at].plans.is_empty() {
-            let plan = plans::unmarked_plan(&views[at].output_text(), texts);
-            views[at].plans.extend(plan);
+        if table.plan_heuristic && nth == 0 && views[span_index].plans.is_empty() {
+            let plan = plans::unmarked_plan(&views[span_index].output_text(), texts);
+            views[span_index].plans.extend(plan);
         }
     }
     let mut out: Vec<(Idx, RecordedPlan)> = Vec::new();
-    for &at in spans {
-        for plan in &mut views[at].plans {
+    for &span_index in spans {
+        for plan in &mut views[span_index].plans {
             let is_repeated = |(_, earlier_plan): &(Idx, RecordedPlan)| {
                 earlier_plan.text == plan.text || (!plan.steps.is_empty() && earlier_plan.steps == plan.steps)
             };
@@ -410,7 +427,7 @@ fn agent_plans(
                 continue;
             }
             plan.replan |= !out.is_empty();
-            out.push((at, plan.clone()));
+            out.push((span_index, plan.clone()));
         }
     }
     out

@@ -29,9 +29,9 @@ const MIN_VALUES: usize = MAX_NODES;
 const BYTES_PER_VALUE: usize = 64;
 
 pub(super) fn trace(table: &ConventionTable, tree: Tree, logs: &[AttachedLog], phase: Phase) -> AgentTrace {
-    let (mut trace, is_suspect) = read(table, tree, logs, phase, &LengthLimits::default());
+    let (mut trace, may_have_cut_text) = read(table, tree, logs, phase, &LengthLimits::default());
     let mut limits = LengthLimits::default();
-    if is_suspect {
+    if may_have_cut_text {
         limits = length_limits(table, &trace.tree, logs);
         if !limits.is_empty() {
             (trace, _) = read(table, std::mem::take(&mut trace.tree), logs, phase, &limits);
@@ -67,7 +67,8 @@ fn length_limits(table: &ConventionTable, tree: &Tree, logs: &[AttachedLog]) -> 
     longest.limits()
 }
 
-/// Recognises a trace whose texts were cut at `limits`, and returns whether a text may have been cut at another length.
+/// Recognises a trace whose texts were cut at `limits`, and returns whether a text may have been cut at another length
+/// (`may_have_cut_text`).
 fn read(
     table: &ConventionTable,
     tree: Tree,
@@ -76,15 +77,15 @@ fn read(
     limits: &LengthLimits,
 ) -> (AgentTrace, bool) {
     let by_span = logs_by_span(logs);
-    let mut is_suspect = false;
+    let mut may_have_cut_text = false;
     let mut interpreter = Interpreter::new(table);
     let mut views = Vec::with_capacity(tree.len());
-    let mut are_model_only = Vec::with_capacity(tree.len());
+    let mut kinds_from_model_name = Vec::with_capacity(tree.len());
     let mut retried: HashSet<SpanId> = HashSet::default();
     let mut envelope_names = EnvelopeNames::default();
     let mut earlier = EarlierSpans::for_trace();
     let mut scan = SpanScan::default();
-    for (at, span) in tree.spans.iter().enumerate() {
+    for (index, span) in tree.spans.iter().enumerate() {
         scan.read_after(&mut earlier, table, &span.bytes);
         for log in by_span.get(&span.id).into_iter().flatten() {
             scan.log(table, &log.record);
@@ -94,21 +95,21 @@ fn read(
             interpreter.set_limit(limits.get(&span.envelope.resource).copied());
         }
         let (service, scope) = envelope_names.service_and_scope(&span.envelope, &mut interpreter.texts);
-        let KindDecision { kind, lifecycle, model_only } = scan.kind(table, scope);
-        are_model_only.push(model_only);
+        let KindDecision { kind, lifecycle, from_model_name } = scan.kind(table, scope);
+        kinds_from_model_name.push(from_model_name);
         // The messages of a step repeat those of its children. They are needed only at the top, where
         // the step may take the place of an agent's span.
-        let reads_content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(at).is_none();
-        interpreter.known_whole.clear();
+        let reads_content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(index).is_none();
+        interpreter.uncut_texts.clear();
         let mut view = interpreter.view(&mut scan, kind, lifecycle, reads_content);
-        is_suspect =
-            is_suspect || !scan.is_foreign() && length_limit::is_suspect(&scan, &interpreter.known_whole);
+        may_have_cut_text = may_have_cut_text
+            || !scan.is_foreign() && length_limit::is_suspect(&scan, &interpreter.uncut_texts);
         view.service = service;
         view.duration_ms = (span.end != 0).then(|| span.end.saturating_sub(span.start) as f64 / 1e6);
         views.push(view);
     }
     wrappers::spread_evaluator_kind(&tree, &mut views);
-    let agent_chains = wrappers::mark_duplicates(&tree, &mut views, &are_model_only);
+    let agent_chains = wrappers::mark_duplicates(&tree, &mut views, &kinds_from_model_name);
     let mut frames = Frames::default();
     for ContentCompletion { chain, agent } in framing::completions(&tree, &views, &agent_chains) {
         let span = &tree.spans[chain];
@@ -131,7 +132,7 @@ fn read(
     errors::separate_inherited(&tree, &mut views);
     let bytes = tree.spans.iter().map(|span| span.bytes.len()).chain(logs.iter().map(|log| log.record.len()));
     let max_values = MIN_VALUES + bytes.sum::<usize>() / BYTES_PER_VALUE;
-    (assemble(table, interpreter.texts, tree, views, frames, phase, max_values), is_suspect)
+    (assemble(table, interpreter.texts, tree, views, frames, phase, max_values), may_have_cut_text)
 }
 
 /// Finds agents and calls, and adds to each call the definition of its tool where only its agent has it. At most
@@ -157,9 +158,12 @@ fn assemble(
     }
     let mut tools = ToolLookup::default();
     for call in &mut calls {
-        let Some((a, agent)) = call.agent.and_then(|a| Some((a, agents.get(a)?))) else { continue };
+        let Some((agent_index, agent)) = call.agent.and_then(|index| Some((index, agents.get(index)?)))
+        else {
+            continue;
+        };
         if call.definition.as_ref().is_none_or(|d| d.parameters.is_none())
-            && let Some(definition) = tools.find(a, &agent.tools, &call.name)
+            && let Some(definition) = tools.find(agent_index, &agent.tools, &call.name)
             && (definition.parameters.is_some() || call.definition.is_none())
         {
             call.definition = Some(definition.clone());
@@ -206,8 +210,8 @@ fn result_content(view: &SpanView) -> Content {
 
 impl AgentTrace {
     /// The version of the agent of a span, or else of the span's service.
-    pub fn version(&self, at: Idx) -> Option<&str> {
-        let span = self.tree.spans.get(at)?;
+    pub fn version(&self, index: Idx) -> Option<&str> {
+        let span = self.tree.spans.get(index)?;
         let mut attributes = Attributes::new(&span.bytes, SPAN_ATTRIBUTES);
         let agent_version =
             attributes.find(|(key, _)| *key == "gen_ai.agent.version").and_then(|(_, v)| v.as_str());
@@ -230,8 +234,8 @@ impl EnvelopeNames {
     ) -> (Option<Text>, &str) {
         let is_same_envelope = self.last.as_ref().is_some_and(|(last, _, _)| Arc::ptr_eq(last, envelope));
         if !is_same_envelope {
-            let read = || resource_text(envelope, "service.name").and_then(|s| texts.non_empty(s));
-            let service = self.services.entry(envelope.resource.clone()).or_insert_with(read).clone();
+            let read_service = || resource_text(envelope, "service.name").and_then(|s| texts.non_empty(s));
+            let service = self.services.entry(envelope.resource.clone()).or_insert_with(read_service).clone();
             self.last = Some((envelope.clone(), service, scope(envelope).to_owned()));
         }
         match &self.last {
@@ -254,8 +258,8 @@ fn message_field(message: &[u8], number: u32) -> &[u8] {
 /// An attribute of the resource: `ResourceSpans.resource` is field 1.
 fn resource_text<'e>(envelope: &'e Envelope, attribute_key: &str) -> Option<&'e str> {
     work::count(envelope.resource.len());
-    let all = Attributes::new(message_field(&envelope.resource, 1), RESOURCE_ATTRIBUTES);
-    let mut attributes = all.take(MAX_RESOURCE_ATTRIBUTES);
+    let unbounded = Attributes::new(message_field(&envelope.resource, 1), RESOURCE_ATTRIBUTES);
+    let mut attributes = unbounded.take(MAX_RESOURCE_ATTRIBUTES);
     attributes.find(|(key, _)| *key == attribute_key).and_then(|(_, value)| value.as_str())
 }
 

@@ -32,22 +32,25 @@ pub(crate) fn skews(trace: &AgentTrace) -> Option<Vec<i64>> {
     // A clock is compared with clocks of lower numbers, whose skews are known.
     let higher_clock = |bound: &ClockBound| bound.earlier.max(bound.later);
     bounds.sort_by_key(higher_clock);
-    let mut skews = vec![0; trace.tree.len()];
-    for bounds in bounds.chunk_by(|a, b| higher_clock(a) == higher_clock(b)) {
-        let clock = higher_clock(&bounds[0]);
-        let skew = |with_likely: bool| {
+    let mut clock_skews = vec![0; trace.tree.len()];
+    for clock_bounds in bounds.chunk_by(|a, b| higher_clock(a) == higher_clock(b)) {
+        let clock = higher_clock(&clock_bounds[0]);
+        let skew = |includes_likely: bool| {
             let (mut lower_bounds, mut upper_bounds) = (Vec::new(), Vec::new());
-            for bound in bounds.iter().filter(|bound| with_likely || bound.is_certain) {
+            for bound in clock_bounds.iter().filter(|bound| includes_likely || bound.is_certain) {
                 match bound.later == clock {
-                    true => upper_bounds.push(bound.between.saturating_add(skews[bound.earlier])),
-                    false => lower_bounds.push(skews[bound.later].saturating_sub(bound.between)),
+                    true => upper_bounds.push(bound.between.saturating_add(clock_skews[bound.earlier])),
+                    false => lower_bounds.push(clock_skews[bound.later].saturating_sub(bound.between)),
                 }
             }
             nearest_skew(lower_bounds, upper_bounds)
         };
-        skews[clock] = if skew(false) == 0 { 0 } else { skew(true) };
+        clock_skews[clock] = if skew(false) == 0 { 0 } else { skew(true) };
     }
-    skews.iter().any(|&skew| skew != 0).then(|| clock_of_span.iter().map(|&clock| skews[clock]).collect())
+    clock_skews
+        .iter()
+        .any(|&skew| skew != 0)
+        .then(|| clock_of_span.iter().map(|&clock| clock_skews[clock]).collect())
 }
 
 /// The number of each span's clock, in order of appearance in the tree; `None` if all spans have one clock.
@@ -58,9 +61,10 @@ fn clocks(tree: &Tree) -> Option<Vec<usize>> {
     }
     let mut numbers = HashMap::new();
     let mut clock_of_span = vec![0; tree.len()];
-    for &at in tree.order() {
-        let next = numbers.len();
-        clock_of_span[at] = *numbers.entry(&tree.spans[at].envelope.resource).or_insert(next);
+    for &span_index in tree.order() {
+        let new_number = numbers.len();
+        clock_of_span[span_index] =
+            *numbers.entry(&tree.spans[span_index].envelope.resource).or_insert(new_number);
     }
     Some(clock_of_span)
 }
@@ -69,66 +73,72 @@ fn clocks(tree: &Tree) -> Option<Vec<usize>> {
 fn bounds(trace: &AgentTrace, clock_of_span: &[usize]) -> Vec<ClockBound> {
     let AgentTrace { tree, views, agents, calls, .. } = trace;
     let mut bounds = Vec::new();
-    let mut add = |is_certain: bool, (earlier, from): (Idx, u64), (later, to): (Idx, u64)| {
-        let (earlier, later) = (clock_of_span[earlier], clock_of_span[later]);
-        if earlier != later && from != 0 && to != 0 {
-            let between = to.wrapping_sub(from).cast_signed();
-            bounds.push(ClockBound { earlier, later, between, is_certain });
-        }
-    };
-    let start = |at: Idx| (at, tree.spans[at].start);
-    let end = |at: Idx| (at, tree.spans[at].end.max(tree.spans[at].start));
+    let mut add_bound =
+        |is_certain: bool, (earlier, earlier_time): (Idx, u64), (later, later_time): (Idx, u64)| {
+            let (earlier, later) = (clock_of_span[earlier], clock_of_span[later]);
+            if earlier != later && earlier_time != 0 && later_time != 0 {
+                let between = later_time.wrapping_sub(earlier_time).cast_signed();
+                bounds.push(ClockBound { earlier, later, between, is_certain });
+            }
+        };
+    let start = |span_index: Idx| (span_index, tree.spans[span_index].start);
+    let end = |span_index: Idx| (span_index, tree.spans[span_index].end.max(tree.spans[span_index].start));
     let duration = |span: &Span| span.end.saturating_sub(span.start);
-    let mut outlived = vec![false; tree.len()];
-    for (at, span) in tree.spans.iter().enumerate() {
-        let Some(parent) = tree.parent(at) else { continue };
-        outlived[parent] |= clock_of_span[at] == clock_of_span[parent] && span.end > tree.spans[parent].end;
+    // By span: whether a child on the same clock ends after it.
+    let mut is_outlived = vec![false; tree.len()];
+    for (span_index, span) in tree.spans.iter().enumerate() {
+        let Some(parent) = tree.parent(span_index) else { continue };
+        is_outlived[parent] |=
+            clock_of_span[span_index] == clock_of_span[parent] && span.end > tree.spans[parent].end;
     }
-    for (at, span) in tree.spans.iter().enumerate() {
-        let Some(parent) = tree.parent(at) else { continue };
-        add(true, start(parent), start(at));
+    for (span_index, span) in tree.spans.iter().enumerate() {
+        let Some(parent) = tree.parent(span_index) else { continue };
+        add_bound(true, start(parent), start(span_index));
         // A parent does not wait for a child that takes longer than itself, nor for any child if one on the parent's
         // own clock ends after the parent.
-        if duration(span) <= duration(&tree.spans[parent]) && !outlived[parent] {
-            add(true, end(at), (parent, tree.spans[parent].end));
+        if duration(span) <= duration(&tree.spans[parent]) && !is_outlived[parent] {
+            add_bound(true, end(span_index), (parent, tree.spans[parent].end));
         }
     }
-    let mut receipts = HashMap::new();
+    let mut receipts_by_id = HashMap::new();
     let mut requested = HashSet::default();
-    for (at, view) in views.iter().enumerate().filter(|(_, view)| view.kind == Kind::Llm && !view.wrapper) {
+    for (span_index, view) in
+        views.iter().enumerate().filter(|(_, view)| view.kind == Kind::Llm && !view.wrapper)
+    {
         for part in view.input.iter().flat_map(|message| &message.parts) {
             if let Part::Result { id: Some(id), .. } = part {
-                receipts.entry(id).or_insert(at);
+                receipts_by_id.entry(id).or_insert(span_index);
             }
         }
-        requested.extend(view.requests().map(|request| (at, &request.name)));
+        requested.extend(view.requests().map(|request| (span_index, &request.name)));
     }
-    let (by_text, mut occurrences) = (receipts_by_text(trace), HashMap::new());
+    let (receipts, mut occurrences) = (receipts_by_text(trace), HashMap::new());
     let subtrees = SubtreeRanges::new(tree);
     for call in calls {
         let Some(tool) = call.tool else { continue };
         // A tool that runs while the model still answers is a child of the model call.
-        let follows = |model: &Idx| !subtrees.contain(*model, tool);
-        let asked = |model: &Idx| requested.contains(&(*model, &call.name)) && follows(model);
-        call.llm.filter(asked).inspect(|&model| add(true, end(model), start(tool)));
-        if let Some(&model) = call.id.as_ref().and_then(|id| receipts.get(id)) {
-            add(true, end(tool), start(model));
+        let is_outside = |model: &Idx| !subtrees.contains(*model, tool);
+        let is_requester = |model: &Idx| requested.contains(&(*model, &call.name)) && is_outside(model);
+        call.llm.filter(is_requester).inspect(|&model| add_bound(true, end(model), start(tool)));
+        if let Some(&model) = call.id.as_ref().and_then(|id| receipts_by_id.get(id)) {
+            add_bound(true, end(tool), start(model));
         } else if let Some(key) = call.agent.zip(call.result.as_ref().map(address)) {
-            let nth = occurrences.entry(key).or_insert(0);
-            if let Some(&(before, model)) = by_text.get(&key).and_then(|receipts| receipts.get(*nth)) {
-                add(true, end(tool), start(model));
-                before.filter(follows).inspect(|&before| add(true, end(before), start(tool)));
+            let occurrence = occurrences.entry(key).or_insert(0);
+            if let Some(&(earlier, model)) = receipts.get(&key).and_then(|receipts| receipts.get(*occurrence))
+            {
+                add_bound(true, end(tool), start(model));
+                earlier.filter(is_outside).inspect(|&earlier| add_bound(true, end(earlier), start(tool)));
             }
-            *nth += 1;
+            *occurrence += 1;
         }
     }
     // Model and tool calls mostly alternate, beginning with a model call.
     for agent in agents {
         let tools: Vec<Idx> = agent.calls.iter().filter_map(|&call| calls[call].tool).collect();
-        let turns = agent.llms.first().zip(tools.first());
-        turns.inspect(|&(&model, &tool)| add(false, end(model), start(tool)));
-        let answer = agent.llms.last().zip(tools.last()).filter(|_| agent.llms.len() > tools.len());
-        answer.inspect(|&(&model, &tool)| add(false, end(tool), start(model)));
+        let first_turn = agent.llms.first().zip(tools.first());
+        first_turn.inspect(|&(&model, &tool)| add_bound(false, end(model), start(tool)));
+        let last_turn = agent.llms.last().zip(tools.last()).filter(|_| agent.llms.len() > tools.len());
+        last_turn.inspect(|&(&model, &tool)| add_bound(false, end(tool), start(model)));
     }
     bounds
 }
@@ -145,11 +155,12 @@ type ResultReceipt = (Option<Idx>, Idx);
 /// By agent and text of a result: the receipt of its first occurrence, its second occurrence, and so on.
 fn receipts_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<ResultReceipt>> {
     let mut receipts: HashMap<_, Vec<ResultReceipt>> = HashMap::new();
-    for (i, agent) in trace.agents.iter().enumerate() {
-        let mut before: Option<Idx> = None;
-        for &at in &agent.llms {
-            let input = &trace.views[at].input;
-            let continued_call = before.filter(|&before| is_continued(&trace.views[before].input, input));
+    for (agent_index, agent) in trace.agents.iter().enumerate() {
+        let mut previous: Option<Idx> = None;
+        for &span_index in &agent.llms {
+            let input = &trace.views[span_index].input;
+            let continued_call =
+                previous.filter(|&previous| is_continued(&trace.views[previous].input, input));
             let mut occurrences: HashMap<_, usize> = HashMap::new();
             for part in input.iter().flat_map(|message| &message.parts) {
                 if let Part::Result { content, .. } = part {
@@ -157,17 +168,17 @@ fn receipts_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<
                 }
             }
             for (result, count) in occurrences {
-                let result_receipts = receipts.entry((i, result)).or_default();
-                result_receipts.resize(count.max(result_receipts.len()), (continued_call, at));
+                let result_receipts = receipts.entry((agent_index, result)).or_default();
+                result_receipts.resize(count.max(result_receipts.len()), (continued_call, span_index));
             }
-            before = Some(at);
+            previous = Some(span_index);
         }
     }
     receipts
 }
 
-/// Whether a prompt begins with all messages of another one.
-fn is_continued(before: &[Message], prompt: &[Message]) -> bool {
+/// Whether `prompt` begins with all messages of `earlier`.
+fn is_continued(earlier: &[Message], prompt: &[Message]) -> bool {
     let texts = |message: &Message| -> Vec<Option<(usize, usize)>> {
         let text = |part: &Part| match part {
             Part::Text(text) | Part::Reasoning(text) | Part::Result { content: text, .. } => {
@@ -177,8 +188,8 @@ fn is_continued(before: &[Message], prompt: &[Message]) -> bool {
         };
         message.parts.iter().map(text).collect()
     };
-    before.len() < prompt.len()
-        && before.iter().zip(prompt).all(|(a, b)| a.role == b.role && texts(a) == texts(b))
+    earlier.len() < prompt.len()
+        && earlier.iter().zip(prompt).all(|(a, b)| a.role == b.role && texts(a) == texts(b))
 }
 
 /// The positions of each span and its descendants in the tree's order, which are consecutive.
@@ -190,17 +201,19 @@ struct SubtreeRanges {
 impl SubtreeRanges {
     fn new(tree: &Tree) -> SubtreeRanges {
         let (mut position, mut size) = (vec![0; tree.len()], vec![1; tree.len()]);
-        tree.order().iter().enumerate().for_each(|(n, &at)| position[at] = n);
-        for &at in tree.order().iter().rev() {
-            if let Some(parent) = tree.parent(at) {
-                size[parent] += size[at];
+        tree.order().iter().enumerate().for_each(|(n, &span_index)| position[span_index] = n);
+        for &span_index in tree.order().iter().rev() {
+            if let Some(parent) = tree.parent(span_index) {
+                size[parent] += size[span_index];
             }
         }
         SubtreeRanges { position, size }
     }
 
-    fn contain(&self, ancestor: Idx, at: Idx) -> bool {
-        (self.position[ancestor]..self.position[ancestor] + self.size[ancestor]).contains(&self.position[at])
+    /// Whether a span is `ancestor` or below it.
+    fn contains(&self, ancestor: Idx, span_index: Idx) -> bool {
+        (self.position[ancestor]..self.position[ancestor] + self.size[ancestor])
+            .contains(&self.position[span_index])
     }
 }
 

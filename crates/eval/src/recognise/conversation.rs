@@ -55,10 +55,11 @@ impl Interpreter<'_> {
         let is_known = |(parts, message): &(&MessageParts, &Message)| parts.ptr_eq(&message.parts);
         let known_count = self.visible_messages.iter().zip(messages).take_while(is_known).count();
         self.visible_messages.truncate(known_count);
-        let new = messages.get(known_count..).unwrap_or_default();
-        let visible_count = new.iter().take_while(|message| !self.has_hidden_part(message)).count();
-        self.visible_messages.extend(new.iter().take(visible_count).map(|message| message.parts.clone()));
-        visible_count < new.len()
+        let new_messages = messages.get(known_count..).unwrap_or_default();
+        let visible_count = new_messages.iter().take_while(|message| !self.has_hidden_part(message)).count();
+        self.visible_messages
+            .extend(new_messages.iter().take(visible_count).map(|message| message.parts.clone()));
+        visible_count < new_messages.len()
     }
 
     /// Whether a marker or a hash replaces a part of the message.
@@ -93,20 +94,20 @@ impl Interpreter<'_> {
 
     /// The parts of an instructions attribute. Every call of a run repeats it.
     fn instructions(&mut self, value: Value<'_>) -> MessageParts {
-        let mut read =
+        let mut read_parts =
             || MessageParts::from(MessageReader::new(&mut self.texts).parts(&ContentNode::decoded(value)));
-        let Some(text) = value.as_str() else { return read() };
-        if let Some((at, len, parts)) = &self.last_instructions
-            && (*at, *len) == (text.as_ptr(), text.len())
+        let Some(text) = value.as_str() else { return read_parts() };
+        if let Some((start, len, parts)) = &self.last_instructions
+            && (*start, *len) == (text.as_ptr(), text.len())
         {
             return parts.clone();
         }
         let parts = match self.system_parts.get(text) {
             Some(parts) => {
-                self.known_whole.push(text.as_ptr());
+                self.uncut_texts.push(text.as_ptr());
                 parts.clone()
             }
-            None => self.system_parts.entry(text.into()).or_insert_with(read).clone(),
+            None => self.system_parts.entry(text.into()).or_insert_with(read_parts).clone(),
         };
         self.last_instructions = Some((text.as_ptr(), text.len(), parts.clone()));
         parts
@@ -154,7 +155,7 @@ impl Interpreter<'_> {
         let cached = list.and_then(|list| {
             message_cache::messages(list, role == Role::User, &mut self.message_cache, &mut reader)
         });
-        self.known_whole.extend(list.filter(|_| cached.is_some()).map(str::as_ptr));
+        self.uncut_texts.extend(list.filter(|_| cached.is_some()).map(str::as_ptr));
         let messages = cached.unwrap_or_else(|| {
             reader.finish.clear();
             reader.messages(&ContentNode::from_value(value), role)

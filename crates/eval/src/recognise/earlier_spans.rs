@@ -1,5 +1,5 @@
-//! A cache of the attributes of earlier spans, by their encoding: the next model call of a run repeats most of the
-//! history and settings of the one before, which are then not decoded again.
+//! A cache of the attributes of earlier spans, by their encoding: each model call of a run repeats most of the history
+//! and settings of the previous model call, which are then not decoded again.
 
 use verdict_otlp::Value;
 
@@ -37,7 +37,7 @@ pub(super) struct KnownAttribute<'a> {
 const USUAL_LEAVES: usize = 32;
 /// Number of cached keys. The spans of a trace have some forty.
 const KEY_SLOTS: usize = 64;
-/// Number of cached ends of keys of flattened lists, of which a convention uses about ten.
+/// Number of cached suffixes of keys of flattened lists, of which a convention uses about ten.
 const LEAF_SLOTS: usize = 16;
 /// Number of cached attributes. A model call has some twenty, and few kinds of spans occur in one trace.
 const ATTRIBUTE_SLOTS: usize = 128;
@@ -47,8 +47,8 @@ const ATTRIBUTE_SLOTS: usize = 128;
 pub(crate) struct EarlierSpans<'a> {
     /// The attributes of flattened lists of the last span that has any.
     previous: Vec<ListAttribute<'a>>,
-    /// The position in `previous` at which the next attribute of the current span is expected.
-    next: usize,
+    /// The index in `previous` at which the next attribute of the current span is expected.
+    next_index: usize,
     /// The attributes of the current span are the first `repeated_count` attributes of `previous`, then `current`.
     repeated_count: usize,
     current: Vec<ListAttribute<'a>>,
@@ -56,17 +56,18 @@ pub(crate) struct EarlierSpans<'a> {
     run: ListRun<'a>,
     current_run: CurrentRun<'a>,
     /// The list of the last list attribute of the current span, and the part of its key before the index.
-    pub(super) last: Option<(&'a FlattenedList, &'a [u8])>,
+    pub(super) last_list: Option<(&'a FlattenedList, &'a [u8])>,
     /// Keys by [`slot_of`], with their meanings, if they have any: most spans of a trace have the same keys.
     keys: [(&'a [u8], Option<&'a KeyMeaning>); KEY_SLOTS],
-    /// The ends of keys of lists, after the index, by [`slot_of`].
+    /// The suffixes of keys of lists, after the index, by [`slot_of`].
     leaves: [Option<KnownLeaf<'a>>; LEAF_SLOTS],
     /// Other attributes by [`slot_of`]: the spans of a run have the same model, session and instructions. Empty until
     /// one is added; `None` if only one span is read.
     known_attributes: Option<Vec<Option<KnownAttribute<'a>>>>,
 }
 
-/// The end of a key of a list: the list, its bytes, and its inner index and meaning, if it has one.
+/// The suffix of a key of a list: the list, the bytes of the suffix, and its inner index and meaning; `None` if it has
+/// no meaning.
 type KnownLeaf<'a> = (&'a FlattenedList, &'a [u8], Option<(u32, LeafKind)>);
 
 /// The consecutive attributes of one list with which the list attributes of a span begin. The next prompt repeats them,
@@ -86,7 +87,7 @@ struct CurrentRun<'a> {
     /// The fields after the field of the first attribute, to the end of the span.
     after_first: &'a [u8],
     /// The number of bytes of `after_first` that follow the last attribute of the run.
-    left: usize,
+    bytes_after_run: usize,
     /// The number of attributes.
     len: usize,
     /// The number of attributes that repeat the earlier run.
@@ -96,9 +97,9 @@ struct CurrentRun<'a> {
 /// The slot of a key, or of an encoded attribute, among `slots`.
 #[inline]
 fn slot_of(bytes: &[u8], slots: usize) -> usize {
-    let byte = |at: Option<&u8>| at.copied().map_or(0, usize::from);
+    let number = |byte: Option<&u8>| byte.copied().map_or(0, usize::from);
     // The second byte of an encoded attribute is the length of its key.
-    (bytes.len() + byte(bytes.last()) + 5 * byte(bytes.get(1))) % slots
+    (bytes.len() + number(bytes.last()) + 5 * number(bytes.get(1))) % slots
 }
 
 impl<'a> EarlierSpans<'a> {
@@ -106,12 +107,12 @@ impl<'a> EarlierSpans<'a> {
     pub(crate) fn none() -> Self {
         EarlierSpans {
             previous: Vec::new(),
-            next: 0,
+            next_index: 0,
             repeated_count: 0,
             current: Vec::new(),
             run: ListRun::default(),
             current_run: CurrentRun::default(),
-            last: None,
+            last_list: None,
             keys: [(&[], None); KEY_SLOTS],
             leaves: [None; LEAF_SLOTS],
             known_attributes: None,
@@ -124,7 +125,7 @@ impl<'a> EarlierSpans<'a> {
     }
 
     pub(super) fn begin_span(&mut self) {
-        (self.next, self.repeated_count, self.last) = (0, 0, None);
+        (self.next_index, self.repeated_count, self.last_list) = (0, 0, None);
         self.current_run = CurrentRun::default();
     }
 
@@ -133,8 +134,8 @@ impl<'a> EarlierSpans<'a> {
         if self.repeated_count > 0 || !self.current.is_empty() {
             self.previous.truncate(self.repeated_count);
             self.previous.append(&mut self.current);
-            let CurrentRun { after_first, left, len, repeated_count, .. } = self.current_run;
-            self.run.encoded = after_first.get(..after_first.len() - left).unwrap_or_default();
+            let CurrentRun { after_first, bytes_after_run, len, repeated_count, .. } = self.current_run;
+            self.run.encoded = after_first.get(..after_first.len() - bytes_after_run).unwrap_or_default();
             self.run.leaves.truncate(repeated_count);
             if len > self.run.leaves.capacity() {
                 self.run.leaves.reserve(len + USUAL_LEAVES);
@@ -143,42 +144,49 @@ impl<'a> EarlierSpans<'a> {
         }
     }
 
-    /// If `rest`, which follows the first attribute, begins with the rest of the earlier run: the leaves of these
-    /// attributes, and the fields after them. The attributes become attributes of the current span. `None` if they
-    /// have more than `max_leaves` leaves.
+    /// The leaves of the earlier run after its first attribute, and the fields after the run, if `rest`, which follows
+    /// the first attribute of the current span, begins with them. The attributes become attributes of the current span.
+    /// `None` if the run has more than `max_leaves` leaves.
     pub(super) fn repeated_run(
         &mut self,
         rest: &'a [u8],
         max_leaves: usize,
     ) -> Option<(&[FlatAttribute<'a>], &'a [u8])> {
         let len = self.run.leaves.len();
-        if (self.next, self.repeated_count, self.current_run.len) != (1, 1, 1)
+        if (self.next_index, self.repeated_count, self.current_run.len) != (1, 1, 1)
             || !(2..=max_leaves).contains(&len)
         {
             return None;
         }
         let after = rest.strip_prefix(self.run.encoded)?;
-        (self.next, self.repeated_count) = (len, len);
-        self.current_run = CurrentRun { left: after.len(), len, repeated_count: len, ..self.current_run };
+        (self.next_index, self.repeated_count) = (len, len);
+        self.current_run =
+            CurrentRun { bytes_after_run: after.len(), len, repeated_count: len, ..self.current_run };
         Some((self.run.leaves.get(1..)?, after))
     }
 
     /// Extends the current run by the last attribute, if the attribute continues the run. `from_attribute` contains the
-    /// fields of the span from the attribute on, `rest` those after it. `leaves` is the number of leaves so far; 0 if
-    /// they are not in order.
-    pub(super) fn extend_run(&mut self, from_attribute: &[u8], rest: &'a [u8], leaves: usize) {
+    /// fields of the span from the attribute on, `rest` those after it. `sorted_leaves` is the number
+    /// of leaves so far; 0 if they are not in order.
+    pub(super) fn extend_run(&mut self, from_attribute: &[u8], rest: &'a [u8], sorted_leaves: usize) {
         let run = &mut self.current_run;
-        let attributes = self.repeated_count + self.current.len();
-        let list = self.last.map(|(list, _)| list).filter(|list| !list.entry.is_statement);
-        if attributes != run.len + 1 || leaves != attributes || list.is_none() {
+        let attribute_count = self.repeated_count + self.current.len();
+        let list = self.last_list.map(|(list, _)| list).filter(|list| !list.entry.is_statement);
+        if attribute_count != run.len + 1 || sorted_leaves != attribute_count || list.is_none() {
             return;
         }
         if run.len == 0 {
-            *run = CurrentRun { list, after_first: rest, left: rest.len(), len: 1, repeated_count: 0 };
-        } else if run.left == from_attribute.len()
+            *run = CurrentRun {
+                list,
+                after_first: rest,
+                bytes_after_run: rest.len(),
+                len: 1,
+                repeated_count: 0,
+            };
+        } else if run.bytes_after_run == from_attribute.len()
             && run.list.zip(list).is_some_and(|(a, b)| std::ptr::eq(a, b))
         {
-            (run.left, run.len) = (rest.len(), attributes);
+            (run.bytes_after_run, run.len) = (rest.len(), attribute_count);
         }
     }
 
@@ -191,22 +199,24 @@ impl<'a> EarlierSpans<'a> {
     /// of the current span.
     #[inline]
     pub(super) fn repeated_in_list(&mut self, encoded: &[u8]) -> Option<&ListAttribute<'a>> {
-        let attribute = self.previous.get(self.next).filter(|attribute| attribute.encoded == encoded)?;
-        self.last = Some((attribute.list, attribute.head));
-        self.next += 1;
+        let attribute =
+            self.previous.get(self.next_index).filter(|attribute| attribute.encoded == encoded)?;
+        self.last_list = Some((attribute.list, attribute.head));
+        self.next_index += 1;
         match self.current.is_empty() {
-            true => self.repeated_count = self.next,
+            true => self.repeated_count = self.next_index,
             false => self.current.push(*attribute),
         }
         Some(attribute)
     }
 
     /// Adds an attribute of a list to the current span.
-    pub(super) fn add_to_list(&mut self, read: ListAttribute<'a>) {
-        self.last = Some((read.list, read.head));
-        self.next +=
-            usize::from(self.previous.get(self.next).is_some_and(|attribute| attribute.key == read.key));
-        self.current.push(read);
+    pub(super) fn add_to_list(&mut self, attribute: ListAttribute<'a>) {
+        self.last_list = Some((attribute.list, attribute.head));
+        self.next_index += usize::from(
+            self.previous.get(self.next_index).is_some_and(|previous| previous.key == attribute.key),
+        );
+        self.current.push(attribute);
     }
 
     /// An attribute of an earlier span with this encoding.
@@ -216,13 +226,13 @@ impl<'a> EarlierSpans<'a> {
         attribute.filter(|candidate| candidate.encoded == encoded)
     }
 
-    /// Remembers an attribute that belongs to no list.
-    pub(super) fn add(&mut self, read: KnownAttribute<'a>) {
+    /// Caches an attribute that belongs to no list.
+    pub(super) fn add_known_attribute(&mut self, attribute: KnownAttribute<'a>) {
         let Some(attributes) = &mut self.known_attributes else { return };
         if attributes.is_empty() {
             attributes.resize(ATTRIBUTE_SLOTS, None);
         }
-        attributes[slot_of(read.encoded, ATTRIBUTE_SLOTS)] = Some(read);
+        attributes[slot_of(attribute.encoded, ATTRIBUTE_SLOTS)] = Some(attribute);
     }
 
     /// The meaning of a key of an earlier attribute; `None` if the key is not cached, `Some(None)` if it has no
@@ -239,21 +249,23 @@ impl<'a> EarlierSpans<'a> {
     }
 
     /// As [`FlattenedList::leaf`], of a list that earlier attributes belong to.
-    pub(super) fn leaf(&mut self, list: &'a FlattenedList, end: &'a [u8]) -> Option<(u32, LeafKind)> {
-        // The lists of inputs and outputs have keys with the same ends.
-        let slot =
-            &mut self.leaves[(slot_of(end, LEAF_SLOTS) + std::ptr::from_ref(list).addr() / 64) % LEAF_SLOTS];
+    pub(super) fn leaf(&mut self, list: &'a FlattenedList, suffix: &'a [u8]) -> Option<(u32, LeafKind)> {
+        // The keys of the lists of inputs and outputs have the same suffixes.
+        let slot = &mut self.leaves
+            [(slot_of(suffix, LEAF_SLOTS) + std::ptr::from_ref(list).addr() / 64) % LEAF_SLOTS];
         match slot {
-            Some((known_list, known_end, leaf)) if std::ptr::eq(*known_list, list) && *known_end == end => {
+            Some((known_list, known_suffix, leaf))
+                if std::ptr::eq(*known_list, list) && *known_suffix == suffix =>
+            {
                 *leaf
             }
-            _ => slot.insert((list, end, list.leaf(end))).2,
+            _ => slot.insert((list, suffix, list.leaf(suffix))).2,
         }
     }
 }
 
 impl<'a> ListAttribute<'a> {
-    /// `leaf` is [`FlattenedList::leaf`] or its equal.
+    /// `leaf` returns what [`FlattenedList::leaf`] returns, or a cached copy of it.
     pub(super) fn new(
         encoded: &'a [u8],
         (list, head): (&'a FlattenedList, &'a [u8]),
@@ -262,8 +274,8 @@ impl<'a> ListAttribute<'a> {
         leaf: impl FnOnce(&'a FlattenedList, &'a [u8]) -> Option<(u32, LeafKind)>,
     ) -> ListAttribute<'a> {
         let index = parse_index(key.get(head.len()..).unwrap_or_default());
-        let leaf = index.and_then(|(index, end)| {
-            let (inner_index, kind) = leaf(list, end)?;
+        let leaf = index.and_then(|(index, suffix)| {
+            let (inner_index, kind) = leaf(list, suffix)?;
             Some(Leaf { index, inner_index, kind })
         });
         ListAttribute { encoded, list, key, head, leaf, value }

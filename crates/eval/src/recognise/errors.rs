@@ -13,13 +13,13 @@ use super::texts::TextInterner;
 
 /// Maximum number of signs of one span. Instrumentations record the same exception a few times.
 const MAX_SIGNS: usize = 16;
-/// Maximum number of signs below a span that its own are compared with.
-const MAX_BELOW: usize = 32;
+/// Maximum number of signs below a span with which its own signs are compared.
+const MAX_SIGNS_BELOW: usize = 32;
 /// Maximum length of a message in comparisons. The error is at the beginning of a traceback.
 const MAX_COMPARED: usize = 4 * 1024;
 /// Minimum length of a message that is searched in others. Shorter ones match by chance.
 const MIN_MESSAGE: usize = 4;
-/// Minimum length of a flag's value that is taken for a message: longer than `true`, `error` or `failed`.
+/// Minimum length of a flag's value that is read as a message: longer than `true`, `error` or `failed`.
 const MIN_FLAG_MESSAGE: usize = 8;
 
 /// Fills in the signs of a span.
@@ -105,7 +105,7 @@ fn class_name(error_type: &str) -> &str {
     error_type.rsplit(['.', ':']).next().unwrap_or(error_type)
 }
 
-/// Marks the signs of spans that a later span retried, so that they are not taken for final failures.
+/// Marks the signs of spans that a later span retried, so that they do not count as final failures.
 pub(crate) fn mark_retried(tree: &Tree, views: &mut [SpanView], retried: &HashSet<SpanId>) {
     let attempts = tree.spans.iter().zip(views).filter(|(span, _)| retried.contains(&span.id));
     attempts.flat_map(|(_, view)| &mut view.errors).for_each(|sign| sign.source = ErrorSource::Retry);
@@ -116,18 +116,18 @@ pub(crate) fn separate_inherited(tree: &Tree, views: &mut [SpanView]) {
     if views.iter().all(|view| view.errors.is_empty()) {
         return;
     }
-    let mut below: Vec<Vec<(Option<Text>, Option<Text>)>> = vec![Vec::new(); views.len()];
-    for &at in tree.order().iter().rev() {
-        let signs = std::mem::take(&mut below[at]);
-        let view = &mut views[at];
-        if !view.errors.is_empty() && repeats_sign_below(&view.errors, &signs) {
+    let mut signs_below: Vec<Vec<(Option<Text>, Option<Text>)>> = vec![Vec::new(); views.len()];
+    for &index in tree.order().iter().rev() {
+        let below = std::mem::take(&mut signs_below[index]);
+        let view = &mut views[index];
+        if !view.errors.is_empty() && repeats_sign_below(&view.errors, &below) {
             view.inherited_errors = std::mem::take(&mut view.errors);
         }
-        if let Some(parent) = tree.parent(at) {
+        if let Some(parent) = tree.parent(index) {
             let own_signs = view.errors.iter().chain(&view.inherited_errors);
             let sign_texts = own_signs.map(|sign| (sign.error_type.clone(), sign.message.clone()));
-            let remaining = MAX_BELOW.saturating_sub(below[parent].len());
-            below[parent].extend(sign_texts.chain(signs).take(remaining));
+            let remaining = MAX_SIGNS_BELOW.saturating_sub(signs_below[parent].len());
+            signs_below[parent].extend(sign_texts.chain(below).take(remaining));
         }
     }
 }
@@ -137,7 +137,7 @@ fn repeats_sign_below(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)
     if below.is_empty() {
         return false;
     }
-    // An ERROR status without a message, above a span that failed, is no evidence of its own.
+    // An ERROR status without a message, above a span that failed, is no further evidence.
     let is_specific =
         |s: &&ErrorSign| s.message.is_some() || (s.error_type.is_some() && s.source != ErrorSource::Flag);
     let mut specific = signs.iter().filter(is_specific).peekable();
@@ -155,7 +155,7 @@ fn is_same_error(sign: &ErrorSign, error_type: Option<&Text>, message: Option<&T
             let contains = |a: &Text, b: &Text| b.len() >= MIN_MESSAGE && head(a).contains(head(b).trim());
             contains(above, below) || contains(below, above)
         }
-        // If a message is missing, the same class is taken for the same error.
+        // If a message is missing, errors of the same class count as the same error.
         _ => match (&sign.error_type, error_type) {
             (Some(above), Some(below)) => class_name(above) == class_name(below),
             _ => false,

@@ -19,10 +19,10 @@ impl Interpreter<'_> {
                 _ => None,
             };
             let passed = match self.value(scan, Field::EvaluationPassed) {
-                FieldLookup::Found((_, value)) => passed(&ContentNode::from_value(value)),
+                FieldLookup::Found((_, value)) => truth_value(&ContentNode::from_value(value)),
                 _ => None,
             };
-            // On a span of another kind the error type is not about the evaluation.
+            // On a span of another kind, the error type does not concern the evaluation.
             let is_evaluator = view.kind == Kind::Evaluator;
             view.evaluations.push(RecordedEvaluation {
                 name,
@@ -62,22 +62,23 @@ impl Interpreter<'_> {
             let node = event::node(event);
             let Some(name) = node.str_at("gen_ai.evaluation.name") else { continue };
             // The first names are those of the GenAI semantic conventions; Pydantic Evals and OpenInference use others.
-            let mut any = |keys: &[&str]| self.texts.option(keys.iter().find_map(|key| node.str_at(key)));
+            let mut first_text =
+                |keys: &[&str]| self.texts.option(keys.iter().find_map(|key| node.str_at(key)));
             view.evaluations.push(RecordedEvaluation {
-                passed: node.get("gen_ai.evaluation.passed").and_then(passed),
-                error: any(&["error.type"]),
-                evaluator: any(&[
+                passed: node.get("gen_ai.evaluation.passed").and_then(truth_value),
+                error: first_text(&["error.type"]),
+                evaluator: first_text(&[
                     "gen_ai.evaluation.evaluator.id",
                     "gen_ai.evaluation.evaluator.source",
                     "gen_ai.evaluation.evaluator_source",
                     "identifier",
                 ]),
-                evaluator_version: any(&[
+                evaluator_version: first_text(&[
                     "gen_ai.evaluation.evaluator.version",
                     "gen_ai.evaluation.evaluator_version",
                 ]),
-                evaluator_type: any(&["gen_ai.evaluation.evaluator.type", "annotator_kind"]),
-                target: any(&["gen_ai.evaluation.target", "gen_ai.evaluation.target_span_id"]),
+                evaluator_type: first_text(&["gen_ai.evaluation.evaluator.type", "annotator_kind"]),
+                target: first_text(&["gen_ai.evaluation.target", "gen_ai.evaluation.target_span_id"]),
                 name: self.texts.intern(name),
                 score: node.get("gen_ai.evaluation.score.value").and_then(ContentNode::number),
                 label: self.texts.option(node.str_at("gen_ai.evaluation.score.label")),
@@ -86,8 +87,9 @@ impl Interpreter<'_> {
         }
         for event in scan.events.iter().filter(|e| e.rule == EventRule::Finding) {
             let node = event::node(event);
-            let mut any = |keys: &[&str]| self.texts.option(keys.iter().find_map(|key| node.str_at(key)));
-            let name = any(&[
+            let mut first_text =
+                |keys: &[&str]| self.texts.option(keys.iter().find_map(|key| node.str_at(key)));
+            let name = first_text(&[
                 "gen_ai.guardrail.risk.category",
                 "gen_ai.security.risk.category",
                 "gen_ai.security.risk.finding",
@@ -95,43 +97,43 @@ impl Interpreter<'_> {
                 "gen_ai.security.policy.rule.id",
                 "agent.threat.detection.rule_id",
             ]);
-            let score = ["gen_ai.guardrail.risk.score", "gen_ai.security.risk.score"];
+            let score_keys = ["gen_ai.guardrail.risk.score", "gen_ai.security.risk.score"];
             view.evaluations.push(RecordedEvaluation {
-                // An enforced policy or a security finding does not say whether the run is good.
+                // An enforced policy or a security finding is no verdict on the run.
                 passed: None,
-                error: any(&["error.type"]),
-                evaluator: any(&[
+                error: first_text(&["error.type"]),
+                evaluator: first_text(&[
                     "gen_ai.guardrail.component.name",
                     "gen_ai.security.guardrail.name",
                     "gen_ai.guardian.name",
                     "agent.threat.detection.ruleset",
                 ]),
-                evaluator_version: any(&[
+                evaluator_version: first_text(&[
                     "gen_ai.guardrail.policy.version",
                     "gen_ai.security.guardrail.version",
                 ]),
                 evaluator_type: None,
-                target: any(&["gen_ai.guardrail.source", "gen_ai.security.target.type"]),
-                label: any(&[
+                target: first_text(&["gen_ai.guardrail.source", "gen_ai.security.target.type"]),
+                label: first_text(&[
                     "gen_ai.guardrail.result.value",
                     "gen_ai.security.verdict.type",
                     "gen_ai.security.decision.type",
                     "agent.threat.detection.action",
                 ]),
-                explanation: any(&[
+                explanation: first_text(&[
                     "gen_ai.guardrail.result.reason",
                     "gen_ai.security.verdict.reason",
                     "gen_ai.security.decision.reason",
                 ]),
                 name: name.unwrap_or_else(|| self.texts.intern("guardrail")),
-                score: score.iter().find_map(|key| node.get(key)).and_then(ContentNode::number),
+                score: score_keys.iter().find_map(|key| node.get(key)).and_then(ContentNode::number),
             });
         }
     }
 }
 
-/// A truth value, also as text.
-fn passed(node: &ContentNode<'_>) -> Option<bool> {
+/// A boolean, or a text that contains one.
+fn truth_value(node: &ContentNode<'_>) -> Option<bool> {
     match &*node.text() {
         "true" | "True" => Some(true),
         "false" | "False" => Some(false),

@@ -29,7 +29,7 @@ pub(crate) fn run_limits() -> impl Iterator<Item = String> {
 /// the cause. The whole text if it has another form.
 pub(crate) fn after_failed_code(text: &str) -> (&str, usize) {
     let label = memchr::memmem::rfind(text.as_bytes(), CAUSE_LABEL.as_bytes());
-    let start = label.map_or(0, |at| at + CAUSE_LABEL.len());
+    let start = label.map_or(0, |start| start + CAUSE_LABEL.len());
     (text.get(start..).unwrap_or(text), start)
 }
 

@@ -27,18 +27,18 @@ pub(super) fn mark_agents(tree: &Tree, views: &mut [SpanView]) -> Vec<Idx> {
     }
     for &top in tree.top() {
         let is_root = tree.spans[top].parent.is_zero() && views[top].kind == Kind::Chain;
-        if is_root && tree.subtree(top).any(|at| is_call(&views[at]) || is_agent(&views[at])) {
+        if is_root && tree.subtree(top).any(|index| is_call(&views[index]) || is_agent(&views[index])) {
             views[top].kind = Kind::Agent;
         }
     }
-    let is_nested = |at: Idx| views[at].kind == Kind::Chain && tree.parent(at).is_some();
-    if !(0..tree.len()).any(|at| is_nested(at) && tree.children(at).len() > 1) {
+    let is_nested = |index: Idx| views[index].kind == Kind::Chain && tree.parent(index).is_some();
+    if !(0..tree.len()).any(|index| is_nested(index) && tree.children(index).len() > 1) {
         return marked;
     }
     let mut search = Search { visits_left: MAX_VISITS * tree.len(), is_inside: vec![false; tree.len()] };
-    for &at in tree.order() {
-        if is_agent(&views[at]) {
-            marked.extend(mark_conversations(tree, views, at, &mut search));
+    for &index in tree.order() {
+        if is_agent(&views[index]) {
+            marked.extend(mark_conversations(tree, views, index, &mut search));
         }
     }
     marked
@@ -58,17 +58,17 @@ pub(super) struct ContentCompletion {
     pub(super) agent: Idx,
 }
 
-/// The chains whose content completes an agent. The content of chains is not read at first, since steps repeat the
-/// messages of their children. It is needed for the chains that became agents (`agent_chains`), and for each agent
-/// without content, from the outermost chain with content that frames all its work.
+/// The chains whose content is needed for an agent. The content of chains is not read at first, since steps repeat the
+/// messages of their children. Needed are the content of each chain that became an agent (`agent_chains`), and for each
+/// agent without content that of the outermost chain with content that frames all work of the agent.
 pub(super) fn completions(tree: &Tree, views: &[SpanView], agent_chains: &[Idx]) -> Vec<ContentCompletion> {
     let has_content =
         |view: &SpanView| view.input_content != Content::Absent || view.output_content != Content::Absent;
     let mut out: Vec<ContentCompletion> =
-        agent_chains.iter().map(|&at| ContentCompletion { chain: at, agent: at }).collect();
+        agent_chains.iter().map(|&index| ContentCompletion { chain: index, agent: index }).collect();
     for (agent, _) in views.iter().enumerate().filter(|(_, view)| is_agent(view) && !has_content(view)) {
         let mut frames = sole_frames(tree, views, agent);
-        let chain = frames.find(|&at| views[at].kind == Kind::Chain && has_content(&views[at]));
+        let chain = frames.find(|&index| views[index].kind == Kind::Chain && has_content(&views[index]));
         out.extend(chain.map(|chain| ContentCompletion { chain, agent }));
     }
     out
@@ -76,13 +76,13 @@ pub(super) fn completions(tree: &Tree, views: &[SpanView], agent_chains: &[Idx])
 
 /// The spans below an agent that frame all its work, outermost first.
 fn sole_frames<'t>(tree: &'t Tree, views: &'t [SpanView], agent: Idx) -> impl Iterator<Item = Idx> + 't {
-    let has_work = |at: Idx| tree.subtree(at).any(|i| is_call(&views[i]) || is_agent(&views[i]));
-    let next = move |&at: &Idx| {
-        let mut working = tree.children(at).iter().copied().filter(|&child| has_work(child));
+    let has_work = |index: Idx| tree.subtree(index).any(|i| is_call(&views[i]) || is_agent(&views[i]));
+    let sole_working_child = move |&index: &Idx| {
+        let mut working = tree.children(index).iter().copied().filter(|&child| has_work(child));
         let only = working.next().filter(|_| working.next().is_none());
         only.filter(|&only| matches!(views[only].kind, Kind::Chain | Kind::Unknown))
     };
-    std::iter::successors(next(&agent), next).take(MAX_LEVELS)
+    std::iter::successors(sole_working_child(&agent), sole_working_child).take(MAX_LEVELS)
 }
 
 /// The content of a chain that frames all work of an agent.
@@ -115,14 +115,14 @@ struct Search {
 /// Gives the outermost chains of the agent at `top` that have conversations of their own the kind of agents, and
 /// returns them.
 fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, search: &mut Search) -> Vec<Idx> {
-    let within = |top: Idx| own_spans(tree, views, top);
+    let own_spans = |top: Idx| own_spans(tree, views, top);
     let mut calls_by_opening: HashMap<Opening, usize> = HashMap::new();
     let mut chains = Vec::new();
-    for at in within(top) {
+    for index in own_spans(top) {
         search.visits_left = search.visits_left.saturating_sub(1);
-        if views[at].kind == Kind::Chain && at != top {
-            chains.push(at);
-        } else if let Some(opening) = opening(&views[at]) {
+        if views[index].kind == Kind::Chain && index != top {
+            chains.push(index);
+        } else if let Some(opening) = opening(&views[index]) {
             *calls_by_opening.entry(opening).or_default() += 1;
         }
     }
@@ -141,21 +141,25 @@ fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, search: &mu
         }
         let mut conversations: HashMap<Opening, Vec<usize>> = HashMap::new();
         let mut has_tool = false;
-        for at in within(chain) {
+        for index in own_spans(chain) {
             search.visits_left = search.visits_left.saturating_sub(1);
-            has_tool |= views[at].kind == Kind::Tool;
-            if let Some(opening) = opening(&views[at]) {
-                conversations.entry(opening).or_default().push(views[at].input.len());
+            has_tool |= views[index].kind == Kind::Tool;
+            if let Some(opening) = opening(&views[index]) {
+                conversations.entry(opening).or_default().push(views[index].input.len());
             }
         }
-        let is_own =
+        let has_own_conversations =
             conversations.iter().all(|(opening, calls)| calls_by_opening.get(opening) == Some(&calls.len()));
         let is_continued = |calls: &Vec<usize>| calls.iter().min() < calls.iter().max();
-        let is_part = conversations.len() < calls_by_opening.len();
-        if has_tool && is_own && is_part && conversations.values().any(is_continued) {
+        let leaves_conversations = conversations.len() < calls_by_opening.len();
+        if has_tool
+            && has_own_conversations
+            && leaves_conversations
+            && conversations.values().any(is_continued)
+        {
             new_agents.push(chain);
             // The new agents share no spans, so these visits are linear in the size of the trace.
-            within(chain).for_each(|at| search.is_inside[at] = true);
+            own_spans(chain).for_each(|index| search.is_inside[index] = true);
         }
     }
     for &chain in &new_agents {

@@ -80,7 +80,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Arguments<'a> {
 
 /// The message at the beginning of `json`, and its length.
 pub(super) fn read(json: &str, reader: &mut MessageReader<'_>) -> Option<(Message, usize)> {
-    // A message without `parts` would be parsed here in vain.
+    // The parser would reject a message without `parts` only after parsing it.
     let head = json.get(..json.floor_char_boundary(HEAD))?;
     let mut de = head.contains("\"parts\"").then(|| serde_json::Deserializer::from_str(json))?;
     let MapOf(GenAiMessage { role, parts: recorded, finish_reason }) = MapOf::deserialize(&mut de).ok()?;
@@ -165,14 +165,14 @@ mod tests {
     type Outcome = (Message, usize, Vec<Text>, bool);
 
     /// Reads `json` as this module does and by its nodes.
-    fn both(json: &str, texts: &mut TextInterner) -> [Option<Outcome>; 2] {
+    fn read_both_ways(json: &str, texts: &mut TextInterner) -> [Option<Outcome>; 2] {
         let mut reader = MessageReader::new(texts);
-        let fast = read(json, &mut reader);
-        let fast = fast.map(|(message, len)| (message, len, reader.finish, reader.withheld));
+        let direct = read(json, &mut reader);
+        let direct = direct.map(|(message, len)| (message, len, reader.finish, reader.withheld));
         let mut reader = MessageReader::new(texts);
-        let whole = ContentNode::first_json(json, MAX_ELEMENT_DEPTH)
+        let by_nodes = ContentNode::first_json(json, MAX_ELEMENT_DEPTH)
             .and_then(|(node, len)| Some((reader.single(&node)?, len)));
-        [fast, whole.map(|(message, len)| (message, len, reader.finish, reader.withheld))]
+        [direct, by_nodes.map(|(message, len)| (message, len, reader.finish, reader.withheld))]
     }
 
     #[test]
@@ -183,17 +183,18 @@ mod tests {
             r#"{"parts":[{"type":"tool_call","id":"c","name":"f","arguments":{"a":1}}],"role":"assistant","finish_reason":"stop"} "#,
             r#"{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"{\"a\":1}"}]}]"#,
         ] {
-            let [fast, whole] = both(json, &mut texts);
-            assert!(fast.is_some() && fast == whole, "{json}");
+            let [direct, by_nodes] = read_both_ways(json, &mut texts);
+            assert!(direct.is_some() && direct == by_nodes, "{json}");
         }
         let depth = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
         for levels in
             [MAX_ELEMENT_DEPTH - LEVELS - 1, MAX_ELEMENT_DEPTH - LEVELS, MAX_ELEMENT_DEPTH - LEVELS + 1]
         {
             let call = format!(r#"{{"type":"tool_call","name":"f","arguments":{}}}"#, depth(levels));
-            let [fast, whole] = both(&format!(r#"{{"role":"user","parts":[{call}]}}"#), &mut texts);
-            assert_eq!(fast, whole, "{levels}");
-            assert_eq!(fast.is_some(), levels <= MAX_ELEMENT_DEPTH - LEVELS, "{levels}");
+            let [direct, by_nodes] =
+                read_both_ways(&format!(r#"{{"role":"user","parts":[{call}]}}"#), &mut texts);
+            assert_eq!(direct, by_nodes, "{levels}");
+            assert_eq!(direct.is_some(), levels <= MAX_ELEMENT_DEPTH - LEVELS, "{levels}");
         }
         for json in [
             r#"["user",[{"type":"text","content":"hello"}],null,"parts"]"#,
@@ -201,7 +202,7 @@ mod tests {
             r#"{"role":"user","role":"tool","parts":[]}"#,
             r#"{"role":"user","content":"hello"}"#,
         ] {
-            assert_eq!(both(json, &mut texts)[0], None, "{json}");
+            assert_eq!(read_both_ways(json, &mut texts)[0], None, "{json}");
         }
     }
 
@@ -213,11 +214,11 @@ mod tests {
             end in prop::sample::select(vec!["", r#","finish_reason":"stop""#, r#","finish_reason":null"#, r#","x":1"#]),
         ) {
             let part = |members: &Vec<usize>| {
-                format!("{{{}}}", members.iter().map(|at| MEMBERS[*at]).collect::<Vec<_>>().join(","))
+                format!("{{{}}}", members.iter().map(|index| MEMBERS[*index]).collect::<Vec<_>>().join(","))
             };
             let parts = picks.iter().map(part).collect::<Vec<_>>().join(", ");
-            let [fast, whole] = both(&format!(r#"{{"role":"{role}","parts":[{parts}]{end}}},"#), &mut TextInterner::new());
-            prop_assert!(fast.is_none() || fast == whole, "{parts}");
+            let [direct, by_nodes] = read_both_ways(&format!(r#"{{"role":"{role}","parts":[{parts}]{end}}},"#), &mut TextInterner::new());
+            prop_assert!(direct.is_none() || direct == by_nodes, "{parts}");
         }
     }
 }

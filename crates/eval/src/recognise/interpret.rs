@@ -43,7 +43,7 @@ pub(crate) struct Interpreter<'t> {
     last_tools: Option<(Vec<TextAddress>, Vec<ToolDefinition>)>,
     /// The addresses of texts of the current span that were not cut off: they are valid JSON, or an earlier span has
     /// them.
-    pub(super) known_whole: Vec<*const u8>,
+    pub(super) uncut_texts: Vec<*const u8>,
     /// The leading messages of the last prompt that have no hidden part.
     pub(super) visible_messages: Vec<MessageParts>,
     /// In the current span, a block of a message was recorded without its content.
@@ -85,7 +85,7 @@ impl<'t> Interpreter<'t> {
             last_instructions: None,
             definitions: Vec::new(),
             last_tools: None,
-            known_whole: Vec::new(),
+            uncut_texts: Vec::new(),
             visible_messages: Vec::new(),
             withheld: false,
             limit: None,
@@ -240,7 +240,7 @@ impl Interpreter<'_> {
             FieldLookup::Found((_, value)) => Some(ContentNode::decoded(value)),
             _ => None,
         };
-        let count_in_usage = |keys: &[&str]| usage.as_ref()?.any(keys)?.count();
+        let count_in_usage = |keys: &[&str]| usage.as_ref()?.first_of(keys)?.count();
         let count = |field, keys: &[&str]| self.count(scan, field).or_else(|| count_in_usage(keys));
         let input = count(Field::TokensInput, &["input_tokens", "input", "prompt_tokens", "inputTokens"]);
         let output =
@@ -272,7 +272,7 @@ impl Interpreter<'_> {
         match (self.value(scan, Field::Cost), self.value(scan, Field::CostMap)) {
             (FieldLookup::Found((_, value)), _) => ContentNode::from_value(value).number(),
             (_, FieldLookup::Found((_, map))) => {
-                ContentNode::decoded(map).any(&["total", "total_cost"])?.number()
+                ContentNode::decoded(map).first_of(&["total", "total_cost"])?.number()
             }
             _ => None,
         }
@@ -280,9 +280,9 @@ impl Interpreter<'_> {
 
     /// The tools that a span offers.
     fn definitions(&mut self, scan: &SpanScan<'_>) -> Vec<ToolDefinition> {
-        let whole = scan.candidates(Field::ToolDefinitions).iter().map(|(_, _, value)| value);
+        let candidates = scan.candidates(Field::ToolDefinitions).iter().map(|(_, _, value)| value);
         let flat = scan.leaves(Field::ToolDefinitions).iter().map(|leaf| &leaf.value);
-        let mut texts = whole.chain(flat).map(Value::as_str).peekable();
+        let mut texts = candidates.chain(flat).map(Value::as_str).peekable();
         if texts.peek().is_none() {
             return Vec::new();
         }
@@ -300,21 +300,21 @@ impl Interpreter<'_> {
 
     /// Tool definitions of the first candidate that has schemas, else of the first one.
     fn read_definitions(&mut self, scan: &SpanScan<'_>) -> Vec<ToolDefinition> {
-        let mut best: Vec<ToolDefinition> = Vec::new();
+        let mut definitions: Vec<ToolDefinition> = Vec::new();
         for (nth, (_, _, value)) in scan.candidates(Field::ToolDefinitions).iter().enumerate() {
-            let read = match value {
+            let candidate = match value {
                 Value::Str(s) => self.definitions_of(nth, s).to_vec(),
                 value => tool::definitions(&ContentNode::from_value(*value), &mut self.texts),
             };
-            if best.is_empty() || (!has_schema(&best) && has_schema(&read)) {
-                best = read;
+            if definitions.is_empty() || (!has_schema(&definitions) && has_schema(&candidate)) {
+                definitions = candidate;
             }
         }
-        if has_schema(&best) {
-            return best;
+        if has_schema(&definitions) {
+            return definitions;
         }
         let flat = self.flat_definitions(scan.leaves(Field::ToolDefinitions));
-        if flat.is_empty() { best } else { flat }
+        if flat.is_empty() { definitions } else { flat }
     }
 
     fn flat_definitions(&mut self, leaves: &[FlatAttribute<'_>]) -> Vec<ToolDefinition> {

@@ -8,8 +8,8 @@ use super::node::MAX_NODES;
 /// as wanted. Costs a fraction of parsing. The result for invalid JSON is unspecified.
 pub(crate) fn may_have_key(text: &str, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
     let bytes = text.as_bytes();
-    let mut at = 0;
-    while let Some(quote) = next_of([b'"'; 2], bytes, at) {
+    let mut position = 0;
+    while let Some(quote) = next_of([b'"'; 2], bytes, position) {
         let begin = quote + 1;
         let body = bytes.get(begin..).unwrap_or_default();
         let Some((end, is_unescaped)) = string_end(body, |_| true) else { return false };
@@ -18,7 +18,7 @@ pub(crate) fn may_have_key(text: &str, is_wanted: impl Fn(&[u8]) -> bool) -> boo
         if is_key && (!is_unescaped || is_wanted(string)) {
             return true;
         }
-        at = begin + end + 1;
+        position = begin + end + 1;
     }
     false
 }
@@ -33,15 +33,15 @@ pub(crate) fn parse(text: &str) -> Option<Value> {
 /// number of values before the error.
 pub fn values(text: &str) -> usize {
     let bytes = text.trim_ascii_start().as_bytes();
-    let (mut at, mut values) = (0, 1);
+    let (mut position, mut values) = (0, 1);
     if !matches!(bytes.first(), Some(b'[' | b'{')) {
         return values;
     }
-    while let Some(&byte) = bytes.get(at) {
-        at += 1;
+    while let Some(&byte) = bytes.get(position) {
+        position += 1;
         match byte {
-            b'"' => match string_end(bytes.get(at..).unwrap_or_default(), |_| true) {
-                Some((end, _)) => at += end + 1,
+            b'"' => match string_end(bytes.get(position..).unwrap_or_default(), |_| true) {
+                Some((end, _)) => position += end + 1,
                 None => break,
             },
             b',' | b'[' | b'{' => values += 1,
@@ -55,38 +55,37 @@ pub fn values(text: &str) -> usize {
 /// it has no escapes. `None` if it is not closed, or if `is_allowed` is false for the byte after a backslash.
 #[inline]
 pub(super) fn string_end(rest: &[u8], is_allowed: impl Fn(u8) -> bool) -> Option<(usize, bool)> {
-    let (mut at, mut is_unescaped) = (0, true);
+    let (mut position, mut is_unescaped) = (0, true);
     loop {
-        at = next_of([b'"', b'\\'], rest, at)?;
-        if rest.get(at) == Some(&b'"') {
-            return Some((at, is_unescaped));
+        position = next_of([b'"', b'\\'], rest, position)?;
+        if rest.get(position) == Some(&b'"') {
+            return Some((position, is_unescaped));
         }
-        if !is_allowed(*rest.get(at + 1)?) {
+        if !is_allowed(*rest.get(position + 1)?) {
             return None;
         }
-        (at, is_unescaped) = (at + 2, false);
+        (position, is_unescaped) = (position + 2, false);
     }
 }
 
-/// The position of the first of two bytes at or after `at`.
+/// The position of the first of two bytes at or after `position`.
 #[inline(always)]
-pub(super) fn next_of([a, b]: [u8; 2], bytes: &[u8], at: usize) -> Option<usize> {
+pub(super) fn next_of([a, b]: [u8; 2], bytes: &[u8], mut position: usize) -> Option<usize> {
     // Most strings are too short for a vectorised search to be worthwhile, so eight bytes are compared at a time first.
     const ONES: u64 = u64::MAX / 255;
-    let mut at = at;
     for _ in 0..3 {
-        let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk().copied()) else { break };
+        let Some(word) = bytes.get(position..).and_then(|rest| rest.first_chunk().copied()) else { break };
         let match_bits = |byte: u8| {
             let zero_where_equal = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
             zero_where_equal.wrapping_sub(ONES) & !zero_where_equal
         };
         let matches = (match_bits(a) | match_bits(b)) & ONES << 7;
         if matches != 0 {
-            return Some(at + matches.trailing_zeros() as usize / 8);
+            return Some(position + matches.trailing_zeros() as usize / 8);
         }
-        at += 8;
+        position += 8;
     }
-    memchr::memchr2(a, b, bytes.get(at..)?).map(|offset| at + offset)
+    memchr::memchr2(a, b, bytes.get(position..)?).map(|offset| position + offset)
 }
 
 #[cfg(test)]

@@ -79,10 +79,10 @@ impl LengthLimit {
 /// The limits by resource.
 pub(super) type LengthLimits = HashMap<EnvelopeFields, LengthLimit>;
 
-/// Whether a text of the span can have been cut at a limit. The texts at the addresses `known_whole` were not cut.
-pub(super) fn is_suspect(scan: &SpanScan<'_>, known_whole: &[*const u8]) -> bool {
-    any_text(scan, |text| {
-        !known_whole.contains(&text.as_ptr())
+/// Whether a text of the span can have been cut at a limit. The texts at the addresses `uncut_texts` were not cut.
+pub(super) fn is_suspect(scan: &SpanScan<'_>, uncut_texts: &[*const u8]) -> bool {
+    any_long_text(scan, |text| {
+        !uncut_texts.contains(&text.as_ptr())
             && match Ending::detect(text) {
                 Ending::InJson => true,
                 Ending::InText => has_round_length(text),
@@ -103,19 +103,19 @@ pub(super) struct LongestTexts<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Longest<'a> {
     length: usize,
-    /// A text of this length that is broken off.
-    broken: Option<&'a str>,
-    /// Several different texts of this length are broken off.
-    has_several: bool,
+    /// A text of this length that is cut off.
+    cut_text: Option<&'a str>,
+    /// Several different texts of this length are cut off.
+    has_several_cut: bool,
     /// A text of this length is broken JSON.
     has_broken_json: bool,
 }
 
 impl<'a> LongestTexts<'a> {
     pub(super) fn add(&mut self, resource: &'a EnvelopeFields, scan: &SpanScan<'a>) {
-        let all = self.by_resource.entry(resource).or_default();
-        any_text(scan, |text| {
-            for (unit, longest) in CountingUnit::ALL.into_iter().zip(&mut *all) {
+        let longest_by_unit = self.by_resource.entry(resource).or_default();
+        any_long_text(scan, |text| {
+            for (unit, longest) in CountingUnit::ALL.into_iter().zip(&mut *longest_by_unit) {
                 longest.add(unit.length(text), text);
             }
             false
@@ -148,15 +148,15 @@ impl<'a> Longest<'a> {
         }
         self.has_broken_json |= in_json;
         // The same prompt on several spans is one text.
-        self.has_several |= self.broken.is_some_and(|earlier| earlier != text);
-        self.broken = Some(text);
+        self.has_several_cut |= self.cut_text.is_some_and(|earlier| earlier != text);
+        self.cut_text = Some(text);
     }
 
     fn is_limit(&self) -> bool {
-        let Some(broken) = self.broken else { return false };
-        is_round(self.length) || ellipsis(broken).is_some_and(|n| is_round(self.length - n)) || {
+        let Some(cut_text) = self.cut_text else { return false };
+        is_round(self.length) || ellipsis(cut_text).is_some_and(|n| is_round(self.length - n)) || {
             // Results of one template have equal lengths, too, but are not broken JSON.
-            self.has_several && self.has_broken_json
+            self.has_several_cut && self.has_broken_json
         }
     }
 }
@@ -183,10 +183,10 @@ fn is_round(length: usize) -> bool {
 
 /// Whether `is_match` is true for a long text in the attributes of a span, its events and log records. Texts that
 /// repeat those of earlier spans are skipped, as are bodies of log records, which SDKs do not cut.
-fn any_text<'a>(scan: &SpanScan<'a>, mut is_match: impl FnMut(&'a str) -> bool) -> bool {
+fn any_long_text<'a>(scan: &SpanScan<'a>, mut is_match: impl FnMut(&'a str) -> bool) -> bool {
     let mut is_new = |value: Value<'a>| {
         let long = value.as_str().filter(|text| text.len() >= MIN_LENGTH);
-        long.is_some_and(|text| !scan.repeated.contains(&text.as_ptr()) && is_match(text))
+        long.is_some_and(|text| !scan.repeated_texts.contains(&text.as_ptr()) && is_match(text))
     };
     scan.fields.iter().any(|(_, _, value)| is_new(*value))
         || scan.flat.iter().any(|leaf| !leaf.is_repeated && is_new(leaf.value))
@@ -220,8 +220,11 @@ mod tests {
         let json = format!("[{{\"role\":\"user\",\"content\":\"{prose}\"}}]");
         for length in [128, 255, 256, 300, 500, 512] {
             let cut = &json[..length];
-            let found = limit(&[cut, "a short one"]).unwrap();
-            assert!(found.is_reached_by(cut) && !found.is_reached_by(&json[..length - 1]), "{length}");
+            let length_limit = limit(&[cut, "a short one"]).unwrap();
+            assert!(
+                length_limit.is_reached_by(cut) && !length_limit.is_reached_by(&json[..length - 1]),
+                "{length}"
+            );
         }
         assert!(limit(&[&prose[..256]]).is_some(), "in a word");
         assert!(limit(&[&format!("{}...", &prose[..256])]).is_some(), "the ellipsis is added");

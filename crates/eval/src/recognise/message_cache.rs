@@ -50,30 +50,30 @@ impl MessageCache {
         // A map ends at its closing bracket, so a text that begins with a known element contains
         // exactly this element first.
         let begins =
-            |at: &usize| self.elements.get(*at).is_some_and(|element| text.starts_with(&*element.text));
+            |index: &usize| self.elements.get(*index).is_some_and(|element| text.starts_with(&*element.text));
         let in_last_list = nth.and_then(|nth| self.last.get(nth)).copied().filter(begins);
-        let at = match in_last_list {
-            Some(at) => at,
+        let index = match in_last_list {
+            Some(index) => index,
             None => {
                 let head_hash = self.by_head.hasher().hash_one(head(text));
-                let at = match self.by_head.get(&head_hash).copied().filter(begins) {
+                let index = match self.by_head.get(&head_hash).copied().filter(begins) {
                     Some(cached) => cached,
                     None => {
                         self.elements.push(read(text)?);
                         self.elements.len() - 1
                     }
                 };
-                self.by_head.insert(head_hash, at);
+                self.by_head.insert(head_hash, index);
                 if let Some(nth) = nth {
                     self.last.truncate(nth);
                     if self.last.len() == nth {
-                        self.last.push(at);
+                        self.last.push(index);
                     }
                 }
-                at
+                index
             }
         };
-        let element = self.elements.get(at)?;
+        let element = self.elements.get(index)?;
         Some((element, text.get(element.text.len()..)?))
     }
 }
@@ -148,9 +148,9 @@ mod tests {
         let fast = messages(list, nth, cache, &mut reader);
         let withheld = std::mem::take(&mut reader.withheld);
         let finish = std::mem::take(&mut reader.finish);
-        let whole = reader.messages(&ContentNode::Str(list.into()), role);
+        let uncached = reader.messages(&ContentNode::Str(list.into()), role);
         assert!(fast.is_none() || withheld == reader.withheld && finish == reader.finish, "{list}");
-        (fast, whole)
+        (fast, uncached)
     }
 
     const ELEMENTS: [&str; 12] = [

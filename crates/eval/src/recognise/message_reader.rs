@@ -99,7 +99,7 @@ impl MessageReader<'_> {
         out
     }
 
-    /// The message that `node` is, if it is a map that names its role.
+    /// Reads `node` as one message; `None` unless it is a map that names its role.
     pub(crate) fn single(&mut self, node: &ContentNode<'_>) -> Option<Message> {
         role_of(node).map(|(role, body)| self.message(role, node, body))
     }
@@ -222,7 +222,7 @@ impl MessageReader<'_> {
         for key in ["reasoning_content", "reasoning", "thinking"] {
             parts.extend(self.texts.option(body.str_at(key)).map(Part::Reasoning));
         }
-        let content = body.any(&["parts", "content", "contents", "text"]);
+        let content = body.first_of(&["parts", "content", "contents", "text"]);
         if role == Role::Tool && !content.is_some_and(|c| c.items().iter().any(part::is_result)) {
             let id = ["tool_call_id", "call_id", "id"].iter().find_map(|key| body.str_at(key));
             parts.push(Part::Result {
@@ -241,14 +241,16 @@ impl MessageReader<'_> {
         message_of(role, parts)
     }
 
-    /// Adds the tool calls of a message that are recorded beside its content.
+    /// Adds the tool calls of a message that are recorded outside its content.
     fn add_calls(&mut self, body: &ContentNode<'_>, parts: &mut Vec<Part>) {
-        let extra = body.get("additional_kwargs");
+        let additional = body.get("additional_kwargs");
         let calls = [
-            body.any(&["tool_calls", "toolCalls"]).or_else(|| extra.and_then(|e| e.get("tool_calls"))),
+            body.first_of(&["tool_calls", "toolCalls"])
+                .or_else(|| additional.and_then(|map| map.get("tool_calls"))),
             body.get("invalid_tool_calls"),
         ];
-        let single = body.get("function_call").or_else(|| extra.and_then(|e| e.get("function_call")));
+        let single =
+            body.get("function_call").or_else(|| additional.and_then(|map| map.get("function_call")));
         let mut calls = calls.into_iter().flatten().flat_map(ContentNode::items).chain(single).peekable();
         if calls.peek().is_none() {
             return;
@@ -263,11 +265,11 @@ impl MessageReader<'_> {
             }
         }
         for call in calls {
-            let Some(new) = part::call(call, self.texts) else { continue };
-            let key = if new.id.is_some() { by_id(&new) } else { by_arguments(&new) };
+            let Some(request) = part::call(call, self.texts) else { continue };
+            let key = if request.id.is_some() { by_id(&request) } else { by_arguments(&request) };
             if !known_calls.contains(&key) {
-                known_calls.extend([by_id(&new), by_arguments(&new)]);
-                parts.push(Part::Call(new));
+                known_calls.extend([by_id(&request), by_arguments(&request)]);
+                parts.push(Part::Call(request));
             }
         }
     }
@@ -310,7 +312,7 @@ impl MessageReader<'_> {
     }
 
     fn add_map_parts(&mut self, map: &ContentNode<'_>, out: &mut Vec<Part>) {
-        match (part::read(map, self.texts), map.any(&["parts", "content", "text"])) {
+        match (part::read(map, self.texts), map.first_of(&["parts", "content", "text"])) {
             (Some(part), _) => out.push(part),
             (None, Some(inner @ (ContentNode::List(_) | ContentNode::Str(_)))) => self.add_parts(inner, out),
             (None, _) => out.push(Part::Text(self.texts.intern(&map.to_json()))),
@@ -320,8 +322,8 @@ impl MessageReader<'_> {
 
 /// The instructions in a map, or in its configuration (Gemini).
 fn system_of<'n, 'a>(node: &'n ContentNode<'a>) -> Option<&'n ContentNode<'a>> {
-    let config = || node.any(&["config", "generationConfig"])?.any(&SYSTEM_KEYS);
-    node.any(&SYSTEM_KEYS).or_else(config)
+    let config = || node.first_of(&["config", "generationConfig"])?.first_of(&SYSTEM_KEYS);
+    node.first_of(&SYSTEM_KEYS).or_else(config)
 }
 
 /// The question or answer in a map, or its only member.
@@ -330,7 +332,7 @@ fn text_of<'n, 'a>(node: &'n ContentNode<'a>) -> Option<&'n ContentNode<'a>> {
         [(_, only)] => Some(only),
         _ => None,
     };
-    node.any(&TEXT_KEYS).or(only).filter(|text| !text.is_empty())
+    node.first_of(&TEXT_KEYS).or(only).filter(|text| !text.is_empty())
 }
 
 /// Whether a member may contain messages: a list or map, or a text that begins like one.
@@ -344,14 +346,14 @@ fn is_nested(member: &ContentNode<'_>) -> bool {
 
 /// A message. If all parts are results its role is `tool`: providers without that role record results in user messages.
 pub(super) fn message_of(role: Role, parts: Vec<Part>) -> Message {
-    let results = !parts.is_empty() && parts.iter().all(|p| matches!(p, Part::Result { .. }));
-    Message { role: if results { Role::Tool } else { role }, parts: parts.into() }
+    let has_only_results = !parts.is_empty() && parts.iter().all(|p| matches!(p, Part::Result { .. }));
+    Message { role: if has_only_results { Role::Tool } else { role }, parts: parts.into() }
 }
 
 /// The role of a message that names it.
 pub(super) fn role_named(role: &str) -> Role {
     let last_word = role.rsplit('.').next().unwrap_or(role);
-    // A role that is specific to a framework is taken for that of a user, who also addresses the model.
+    // A role that is specific to a framework counts as that of a user: such a message is input of the model.
     role_of_word(role).or_else(|| role_of_word(last_word)).unwrap_or(Role::User)
 }
 
@@ -378,12 +380,12 @@ fn role_of<'n, 'a>(node: &'n ContentNode<'a>) -> Option<(Role, &'n ContentNode<'
         let class = id.items().last().and_then(ContentNode::as_str)?;
         return role_of_word(class).map(|role| (role, kwargs));
     }
-    let kind = node.str_at("type")?;
+    let message_type = node.str_at("type")?;
     if let Some(data) = node.get("data") {
-        return role_of_word(kind).map(|role| (role, data));
+        return role_of_word(message_type).map(|role| (role, data));
     }
-    if kind != "function" && (node.has("content") || node.has("tool_calls")) {
-        return role_of_word(kind).map(|role| (role, node));
+    if message_type != "function" && (node.has_key("content") || node.has_key("tool_calls")) {
+        return role_of_word(message_type).map(|role| (role, node));
     }
     None
 }

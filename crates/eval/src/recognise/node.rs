@@ -118,11 +118,12 @@ impl<'a> ContentNode<'a> {
     }
 
     /// The first member among `keys` that is not null.
-    pub(crate) fn any(&self, keys: &[&str]) -> Option<&ContentNode<'a>> {
+    pub(crate) fn first_of(&self, keys: &[&str]) -> Option<&ContentNode<'a>> {
         keys.iter().find_map(|k| self.get(k))
     }
 
-    pub(crate) fn has(&self, key: &str) -> bool {
+    /// Whether the node is a map with this key; its value may be null.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
         matches!(self, ContentNode::Map(m) if m.iter().any(|(k, _)| k == key))
     }
 

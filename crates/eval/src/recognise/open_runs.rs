@@ -63,11 +63,11 @@ fn run_key(view: &SpanView) -> Option<OpenRunKey> {
     if view.kind != Kind::Llm || view.wrapper {
         return None;
     }
-    let first = view.input.iter().filter(|message| message.role == Role::User).find_map(|message| {
+    let first_request = view.input.iter().filter(|message| message.role == Role::User).find_map(|message| {
         message
             .parts
             .iter()
             .find_map(|part| if let Part::Text(text) = part { Some(text.clone()) } else { None })
     });
-    Some((view.service.clone(), view.agent.clone(), first))
+    Some((view.service.clone(), view.agent.clone(), first_request))
 }

@@ -7,7 +7,7 @@ use super::message::{Message, Part, Text};
 use super::span_view::{ErrorSign, SpanView};
 
 /// Maximum number of characters of a text.
-const SHOWN: usize = 70;
+const MAX_TEXT_CHARS: usize = 70;
 
 impl AgentTrace {
     /// An indented outline of the trace: spans with their fields, then agents and calls. It contains no
@@ -15,9 +15,9 @@ impl AgentTrace {
     pub fn outline(&self) -> String {
         let mut out = String::new();
         let mut depth = vec![0usize; self.tree.len()];
-        for &at in self.tree.order() {
-            depth[at] = self.tree.parent(at).map_or(0, |parent| depth[parent] + 1);
-            write_span(&mut out, &self.views[at], depth[at].min(20));
+        for &index in self.tree.order() {
+            depth[index] = self.tree.parent(index).map_or(0, |parent| depth[parent] + 1);
+            write_span(&mut out, &self.views[index], depth[index].min(20));
         }
         for agent in &self.agents {
             let (task, answer) = (short_or(&agent.task, "-"), short_or(&agent.answer, "-"));
@@ -34,11 +34,11 @@ impl AgentTrace {
         for call in &self.calls {
             let (arguments, result) = (short_or(&call.arguments, "-"), short_or(&call.result, "-"));
             let _ = write!(out, "call {}({arguments}) -> {result}", call.name);
-            let virtual_ = if call.tool.is_none() { " virtual" } else { "" };
+            let without_span = if call.tool.is_none() { " virtual" } else { "" };
             let failed = if call.failed { " failed" } else { "" };
             let schema =
                 if call.definition.as_ref().is_some_and(|d| d.parameters.is_some()) { " schema" } else { "" };
-            let _ = writeln!(out, "{virtual_}{failed}{schema}");
+            let _ = writeln!(out, "{without_span}{failed}{schema}");
         }
         out
     }
@@ -64,9 +64,9 @@ fn write_span(out: &mut String, view: &SpanView, level: usize) {
         }
     }
     for (word, signs) in [("error", &view.errors), ("inherited", &view.inherited_errors)] {
-        for ErrorSign { source, error_type: kind, message } in signs {
-            let (kind, message) = (kind.as_deref().unwrap_or_default(), short_or(message, ""));
-            let _ = writeln!(out, "{pad}  ! {word} {source:?} {kind} {message}");
+        for ErrorSign { source, error_type, message } in signs {
+            let (error_type, message) = (error_type.as_deref().unwrap_or_default(), short_or(message, ""));
+            let _ = writeln!(out, "{pad}  ! {word} {source:?} {error_type} {message}");
         }
     }
 }
@@ -93,8 +93,8 @@ fn short_or(text: &Option<Text>, missing: &str) -> String {
 
 fn short(text: &str) -> String {
     let line = text.replace('\n', "\\n");
-    match line.char_indices().nth(SHOWN) {
-        Some((at, _)) => format!("{}…", line.get(..at).unwrap_or("")),
+    match line.char_indices().nth(MAX_TEXT_CHARS) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or("")),
         None => line,
     }
 }

@@ -75,8 +75,8 @@ pub(crate) fn read_attributes(scan: &SpanScan<'_>, texts: &mut TextInterner, vie
                 continue;
             }
             let node = ContentNode::decoded(*value);
-            let inner = node.any(&["outputs", "inputs", "update"]).unwrap_or(&node);
-            let member = node.any(&PLAN_KEYS).or_else(|| inner.any(&PLAN_KEYS));
+            let inner = node.first_of(&["outputs", "inputs", "update"]).unwrap_or(&node);
+            let member = node.first_of(&PLAN_KEYS).or_else(|| inner.first_of(&PLAN_KEYS));
             if let Some(value) = member.filter(|member| !member.is_empty()) {
                 let plan = read_plan(&value.text(), false, texts);
                 view.plans.extend(plan.filter(|plan| plan.steps.len() >= MIN_STEPS));
@@ -128,7 +128,7 @@ fn is_structured(text: &str) -> bool {
         return digits.starts_with('1');
     }
     let list = STEP_LIST_KEYS.iter().find_map(|key| node.get(key)).unwrap_or(&node);
-    let has_dependencies = |step: &ContentNode<'_>| step.has(DEPENDS_ON);
+    let has_dependencies = |step: &ContentNode<'_>| step.has_key(DEPENDS_ON);
     is_numbered(list) && list.entries().iter().any(|(_, step)| has_dependencies(step))
         || list.items().iter().any(has_dependencies)
 }
@@ -169,9 +169,9 @@ fn marked_plan(table: &ConventionTable, text: &Text, texts: &mut TextInterner) -
         let after = if marker.line {
             after_heading(&lower, &marker.begins)
         } else {
-            lower.find(&marker.begins).map(|at| at + marker.begins.len())
+            lower.find(&marker.begins).map(|start| start + marker.begins.len())
         };
-        let Some(body) = after.and_then(|at| text.get(at..)) else { continue };
+        let Some(body) = after.and_then(|start| text.get(start..)) else { continue };
         let lower_body = body.to_ascii_lowercase();
         let end = marker.ends.iter().filter_map(|e| lower_body.find(&e.to_ascii_lowercase())).min();
         let body = end.and_then(|end| body.get(..end)).unwrap_or(body);
@@ -185,7 +185,7 @@ fn marked_plan(table: &ConventionTable, text: &Text, texts: &mut TextInterner) -
 
 /// The position after the first line that is the heading `word`, or begins with it, with or without markup.
 fn after_heading(lower: &str, word: &str) -> Option<usize> {
-    let mut at = 0;
+    let mut position = 0;
     for line in lower.split_inclusive('\n') {
         let unmarked = line.trim().trim_start_matches(['#', '*', ' ', '_']);
         let is_whole_line = unmarked.trim_end_matches(['*', ':', ' ', '_', '`']) == word;
@@ -194,9 +194,9 @@ fn after_heading(lower: &str, word: &str) -> Option<usize> {
                 .strip_prefix(word)
                 .is_some_and(|rest| rest.trim_start().starts_with([':', '*', '.', '-']));
         if is_whole_line || has_inline_text {
-            return Some(at + line.len());
+            return Some(position + line.len());
         }
-        at += line.len();
+        position += line.len();
     }
     None
 }
@@ -217,7 +217,8 @@ fn steps(text: &str) -> Vec<String> {
         return steps;
     }
     // The only argument of a planning tool may be the plan as text.
-    let text = node.any(&PLAN_KEYS).or_else(|| node.any(&STEP_TEXT_KEYS)).and_then(ContentNode::as_str);
+    let text =
+        node.first_of(&PLAN_KEYS).or_else(|| node.first_of(&STEP_TEXT_KEYS)).and_then(ContentNode::as_str);
     text.map(list_items).unwrap_or_default()
 }
 
@@ -252,7 +253,7 @@ fn step_texts<'n, 'a: 'n>(
 ) -> Vec<String> {
     let text = |step: &'n ContentNode<'a>| match step {
         ContentNode::Map(_) => {
-            step.any(&STEP_TEXT_KEYS).or_else(|| step.get(other_key?)).map(ContentNode::text)
+            step.first_of(&STEP_TEXT_KEYS).or_else(|| step.get(other_key?)).map(ContentNode::text)
         }
         _ => step.as_str().map(Cow::Borrowed),
     };
@@ -268,15 +269,15 @@ pub(crate) fn list_items(text: &str) -> Vec<String> {
     let mut least_indent = usize::MAX;
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
-        let whole = line.trim();
-        let line = whole.trim_start_matches(['#', '*', ' ']);
+        let trimmed = line.trim();
+        let line = trimmed.trim_start_matches(['#', '*', ' ']);
         if let Some(step) = after_number(line) {
             // Items with deeper indentation belong to the step above.
             least_indent = least_indent.min(indent);
             if indent <= least_indent {
                 numbered.push(without_emphasis(step));
             }
-        } else if let Some(step) = after_bullet(whole) {
+        } else if let Some(step) = after_bullet(trimmed) {
             bulleted.push(without_emphasis(step));
         }
     }

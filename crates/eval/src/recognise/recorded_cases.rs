@@ -80,9 +80,9 @@ pub(crate) fn read_edited_case(
         }
     }
     let incomplete = truth["scenario"] == "killed";
-    let read = |(id, spans)| recogniser().trace(Tree::new(id, spans), &logs, incomplete);
+    let recognise = |(id, spans)| recogniser().trace(Tree::new(id, spans), &logs, incomplete);
     let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-    RecordedCase { name, traces: traces.into_iter().map(read).collect(), truth }
+    RecordedCase { name, traces: traces.into_iter().map(recognise).collect(), truth }
 }
 
 /// The files of a folder, sorted.

@@ -59,8 +59,8 @@ pub(crate) struct KindDecision {
     pub(crate) kind: Kind,
     /// The span only creates an agent.
     pub(crate) lifecycle: bool,
-    /// Only the name of a model on the span determines the kind.
-    pub(crate) model_only: bool,
+    /// The kind follows only from the name of a model on the span.
+    pub(crate) from_model_name: bool,
 }
 
 /// The result of one pass.
@@ -79,7 +79,7 @@ pub(crate) struct SpanScan<'a> {
     /// Attributes that are flags, with their keys.
     pub(crate) flags: Vec<(Meaning, &'a str, Value<'a>)>,
     /// The addresses of the long texts of `fields` that an earlier span has, too.
-    pub(crate) repeated: Vec<*const u8>,
+    pub(crate) repeated_texts: Vec<*const u8>,
     /// The span that this span retries, by a link.
     pub(crate) retry_of: Option<SpanId>,
     /// The statements of its attributes, combined by precedence.
@@ -129,14 +129,14 @@ impl<'a> SpanScan<'a> {
         earlier.end_span(&self.flat);
     }
 
-    /// Removes everything, and keeps the allocations for the next span.
+    /// Removes all values and keeps the allocations, for the next span.
     fn clear(&mut self) {
         self.fields.clear();
         self.flat.clear();
         self.map_entries.clear();
         self.events.clear();
         self.flags.clear();
-        self.repeated.clear();
+        self.repeated_texts.clear();
         (self.name, self.status_message, self.status, self.retry_of, self.statements) = Default::default();
         (self.has_field, self.has_flat, self.last_sort_key, self.is_unsorted) = Default::default();
     }
@@ -165,7 +165,7 @@ impl<'a> SpanScan<'a> {
             return;
         }
         if let Some(attribute) = earlier.known_attribute(encoded) {
-            self.repeated
+            self.repeated_texts
                 .extend(attribute.value.as_str().filter(|text| text.len() >= LONG_TEXT).map(str::as_ptr));
             if attribute.entry.is_statement {
                 self.statements.add(&attribute.statement);
@@ -178,7 +178,7 @@ impl<'a> SpanScan<'a> {
             Some(None) => return,
             Some(Some(entry)) => Recognised::Field(entry),
             // The attributes of a flattened list are usually consecutive.
-            None => match earlier.last.filter(|(_, head)| table.is_in_list(key, head)) {
+            None => match earlier.last_list.filter(|(_, head)| table.is_in_list(key, head)) {
                 Some(list) => Recognised::List(list),
                 None => Recognised::lookup(table, key),
             },
@@ -188,13 +188,14 @@ impl<'a> SpanScan<'a> {
                 let value = Value::read(value);
                 let statement = self.add_field(entry, key, value, 0);
                 earlier.add_key(key, Some(entry));
-                earlier.add(KnownAttribute { encoded, entry, key, value, statement });
+                earlier.add_known_attribute(KnownAttribute { encoded, entry, key, value, statement });
             }
             Recognised::List(list) => {
                 let value = Value::read(value);
-                let read = ListAttribute::new(encoded, list, key, value, |list, end| earlier.leaf(list, end));
-                self.add_leaf(&read, false, 0);
-                earlier.add_to_list(read);
+                let attribute =
+                    ListAttribute::new(encoded, list, key, value, |list, suffix| earlier.leaf(list, suffix));
+                self.add_leaf(&attribute, false, 0);
+                earlier.add_to_list(attribute);
                 earlier.extend_run(from_field, fields.rest(), self.sorted_leaves());
             }
             Recognised::Map((field, order, suffix)) => {
@@ -247,8 +248,9 @@ impl<'a> SpanScan<'a> {
                 match Recognised::lookup(table, key.as_bytes()) {
                     Recognised::Field(entry) => _ = self.add_field(entry, key.as_bytes(), value, EVENT_ORDER),
                     Recognised::List(list) => {
-                        let read = ListAttribute::new(&[], list, key.as_bytes(), value, FlattenedList::leaf);
-                        self.add_leaf(&read, false, EVENT_ORDER);
+                        let attribute =
+                            ListAttribute::new(&[], list, key.as_bytes(), value, FlattenedList::leaf);
+                        self.add_leaf(&attribute, false, EVENT_ORDER);
                     }
                     Recognised::Map((field, order, suffix)) => {
                         self.map_entries.push((field, order + EVENT_ORDER, text(suffix), value));
@@ -311,18 +313,18 @@ impl<'a> SpanScan<'a> {
     }
 
     /// Collects an attribute of a flattened list.
-    fn add_leaf(&mut self, read: &ListAttribute<'a>, is_repeated: bool, order_offset: FieldPrecedence) {
-        let ListAttribute { list, key, leaf, value, .. } = *read;
+    fn add_leaf(&mut self, attribute: &ListAttribute<'a>, is_repeated: bool, order_offset: FieldPrecedence) {
+        let ListAttribute { list, key, leaf, value, .. } = *attribute;
         self.add_statement(&list.entry, key, value);
         if let Some(leaf) = leaf {
             for (field, order) in &list.entry.fields {
                 let order = order + order_offset;
-                let new = FlatAttribute { field: *field, order, leaf, value, is_repeated };
+                let flat_attribute = FlatAttribute { field: *field, order, leaf, value, is_repeated };
                 // Instrumentations write lists in their order.
-                let sort_key = new.sort_key();
+                let sort_key = flat_attribute.sort_key();
                 self.is_unsorted |= sort_key < self.last_sort_key;
                 self.last_sort_key = sort_key;
-                self.flat.push(new);
+                self.flat.push(flat_attribute);
                 self.has_flat |= bit(*field);
             }
         }
@@ -352,17 +354,17 @@ impl<'a> SpanScan<'a> {
         if self.has(Meaning::Placeholder) {
             return KindDecision::default();
         }
-        let statement = table.by_name(scope, self.name, self.statements.kind);
+        let statement = table.kind_statement(scope, self.name, self.statements.kind);
         let explicit = statement.filter(|s| s.rank < Rank::ModelKey);
         // An agent's span may name a model. It is a model call only if it used tokens.
-        let by_model =
+        let by_model_name =
             self.statements.model_key.filter(|_| self.statements.used_tokens || !self.has(Meaning::Agent));
-        let model_only = explicit.is_none() && self.statements.model_key.is_some();
-        let KindStatement { kind, lifecycle, .. } = match explicit.or(by_model).or(statement) {
+        let from_model_name = explicit.is_none() && self.statements.model_key.is_some();
+        let KindStatement { kind, lifecycle, .. } = match explicit.or(by_model_name).or(statement) {
             Some(statement) => statement,
             None => return KindDecision::default(),
         };
-        KindDecision { kind, lifecycle, model_only }
+        KindDecision { kind, lifecycle, from_model_name }
     }
 
     /// Whether nothing was collected and the span has no error: it is no span of an agent.
@@ -430,7 +432,8 @@ fn retried_span(link: &[u8]) -> Option<SpanId> {
     })
 }
 
-/// The field's bit in a set of fields. With more than 64 fields some share a bit, which only costs a search in vain.
+/// The bit of a field in a set of fields. With more than 64 fields, some fields share a bit; a search for a field that
+/// is absent is then possible.
 fn bit(field: Field) -> u64 {
     1 << (field as u32 % u64::BITS)
 }

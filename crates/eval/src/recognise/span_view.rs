@@ -169,8 +169,8 @@ pub struct SpanView {
     pub duration_ms: Option<f64>,
 }
 
-// The key of a block's type.
-static TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"type\":"));
+// The key of the type of a block.
+static TYPE_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"type\":"));
 // The beginning of an image in a `data:` URL.
 static IMAGE_URL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("data:image/"));
 
@@ -178,11 +178,11 @@ static IMAGE_URL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("data
 pub(crate) fn is_media(result: &str) -> bool {
     result.starts_with(['{', '[']) && {
         let bytes = result.as_bytes();
-        let is_media_type = |at: usize| {
-            let value = bytes.get(at + TYPE.needle().len()..).unwrap_or_default();
+        let is_media_type = |start: usize| {
+            let value = bytes.get(start + TYPE_KEY.needle().len()..).unwrap_or_default();
             ["\"image", " \"image", "\"audio"].iter().any(|media| value.starts_with(media.as_bytes()))
         };
-        TYPE.find_iter(bytes).any(is_media_type) || IMAGE_URL.find(bytes).is_some()
+        TYPE_KEY.find_iter(bytes).any(is_media_type) || IMAGE_URL.find(bytes).is_some()
     }
 }
 

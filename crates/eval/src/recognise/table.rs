@@ -161,7 +161,7 @@ impl ConventionTable {
         for (i, convention) in std::iter::once(user).chain(built_in.iter().map(|(_, c)| c)).enumerate() {
             table.add(convention, i as FieldPrecedence * PER_CONVENTION);
         }
-        table.check()?;
+        table.check_lists()?;
         let lists = table.lists.values_mut().map(|list| &mut list.entry);
         for entry in table.exact.values_mut().chain(lists) {
             let counts = [Field::TokensInput, Field::TokensOutput, Field::Usage];
@@ -185,13 +185,13 @@ impl ConventionTable {
         };
         table.names_by_first = (0..=u8::MAX).map(Some).chain([None]).map(may_match).collect();
         for word in table.absent.iter().flatten() {
-            add_each(std::slice::from_mut(&mut table.absent_begins), word.bytes());
+            add_bytes_by_position(std::slice::from_mut(&mut table.absent_begins), word.bytes());
         }
         for word in &table.redacted {
-            add_each(&mut table.redacted_begins, word.bytes());
+            add_bytes_by_position(&mut table.redacted_begins, word.bytes());
         }
         for marker in &table.truncated {
-            add_each(&mut table.truncated_ends, marker.bytes().rev());
+            add_bytes_by_position(&mut table.truncated_ends, marker.bytes().rev());
         }
         table.redacted_strings = Searcher::new(table.redacted.iter().map(|word| format!("\"{word}")));
         Ok(table)
@@ -205,35 +205,37 @@ impl ConventionTable {
 
     /// Adds a convention whose candidates rank from `base`.
     fn add(&mut self, convention: &Overrides, base: FieldPrecedence) {
-        let from = convention;
-        for (list, leaves) in &from.flattened {
+        for (list, leaves) in &convention.flattened {
             self.add_list(list, leaves);
         }
-        for (field, keys) in &from.fields {
+        for (field, keys) in &convention.fields {
             self.add_field(*field, keys, base);
         }
-        for kind in &from.kinds {
+        for kind in &convention.kinds {
             self.entry(&kind.key).kinds.push(KindRule::new(kind, base));
         }
-        for flag in &from.flags {
+        for flag in &convention.flags {
             self.entry(&flag.key).flags.push((flag.means, flag.values.clone()));
         }
-        self.names.extend(from.names.iter().map(|rule| SpanNameRule::new(rule, base)));
-        for (name, rule) in &from.events {
+        self.names.extend(convention.names.iter().map(|rule| SpanNameRule::new(rule, base)));
+        for (name, rule) in &convention.events {
             self.events.entry(name.as_str().into()).or_insert(*rule);
         }
-        self.absent.push(from.absent.clone());
-        self.redacted.extend_from_slice(&from.redacted);
-        self.truncated.extend(from.truncated.iter().map(|marker| marker.to_ascii_lowercase()));
+        self.absent.push(convention.absent.clone());
+        self.redacted.extend_from_slice(&convention.redacted);
+        self.truncated.extend(convention.truncated.iter().map(|marker| marker.to_ascii_lowercase()));
         let tools = Arc::make_mut(&mut self.control_tools);
-        tools.final_answer.extend_from_slice(&from.final_answer_tools);
-        tools.planning.extend_from_slice(&from.planning_tools);
-        tools.thinking.extend_from_slice(&from.thinking_tools);
+        tools.final_answer.extend_from_slice(&convention.final_answer_tools);
+        tools.planning.extend_from_slice(&convention.planning_tools);
+        tools.thinking.extend_from_slice(&convention.thinking_tools);
         self.plan_markers.extend(
-            from.plan_markers.iter().map(|m| PlanMarker { begins: m.begins.to_lowercase(), ..m.clone() }),
+            convention
+                .plan_markers
+                .iter()
+                .map(|m| PlanMarker { begins: m.begins.to_lowercase(), ..m.clone() }),
         );
-        self.plan_prompts.extend_from_slice(&from.plan_prompts);
-        self.not_failures.extend_from_slice(&from.not_failures);
+        self.plan_prompts.extend_from_slice(&convention.plan_prompts);
+        self.not_failures.extend_from_slice(&convention.not_failures);
     }
 
     /// Adds the leaves of a flattened list. A second `#` in a leaf's key is the index of a nested list.
@@ -265,7 +267,7 @@ impl ConventionTable {
         }
     }
 
-    fn check(&self) -> Result<(), TableError> {
+    fn check_lists(&self) -> Result<(), TableError> {
         for (key, list) in self.lists.iter().filter(|(_, l)| l.leaves.is_empty() && l.nested.is_empty()) {
             if let Some((field, _)) = list.entry.fields.first() {
                 let key = format!("{}#", String::from_utf8_lossy(key));
@@ -299,7 +301,7 @@ impl ConventionTable {
     }
 
     /// The statement of the span's name about its kind, or `statement` if that takes precedence.
-    pub(crate) fn by_name(
+    pub(crate) fn kind_statement(
         &self,
         scope: &str,
         name: &str,
@@ -358,8 +360,9 @@ impl ByteSet {
     }
 }
 
-/// Adds the n-th byte of a word to the n-th set. A set beyond the end of the word gets all bytes, since any may follow.
-fn add_each(sets: &mut [ByteSet], mut word: impl Iterator<Item = u8>) {
+/// Adds the n-th byte of a word to the n-th set. A set beyond the end of the word gets all bytes, since any byte may
+/// follow.
+fn add_bytes_by_position(sets: &mut [ByteSet], mut word: impl Iterator<Item = u8>) {
     for set in sets {
         match word.next() {
             Some(byte) => set.0[usize::from(byte / 64)] |= 1 << (byte % 64),
@@ -375,8 +378,8 @@ impl FlattenedList {
         if let Some(kind) = self.leaves.get(tail) {
             return Some((0, *kind));
         }
-        let at = first_index(tail)?;
-        let (head, rest) = tail.split_at_checked(at)?;
+        let index_start = first_index(tail)?;
+        let (head, rest) = tail.split_at_checked(index_start)?;
         let (inner_index, rest) = parse_index(rest)?;
         let kind = self.nested.get(head)?.get(rest.strip_prefix(b".")?)?;
         Some((inner_index, *kind))
@@ -389,7 +392,8 @@ fn mentions_plan(text: &str) -> bool {
     // Converting a part to lower case is cheaper than searching a frequent letter in both cases.
     const PART: usize = 256;
     let mut lower = [0; PART];
-    let mut parts = (0..text.len()).step_by(PART + 1 - PLAN.len()).filter_map(|at| text.as_bytes().get(at..));
+    let mut parts =
+        (0..text.len()).step_by(PART + 1 - PLAN.len()).filter_map(|start| text.as_bytes().get(start..));
     parts.any(|rest| {
         let part = rest.get(..PART).unwrap_or(rest);
         let lower = &mut lower[..part.len()];
@@ -405,7 +409,7 @@ fn list_prefix(list: &str) -> Box<[u8]> {
 
 /// The position of the first index: the digit after a dot.
 fn first_index(key: &[u8]) -> Option<usize> {
-    key.windows(2).position(|w| matches!(w, [b'.', b'0'..=b'9'])).map(|at| at + 1)
+    key.windows(2).position(|w| matches!(w, [b'.', b'0'..=b'9'])).map(|dot| dot + 1)
 }
 
 /// The number at the beginning of `text`, and the rest.

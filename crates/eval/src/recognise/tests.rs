@@ -1,6 +1,7 @@
 //! Whole traces: recorded runs of real frameworks, and spans written for one rule each.
 
 mod content;
+mod evaluations;
 mod framing;
 mod hostile;
 mod recorded;

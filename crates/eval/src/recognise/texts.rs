@@ -29,7 +29,7 @@ const SLOTS: usize = 64;
 /// The index of a text in [`TextInterner::last`].
 fn slot(text: &str) -> usize {
     let bytes = text.as_bytes();
-    let byte = |at: usize| bytes.get(at).copied().map_or(0, usize::from);
+    let byte = |position: usize| bytes.get(position).copied().map_or(0, usize::from);
     (bytes.len() + byte(bytes.len() / 2) + 3 * byte(bytes.len().wrapping_sub(1))) % SLOTS
 }
 

@@ -58,15 +58,15 @@ fn unwrap_arguments<'a>(node: &ContentNode<'a>, names: &[&str]) -> Option<Conten
     if let (Some(ContentNode::List(args)), Some(ContentNode::Map(kwargs))) =
         (node.get("args"), node.get("kwargs"))
     {
-        let ContentNode::Map(mut all) = name_positional(args.clone(), names) else {
+        let ContentNode::Map(mut arguments) = name_positional(args.clone(), names) else {
             return Some(ContentNode::List(args.clone()));
         };
-        all.extend(kwargs.iter().cloned());
-        return Some(ContentNode::Map(all));
+        arguments.extend(kwargs.iter().cloned());
+        return Some(ContentNode::Map(arguments));
     }
     // LangChain's tool node records the whole tool call as its arguments.
     if let Some(args @ ContentNode::Map(_)) = node.get("args")
-        && node.has("name")
+        && node.has_key("name")
         && entries.len() <= 4
     {
         return Some(args.clone());
@@ -79,7 +79,7 @@ fn unwrap_arguments<'a>(node: &ContentNode<'a>, names: &[&str]) -> Option<Conten
     }
 }
 
-/// Positional arguments under the names of the parameters, or a list if there are too few names.
+/// The positional arguments as a map by parameter name; as a list if there are fewer names than arguments.
 fn name_positional<'a>(args: Vec<ContentNode<'a>>, names: &[&str]) -> ContentNode<'a> {
     if args.len() > names.len() {
         return ContentNode::List(args);
@@ -100,14 +100,14 @@ fn result_within(node: &ContentNode<'_>, source: Option<&str>, depth: usize) -> 
     let Some(depth) = depth.checked_sub(1) else { return (node.text().into_owned(), false) };
     let failed = part::has_failure_flag(node);
     // LangChain records a message as the result, or the output of a run among its settings.
-    let message = node.get("data").or_else(|| node.get("kwargs")).filter(|inner| inner.has("content"));
+    let message = node.get("data").or_else(|| node.get("kwargs")).filter(|inner| inner.has_key("content"));
     let inner = match node.entries() {
         [(key, inner)] if matches!(key.as_ref(), "result" | "output" | "outputs" | "toolResult") => {
             Some(inner)
         }
         [(a, inner), (b, _)] if a == "output" && b == "kwargs" => Some(inner),
         _ if message.is_some() => return message_result(message.unwrap_or(node), failed),
-        _ if node.has("tool_call_id") && node.has("content") => return message_result(node, failed),
+        _ if node.has_key("tool_call_id") && node.has_key("content") => return message_result(node, failed),
         _ => None,
     };
     if let Some(inner) = inner {
@@ -122,7 +122,7 @@ fn result_within(node: &ContentNode<'_>, source: Option<&str>, depth: usize) -> 
     (text, failed || node.items().iter().any(part::has_failure_flag))
 }
 
-/// Whether [`result`] and its callees may take a map with this key for a wrapper, a block of content or a failure.
+/// Whether [`result`] and its callees may read a map with this key as a wrapper, a block of content or a failure.
 fn is_wrapper_key(key: &[u8]) -> bool {
     matches!(
         key,
@@ -166,7 +166,7 @@ pub(crate) fn is_unwrapped<'j>(text: &'j str, mut on_string: impl FnMut(JsonStri
 /// A string in JSON.
 #[derive(Clone, Copy)]
 pub(crate) struct JsonString<'j> {
-    /// With its escapes.
+    /// The bytes between the quotation marks, with escapes.
     pub(crate) content: &'j [u8],
     pub(crate) has_escapes: bool,
     /// The byte after the closing quotation mark.
@@ -200,10 +200,10 @@ fn is_compact<'j>(json: &'j str, mut is_excluded: impl FnMut(JsonString<'j>) -> 
     /// Integers with at most this many digits fit an `i64`.
     const DIGITS: usize = 18;
     let bytes = json.as_bytes();
-    let mut at = 0;
-    while let Some(&b) = bytes.get(at) {
-        let rest = bytes.get(at + 1..).unwrap_or_default();
-        at += 1 + match b {
+    let mut position = 0;
+    while let Some(&b) = bytes.get(position) {
+        let rest = bytes.get(position + 1..).unwrap_or_default();
+        position += 1 + match b {
             b'"' => {
                 let string_end = json_keys::string_end(rest, is_needed_escape);
                 let Some((end, is_unescaped)) = string_end else { return false };
@@ -243,7 +243,7 @@ fn message_result(message: &ContentNode<'_>, failed: bool) -> (String, bool) {
 }
 
 /// Keys of a list of tools, or of a map that contains one.
-const TOOL_LISTS: [&str; 7] = [
+const TOOL_LIST_KEYS: [&str; 7] = [
     "tools",
     "function_tools",
     "output_tools",
@@ -292,7 +292,7 @@ fn collect_definitions(
         ContentNode::Map(_) => match definition(node, texts) {
             Some(definition) => out.push(definition),
             None => {
-                for inner in TOOL_LISTS.iter().filter_map(|key| node.get(key)) {
+                for inner in TOOL_LIST_KEYS.iter().filter_map(|key| node.get(key)) {
                     collect_definitions(inner, texts, out, depth);
                 }
             }
@@ -303,9 +303,9 @@ fn collect_definitions(
 
 fn definition(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<ToolDefinition> {
     let body =
-        node.any(&["function", "toolSpec"]).filter(|f| matches!(f, ContentNode::Map(_))).unwrap_or(node);
+        node.first_of(&["function", "toolSpec"]).filter(|f| matches!(f, ContentNode::Map(_))).unwrap_or(node);
     let name = body.str_at("name").or_else(|| node.str_at("name"))?;
-    let schema = body.any(&[
+    let schema = body.first_of(&[
         "parameters",
         "input_schema",
         "inputSchema",
@@ -334,13 +334,14 @@ pub(crate) fn parameters(node: &ContentNode<'_>) -> Option<Arc<serde_json::Value
         return None;
     }
     let schema: serde_json::Value = serde_json::from_str(&text).ok()?;
-    let is_schema =
-        ["properties", "$ref", "$schema", "anyOf", "oneOf", "allOf", "required"].iter().any(|k| node.has(k))
-            || node.str_at("type").is_some();
+    let is_schema = ["properties", "$ref", "$schema", "anyOf", "oneOf", "allOf", "required"]
+        .iter()
+        .any(|k| node.has_key(k))
+        || node.str_at("type").is_some();
     if is_schema {
         return Some(Arc::new(schema));
     }
-    if entries.iter().all(|(_, v)| v.has("type") || v.has("description")) {
+    if entries.iter().all(|(_, v)| v.has_key("type") || v.has_key("description")) {
         return Some(Arc::new(serde_json::json!({ "type": "object", "properties": schema })));
     }
     None
@@ -377,18 +378,18 @@ impl DefinitionCache {
             return (Arc::clone(text), Arc::clone(tools));
         }
         let text: Arc<str> = raw.into();
-        let read: Arc<[ToolDefinition]> =
+        let parsed: Arc<[ToolDefinition]> =
             definitions(&ContentNode::Str(Cow::Borrowed(raw)), &mut TextInterner::new()).into();
         if raw.len() <= Self::MAX_TEXT {
             let mut cache = lock();
             if cache.bytes + raw.len() > Self::MAX_BYTES {
                 *cache = CachedLists::default();
             }
-            if cache.lists.insert(Arc::clone(&text), Arc::clone(&read)).is_none() {
+            if cache.lists.insert(Arc::clone(&text), Arc::clone(&parsed)).is_none() {
                 cache.bytes += raw.len();
             }
         }
-        (text, read)
+        (text, parsed)
     }
 }
 
@@ -470,8 +471,8 @@ mod tests {
             let members: Vec<String> = keys.iter().zip(&values).map(|(k, v)| format!("\"{k}\":{v}")).collect();
             let json = format!("{{{}}}", members.join(","));
             if is_unwrapped(&json, |_| ()) {
-                let read = result(&ContentNode::Str(Cow::Borrowed(&json)).unfold(), Some(&json));
-                prop_assert_eq!(read, (json, false));
+                let text_and_flag = result(&ContentNode::Str(Cow::Borrowed(&json)).unfold(), Some(&json));
+                prop_assert_eq!(text_and_flag, (json, false));
             }
         }
     }

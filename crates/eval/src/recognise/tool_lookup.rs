@@ -34,18 +34,18 @@ impl<'t> ToolLookup<'t> {
         if tools.len() <= MAX_UNINDEXED {
             return tools.iter().find(|tool| tool.name == *name);
         }
-        let index = self.0.entry(list).or_default();
-        index.searches = index.searches.saturating_add(1);
-        if index.searches <= MAX_LINEAR_SEARCHES {
+        let long_list = self.0.entry(list).or_default();
+        long_list.searches = long_list.searches.saturating_add(1);
+        if long_list.searches <= MAX_LINEAR_SEARCHES {
             return tools.iter().find(|tool| tool.name == *name);
         }
-        if index.by_name.is_empty() {
-            index.by_name = HashMap::with_capacity(tools.len());
+        if long_list.by_name.is_empty() {
+            long_list.by_name = HashMap::with_capacity(tools.len());
             for (i, tool) in tools.iter().enumerate() {
-                index.by_name.entry(&tool.name).or_insert(i);
+                long_list.by_name.entry(&tool.name).or_insert(i);
             }
         }
-        tools.get(*index.by_name.get(&**name)?)
+        tools.get(*long_list.by_name.get(&**name)?)
     }
 }
 

@@ -10,75 +10,82 @@ use super::span_view::{Content, SpanView};
 
 /// Gives every span below an evaluator the evaluator's kind.
 pub(crate) fn spread_evaluator_kind(tree: &Tree, views: &mut [SpanView]) {
-    for &at in tree.order() {
-        if tree.parent(at).is_some_and(|parent| views[parent].kind == Kind::Evaluator) {
-            views[at].kind = Kind::Evaluator;
+    for &index in tree.order() {
+        if tree.parent(index).is_some_and(|parent| views[parent].kind == Kind::Evaluator) {
+            views[index].kind = Kind::Evaluator;
         }
     }
 }
 
 /// Marks model and tool spans that record the same call as another span, and agent spans that only contain one other
-/// agent, as wrappers. Makes agent spans that are only a turn of the agent around them chains. Chains that frame the
+/// agent, as wrappers. Agent spans that are only a turn of the agent around them become chains. Chains that frame the
 /// run of an agent become agents; those below the root are returned.
-pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &[bool]) -> Vec<Idx> {
-    for &at in tree.order().iter().rev() {
-        match views[at].kind {
-            Kind::Llm => mark_outer_llm(tree, views, at, model_only[at]),
-            Kind::Tool => mark_inner_tools(tree, views, at),
+pub(crate) fn mark_duplicates(
+    tree: &Tree,
+    views: &mut [SpanView],
+    kinds_from_model_name: &[bool],
+) -> Vec<Idx> {
+    for &index in tree.order().iter().rev() {
+        match views[index].kind {
+            Kind::Llm => mark_outer_llm(tree, views, index, kinds_from_model_name[index]),
+            Kind::Tool => mark_inner_tools(tree, views, index),
             _ => {}
         }
     }
     let agent_chains = framing::mark_agents(tree, views);
-    for &at in tree.order() {
-        if views[at].kind == Kind::Agent && !views[at].wrapper && only_contains_an_agent(tree, views, at) {
-            views[at].wrapper = true;
+    for &index in tree.order() {
+        if views[index].kind == Kind::Agent
+            && !views[index].wrapper
+            && only_contains_an_agent(tree, views, index)
+        {
+            views[index].wrapper = true;
         }
     }
-    for &at in tree.order() {
-        if matches!(views[at].kind, Kind::Agent | Kind::Chain | Kind::Unknown) && !views[at].wrapper {
-            mark_turns_as_chains(tree, views, at);
+    for &index in tree.order() {
+        if matches!(views[index].kind, Kind::Agent | Kind::Chain | Kind::Unknown) && !views[index].wrapper {
+            mark_turns_as_chains(tree, views, index);
         }
     }
     agent_chains
 }
 
-/// Marks a model span that wraps the span of the same call. A span whose kind follows only from the name of a model
-/// (`model_only`), and which has several calls below it, is an agent or a chain.
-fn mark_outer_llm(tree: &Tree, views: &mut [SpanView], at: Idx, model_only: bool) {
-    let inner = nearest_below(tree, views, at, Kind::Llm);
-    if model_only && inner.len() + nearest_below(tree, views, at, Kind::Tool).len() > 1 {
-        views[at].kind = if views[at].agent.is_some() { Kind::Agent } else { Kind::Chain };
-    } else if inner.iter().any(|&i| is_same_call(&views[at], &views[i])) {
-        views[at].wrapper = true;
+/// Marks a model span that wraps the span of the same call. If the kind of the span follows only from the name of a
+/// model (`from_model_name`) and several calls are below the span, it becomes an agent or a chain.
+fn mark_outer_llm(tree: &Tree, views: &mut [SpanView], index: Idx, from_model_name: bool) {
+    let inner = nearest_below(tree, views, index, Kind::Llm);
+    if from_model_name && inner.len() + nearest_below(tree, views, index, Kind::Tool).len() > 1 {
+        views[index].kind = if views[index].agent.is_some() { Kind::Agent } else { Kind::Chain };
+    } else if inner.iter().any(|&i| is_same_call(&views[index], &views[i])) {
+        views[index].wrapper = true;
         if let [only] = inner.as_slice() {
-            fill_inner_llm(views, at, *only);
+            fill_inner_llm(views, index, *only);
         }
     }
 }
 
 /// Marks the tool spans below a tool span that have the same tool's name.
-fn mark_inner_tools(tree: &Tree, views: &mut [SpanView], at: Idx) {
-    for inner in nearest_below(tree, views, at, Kind::Tool) {
+fn mark_inner_tools(tree: &Tree, views: &mut [SpanView], index: Idx) {
+    for inner in nearest_below(tree, views, index, Kind::Tool) {
         let name = |i: Idx| views[i].call.as_ref().map(|call| &call.name);
-        if name(inner) == name(at) {
+        if name(inner) == name(index) {
             views[inner].wrapper = true;
-            fill_outer_tool(views, inner, at);
+            fill_outer_tool(views, inner, index);
         }
     }
 }
 
-/// Makes agent spans directly below `at` chains if each only asks a model for the next step and the
-/// calls are executed outside of it: a node of a graph that is named `agent` (LangGraph's ReAct
-/// loop). Either all spans of a name are such turns, or none. `at`, which contains the turns and the tools, is then the
-/// agent.
-fn mark_turns_as_chains(tree: &Tree, views: &mut [SpanView], at: Idx) {
+/// Gives agent spans directly below the span `index` the kind of chains if each is only a turn: it asks a model for the
+/// next step, and the calls are executed outside of it, as in a graph with a node named `agent` (the ReAct loop of
+/// LangGraph). All spans of one name are turns, or none is. The span `index`, which contains the turns and the tools,
+/// is then the agent.
+fn mark_turns_as_chains(tree: &Tree, views: &mut [SpanView], index: Idx) {
     let mut by_name: HashMap<Option<Text>, Vec<Idx>> = HashMap::new();
-    for &inner in tree.children(at).iter().take(MAX_SPANS) {
+    for &inner in tree.children(index).iter().take(MAX_SPANS) {
         if views[inner].kind == Kind::Agent && !views[inner].wrapper {
             by_name.entry(views[inner].name.clone()).or_default().push(inner);
         }
     }
-    if by_name.is_empty() || nearest_below(tree, views, at, Kind::Tool).is_empty() {
+    if by_name.is_empty() || nearest_below(tree, views, index, Kind::Tool).is_empty() {
         return;
     }
     for group in by_name.into_values() {
@@ -92,7 +99,7 @@ fn mark_turns_as_chains(tree: &Tree, views: &mut [SpanView], at: Idx) {
             for inner in group {
                 views[inner].kind = Kind::Chain;
             }
-            views[at].kind = Kind::Agent;
+            views[index].kind = Kind::Agent;
         }
     }
 }
@@ -100,13 +107,13 @@ fn mark_turns_as_chains(tree: &Tree, views: &mut [SpanView], at: Idx) {
 /// Maximum number of spans that are searched below a span. A wrapped span is near; the tree is untrusted.
 const MAX_SPANS: usize = 500;
 
-/// The nearest spans of `kind` below `at` that belong to the same agent, in order.
-fn nearest_below(tree: &Tree, views: &[SpanView], at: Idx, kind: Kind) -> Vec<Idx> {
+/// The nearest spans of `kind` below `index` that belong to the same agent, in order.
+fn nearest_below(tree: &Tree, views: &[SpanView], index: Idx, kind: Kind) -> Vec<Idx> {
     let mut out = Vec::new();
-    if tree.children(at).is_empty() {
+    if tree.children(index).is_empty() {
         return out;
     }
-    let mut stack: Vec<Idx> = tree.children(at).iter().copied().take(MAX_SPANS).collect();
+    let mut stack: Vec<Idx> = tree.children(index).iter().copied().take(MAX_SPANS).collect();
     for _ in 0..MAX_SPANS {
         let Some(i) = stack.pop() else { break };
         let view = &views[i];
@@ -169,12 +176,12 @@ fn fill_outer_tool(views: &mut [SpanView], inner: Idx, outer: Idx) {
 }
 
 /// Whether an agent span has exactly one agent below it, and no content or calls of its own.
-fn only_contains_an_agent(tree: &Tree, views: &[SpanView], at: Idx) -> bool {
-    if views[at].input_content == Content::Present || views[at].output_content == Content::Present {
+fn only_contains_an_agent(tree: &Tree, views: &[SpanView], index: Idx) -> bool {
+    if views[index].input_content == Content::Present || views[index].output_content == Content::Present {
         return false;
     }
     let mut agents = 0;
-    let mut stack: Vec<Idx> = tree.children(at).to_vec();
+    let mut stack: Vec<Idx> = tree.children(index).to_vec();
     while let Some(i) = stack.pop() {
         match views[i].kind {
             Kind::Agent if !views[i].wrapper => agents += 1,

@@ -1,4 +1,4 @@
-//! Which parts of texts are removed, and which stay.
+//! The parts of texts that are removed, and those that stay.
 
 use proptest::prelude::*;
 
@@ -56,13 +56,13 @@ fn combined_set_contains_every_known_pattern() {
 
 #[test]
 fn secrets_of_every_type_are_removed_and_the_surrounding_text_stays() {
-    for (secret, kind) in secrets() {
+    for (secret, secret_type) in secrets() {
         let text = format!("before {secret} after");
         let out = redacted(&text);
-        assert!(out.contains(&format!("[redacted: {kind}]")), "{text} -> {out}");
+        assert!(out.contains(&format!("[redacted: {secret_type}]")), "{text} -> {out}");
         assert!(out.starts_with("before ") && out.trim_end().ends_with("after"), "{out}");
-        let left = out.split("[redacted").next().map_or(0, str::len);
-        assert!(out.len() < text.len() + 24 && left < 60, "{out}");
+        let prefix_len = out.split("[redacted").next().map_or(0, str::len);
+        assert!(out.len() < text.len() + 24 && prefix_len < 60, "{out}");
     }
     assert_eq!(redacted("postgres://app:hunter2pass@db/x"), "postgres://app:[redacted: password]@db/x");
     assert_eq!(redacted("Bearer abcdefghijklmnop1234"), "Bearer [redacted: token]");
@@ -125,15 +125,15 @@ fn invalid_patterns_are_reported_by_key() {
 proptest! {
     #[test]
     fn secret_is_removed_at_any_position(
-        before in "[a-z \n\"{}:]{0,20}", which in 0usize..30, after in "[ \n\"{},]{1,10}[a-z ]{0,10}",
+        before in "[a-z \n\"{}:]{0,20}", index in 0usize..30, after in "[ \n\"{},]{1,10}[a-z ]{0,10}",
     ) {
-        let all = secrets();
-        let (secret, _) = &all[which % all.len()];
+        let known_secrets = secrets();
+        let (secret, _) = &known_secrets[index % known_secrets.len()];
         let text = format!("{before} {secret}{after}");
-        let core: String = secret.chars().rev().take(12).collect::<Vec<_>>().into_iter().rev().collect();
-        let keeps_its_end = ["db.internal:5432/x", "example.com/a", "today", "please", "==\"", "\\\"", "-----", "\\n", "."];
-        if !keeps_its_end.iter().any(|end| secret.ends_with(end)) {
-            prop_assert!(!redacted(&text).contains(&core), "{}", redacted(&text));
+        let secret_end: String = secret.chars().rev().take(12).collect::<Vec<_>>().into_iter().rev().collect();
+        let remaining_ends = ["db.internal:5432/x", "example.com/a", "today", "please", "==\"", "\\\"", "-----", "\\n", "."];
+        if !remaining_ends.iter().any(|end| secret.ends_with(end)) {
+            prop_assert!(!redacted(&text).contains(&secret_end), "{}", redacted(&text));
         }
     }
 

@@ -51,7 +51,7 @@ fn malformed_call() -> Vec<Measurement> {
 }
 
 #[test]
-fn finding_is_on_the_judged_span_where_it_began_and_named_on_the_spans_that_it_cites() {
+fn finding_is_on_its_span_and_on_its_origin_and_cited_spans_name_it() {
     let ms = malformed_call();
     let (spans, records) = annotated(&ms, &Emission::default());
     let refused = json!([{
@@ -94,7 +94,7 @@ fn finding_is_on_the_judged_span_where_it_began_and_named_on_the_spans_that_it_c
 }
 
 #[test]
-fn events_name_the_judge_and_what_was_judged() {
+fn events_name_the_evaluator_and_the_target() {
     let mut ms = malformed_call();
     ms.push(measurement(1, "avoidance", Ok((Value::Label("valid"), vec![]))));
     ms.push(Measurement {
@@ -111,8 +111,8 @@ fn events_name_the_judge_and_what_was_judged() {
     let request = ExportLogsServiceRequest::decode(encoded.events[0].bytes.clone()).unwrap();
     let records = &request.resource_logs[0].scope_logs[0].log_records;
     let record_attribute = |name: &str, key: &str| {
-        let all: Vec<_> = records.iter().map(|r| attributes(&r.attributes)).collect();
-        all.into_iter().find(|r| r["gen_ai.evaluation.name"] == name).unwrap().get(key).cloned()
+        let record_attributes: Vec<_> = records.iter().map(|r| attributes(&r.attributes)).collect();
+        record_attributes.into_iter().find(|r| r["gen_ai.evaluation.name"] == name).unwrap().get(key).cloned()
     };
     let evaluator = |name: &str| {
         ["id", "version", "type"]
@@ -133,7 +133,7 @@ fn events_name_the_judge_and_what_was_judged() {
 #[test]
 fn verdict_of_a_trace_below_a_workflow_names_its_agent_and_conversation() {
     let evaluated_targets = |agent: Option<&str>| {
-        let (_, out) = run(&SUMMARY, &Emission::default(), |trace| {
+        let (_, out) = annotate_with(&SUMMARY, &Emission::default(), |trace| {
             // The root is no agent's.
             (trace.owner[0], trace.views[0].service) = (None, Some("shop".into()));
             trace.agents[0].name = agent.map(Into::into);
@@ -141,11 +141,11 @@ fn verdict_of_a_trace_below_a_workflow_names_its_agent_and_conversation() {
         });
         let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
         let records = &request.resource_logs[0].scope_logs[0].log_records;
-        let all = records.iter().map(|r| attributes(&r.attributes));
+        let record_attributes = records.iter().map(|r| attributes(&r.attributes));
         let [trace_record, call_record] = ["trace", "tool_abuse"]
-            .map(|name| all.clone().find(|r| r["gen_ai.evaluation.name"] == name).unwrap());
+            .map(|name| record_attributes.clone().find(|r| r["gen_ai.evaluation.name"] == name).unwrap());
         assert_eq!(trace_record["gen_ai.conversation.id"], "talk-7");
-        assert!(!call_record.contains_key("gen_ai.conversation.id"), "that span says nothing of it");
+        assert!(!call_record.contains_key("gen_ai.conversation.id"), "that span has no conversation");
         (trace_record["gen_ai.evaluation.target"].clone(), call_record["gen_ai.evaluation.target"].clone())
     };
     assert_eq!(evaluated_targets(Some("planner")), ("planner".into(), "shop".into()));
@@ -204,7 +204,7 @@ fn prefix_and_redaction_apply_to_findings() {
 }
 
 /// Texts that are expensive or dangerous within JSON.
-fn hostile() -> impl Strategy<Value = String> {
+fn hostile_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         any::<String>(),
         Just("\"}],\"".to_owned()),
@@ -218,7 +218,7 @@ fn hostile() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn findings_are_valid_json_of_bounded_size_and_without_content_if_explanations_are_off(
-        texts in prop::collection::vec((hostile(), hostile(), 0usize..6, 0usize..120), 1..30),
+        texts in prop::collection::vec((hostile_text(), hostile_text(), 0usize..6, 0usize..120), 1..30),
         explanations in prop::sample::select(vec![Explanations::Off, Explanations::Fail, Explanations::All]),
     ) {
         let all: Vec<Finding> = texts

@@ -132,7 +132,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let Some(llm) = self.requester() else { return Vec::new() };
         let trace = self.context.trace;
         let Some(view) = trace.views.get(llm) else { return Vec::new() };
-        let position = self.links.executed(trace, self.context.at).and_then(|call| call.place);
+        let position = self.links.executed(trace, self.context.at).and_then(|call| call.request_index);
         // A message may have thousands of calls, and a question is asked about each: only the own request is visited.
         let shown =
             position.and_then(|position| self.links.request(trace, llm, position)).unwrap_or_else(|| {

@@ -40,13 +40,13 @@ pub(super) fn matching_steps(task: &Task, trace: &AgentTrace, i: usize) -> usize
 fn restore_message_order(all: &[Call], calls: &mut [usize]) {
     let mut positions_by_llm: HashMap<Idx, Vec<usize>> = HashMap::default();
     for (position, call) in calls.iter().enumerate().filter_map(|(n, &i)| Some((n, all.get(i)?))) {
-        if let Some(llm) = call.llm.filter(|_| call.place.is_some()) {
+        if let Some(llm) = call.llm.filter(|_| call.request_index.is_some()) {
             positions_by_llm.entry(llm).or_default().push(position);
         }
     }
     for positions in positions_by_llm.into_values() {
         let mut message_calls: Vec<usize> = positions.iter().map(|&position| calls[position]).collect();
-        message_calls.sort_by_key(|&i| all[i].place);
+        message_calls.sort_by_key(|&i| all[i].request_index);
         for (position, call) in positions.into_iter().zip(message_calls) {
             calls[position] = call;
         }

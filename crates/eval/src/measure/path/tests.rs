@@ -12,7 +12,8 @@ use super::score::{Parameters, PathScores, PathWeights, efficiency, prefix_criti
 use super::walk::{CondensedStep, PathToken, Walk};
 use super::*;
 
-/// An automaton over letters: states apart by ';', a final one with a star, edges as `AB>state`.
+/// An automaton over letters. States are separated by ';', final states begin with a star, and edges have the form
+/// `AB>state`.
 fn automaton(states: &str) -> Result<Automaton, Vec<TaskProblem>> {
     let mut draft = Draft::default();
     for state in states.split(';').map(str::trim).filter(|s| !s.is_empty()) {
@@ -29,8 +30,8 @@ fn automaton(states: &str) -> Result<Automaton, Vec<TaskProblem>> {
     check(&draft).map(|checked| checked.automaton)
 }
 
-/// The automaton whose golden paths are these words, without loops: a tree of their beginnings.
-fn words(golden: &[&str]) -> Automaton {
+/// The automaton whose golden paths are these words, without loops: a tree of their prefixes.
+fn tree_automaton(golden: &[&str]) -> Automaton {
     let mut prefixes: Vec<String> = vec![String::new()];
     for word in golden {
         for end in 1..=word.len() {
@@ -94,20 +95,20 @@ fn running_example_has_its_published_scores() {
 #[test]
 fn section_5_examples_follow_the_equations() {
     // A: the mandatory check is skipped. The paper prints PC-KTC .25 and efficiency 0.
-    let check = words(&["CE"]);
+    let check = tree_automaton(&["CE"]);
     let a = scores(&check, "E", 0.5);
     assert_near(a.correctness, 0.5);
     assert_near(a.pc_ktc, 0.5);
     assert_eq!((a.harmful_calls, a.efficiency, a.accepting), (1, None, false));
     // B: three sends. The paper prints PC .50.
-    let send = words(&["S"]);
+    let send = tree_automaton(&["S"]);
     let b = scores(&send, "SSS", 0.5);
     assert_near(b.correctness, 1.0 / 3.0);
     assert_near(b.efficiency, 1.0 / 3.0);
     assert_near(Some(b.prefix_criticality), 4.0 / 7.0);
     assert_eq!(b.harmful_calls, 2);
-    // C: a step is left out, so that what follows is not allowed either. c is C' here.
-    let arm = words(&["ACEGcH"]);
+    // C: a step is left out, so that the later steps are not allowed either. c is C' here.
+    let arm = tree_automaton(&["ACEGcH"]);
     let c = scores(&arm, "ACGcH", 0.25);
     assert_near(c.correctness, 5.0 / 6.0);
     assert_near(c.pc_ktc, 11.0 / 12.0);
@@ -117,7 +118,7 @@ fn section_5_examples_follow_the_equations() {
 
 #[test]
 fn refinement_candidates_are_repaired_paths_only() {
-    let two = words(&["ABCDE", "F"]);
+    let two = tree_automaton(&["ABCDE", "F"]);
     let run = scores(&two, "A", 0.5);
     assert_near(run.correctness, 1.0 / 3.0);
     assert_near(run.pc_hlr, 0.2);
@@ -125,7 +126,7 @@ fn refinement_candidates_are_repaired_paths_only() {
 
 #[test]
 fn run_without_calls_has_the_best_harm_scores() {
-    let idle = scores(&words(&["ABC"]), "", 0.5);
+    let idle = scores(&tree_automaton(&["ABC"]), "", 0.5);
     assert_near(idle.correctness, 0.0);
     assert_near(idle.pc_ktc, 0.25);
     assert_eq!((idle.prefix_criticality, idle.harm_rate, idle.efficiency), (1.0, 0.0, None));
@@ -149,7 +150,7 @@ fn failed_call_does_not_advance_the_state() {
     assert_eq!(efficiency(&steps, walk.calls()), Some(0.25));
 }
 
-fn refused(states: &str) -> String {
+fn problem_messages(states: &str) -> String {
     let problems = automaton(states).unwrap_err();
     problems.iter().map(|f| f.message.as_str()).collect::<Vec<_>>().join("; ")
 }
@@ -167,10 +168,10 @@ fn unsound_automaton_is_rejected_with_a_reason() {
         ("", "no golden path: there are no states"),
         ("a A>b; b A>c B>a; *c", "progress edges form a cycle: 'a' -> 'b' -> 'a'"),
     ] {
-        let message = refused(states);
-        assert!(message.contains(reason), "{message:?} does not say {reason:?}");
+        let message = problem_messages(states);
+        assert!(message.contains(reason), "{message:?} does not contain {reason:?}");
     }
-    let elsewhere = Draft {
+    let misplaced_edge = Draft {
         states: vec![
             DraftState {
                 name: "a".into(),
@@ -187,22 +188,23 @@ fn unsound_automaton_is_rejected_with_a_reason() {
         symbols: vec!["A".into()],
         ..Draft::default()
     };
-    let problems = check(&elsewhere).unwrap_err();
+    let problems = check(&misplaced_edge).unwrap_err();
     assert_eq!(problems[0].message, "this edge is listed under state 'a' but leaves 'b'");
-    let twice = Draft::new(["A"]).state("a", false).edge(&["A"], "b").edge(&["A"], "b").state("b", true);
-    assert_eq!(check(&twice).unwrap().warnings.len(), 1);
-    let strange = Draft::new(["A"]).state("a", true).edge(&["B"], "a");
-    assert!(check(&strange).unwrap_err()[0].message.contains("'B' is not in the alphabet"));
+    let repeated_edge =
+        Draft::new(["A"]).state("a", false).edge(&["A"], "b").edge(&["A"], "b").state("b", true);
+    assert_eq!(check(&repeated_edge).unwrap().warnings.len(), 1);
+    let unknown_symbol = Draft::new(["A"]).state("a", true).edge(&["B"], "a");
+    assert!(check(&unknown_symbol).unwrap_err()[0].message.contains("'B' is not in the alphabet"));
 }
 
 #[test]
 fn progress_cycle_is_found_when_later_states_follow_it() {
-    let message = refused("s A>a; a A>b; b A>a B>c; c A>d; *d");
+    let message = problem_messages("s A>a; a A>b; b A>a B>c; c A>d; *d");
     assert!(message.contains("'a' -> 'b' -> 'a'") || message.contains("'b' -> 'a' -> 'b'"), "{message}");
 }
 
 /// Every golden path, by brute force.
-fn golden(automaton: &Automaton) -> Vec<Vec<Symbol>> {
+fn golden_paths(automaton: &Automaton) -> Vec<Vec<Symbol>> {
     let mut found = Vec::new();
     let mut open = vec![(automaton.initial(), Vec::new())];
     while let Some((state, word)) = open.pop() {
@@ -219,7 +221,7 @@ fn golden(automaton: &Automaton) -> Vec<Vec<Symbol>> {
 }
 
 /// Every HLR candidate, by brute force.
-fn candidates(automaton: &Automaton, walk: &Walk) -> Vec<Vec<Symbol>> {
+fn hlr_candidates(automaton: &Automaton, walk: &Walk) -> Vec<Vec<Symbol>> {
     let mut prefixes: Vec<Vec<Symbol>> = vec![Vec::new()];
     for step in walk.condensed() {
         let mut next = Vec::new();
@@ -254,20 +256,20 @@ fn word_codes(word: &[Symbol]) -> Vec<distance::Code> {
     word.iter().map(|s| s.index() as distance::Code).collect()
 }
 
-fn best(path: &[distance::Code], references: &[Vec<Symbol>]) -> f64 {
-    let similar = |reference: &Vec<Symbol>| {
+fn best_similarity(path: &[distance::Code], references: &[Vec<Symbol>]) -> f64 {
+    let similarity = |reference: &Vec<Symbol>| {
         let reference = word_codes(reference);
         let distance = distance::levenshtein(path, &reference);
         1.0 - distance::normalized(distance, path.len(), reference.len())
     };
-    references.iter().map(similar).fold(f64::NEG_INFINITY, f64::max)
+    references.iter().map(similarity).fold(f64::NEG_INFINITY, f64::max)
 }
 
 const LETTERS: [&str; 5] = ["A", "B", "C", "D", "E"];
 
 /// A sound automaton: its edges lead to the same or a later state, and every state is reachable and
 /// leads to the last one.
-fn sound() -> impl Strategy<Value = Automaton> {
+fn sound_automaton() -> impl Strategy<Value = Automaton> {
     let edges = prop::collection::vec((0usize..6, 0usize..5, 0usize..6), 5..24);
     (2usize..7, edges, prop::collection::vec(any::<bool>(), 6)).prop_filter_map(
         "deterministic and live",
@@ -296,11 +298,11 @@ fn sound() -> impl Strategy<Value = Automaton> {
     )
 }
 
-fn run(longest: usize) -> impl Strategy<Value = Vec<u8>> {
-    prop::collection::vec(0u8..6, 0..=longest)
+fn any_run(max_len: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(0u8..6, 0..=max_len)
 }
 
-fn walked(automaton: &Automaton, run: &[u8]) -> Walk {
+fn walk_of(automaton: &Automaton, run: &[u8]) -> Walk {
     let mut walk = Walk::new(automaton);
     for &letter in run {
         let symbol = LETTERS.get(letter as usize).and_then(|l| automaton.symbol(l));
@@ -313,41 +315,41 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn scores_equal_those_of_exhaustive_enumeration(automaton in sound(), run in run(7), lambda in 0.0f64..=1.0) {
-        let walk = walked(&automaton, &run);
+    fn scores_equal_those_of_exhaustive_enumeration(automaton in sound_automaton(), run in any_run(7), lambda in 0.0f64..=1.0) {
+        let walk = walk_of(&automaton, &run);
         let path = correctness::codes(&walk);
-        let golden = golden(&automaton);
+        let golden = golden_paths(&automaton);
         prop_assert_eq!(automaton.golden_paths(), golden.len() as u64);
         let mut lengths: Vec<usize> = golden.iter().map(Vec::len).collect();
         lengths.sort_unstable();
         lengths.dedup();
         prop_assert_eq!(automaton.golden_path_lengths(), &lengths[..]);
         let pc = path_correctness(&automaton, &walk, &|_| true).unwrap();
-        prop_assert_eq!(pc, best(&path, &golden));
+        prop_assert_eq!(pc, best_similarity(&path, &golden));
         let hlr = refined_correctness(&automaton, &walk, &|_| true).unwrap();
-        prop_assert_eq!(hlr, best(&path, &candidates(&automaton, &walk)));
+        prop_assert_eq!(hlr, best_similarity(&path, &hlr_candidates(&automaton, &walk)));
         let ktc = |g: &Vec<Symbol>| {
             let g = word_codes(g);
-            let similar = 1.0 - distance::normalized(distance::levenshtein(&path, &g), path.len(), g.len());
-            lambda * similar + (1.0 - lambda) * order::tau_plus(&path, &g)
+            let similarity = 1.0 - distance::normalized(distance::levenshtein(&path, &g), path.len(), g.len());
+            lambda * similarity + (1.0 - lambda) * order::tau_plus(&path, &g)
         };
         let expected = golden.iter().map(ktc).fold(f64::NEG_INFINITY, f64::max);
         let found = ordered_correctness(&automaton, &walk, pc, lambda, &|_| true).unwrap();
         prop_assert!((found - expected).abs() < 1e-12, "{} {}", found, expected);
     }
 
-    /// Appendix C, but for its "monotonicity", which is false as stated.
+    /// Appendix C, except its "monotonicity", which is false as stated.
     #[test]
-    fn scores_have_the_properties_of_appendix_c(automaton in sound(), run in run(12), beta in 0.01f64..0.99) {
-        let walk = walked(&automaton, &run);
+    fn scores_have_the_properties_of_appendix_c(automaton in sound_automaton(), run in any_run(12), beta in 0.01f64..0.99) {
+        let walk = walk_of(&automaton, &run);
         let scores = PathScores::compute(&automaton, &walk, Parameters { lambda: 0.5, beta });
         let all = [scores.correctness, scores.pc_ktc, Some(scores.prefix_criticality), Some(scores.harm_rate),
             scores.efficiency, scores.pc_hlr];
         prop_assert!(all.iter().flatten().all(|s| (0.0..=1.0).contains(s)), "{:?}", scores);
         let path = correctness::codes(&walk);
         let is_among = |words: Vec<Vec<Symbol>>| words.iter().any(|w| word_codes(w) == path);
-        prop_assert_eq!(scores.correctness == Some(1.0), is_among(golden(&automaton)));
-        prop_assert_eq!(scores.pc_hlr == Some(1.0), is_among(candidates(&automaton, &walk)));
+        prop_assert_eq!(scores.correctness == Some(1.0), is_among(golden_paths(&automaton)));
+        prop_assert_eq!(scores.pc_hlr == Some(1.0), is_among(hlr_candidates(&automaton, &walk)));
         let harm_free = walk.harmful() == 0;
         prop_assert_eq!(scores.prefix_criticality == 1.0, harm_free);
         prop_assert_eq!(scores.harm_rate == 0.0, harm_free);
@@ -355,12 +357,12 @@ proptest! {
         if !walk.condensed().is_empty() && walk.condensed().iter().all(|k| k.harmful) {
             prop_assert!(scores.prefix_criticality.abs() < 1e-12);
         }
-        // Earlier harm weighs more.
-        let mask = |at: usize| -> Vec<CondensedStep> {
-            let step = |i| CondensedStep { token: PathToken::Foreign(0), harmful: i == at, before: automaton.initial() };
+        // An earlier harmful call has a higher weight.
+        let harmful_at = |index: usize| -> Vec<CondensedStep> {
+            let step = |i| CondensedStep { token: PathToken::Foreign(0), harmful: i == index, before: automaton.initial() };
             (0..6).map(step).collect()
         };
-        prop_assert!(prefix_criticality(&mask(1), beta) < prefix_criticality(&mask(2), beta));
+        prop_assert!(prefix_criticality(&harmful_at(1), beta) < prefix_criticality(&harmful_at(2), beta));
     }
 }
 
@@ -393,15 +395,15 @@ fn exponentially_many_golden_paths_are_not_enumerated() {
         let (a, b) = (format!("a{i}"), format!("b{i}"));
         draft = draft.state(&i.to_string(), false).edge(&[&a, &b], &(i + 1).to_string());
     }
-    let many = check(&draft.state("60", true)).unwrap().automaton;
-    assert_eq!(many.golden_paths(), 1 << 60);
-    let mut walk = Walk::new(&many);
+    let automaton = check(&draft.state("60", true)).unwrap().automaton;
+    assert_eq!(automaton.golden_paths(), 1 << 60);
+    let mut walk = Walk::new(&automaton);
     for i in 0..60 {
-        let symbol = many.symbol(&format!("{}{i}", if i % 3 == 0 { "a" } else { "b" })).unwrap();
-        walk.push(&many, PathToken::Symbol(symbol));
-        walk.push(&many, PathToken::Foreign(i));
+        let symbol = automaton.symbol(&format!("{}{i}", if i % 3 == 0 { "a" } else { "b" })).unwrap();
+        walk.push(&automaton, PathToken::Symbol(symbol));
+        walk.push(&automaton, PathToken::Foreign(i));
     }
-    let scores = PathScores::compute(&many, &walk, Parameters::default());
+    let scores = PathScores::compute(&automaton, &walk, Parameters::default());
     assert_near(scores.correctness, 1.0 - 120.0 / 240.0);
     // The golden path in the order of the run is visited first, and none can be better.
     assert_near(scores.pc_ktc, 0.75);
@@ -410,7 +412,7 @@ fn exponentially_many_golden_paths_are_not_enumerated() {
 
 #[test]
 fn weighted_mean_and_dominance_are_computed() {
-    let task = words(&["AB"]);
+    let task = tree_automaton(&["AB"]);
     let (good, poor, idle) = (scores(&task, "AB", 0.5), scores(&task, "XAB", 0.5), scores(&task, "", 0.5));
     assert!(good.dominates(&poor) && !poor.dominates(&good) && !good.dominates(&good));
     assert!(!idle.dominates(&poor) && !poor.dominates(&idle));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::measure::Category;
 
-/// The measurement with another finding.
+/// The measurement with changed findings.
 fn map_findings(m: Measurement, change: impl Fn(Finding) -> Finding) -> Measurement {
     let outcome = m.outcome.map(|measured| Measured {
         findings: measured.findings.into_iter().map(&change).collect(),
@@ -28,7 +28,7 @@ fn weighted(medium: f64) -> Policies {
     policies(Policy::SeverityWeighted(SeverityWeights { medium, ..SeverityWeights::default() }))
 }
 
-/// A model writes a malformed call, the tool refuses it, and a third step is right.
+/// A model writes a malformed call, the tool refuses it, and a third step is correct.
 fn malformed_call() -> (AgentTrace, Vec<Measurement>) {
     let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0)), (L, Some(0))]);
     let ms = vec![
@@ -50,9 +50,9 @@ fn malformed_call_is_one_failure_of_threshold_and_of_weights() {
     // One failure of medium severity weighs 0.5, two 1.
     assert_eq!(propagate(&trace, &ms, &weighted(0.5)).trace.passed, Some(true));
     assert_eq!(propagate(&trace, &two_defects, &weighted(0.5)).trace.passed, Some(false));
-    let v = propagate(&trace, &ms, &Policies::default());
-    assert_eq!((v.trace.passed, v.trace.failed_spans), (Some(false), vec![1]));
-    assert_eq!(v.by_span[2], Some(Verdict::Fail(Cause::Own)), "the tool's span keeps its verdict");
+    let verdicts = propagate(&trace, &ms, &Policies::default());
+    assert_eq!((verdicts.trace.passed, verdicts.trace.failed_spans), (Some(false), vec![1]));
+    assert_eq!(verdicts.by_span[2], Some(Verdict::Fail(Cause::Own)), "the tool's span keeps its verdict");
 }
 
 #[test]
@@ -68,12 +68,16 @@ fn failure_counts_where_its_origin_is_not_below() {
     let trace = trace(&[(A, None), (L, Some(0)), (A, Some(0)), (T, Some(2)), (L, Some(2))]);
     let ms = [measured(1, "m", 1.0), with_origin(measured(3, "m", 1.0), 1), measured(4, "m", 5.0)];
     let third = policies(Policy::Threshold { alpha: 0.4 });
-    let v = propagate(&trace, &ms, &third);
-    assert_eq!(v.by_span[2], Some(Verdict::Fail(Cause::Children)), "one of the worker's two children fails");
+    let verdicts = propagate(&trace, &ms, &third);
+    assert_eq!(
+        verdicts.by_span[2],
+        Some(Verdict::Fail(Cause::Children)),
+        "one of the worker's two children fails"
+    );
     // Of the manager's children the worker only repeats the model's failure.
-    assert_eq!(v.trace.passed, Some(false));
-    let v = propagate(&trace, &ms, &weighted(0.5));
-    assert_eq!(v.by_span[2], Some(Verdict::Fail(Cause::Children)));
+    assert_eq!(verdicts.trace.passed, Some(false));
+    let verdicts = propagate(&trace, &ms, &weighted(0.5));
+    assert_eq!(verdicts.by_span[2], Some(Verdict::Fail(Cause::Children)));
     let high_limit =
         policies(Policy::SeverityWeighted(SeverityWeights { limit: 1.5, ..SeverityWeights::default() }));
     assert_eq!(propagate(&trace, &ms, &high_limit).trace.passed, Some(true), "one failure of weight 1");
@@ -103,27 +107,27 @@ fn metric_of_a_run_that_repeats_a_failure_below_does_not_count_again() {
 }
 
 #[test]
-fn the_lower_of_two_judgements_of_one_span_counts() {
+fn lower_of_two_judgements_about_one_span_counts() {
     // The span itself was not judged: the agent and the trace name it.
     let trace = trace(&[(C, None), (A, Some(0)), (L, Some(1))]);
     let ms = [
         with_origin(measured(0, "gpa.tool_calling", 2.0), 2),
         with_origin(measured(1, "gpa.tool_calling", 2.0), 2),
     ];
-    let v = propagate(&trace, &ms, &weighted(0.5));
-    assert_eq!((v.by_span[1], v.by_span[0]), (Some(Verdict::Pass), Some(Verdict::Pass)));
-    let v = propagate(&trace, &ms, &Policies::default());
-    assert_eq!((v.trace.passed, v.trace.failed_spans), (Some(false), vec![1]));
+    let verdicts = propagate(&trace, &ms, &weighted(0.5));
+    assert_eq!((verdicts.by_span[1], verdicts.by_span[0]), (Some(Verdict::Pass), Some(Verdict::Pass)));
+    let verdicts = propagate(&trace, &ms, &Policies::default());
+    assert_eq!((verdicts.trace.passed, verdicts.trace.failed_spans), (Some(false), vec![1]));
     assert_eq!(propagate(&trace, &ms, &weighted(1.0)).trace.passed, Some(false));
 }
 
 #[test]
-fn circle_of_origins_counts_one_of_them() {
+fn one_failure_of_a_circle_of_origins_counts() {
     let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0))]);
     let ms = [with_origin(measured(1, "m", 2.0), 2), with_origin(measured(2, "m", 2.0), 1)];
     assert_eq!(propagate(&trace, &ms, &weighted(0.5)).trace.passed, Some(true));
-    let v = propagate(&trace, &ms, &Policies::default());
-    assert_eq!((v.trace.passed, v.trace.failed_spans.len()), (Some(false), 1));
+    let verdicts = propagate(&trace, &ms, &Policies::default());
+    assert_eq!((verdicts.trace.passed, verdicts.trace.failed_spans.len()), (Some(false), 1));
 }
 
 #[test]
@@ -146,7 +150,7 @@ fn work_on_deep_trees_is_bounded() {
     let mut ms: Vec<Measurement> =
         (0..n - 1).map(|i| with_origin(measured(i, "tool_abuse", 3.0), n - 1)).collect();
     ms.push(measured(n - 1, "avoidance", 3.0));
-    let v = propagate(&trace, &ms, &weighted(0.5));
-    assert_eq!(v.trace.passed, Some(true), "one failure of low severity");
-    assert_eq!(v.trace.measured, n);
+    let verdicts = propagate(&trace, &ms, &weighted(0.5));
+    assert_eq!(verdicts.trace.passed, Some(true), "one failure of low severity");
+    assert_eq!(verdicts.trace.measured, n);
 }

@@ -64,9 +64,9 @@ impl ConventionTable {
         let has_same_last_byte =
             |marker: &&String| marker.is_empty() || marker.as_bytes().last().copied() == last;
         self.truncated.iter().filter(has_same_last_byte).any(|marker| {
-            let Some(at) = text.len().checked_sub(marker.len()) else { return false };
-            let is_marker = text.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(marker));
-            is_marker && text.get(..at).is_some_and(|before| before.is_empty() || is_broken_json(before))
+            let Some(start) = text.len().checked_sub(marker.len()) else { return false };
+            let is_marker = text.get(start..).is_some_and(|end| end.eq_ignore_ascii_case(marker));
+            is_marker && text.get(..start).is_some_and(|before| before.is_empty() || is_broken_json(before))
         })
     }
 

@@ -1,4 +1,4 @@
-//! Hostile input: any bytes, any formats, deep and wide trees. Nothing panics, and the cost is linear.
+//! Hostile input: any bytes, any formats, deep and wide trees. Reading does not panic, and its cost is linear.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -33,7 +33,7 @@ proptest! {
     }
 
     #[test]
-    fn reading_any_content_does_not_panic(value in shape(), kind in prop::sample::select(vec!["chat", "execute_tool", "invoke_agent", "retrieval"])) {
+    fn reading_any_content_does_not_panic(value in any_content(), kind in prop::sample::select(vec!["chat", "execute_tool", "invoke_agent", "retrieval"])) {
         let mut attributes = json!({ "gen_ai.operation.name": kind });
         for key in ["gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.definitions", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "pydantic_ai.all_messages", "gen_ai.system_instructions", "plan", "gen_ai.response.finish_reasons"] {
             attributes[key] = value.clone();
@@ -45,19 +45,19 @@ proptest! {
 
 #[test]
 fn prompts_above_thousands_of_agents_are_read_once() {
-    const ABOVE: u64 = 10;
+    const MODEL_CALLS: u64 = 10;
     const AGENTS: u64 = 1_000;
     let part = json!({ "type": "text", "content": "x" });
     let prompt = json!([{ "role": "system", "parts": vec![part; 500] }]);
     let mut spans: Vec<serde_json::Value> = Vec::new();
-    for n in 1..=ABOVE + AGENTS {
-        let attributes = match n <= ABOVE {
+    for n in 1..=MODEL_CALLS + AGENTS {
+        let attributes = match n <= MODEL_CALLS {
             true => json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": prompt }),
             false => json!({ "gen_ai.operation.name": "invoke_agent" }),
         };
         let mut span = json!({ "id": n, "name": "x", "attributes": attributes });
         if n > 1 {
-            span["parent"] = (n - 1).min(ABOVE).into();
+            span["parent"] = (n - 1).min(MODEL_CALLS).into();
         }
         spans.push(span);
     }
@@ -70,7 +70,7 @@ fn prompts_above_thousands_of_agents_are_read_once() {
 }
 
 /// JSON made of the keys and words by which formats are distinguished.
-fn shape() -> impl Strategy<Value = serde_json::Value> {
+fn any_content() -> impl Strategy<Value = serde_json::Value> {
     let words = [
         "user",
         "tool",
@@ -128,8 +128,8 @@ fn shape() -> impl Strategy<Value = serde_json::Value> {
 
 const HOSTILE_SPANS: u64 = 20_000;
 
-/// `HOSTILE_SPANS` spans of one kind, all alike, each with an error and a tool call of its own.
-fn many(kind: &str, deep: bool) -> Vec<verdict_otlp::trace::Span> {
+/// `HOSTILE_SPANS` spans of one kind with equal names, each with a different error and a different tool call.
+fn hostile_spans(kind: &str, is_deep: bool) -> Vec<verdict_otlp::trace::Span> {
     use verdict_otlp::write::{Scalar, attribute, bytes, integer, open};
     let id = |i: u64| SpanId(i.to_be_bytes());
     (1..=HOSTILE_SPANS)
@@ -149,7 +149,7 @@ fn many(kind: &str, deep: bool) -> Vec<verdict_otlp::trace::Span> {
             integer(&mut status, 3, 2);
             open(&mut span, 15, status.len());
             span.extend(status);
-            let parent = if deep { i - 1 } else { u64::from(i > 1) };
+            let parent = if is_deep { i - 1 } else { u64::from(i > 1) };
             verdict_otlp::trace::Span { id: id(i), parent: id(parent), start: i, ..span_of(span, 0, 0) }
         })
         .collect()
@@ -158,19 +158,19 @@ fn many(kind: &str, deep: bool) -> Vec<verdict_otlp::trace::Span> {
 #[test]
 fn deep_and_wide_trees_are_read_without_recursion_and_compared_in_linear_time() {
     for kind in ["LLM", "TOOL", "AGENT", "CHAIN", "EVALUATOR"] {
-        for deep in [true, false] {
-            let spans = many(kind, deep);
+        for is_deep in [true, false] {
+            let spans = hostile_spans(kind, is_deep);
             let before = COMPARED.get();
             let trace = recogniser().trace(Tree::new(TraceId([1; 16]), spans), &[], false);
             assert_eq!(trace.views.len() as u64, HOSTILE_SPANS);
             let compared = COMPARED.get() - before;
-            assert!(compared <= 20 * HOSTILE_SPANS, "{kind}, deep: {deep}: {compared} comparisons");
+            assert!(compared <= 20 * HOSTILE_SPANS, "{kind}, deep: {is_deep}: {compared} comparisons");
         }
     }
 }
 
 /// A model call with these messages as its output.
-fn output(messages: serde_json::Value) -> AgentTrace {
+fn trace_with_output(messages: serde_json::Value) -> AgentTrace {
     trace_of(json!([{ "id": 1, "name": "chat", "attributes": {
         "gen_ai.operation.name": "chat",
         "gen_ai.output.messages": messages.to_string(),
@@ -182,7 +182,7 @@ fn calls_of_one_message_are_compared_in_linear_time() {
     let compared = |calls: u64| {
         let calls: Vec<_> = (0..calls).map(|i| json!({ "name": format!("t{i}") })).collect();
         let before = COMPARED.get();
-        let trace = output(json!([{ "role": "assistant", "content": "x", "tool_calls": calls }]));
+        let trace = trace_with_output(json!([{ "role": "assistant", "content": "x", "tool_calls": calls }]));
         assert_eq!(trace.calls.len(), calls.len());
         COMPARED.get() - before
     };
@@ -223,15 +223,16 @@ fn calls_that_repeat_a_call_of_their_message_are_read_once() {
         (call(None, "c", ""), true),
     ];
     let written: Vec<_> = calls.iter().map(|(call, _)| call).collect();
-    let trace = output(json!([{ "role": "assistant", "content": "x", "tool_calls": written }]));
+    let trace = trace_with_output(json!([{ "role": "assistant", "content": "x", "tool_calls": written }]));
     assert_eq!(trace.calls.len(), calls.iter().filter(|(_, is_new)| *is_new).count());
 }
 
-fn count(value: &serde_json::Value) -> usize {
+/// The number of values in `value`, itself included.
+fn value_count(value: &serde_json::Value) -> usize {
     use serde_json::Value;
     1 + match value {
-        Value::Array(items) => items.iter().map(count).sum(),
-        Value::Object(map) => map.values().map(count).sum(),
+        Value::Array(items) => items.iter().map(value_count).sum(),
+        Value::Object(map) => map.values().map(value_count).sum(),
         _ => 0,
     }
 }
@@ -242,12 +243,12 @@ fn arguments_are_parsed_up_to_a_number_of_values() {
         let arguments = format!("{{\"a\":[{}1]}}", "1,".repeat(values));
         json!({ "id": id.to_string(), "name": "t", "arguments": arguments })
     };
-    for (calls, each) in [(1, 300_000), (40, 20_000)] {
-        let calls: Vec<_> = (0..calls).map(|i| call(i, each)).chain([call(calls, 1)]).collect();
+    for (calls, values_per_call) in [(1, 300_000), (40, 20_000)] {
+        let calls: Vec<_> = (0..calls).map(|i| call(i, values_per_call)).chain([call(calls, 1)]).collect();
         let bytes = json!(calls).to_string().len();
-        let trace = output(json!([{ "role": "assistant", "content": "x", "tool_calls": calls }]));
+        let trace = trace_with_output(json!([{ "role": "assistant", "content": "x", "tool_calls": calls }]));
         assert_eq!(trace.calls.len(), calls.len());
-        let values: usize = trace.calls.iter().filter_map(|c| c.parsed.as_deref()).map(count).sum();
+        let values: usize = trace.calls.iter().filter_map(|c| c.parsed.as_deref()).map(value_count).sum();
         let max_values = 200_000 + bytes / 32;
         assert!(values <= max_values, "{values} values are parsed of {bytes} bytes, more than {max_values}");
         assert!(trace.calls.iter().any(|call| call.too_large && call.parsed.is_none()));
@@ -255,8 +256,8 @@ fn arguments_are_parsed_up_to_a_number_of_values() {
     }
 }
 
-/// An agent, `depth` nested spans, and beneath the last of them chains that hold conversations of their own, each
-/// with a tool call between two model calls.
+/// An agent, `depth` nested spans, and below the last of them chains with conversations of their own, each with a tool
+/// call between two model calls.
 fn chains_below(nested: &[(&str, &str)], depth: u64, chains: u64) -> Vec<verdict_otlp::trace::Span> {
     use verdict_otlp::write::{Scalar, attribute};
     let span = |i: u64, parent: u64, attributes: &[(&str, &str)]| {

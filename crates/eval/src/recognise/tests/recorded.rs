@@ -24,25 +24,26 @@ impl RecordedCase {
 }
 
 /// Runs `check` on every case and reports all failures at once.
-fn each(check: impl Fn(&RecordedCase) -> Result<(), String>) {
-    let mut wrong = Vec::new();
+fn check_all_cases(check: impl Fn(&RecordedCase) -> Result<(), String>) {
+    let mut failures = Vec::new();
     let cases = recorded_cases();
     assert!(cases.len() >= 10, "the runs of the repository are missing");
     for case in cases {
         if let Err(reason) = check(&case) {
-            wrong.push(format!("{}: {reason}", case.name));
+            failures.push(format!("{}: {reason}", case.name));
         }
     }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
 #[test]
 fn number_of_model_and_tool_spans_is_as_recorded() {
-    each(|case| {
+    check_all_cases(|case| {
         let (llms, tools) = (case.count(Kind::Llm), case.count(Kind::Tool));
-        let (want_llms, want_tools) = (case.truth["llm_spans"].as_u64(), case.truth["tool_spans"].as_u64());
-        if (Some(llms), Some(tools)) != (want_llms, want_tools) {
-            return Err(format!("{llms} llm, {tools} tool; expected {want_llms:?}, {want_tools:?}"));
+        let (expected_llms, expected_tools) =
+            (case.truth["llm_spans"].as_u64(), case.truth["tool_spans"].as_u64());
+        if (Some(llms), Some(tools)) != (expected_llms, expected_tools) {
+            return Err(format!("{llms} llm, {tools} tool; expected {expected_llms:?}, {expected_tools:?}"));
         }
         Ok(())
     });
@@ -50,15 +51,15 @@ fn number_of_model_and_tool_spans_is_as_recorded() {
 
 #[test]
 fn every_run_has_an_agent_whose_task_is_the_question() {
-    each(|case| {
+    check_all_cases(|case| {
         let Some(agent) = case.agents().next() else { return Err("no agent".into()) };
-        let content = case.truth["evidence_in_spans"] == true && case.count(Kind::Llm) > 0;
+        let has_content = case.truth["evidence_in_spans"] == true && case.count(Kind::Llm) > 0;
         match &agent.task {
             Some(task) if task.contains(QUESTION) => Ok(()),
             // The span of the agent that was asked is missing; this agent was called by it.
             Some(_) if case.truth["scenario"] == "killed" => Ok(()),
             Some(task) => Err(format!("task is {task}")),
-            None if content => Err("no task".into()),
+            None if has_content => Err("no task".into()),
             None => Ok(()),
         }
     });
@@ -66,14 +67,14 @@ fn every_run_has_an_agent_whose_task_is_the_question() {
 
 #[test]
 fn agents_of_correct_runs_have_their_answer() {
-    each(|case| {
+    check_all_cases(|case| {
         if case.truth["scenario"] != "a" {
             return Ok(());
         }
         let answers: Vec<_> = case.agents().map(|a| (a.answer.clone(), a.answer_content)).collect();
         // The content may be in log records instead of spans.
-        let logged = case.truth["logs_requests"].as_u64() > Some(0);
-        if case.truth["evidence_in_spans"] == true || logged {
+        let has_logs = case.truth["logs_requests"].as_u64() > Some(0);
+        if case.truth["evidence_in_spans"] == true || has_logs {
             match answers.first() {
                 Some((Some(answer), _)) if answer.contains("836") => Ok(()),
                 other => Err(format!("answer is {other:?}")),
@@ -89,8 +90,8 @@ fn agents_of_correct_runs_have_their_answer() {
 #[test]
 fn calls_have_the_name_and_arguments_of_their_tool() {
     const TOOLS: [&str; 5] = ["web_search", "visit_page", "calculator", "final_answer", "search_agent"];
-    each(|case| {
-        let content = case.truth["evidence_in_spans"] == true
+    check_all_cases(|case| {
+        let has_content = case.truth["evidence_in_spans"] == true
             && (case.truth["scenario"] != "b" || case.count(Kind::Llm) > 0);
         for call in case.calls() {
             if !TOOLS.contains(&&*call.name)
@@ -99,8 +100,8 @@ fn calls_have_the_name_and_arguments_of_their_tool() {
             {
                 return Err(format!("unexpected tool {}", call.name));
             }
-            let object = call.parsed.as_ref().is_some_and(|p| p.is_object());
-            if content && !object && case.truth["scenario"] != "m" {
+            let is_object = call.parsed.as_ref().is_some_and(|p| p.is_object());
+            if has_content && !is_object && case.truth["scenario"] != "m" {
                 return Err(format!("{} with arguments {:?}", call.name, call.arguments));
             }
         }
@@ -110,16 +111,17 @@ fn calls_have_the_name_and_arguments_of_their_tool() {
 
 #[test]
 fn known_failures_of_tools_are_marked_on_their_calls() {
-    each(|case| {
+    check_all_cases(|case| {
         for expected in case.truth["expected"].as_array().into_iter().flatten() {
             if expected["defect"] != "tool_error_recovered" {
                 continue;
             }
             let id = expected["span_id"].as_str().unwrap_or("");
-            let failed = case.traces.iter().any(|s| {
-                s.calls
+            let failed = case.traces.iter().any(|trace| {
+                trace
+                    .calls
                     .iter()
-                    .any(|c| c.failed && c.tool.is_some_and(|t| s.tree.spans[t].id.to_string() == id))
+                    .any(|c| c.failed && c.tool.is_some_and(|t| trace.tree.spans[t].id.to_string() == id))
             });
             if !failed {
                 return Err(format!("the call of {id} is not marked as failed"));
@@ -174,10 +176,10 @@ fn trail_runs_have_agents_tasks_content_and_calls() {
         assert!(!trace.agents.is_empty(), "{name}: no agent");
         let manager = &trace.agents[0];
         assert!(manager.task.as_ref().is_some_and(|t| t.len() > 20), "{name}: task {:?}", manager.task);
-        for (at, view) in trace.views.iter().enumerate() {
+        for (index, view) in trace.views.iter().enumerate() {
             if view.kind == Kind::Llm && view.errors.is_empty() {
-                assert_eq!(view.input_content, Content::Present, "{name}: span {at}");
-                assert!(view.tokens.total.is_some(), "{name}: span {at}");
+                assert_eq!(view.input_content, Content::Present, "{name}: span {index}");
+                assert!(view.tokens.total.is_some(), "{name}: span {index}");
             }
         }
         for call in &trace.calls {
@@ -187,8 +189,8 @@ fn trail_runs_have_agents_tasks_content_and_calls() {
                 call.name,
                 call.arguments
             );
-            let object = call.parsed.as_ref().is_some_and(|p| p.is_object());
-            assert!(object || call.tool.is_none(), "{name}: {} {:?}", call.name, call.arguments);
+            let is_object = call.parsed.as_ref().is_some_and(|p| p.is_object());
+            assert!(is_object || call.tool.is_none(), "{name}: {} {:?}", call.name, call.arguments);
         }
     }
 }

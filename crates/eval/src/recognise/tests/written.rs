@@ -112,7 +112,7 @@ fn spans_below_an_evaluator_have_its_kind_and_belong_to_no_agent() {
 }
 
 #[test]
-fn error_that_repeats_a_childs_is_inherited() {
+fn error_that_repeats_the_error_of_a_child_is_inherited() {
     let failed = |id: u64, parent: Value, kind: &str, status: &str, class: &str, message: &str| {
         json!({ "id": id, "parent": parent, "name": "x", "status": status, "attributes": { "openinference.span.kind": kind },
             "events": [{ "name": "exception", "attributes": { "exception.type": class, "exception.message": message } }] })
@@ -145,10 +145,10 @@ fn error_signs_of_every_convention_are_found() {
         attributes["gen_ai.operation.name"] = json!("execute_tool");
         assert_eq!(view_of(attributes.clone()).errors.len(), 1, "{attributes}");
     }
-    let fine = view_of(
+    let succeeded = view_of(
         json!({ "gen_ai.operation.name": "execute_tool", "gen_ai.tool.status": "success", "gen_ai.tool.execution.success": true, "langfuse.observation.level": "DEFAULT", "error.type": "" }),
     );
-    assert_eq!(fine.errors, []);
+    assert_eq!(succeeded.errors, []);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn retries_are_marked_and_cancellations_are_no_errors() {
 }
 
 #[test]
-fn a_link_marks_the_errors_of_the_attempt_that_it_retries() {
+fn link_from_a_retry_marks_the_errors_of_the_earlier_attempt() {
     let error_sources = |links: Value| {
         let tool = |id: u64, status: Value, links: Value| json!({ "id": id, "name": "t", "status": status, "links": links, "attributes": { "gen_ai.operation.name": "execute_tool" } });
         let trace = trace_of(json!([tool(1, json!("x"), json!([])), tool(2, json!("y"), links)]));
@@ -188,7 +188,7 @@ fn a_link_marks_the_errors_of_the_attempt_that_it_retries() {
 
 #[test]
 fn remote_agents_and_hand_offs_have_kinds_and_failed_tasks_are_errors() {
-    let called =
+    let call_view =
         |method: &str, state: &str| view_of(json!({ "a2a.method.name": method, "a2a.task.state": state }));
     for (method, kind) in [
         ("SendMessage", Kind::Agent),
@@ -196,7 +196,7 @@ fn remote_agents_and_hand_offs_have_kinds_and_failed_tasks_are_errors() {
         ("message/send", Kind::Agent),
         ("GetTask", Kind::Chain),
     ] {
-        assert_eq!(called(method, "TASK_STATE_COMPLETED").kind, kind, "{method}");
+        assert_eq!(call_view(method, "TASK_STATE_COMPLETED").kind, kind, "{method}");
     }
     for (state, errors) in [
         ("TASK_STATE_FAILED", 1),
@@ -205,13 +205,13 @@ fn remote_agents_and_hand_offs_have_kinds_and_failed_tasks_are_errors() {
         ("TASK_STATE_INPUT_REQUIRED", 0),
         ("canceled", 0),
     ] {
-        assert_eq!(called("SendMessage", state).errors.len(), errors, "{state}");
+        assert_eq!(call_view("SendMessage", state).errors.len(), errors, "{state}");
     }
     let operation = json!({ "gen_ai.operation.name": "invoke_agent", "a2a.method.name": "GetTask" });
     assert_eq!(view_of(operation).kind, Kind::Agent);
-    let handed = json!({ "gen_ai.agent.handoff.source.name": "triage", "gen_ai.agent.handoff.target.name": "billing" });
-    let handed = view_of(handed);
-    assert_eq!((handed.kind, handed.agent.as_deref()), (Kind::Tool, Some("triage")));
+    let handoff = json!({ "gen_ai.agent.handoff.source.name": "triage", "gen_ai.agent.handoff.target.name": "billing" });
+    let handoff = view_of(handoff);
+    assert_eq!((handoff.kind, handoff.agent.as_deref()), (Kind::Tool, Some("triage")));
     assert_eq!(kind_of_named("create_agent planner", "", json!({ "gen_ai.agent.id": "1" })), Kind::Chain);
     assert_eq!(kind_of_named("chat m", "", json!({ "gen_ai.step.name": "draft" })), Kind::Llm);
 }
@@ -249,45 +249,49 @@ fn calls_without_tool_spans_are_read_from_messages() {
 }
 
 #[test]
-fn result_is_that_of_the_request_it_follows_where_an_id_is_used_again() {
+fn result_with_a_reused_id_belongs_to_the_request_that_it_follows() {
     let call =
         |q: &str| json!({ "type": "tool_call", "id": "call_0", "name": "find", "arguments": { "q": q } });
-    let asks = |q: &str| json!({ "role": "assistant", "parts": [call(q)] });
-    let gives = |r: &str| json!({ "role": "tool", "parts": [{ "type": "tool_call_response", "id": "call_0", "response": r }] });
+    let request = |q: &str| json!({ "role": "assistant", "parts": [call(q)] });
+    let result = |r: &str| json!({ "role": "tool", "parts": [{ "type": "tool_call_response", "id": "call_0", "response": r }] });
     let user = json!({ "role": "user", "parts": [{ "type": "text", "content": "Go." }] });
     let span = |id: u64, input: Value, output: Value| {
         json!({ "id": id, "parent": 1, "name": "chat", "attributes": {
             "gen_ai.operation.name": "chat", "gen_ai.input.messages": input, "gen_ai.output.messages": output } })
     };
     let root = json!({ "id": 1, "name": "run", "attributes": { "gen_ai.operation.name": "invoke_agent" } });
-    let done = json!([{ "role": "assistant", "parts": [{ "type": "text", "content": "Done." }] }]);
+    let final_output = json!([{ "role": "assistant", "parts": [{ "type": "text", "content": "Done." }] }]);
     let results = |spans: Value| -> Vec<Option<String>> {
         trace_of(spans).calls.iter().map(|c| c.result.as_deref().map(str::to_owned)).collect()
     };
-    let whole = json!([
+    let full_history = json!([
         root,
-        span(2, json!([user, asks("old"), gives("of an earlier run")]), json!([asks("a")])),
+        span(2, json!([user, request("old"), result("of an earlier run")]), json!([request("a")])),
         span(
             3,
-            json!([user, asks("old"), gives("of an earlier run"), asks("a"), gives("1")]),
-            json!([asks("b")])
+            json!([user, request("old"), result("of an earlier run"), request("a"), result("1")]),
+            json!([request("b")])
         ),
-        span(4, json!([user, asks("a"), gives("1"), asks("b"), gives("2")]), json!([asks("c")])),
-        span(5, json!([user, asks("a"), gives("1"), asks("b"), gives("2"), asks("c")]), done.clone()),
+        span(4, json!([user, request("a"), result("1"), request("b"), result("2")]), json!([request("c")])),
+        span(
+            5,
+            json!([user, request("a"), result("1"), request("b"), result("2"), request("c")]),
+            final_output.clone()
+        ),
     ]);
-    assert_eq!(results(whole), [Some("1".into()), Some("2".into()), None]);
-    let shortened = json!([
+    assert_eq!(results(full_history), [Some("1".into()), Some("2".into()), None]);
+    let shortened_history = json!([
         root,
-        span(2, json!([user]), json!([asks("a")])),
-        span(3, json!([user, asks("a"), gives("1")]), json!([asks("b")])),
-        span(4, json!([user, asks("b"), gives("2")]), done),
+        span(2, json!([user]), json!([request("a")])),
+        span(3, json!([user, request("a"), result("1")]), json!([request("b")])),
+        span(4, json!([user, request("b"), result("2")]), final_output),
     ]);
-    assert_eq!(results(shortened), [Some("1".into()), Some("2".into())]);
+    assert_eq!(results(shortened_history), [Some("1".into()), Some("2".into())]);
 }
 
 #[test]
 fn tool_spans_are_matched_by_id_then_arguments_then_name() {
-    let asks = json!([{ "role": "assistant", "tool_calls": [
+    let requests = json!([{ "role": "assistant", "tool_calls": [
         { "id": "c1", "function": { "name": "find", "arguments": "{\"q\":1}" } },
         { "id": "c2", "function": { "name": "find", "arguments": "{\"q\":2}" } },
         { "id": "c3", "function": { "name": "read", "arguments": "{\"page\":\"x\"}" } }] }]);
@@ -295,7 +299,7 @@ fn tool_spans_are_matched_by_id_then_arguments_then_name() {
         |id: u64, attributes: Value| json!({ "id": id, "parent": 1, "name": "t", "attributes": attributes });
     let trace = trace_of(json!([
         { "id": 1, "name": "a", "attributes": { "openinference.span.kind": "AGENT" } },
-        { "id": 2, "parent": 1, "name": "m", "attributes": { "openinference.span.kind": "LLM", "gen_ai.output.messages": asks.to_string(),
+        { "id": 2, "parent": 1, "name": "m", "attributes": { "openinference.span.kind": "LLM", "gen_ai.output.messages": requests.to_string(),
             "llm.tools.0.tool.json_schema": "{\"name\":\"read\",\"parameters\":{\"type\":\"object\",\"properties\":{\"page\":{\"type\":\"string\"}}}}" } },
         tool(3, json!({ "openinference.span.kind": "TOOL", "tool.name": "find", "input.value": "{\"q\": 2}" })),
         tool(4, json!({ "openinference.span.kind": "TOOL", "tool.name": "find", "input.value": "{\"q\": 9}", "tool_call.id": "c1" })),
@@ -314,7 +318,7 @@ fn tool_spans_are_matched_by_id_then_arguments_then_name() {
 }
 
 #[test]
-fn agent_below_a_tool_is_a_sub_agent_and_final_answer_tool_gives_the_answer() {
+fn agent_below_a_tool_is_a_sub_agent_and_a_final_answer_tool_contains_the_answer() {
     let trace = trace_of(json!([
         { "id": 1, "name": "Manager.run", "attributes": { "openinference.span.kind": "AGENT", "input.value": "{\"task\": \"How high?\", \"stream\": false}" } },
         { "id": 2, "parent": 1, "name": "m", "attributes": { "openinference.span.kind": "LLM", "llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "Plan:\n1. Ask the searcher\n2. Answer" } },
@@ -343,16 +347,17 @@ fn agent_below_a_tool_is_a_sub_agent_and_final_answer_tool_gives_the_answer() {
 
 #[test]
 fn later_calls_of_a_planning_tool_are_replans() {
-    let todo = |items: &[&str]| {
+    let todo_call = |items: &[&str]| {
         json!([{ "role": "assistant", "tool_calls": [{ "id": "c", "function": { "name": "TodoWrite", "arguments":
         json!({ "todos": items.iter().map(|i| json!({ "content": i })).collect::<Vec<_>>() }).to_string() } }] }]).to_string()
     };
     let chat = |id: u64, output: String| json!({ "id": id, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.output.messages": output } });
     let trace = trace_of(json!([
         { "id": 1, "name": "a", "attributes": { "gen_ai.operation.name": "invoke_agent" } },
-        chat(2, todo(&["look", "read"])), chat(3, todo(&["look", "ask", "read"])),
+        chat(2, todo_call(&["look", "read"])), chat(3, todo_call(&["look", "ask", "read"])),
     ]));
-    let plans: Vec<_> = trace.agents[0].plans.iter().map(|(at, p)| (*at, p.replan, p.steps.len())).collect();
+    let plans: Vec<_> =
+        trace.agents[0].plans.iter().map(|(span, p)| (*span, p.replan, p.steps.len())).collect();
     assert_eq!(plans, [(1, false, 2), (2, true, 3)]);
 }
 
@@ -381,7 +386,7 @@ fn plans_are_read_from_plan_spans_and_state_but_not_from_declared_graphs() {
         { "id": 2, "parent": 1, "name": "plan a", "attributes": { "gen_ai.operation.name": "plan" } },
         { "id": 3, "parent": 2, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.output.messages": "[{\"role\":\"assistant\",\"content\":\"1. think\\n2. act\\n3. rest\"}]" } },
     ]));
-    let plans: Vec<_> = trace.agents[0].plans.iter().map(|(at, p)| (*at, p.steps.len())).collect();
+    let plans: Vec<_> = trace.agents[0].plans.iter().map(|(span, p)| (*span, p.steps.len())).collect();
     assert_eq!(plans, [(0, 2), (1, 3)]);
     assert_eq!(trace.views[0].graph.as_ref().map(|g| g.steps.len()), Some(2));
 }
@@ -424,10 +429,10 @@ fn configured_names_are_recognised() {
 
 #[test]
 fn precedence_selects_the_convention_and_unknown_names_are_errors() {
-    let both = json!([{ "id": 1, "name": "x", "attributes": { "openinference.span.kind": "LLM", "llm.model_name": "theirs", "gen_ai.request.model": "ours" } }]);
-    assert_eq!(trace_of(both.clone()).views[0].model.as_deref(), Some("ours"));
+    let spans = json!([{ "id": 1, "name": "x", "attributes": { "openinference.span.kind": "LLM", "llm.model_name": "theirs", "gen_ai.request.model": "ours" } }]);
+    assert_eq!(trace_of(spans.clone()).views[0].model.as_deref(), Some("ours"));
     let overrides = Overrides { precedence: vec!["openinference".into()], ..Overrides::default() };
-    assert_eq!(trace_with(&overrides, both, json!([])).views[0].model.as_deref(), Some("theirs"));
+    assert_eq!(trace_with(&overrides, spans, json!([])).views[0].model.as_deref(), Some("theirs"));
     let overrides = Overrides { precedence: vec!["openinfrence".into()], ..Overrides::default() };
     let error = Recogniser::new(&overrides).unwrap_err();
     assert!(error.to_string().contains("openinference"), "{error}");
@@ -452,24 +457,24 @@ fn span_above_several_model_calls_is_an_agent_even_if_it_names_a_model() {
 fn graph_node_named_agent_is_a_turn_of_the_agent_around_it() {
     let span = |id: u8, parent: Option<u8>, name: &str, attributes: Value| json!({ "id": id, "parent": parent, "name": name, "attributes": attributes });
     let kind = |kind: &str| json!({ "openinference.span.kind": kind });
-    let asks = json!({
+    let requesting_model = json!({
         "openinference.span.kind": "LLM",
         "llm.output_messages.0.message.role": "assistant",
         "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "search",
     });
-    let says = json!({
+    let answering_model = json!({
         "openinference.span.kind": "LLM",
         "llm.output_messages.0.message.role": "assistant",
         "llm.output_messages.0.message.content": "836",
     });
-    let searches = json!({ "openinference.span.kind": "TOOL", "tool.name": "search" });
+    let search_tool = json!({ "openinference.span.kind": "TOOL", "tool.name": "search" });
     let trace = trace_of(json!([
         span(1, None, "research", kind("CHAIN")),
         span(2, Some(1), "agent", kind("AGENT")),
-        span(3, Some(2), "model", asks.clone()),
-        span(4, Some(1), "search", searches.clone()),
+        span(3, Some(2), "model", requesting_model.clone()),
+        span(4, Some(1), "search", search_tool.clone()),
         span(5, Some(1), "agent", kind("AGENT")),
-        span(6, Some(5), "model", says.clone()),
+        span(6, Some(5), "model", answering_model.clone()),
     ]));
     assert_eq!(kinds(&trace)[..2], [Kind::Agent, Kind::Chain]);
     assert_eq!((trace.agents.len(), trace.agents[0].answer.as_deref()), (1, Some("836")));
@@ -479,9 +484,9 @@ fn graph_node_named_agent_is_a_turn_of_the_agent_around_it() {
     let trace = trace_of(json!([
         span(1, None, "research", kind("AGENT")),
         span(2, Some(1), "agent", kind("AGENT")),
-        span(3, Some(2), "model", asks),
-        span(4, Some(2), "search", searches),
-        span(5, Some(2), "model", says),
+        span(3, Some(2), "model", requesting_model),
+        span(4, Some(2), "search", search_tool),
+        span(5, Some(2), "model", answering_model),
     ]));
     assert_eq!(trace.agents.iter().filter(|a| a.name.as_deref() == Some("agent")).count(), 1);
 }

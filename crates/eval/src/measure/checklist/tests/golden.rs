@@ -43,11 +43,11 @@ fn recorded(question: &Question) -> Json {
         "q001.3-answer-0" => {
             json!({ "reason": "to be sure", "tool": "calculator", "input": "5642 - 4806", "answer": "unclear" })
         }
-        "q001.3-answer-1" => checked("no"),
+        "q001.3-answer-1" => check_answer("no"),
         "q002.1-perceive" => says("4806 m", "Mont Blanc: 4806 m", "factual"),
-        "q002.3-source-0" => sourced("unclear", &[]),
-        "q002.4-search-0" => searched("yes", &[("https://peaks.example", "Elbrus is the higher one.")]),
-        _ => checked("yes"),
+        "q002.3-source-0" => source_answer("unclear", &[]),
+        "q002.4-search-0" => search_answer("yes", &[("https://peaks.example", "Elbrus is the higher one.")]),
+        _ => check_answer("yes"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tasks that load, and the places and reasons of those that are rejected.
+//! Tasks that load, and the positions and reasons in the messages about tasks that are rejected.
 
 use serde_json::json;
 
@@ -12,13 +12,13 @@ fn source(text: &str) -> Source {
     Source { name: "task.yaml".to_owned(), text: text.to_owned() }
 }
 
-fn loaded(text: &str) -> Task {
+fn load_task(text: &str) -> Task {
     let mut loaded = load(&[source(text)]).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(loaded.tasks.len(), 1);
     loaded.tasks.remove(0)
 }
 
-fn refused(text: &str) -> String {
+fn rejection(text: &str) -> String {
     load(&[source(text)]).map(|l| l.tasks).unwrap_err().to_string()
 }
 
@@ -43,7 +43,7 @@ thresholds: { correctness: 0.9 }
 
 #[test]
 fn calls_are_classified_by_the_loaded_alphabet() {
-    let task = loaded(ROVER);
+    let task = load_task(ROVER);
     assert_eq!((task.name.as_str(), task.parameters.beta, task.parameters.lambda), ("water", 0.25, 0.5));
     let group = |name: &str, text: &str| {
         (name.to_owned(), CapturedText { text: Some(text.to_owned()), ignores_case: false })
@@ -69,7 +69,7 @@ fn calls_are_classified_by_the_loaded_alphabet() {
 
 #[test]
 fn json_with_surrogate_escapes_is_read() {
-    let task = loaded(
+    let task = load_task(
         "{\"task\": \"\\ud83d\\ude00 \\u00e9\\/\\\\ud83d\",\n\t\"alphabet\": {\"A\": \"a\"},\n\
          \t\"states\": {\"s\": {\"on\": {\"A\": \"e\"}}, \"e\": {\"final\": true}}}",
     );
@@ -79,9 +79,11 @@ fn json_with_surrogate_escapes_is_read() {
 #[test]
 fn initial_state_is_the_first_or_the_named_one() {
     let text = "task: t\nalphabet: { A: a }\ninitial: s\nstates: { e: { final: true }, s: { on: { A: e } } }";
-    let task = loaded(text);
+    let task = load_task(text);
     assert_eq!(task.automaton.state_name(task.automaton.initial()), "s");
-    assert!(refused(&text.replace("initial: s", "initial: t")).contains("task.yaml:3:1: initial: no state"));
+    assert!(
+        rejection(&text.replace("initial: s", "initial: t")).contains("task.yaml:3:1: initial: no state")
+    );
 }
 
 #[test]
@@ -119,28 +121,31 @@ fn faults_have_location_and_reason() {
     ] {
         let text = ROVER.replacen(from, to, 1);
         assert_ne!(text, ROVER, "{from}");
-        let message = refused(&text);
-        assert!(message.contains(expected), "{to:?}: {message:?} does not say {expected:?}");
+        let message = rejection(&text);
+        assert!(message.contains(expected), "{to:?}: {message:?} does not contain {expected:?}");
     }
-    assert!(refused("[]").contains("no task"));
-    assert!(refused("tasks: []").contains("no task"));
-    assert!(refused("task: t\nalphabet: {}").contains("neither 'states' nor 'policy'"));
+    assert!(rejection("[]").contains("no task"));
+    assert!(rejection("tasks: []").contains("no task"));
+    assert!(rejection("task: t\nalphabet: {}").contains("neither 'states' nor 'policy'"));
     let twice =
         format!("tasks:\n- {0}\n- {0}", "{ task: t, alphabet: {A: a}, states: { e: { final: true } } }");
-    assert!(refused(&twice).contains("a second task 't'; first on line 2"));
+    assert!(rejection(&twice).contains("a second task 't'; first on line 2"));
 }
 
 #[test]
 fn overlapping_definitions_and_missing_match_are_warnings() {
-    let odd = load(&[source(
+    let ambiguous = load(&[source(
         "task: t\nalphabet: { A: a, B: a }\nstates: { s: { on: { A: e } }, e: { final: true } }",
     )])
     .unwrap();
-    assert_eq!(odd.warnings.len(), 2, "{:?}", odd.warnings);
+    assert_eq!(ambiguous.warnings.len(), 2, "{:?}", ambiguous.warnings);
     assert!(
-        odd.warnings.iter().any(|w| w.contains("task.yaml:2:19: alphabet.B: a call of 'a' may match both"))
+        ambiguous
+            .warnings
+            .iter()
+            .any(|w| w.contains("task.yaml:2:19: alphabet.B: a call of 'a' may match both"))
     );
-    assert!(odd.warnings.iter().any(|w| w.contains("applies to every agent")));
+    assert!(ambiguous.warnings.iter().any(|w| w.contains("applies to every agent")));
 }
 
 #[test]
@@ -151,18 +156,19 @@ fn record_with_misplaced_edge_or_missing_key_is_rejected() {
         "alphabet": {"A": {"name": "f", "arguments": {
             "x": {"name": "x", "value": 1, "excluded_values": null, "type": "int"},
             "y": {"name": "y", "value": null, "excluded_values": null, "type": "Optional[str]"}}}}});
-    let task = loaded(&record.to_string());
-    let classify = |given| task.alphabet.classify("f", Some(&given), &PromptCaptures::default());
+    let task = load_task(&record.to_string());
+    let classify = |arguments| task.alphabet.classify("f", Some(&arguments), &PromptCaptures::default());
     assert!(matches!(classify(json!({"x": 1.0})), ObservedCall::Symbol(_)));
     assert_eq!(classify(json!({"x": 2, "y": "z"})), ObservedCall::OtherArguments);
-    let mut filed = record.clone();
-    filed["nodes"][0]["transitions"][0]["from"] = json!("G1");
+    let mut misplaced = record.clone();
+    misplaced["nodes"][0]["transitions"][0]["from"] = json!("G1");
     assert!(
-        refused(&filed.to_string()).contains("nodes[0].transitions[0]: this edge is listed under state 'G0'")
+        rejection(&misplaced.to_string())
+            .contains("nodes[0].transitions[0]: this edge is listed under state 'G0'")
     );
     let mut missing = record.clone();
     missing["nodes"][1].as_object_mut().unwrap().remove("is_final");
-    assert!(refused(&missing.to_string()).contains("the key 'is_final' is missing"));
+    assert!(rejection(&missing.to_string()).contains("the key 'is_final' is missing"));
 }
 
 const POLICY: &str = "
@@ -177,13 +183,13 @@ policy:
 
 #[test]
 fn policy_compiles_to_an_automaton() {
-    let task = loaded(POLICY);
+    let task = load_task(POLICY);
     let run = |calls: &[&str]| {
         let mut walk = Walk::new(&task.automaton);
         let mut harmful = Vec::new();
         for call in calls {
-            let seen = task.alphabet.classify(call, Some(&json!({})), &PromptCaptures::default());
-            let ObservedCall::Symbol(symbol) = seen else { panic!("{call}: {seen:?}") };
+            let observed = task.alphabet.classify(call, Some(&json!({})), &PromptCaptures::default());
+            let ObservedCall::Symbol(symbol) = observed else { panic!("{call}: {observed:?}") };
             let step = walk.push(&task.automaton, PathToken::Symbol(symbol));
             harmful.push(step == Transition::Harmful);
         }
@@ -204,7 +210,7 @@ fn policy_compiles_to_an_automaton() {
 #[test]
 fn one_call_satisfies_two_must_follow_rules() {
     let task =
-        loaded(&POLICY.replace(
+        load_task(&POLICY.replace(
             "- { never: wipe }",
             "- { at_most: 1, of: wipe }\n- { must_follow: notify, after: wipe }",
         ));
@@ -234,13 +240,13 @@ fn malformed_unbounded_or_contradictory_rules_are_rejected() {
     ] {
         let text = POLICY.replacen(from, to, 1);
         assert_ne!(text, POLICY, "{from}");
-        let message = refused(&text);
-        assert!(message.contains(expected), "{to:?}: {message:?} does not say {expected:?}");
+        let message = rejection(&text);
+        assert!(message.contains(expected), "{to:?}: {message:?} does not contain {expected:?}");
     }
 }
 
 #[test]
-fn faults_of_rules_on_amounts_and_times_name_the_place_and_the_remedy() {
+fn faults_of_rules_on_amounts_and_times_contain_position_and_remedy() {
     let problem = |rule: &str| {
         let text = format!("task: t\nalphabet: {{ refund: f, notify: g, a.b: h }}\npolicy:\n  - {rule}\n");
         let sources = [Source { name: "t.yaml".into(), text }];
@@ -273,7 +279,7 @@ fn faults_of_rules_on_amounts_and_times_name_the_place_and_the_remedy() {
 }
 
 #[test]
-fn schema_accepts_what_loads_and_refuses_misspelt_keys() {
+fn schema_accepts_task_files_that_load_and_rejects_misspelt_keys() {
     use crate::measure::schema::{Schema, Validity};
     let schema = Schema::compile(&serde_json::to_value(schema()).unwrap());
     let validity = |text: &str| {

@@ -7,7 +7,7 @@ use crate::measure::path::settings::TaskSet;
 use crate::measure::table::HARMFUL_CALL;
 use crate::measure::testing::Script;
 use crate::measure::work_budget::WorkBudget;
-use crate::measure::{Settings as All, catalog};
+use crate::measure::{Settings as MetricSettings, catalog};
 
 const REFUND: &str = r#"
 task: refund
@@ -24,25 +24,25 @@ states:
 ignore: ["final_answer"]
 "#;
 
-const ASKED: &str = "Please refund order A-17.";
+const REQUEST: &str = "Please refund order A-17.";
 
-fn settings(extra: &str) -> All {
+fn settings(extra: &str) -> MetricSettings {
     with_tasks(&[&format!("{REFUND}{extra}")])
 }
 
-fn with_tasks(texts: &[&str]) -> All {
+fn with_tasks(texts: &[&str]) -> MetricSettings {
     let source = |text: &&str| Source { name: "t.yaml".into(), text: (*text).to_owned() };
     let sources: Vec<Source> = texts.iter().map(source).collect();
     let path_tasks = TaskSet::parse(&sources).unwrap_or_else(|e| panic!("{e}"));
-    All { path_tasks, ..All::default() }
+    MetricSettings { path_tasks, ..MetricSettings::default() }
 }
 
-fn run(trace: &AgentTrace, settings: &All) -> Vec<Measurement> {
+fn run(trace: &AgentTrace, settings: &MetricSettings) -> Vec<Measurement> {
     catalog::run(trace, settings).into_iter().filter(|m| m.metric.starts_with("path.")).collect()
 }
 
 fn find_measurement<'m>(all: &'m [Measurement], metric: &str) -> &'m Measurement {
-    all.iter().find(|m| m.metric == metric).unwrap_or_else(|| panic!("{metric} is not there"))
+    all.iter().find(|m| m.metric == metric).unwrap_or_else(|| panic!("{metric} is not measured"))
 }
 
 fn score(all: &[Measurement], metric: &str) -> f64 {
@@ -52,11 +52,11 @@ fn score(all: &[Measurement], metric: &str) -> f64 {
     }
 }
 
-fn harmful(all: &[Measurement]) -> DetailValue {
+fn harmful_count(all: &[Measurement]) -> DetailValue {
     find_measurement(all, "path.harm_rate").details[0].value.clone()
 }
 
-fn calls(script: Script, calls: &[(&str, &str)]) -> Script {
+fn with_calls(script: Script, calls: &[(&str, &str)]) -> Script {
     calls.iter().fold(script, |script, call| script.calls("", &[*call]).returns("{\"ok\": true}"))
 }
 
@@ -66,7 +66,7 @@ const PAY: (&str, &str) = ("issue_refund", r#"{"id": "A-17", "amount": 20.0}"#);
 
 #[test]
 fn run_without_calls_is_not_accepted_and_has_no_score_of_harm() {
-    let all = run(&Script::new(ASKED).answers("Done.").build(), &settings(""));
+    let all = run(&Script::new(REQUEST).answers("Done.").build(), &settings(""));
     for metric in ["path.harm_rate", "path.prefix_criticality"] {
         let measurement = find_measurement(&all, metric);
         assert_eq!((&measurement.outcome, measurement.examined), (&Err(Unmeasured::NotApplicable), 0));
@@ -78,13 +78,14 @@ fn run_without_calls_is_not_accepted_and_has_no_score_of_harm() {
 
 #[test]
 fn run_along_a_golden_path_scores_one() {
-    let trace =
-        calls(Script::new(ASKED), &[LOOK, CHECK, LOOK, PAY, ("final_answer", "{}")]).answers("Done.").build();
+    let trace = with_calls(Script::new(REQUEST), &[LOOK, CHECK, LOOK, PAY, ("final_answer", "{}")])
+        .answers("Done.")
+        .build();
     let all = run(&trace, &settings(""));
     for metric in ["path.correctness", "path.pc_ktc", "path.prefix_criticality", "path.pc_hlr"] {
         assert_eq!(score(&all, metric), 1.0, "{metric}");
     }
-    assert_eq!((score(&all, "path.harm_rate"), harmful(&all)), (0.0, DetailValue::Count(0)));
+    assert_eq!((score(&all, "path.harm_rate"), harmful_count(&all)), (0.0, DetailValue::Count(0)));
     assert_eq!(find_measurement(&all, "path.accepting").details[0].value, DetailValue::Text("paid".into()));
     assert_eq!(score(&all, "path.efficiency"), 0.75);
     assert_eq!(
@@ -98,15 +99,15 @@ fn run_along_a_golden_path_scores_one() {
 
 #[test]
 fn harmful_call_is_written_on_its_span_with_state_and_reason() {
-    let trace = calls(
-        Script::new(ASKED),
+    let trace = with_calls(
+        Script::new(REQUEST),
         &[LOOK, PAY, CHECK, PAY, ("issue_refund", r#"{"id": "B-1", "amount": 5}"#), ("delete_order", "{}")],
     )
     .answers("Done.")
     .build();
     let all = run(&trace, &settings("fail_on: [harmful_call, harm_rate, correctness]\n"));
     let harmful: Vec<&Measurement> = all.iter().filter(|m| m.metric == HARMFUL_CALL).collect();
-    let seen: Vec<(Idx, &Value, bool)> = harmful
+    let reported_calls: Vec<(Idx, &Value, bool)> = harmful
         .iter()
         .map(|m| {
             let measured = m.outcome.as_ref().unwrap();
@@ -114,7 +115,7 @@ fn harmful_call_is_written_on_its_span_with_state_and_reason() {
         })
         .collect();
     assert_eq!(
-        seen,
+        reported_calls,
         [
             (trace.calls[1].at, &Value::Label("not_allowed_here"), false),
             (trace.calls[4].at, &Value::Label("other_arguments"), false),
@@ -151,22 +152,23 @@ fn harmful_call_is_written_on_its_span_with_state_and_reason() {
 
 #[test]
 fn failed_call_keeps_the_state_unless_configured_to_advance() {
-    let failed = || calls(Script::new(ASKED), &[LOOK]).calls("", &[CHECK]).raises("timeout");
-    let trace = calls(failed(), &[CHECK, PAY]).answers("Done.").build();
+    let failed = || with_calls(Script::new(REQUEST), &[LOOK]).calls("", &[CHECK]).raises("timeout");
+    let trace = with_calls(failed(), &[CHECK, PAY]).answers("Done.").build();
     let all = run(&trace, &settings(""));
     assert_eq!((score(&all, "path.correctness"), score(&all, "path.efficiency")), (1.0, 0.75));
-    let all = run(&calls(failed(), &[PAY]).answers("Done.").build(), &settings(""));
-    assert_eq!(harmful(&all), DetailValue::Count(1));
-    let all = run(&calls(failed(), &[PAY]).answers("Done.").build(), &settings("failed_calls: advance\n"));
-    assert_eq!((harmful(&all), score(&all, "path.correctness")), (DetailValue::Count(0), 1.0));
+    let all = run(&with_calls(failed(), &[PAY]).answers("Done.").build(), &settings(""));
+    assert_eq!(harmful_count(&all), DetailValue::Count(1));
+    let all =
+        run(&with_calls(failed(), &[PAY]).answers("Done.").build(), &settings("failed_calls: advance\n"));
+    assert_eq!((harmful_count(&all), score(&all, "path.correctness")), (DetailValue::Count(0), 1.0));
 }
 
 #[test]
 fn agent_without_a_matching_task_is_not_measured() {
-    let other = calls(Script::new("Tell me a joke."), &[PAY]).answers("Ha.").build();
+    let other = with_calls(Script::new("Tell me a joke."), &[PAY]).answers("Ha.").build();
     assert!(run(&other, &settings("")).is_empty());
-    let trace = calls(Script::new(ASKED), &[PAY]).answers("Done.").build();
-    assert!(run(&trace, &All::default()).is_empty());
+    let trace = with_calls(Script::new(REQUEST), &[PAY]).answers("Done.").build();
+    assert!(run(&trace, &MetricSettings::default()).is_empty());
     let mut disabled = settings("");
     disabled.path.enabled = false;
     assert!(run(&trace, &disabled).is_empty());
@@ -174,7 +176,7 @@ fn agent_without_a_matching_task_is_not_measured() {
 
 #[test]
 fn run_with_unrecorded_calls_is_unmeasured() {
-    let script = || calls(Script::new(ASKED), &[LOOK, PAY]);
+    let script = || with_calls(Script::new(REQUEST), &[LOOK, PAY]);
     let mut trace = script().answers("Done.").build();
     trace.calls[1].arguments = None;
     trace.calls[1].parsed = None;
@@ -195,7 +197,7 @@ fn run_with_unrecorded_calls_is_unmeasured() {
 
 #[test]
 fn weights_add_a_weighted_score_and_configuration_supplies_defaults() {
-    let trace = calls(Script::new(ASKED), &[LOOK]).answers("Done.").build();
+    let trace = with_calls(Script::new(REQUEST), &[LOOK]).answers("Done.").build();
     let mut settings = settings("weights: { correctness: 1, harm_free: 1 }\n");
     settings.path.fail_on = vec![PathMetric::Weighted, PathMetric::Accepting];
     settings.path.thresholds.weighted = Some(0.6);
@@ -212,16 +214,16 @@ fn weights_add_a_weighted_score_and_configuration_supplies_defaults() {
 
 #[test]
 fn trace_scope_gives_one_path_per_trace() {
-    let trace = Script::new(ASKED)
+    let trace = Script::new(REQUEST)
         .calls("", &[("helper", "{}")])
         .enter("look at A-17")
         .calls("", &[LOOK])
         .returns("{}")
         .answers("seen")
         .leave();
-    let trace = calls(trace, &[CHECK, PAY]).answers("Done.").build();
+    let trace = with_calls(trace, &[CHECK, PAY]).answers("Done.").build();
     let all = run(&trace, &settings("scope: trace\n"));
-    assert_eq!(harmful(&all), DetailValue::Count(1), "the call of the helper itself");
+    assert_eq!(harmful_count(&all), DetailValue::Count(1), "the call of the helper itself");
     let all = run(&trace, &settings("scope: trace\nunknown_calls: ignore\n"));
     assert_eq!(score(&all, "path.correctness"), 1.0);
     let all = run(&trace, &settings("unknown_calls: ignore\n"));
@@ -231,7 +233,7 @@ fn trace_scope_gives_one_path_per_trace() {
 #[test]
 fn calls_of_one_message_are_walked_in_its_order() {
     let run_of = |swap: bool| {
-        let script = calls(Script::new(ASKED), &[LOOK]).calls("", &[CHECK, PAY]);
+        let script = with_calls(Script::new(REQUEST), &[LOOK]).calls("", &[CHECK, PAY]);
         let mut trace = script.returns("{}").returns("{}").answers("Done.").build();
         if swap {
             // A thread pool started the second call first.
@@ -243,33 +245,38 @@ fn calls_of_one_message_are_walked_in_its_order() {
     };
     for swap in [false, true] {
         let all = run_of(swap);
-        assert_eq!((harmful(&all), score(&all, "path.correctness")), (DetailValue::Count(0), 1.0), "{swap}");
+        assert_eq!(
+            (harmful_count(&all), score(&all, "path.correctness")),
+            (DetailValue::Count(0), 1.0),
+            "{swap}"
+        );
     }
 }
 
 #[test]
 fn call_with_an_error_as_its_result_does_not_advance_the_run() {
-    let script =
-        calls(Script::new(ASKED), &[LOOK]).calls("", &[CHECK]).returns("Error: policy service not found");
-    let trace = calls(script, &[PAY]).answers("Done.").build();
+    let script = with_calls(Script::new(REQUEST), &[LOOK])
+        .calls("", &[CHECK])
+        .returns("Error: policy service not found");
+    let trace = with_calls(script, &[PAY]).answers("Done.").build();
     let all = run(&trace, &settings(""));
-    assert_eq!(harmful(&all), DetailValue::Count(1), "the refund without a check");
+    assert_eq!(harmful_count(&all), DetailValue::Count(1), "the refund without a check");
     assert_eq!(find_measurement(&all, HARMFUL_CALL).at, trace.calls[2].at);
     let all = run(&trace, &settings("failed_calls: advance\n"));
-    assert_eq!(harmful(&all), DetailValue::Count(0));
+    assert_eq!(harmful_count(&all), DetailValue::Count(0));
 }
 
 #[test]
 fn arguments_that_were_cut_make_the_run_indeterminate() {
     let cut = ("issue_refund", r#"{"id": "A-17", "amount": 2"#);
-    let trace = calls(Script::new(ASKED), &[LOOK, cut]).answers("Done.").build();
+    let trace = with_calls(Script::new(REQUEST), &[LOOK, cut]).answers("Done.").build();
     let all = run(&trace, &settings(""));
     assert_eq!(find_measurement(&all, "path.harm_rate").outcome, Err(Unmeasured::Truncated));
     assert!(all.iter().all(|m| m.metric != HARMFUL_CALL), "it is not known to be harmful");
     // A bare value is recorded completely.
     let bare = ("issue_refund", "A-17");
-    let trace = calls(Script::new(ASKED), &[LOOK, bare]).answers("Done.").build();
-    assert_eq!(harmful(&run(&trace, &settings(""))), DetailValue::Count(1));
+    let trace = with_calls(Script::new(REQUEST), &[LOOK, bare]).answers("Done.").build();
+    assert_eq!(harmful_count(&run(&trace, &settings(""))), DetailValue::Count(1));
 }
 
 const LIMITS: &str = r#"
@@ -285,7 +292,7 @@ policy:
 
 #[test]
 fn every_matching_task_is_scored_and_can_fail() {
-    let trace = calls(Script::new(ASKED), &[LOOK, CHECK, PAY]).answers("Done.").build();
+    let trace = with_calls(Script::new(REQUEST), &[LOOK, CHECK, PAY]).answers("Done.").build();
     let strict = "task: strict\nmatch: { agent: agent }\nalphabet: { notify: notify_customer }\n\
                   policy: [{ must: notify }]\nfail_on: [accepting]\n";
     let all = run(&trace, &with_tasks(&[REFUND, strict]));
@@ -300,7 +307,7 @@ fn every_matching_task_is_scored_and_can_fail() {
 
 #[test]
 fn efficiency_is_unmeasured_where_no_call_is_needed() {
-    let trace = calls(Script::new(ASKED), &[CHECK, PAY]).answers("Done.").build();
+    let trace = with_calls(Script::new(REQUEST), &[CHECK, PAY]).answers("Done.").build();
     let all = run(&trace, &with_tasks(&[LIMITS]));
     assert_eq!(find_measurement(&all, "path.efficiency").outcome, Err(Unmeasured::NotApplicable));
     assert_eq!(score(&all, "path.correctness"), 1.0);
@@ -310,15 +317,15 @@ fn efficiency_is_unmeasured_where_no_call_is_needed() {
 fn sum_of_amounts_is_limited_per_run() {
     let pay = |amount: &str| ("issue_refund", format!(r#"{{"amount": {amount}}}"#));
     let run_of = |amounts: &[&str]| {
-        let script = amounts.iter().fold(Script::new(ASKED), |script, amount| {
+        let script = amounts.iter().fold(Script::new(REQUEST), |script, amount| {
             let (name, arguments) = pay(amount);
             script.calls("", &[(name, &arguments)]).returns("paid")
         });
         run(&script.answers("Done.").build(), &with_tasks(&[LIMITS]))
     };
-    assert_eq!(harmful(&run_of(&["20", "29.9", "0.1"])), DetailValue::Count(0));
+    assert_eq!(harmful_count(&run_of(&["20", "29.9", "0.1"])), DetailValue::Count(0));
     let all = run_of(&["20", "30.01", "30"]);
-    assert_eq!(harmful(&all), DetailValue::Count(1), "the refused amount is not counted");
+    assert_eq!(harmful_count(&all), DetailValue::Count(1), "the refused amount is not counted");
     let harm = find_measurement(&all, HARMFUL_CALL).outcome.as_ref().unwrap();
     assert_eq!(harm.value, Value::Label("over_limit"));
     assert_eq!(
@@ -341,14 +348,14 @@ fn calls_are_bound_to_times_and_required_in_time() {
         - pay only within 1s after check\n";
     let notify = ("notify_customer", "{}");
     let run_of = |call_list: &[(&str, &str)], later: u64| {
-        let mut trace = calls(Script::new(ASKED), call_list).answers("Done.").build();
+        let mut trace = with_calls(Script::new(REQUEST), call_list).answers("Done.").build();
         if let Some(call) = trace.calls.iter_mut().rfind(|call| &*call.name == "notify_customer") {
             call.start += later;
         }
         run(&trace, &with_tasks(&[TIMES]))
     };
     let good = run_of(&[CHECK, PAY, notify], 0);
-    assert_eq!(harmful(&good), DetailValue::Count(0));
+    assert_eq!(harmful_count(&good), DetailValue::Count(0));
     assert_eq!(
         find_measurement(&good, "path.accepting").outcome.as_ref().unwrap().value,
         Value::Label("accepting")
@@ -363,7 +370,7 @@ fn calls_are_bound_to_times_and_required_in_time() {
         find_measurement(&never, "path.accepting").outcome.as_ref().unwrap().value,
         Value::Label("not_accepting")
     );
-    assert_eq!(harmful(&never), DetailValue::Count(0));
+    assert_eq!(harmful_count(&never), DetailValue::Count(0));
     let unchecked = run_of(&[PAY, notify], 0);
     assert_eq!(
         find_measurement(&unchecked, HARMFUL_CALL).outcome.as_ref().unwrap().value,
@@ -374,7 +381,7 @@ fn calls_are_bound_to_times_and_required_in_time() {
 #[test]
 fn lists_of_calls_have_a_bounded_length_whatever_the_names_of_functions_are() {
     let name = "\u{e4}".repeat(50_000);
-    let mut script = Script::new(ASKED);
+    let mut script = Script::new(REQUEST);
     for _ in 0..30 {
         script = script.calls("", &[(&name, "{}")]).returns("ok");
     }
@@ -413,7 +420,7 @@ fn work_on_scores_is_counted_and_hides_no_harmful_call() {
     let mut chore_calls = vec![("close", "{}"), ("open", "{}")];
     chore_calls.extend(chores.iter().map(|name| (name.as_str(), "{}")));
     chore_calls.push(("delete", "{}"));
-    let trace = calls(Script::new("Do the chores."), &chore_calls).answers("Done.").build();
+    let trace = with_calls(Script::new("Do the chores."), &chore_calls).answers("Done.").build();
     let measure = |steps: u64| {
         let memo = Memo::within(WorkBudget::new(steps, None));
         let all = catalog::run_each(&trace, &settings, &[], &memo, &mut |_| ());
@@ -431,7 +438,7 @@ fn work_on_scores_is_counted_and_hides_no_harmful_call() {
 
 #[test]
 fn runs_beyond_the_budget_are_unmeasured() {
-    let trace = calls(Script::new(ASKED), &[LOOK, CHECK, PAY]).answers("Done.").build();
+    let trace = with_calls(Script::new(REQUEST), &[LOOK, CHECK, PAY]).answers("Done.").build();
     let memo = Memo::within(WorkBudget::new(4, None));
     let all = catalog::run_each(&trace, &settings(""), &[], &memo, &mut |_| ());
     let path = all.iter().find(|m| m.metric.starts_with("path")).unwrap();

@@ -31,20 +31,20 @@ fn refund(amount: u32, id: &str) -> ProposedCall {
     call("issue_refund", json!({ "order": "A-17", "amount": amount }), id)
 }
 
-fn names(task: &TaskDecision) -> Vec<&str> {
+fn next_symbols(task: &TaskDecision) -> Vec<&str> {
     task.next.iter().map(|next| next.symbol.as_str()).collect()
 }
 
 #[test]
-fn call_is_decided_where_the_recorded_run_is() {
+fn call_is_decided_at_the_position_of_the_recorded_run() {
     let tasks = tasks_of(REFUND);
     let hints = RunHints::default();
-    let fresh =
+    let unverified =
         PathPositions::new(&Script::new("Please refund order A-17.").says("").build(), &tasks, &Memo::new());
-    let answer = fresh.decide(&tasks, &hints, &[], &refund(50, ""));
+    let answer = unverified.decide(&tasks, &hints, &[], &refund(50, ""));
     assert_eq!(answer.decision, PathDecision::Denied);
     assert_eq!(
-        (answer.tasks[0].reason, names(&answer.tasks[0])),
+        (answer.tasks[0].reason, next_symbols(&answer.tasks[0])),
         (Some("not_allowed_here"), vec!["verify", "notify"])
     );
     let verified = Script::new("Please refund order A-17.")
@@ -79,25 +79,25 @@ fn call_is_decided_where_the_recorded_run_is() {
 }
 
 #[test]
-fn allowed_call_counts_as_made_until_its_span_comes() {
+fn allowed_call_counts_as_made_until_its_span_arrives() {
     let tasks = tasks_of(REFUND);
     let hints = RunHints { agent: Some("agent".into()), ..RunHints::default() };
     let script =
         || Script::new("Please refund order A-17.").calls("", &[("verify_customer", "{}")]).returns("ok");
     let before = PathPositions::new(&script().build(), &tasks, &Memo::new());
     let mut pending = Vec::new();
-    let asked = refund(150, "");
-    assert_eq!(before.decide(&tasks, &hints, &pending, &asked).decision, PathDecision::Allowed);
-    pending.push(before.pending(&tasks, &hints, &pending, asked));
+    let proposed = refund(150, "");
+    assert_eq!(before.decide(&tasks, &hints, &pending, &proposed).decision, PathDecision::Allowed);
+    pending.push(before.pending(&tasks, &hints, &pending, proposed));
     before.remove_arrived(&hints, &mut pending);
-    assert_eq!(pending.len(), 1, "its span has not come");
+    assert_eq!(pending.len(), 1, "its span has not arrived");
     let second = refund(150, "");
     assert_eq!(before.decide(&tasks, &hints, &pending, &second).decision, PathDecision::Denied);
     let arrived =
         script().calls("", &[("issue_refund", r#"{"amount": 150.0, "order": "A-17"}"#)]).returns("paid");
     let after = PathPositions::new(&arrived.build(), &tasks, &Memo::new());
     after.remove_arrived(&hints, &mut pending);
-    assert!(pending.is_empty(), "its span has come, with the keys in another order");
+    assert!(pending.is_empty(), "its span has arrived, with the keys in another order");
     assert_eq!(after.decide(&tasks, &hints, &pending, &refund(50, "")).decision, PathDecision::Allowed);
     assert_eq!(after.decide(&tasks, &hints, &pending, &refund(51, "")).decision, PathDecision::Denied);
 }
@@ -115,13 +115,13 @@ fn requested_call_without_a_span_is_not_made_and_a_repeated_question_is_one_call
     // The model's span has arrived, that of the tool has not.
     (trace.calls[1].tool, trace.calls[1].result) = (None, None);
     let positions = PathPositions::new(&trace, &tasks, &Memo::new());
-    let asked = refund(150, "call_1");
+    let proposed = refund(150, "call_1");
     let mut pending = vec![];
-    assert_eq!(positions.decide(&tasks, &hints, &pending, &asked).decision, PathDecision::Allowed);
-    pending.push(positions.pending(&tasks, &hints, &pending, asked.clone()));
-    assert!(pending[0].repeats_call(&asked));
+    assert_eq!(positions.decide(&tasks, &hints, &pending, &proposed).decision, PathDecision::Allowed);
+    pending.push(positions.pending(&tasks, &hints, &pending, proposed.clone()));
+    assert!(pending[0].repeats_call(&proposed));
     assert_eq!(
-        positions.decide(&tasks, &hints, &pending, &asked).decision,
+        positions.decide(&tasks, &hints, &pending, &proposed).decision,
         PathDecision::Allowed,
         "asked again"
     );
@@ -132,10 +132,10 @@ fn requested_call_without_a_span_is_not_made_and_a_repeated_question_is_one_call
 }
 
 #[test]
-fn before_any_span_the_task_follows_from_what_the_caller_says() {
+fn before_any_span_the_task_follows_from_the_hints_of_the_caller() {
     let tasks = tasks_of(REFUND);
-    let none = PathPositions::default();
-    let decide = |hints: &RunHints, call: ProposedCall| none.decide(&tasks, hints, &[], &call);
+    let no_spans = PathPositions::default();
+    let decide = |hints: &RunHints, call: ProposedCall| no_spans.decide(&tasks, hints, &[], &call);
     let nothing = decide(&RunHints::default(), refund(1, ""));
     assert_eq!((nothing.decision, nothing.tasks.len()), (PathDecision::Unknown, 0));
     let prompt = RunHints {
@@ -146,9 +146,9 @@ fn before_any_span_the_task_follows_from_what_the_caller_says() {
     assert_eq!(decide(&prompt, refund(1, "")).decision, PathDecision::Denied, "not verified");
     assert_eq!(decide(&prompt, call("verify_customer", json!({}), "")).decision, PathDecision::Allowed);
     let named = RunHints { task: Some("refund".into()), ..RunHints::default() };
-    let pending = [none.pending(&tasks, &named, &[], call("verify_customer", json!({}), ""))];
+    let pending = [no_spans.pending(&tasks, &named, &[], call("verify_customer", json!({}), ""))];
     let any_order = call("issue_refund", json!({ "order": "Z", "amount": 1 }), "");
-    assert_eq!(none.decide(&tasks, &named, &pending, &any_order).decision, PathDecision::Allowed);
+    assert_eq!(no_spans.decide(&tasks, &named, &pending, &any_order).decision, PathDecision::Allowed);
     let other = RunHints { task: Some("other".into()), ..RunHints::default() };
     assert_eq!(decide(&other, refund(1, "")).decision, PathDecision::Unknown);
 }
@@ -156,21 +156,22 @@ fn before_any_span_the_task_follows_from_what_the_caller_says() {
 #[test]
 fn pending_call_keeps_its_arguments_only_where_a_task_reads_them() {
     let tasks = tasks_of(REFUND);
-    let (none, hints) = (PathPositions::default(), RunHints::default());
+    let (no_spans, hints) = (PathPositions::default(), RunHints::default());
     let large = json!({ "order": "A-17", "amount": 1, "note": "x".repeat(100_000) });
-    let bytes = |name: &str| none.pending(&tasks, &hints, &[], call(name, large.clone(), "id")).bytes();
+    let bytes = |name: &str| no_spans.pending(&tasks, &hints, &[], call(name, large.clone(), "id")).bytes();
     assert!(bytes("issue_refund") > 100_000);
     for name in ["verify_customer", "not_in_the_alphabet"] {
         assert!(bytes(name) < 1_000, "{name}: {}", bytes(name));
     }
-    // A task that came with a reload, and reads what is not kept, does not take it for an empty object.
+    // A task of a reloaded configuration that reads arguments which were not kept does not read them as an empty
+    // object.
     let named = RunHints { task: Some("t".into()), ..RunHints::default() };
-    let pending = [none.pending(&tasks, &named, &[], call("verify_customer", json!({ "id": 2 }), ""))];
+    let pending = [no_spans.pending(&tasks, &named, &[], call("verify_customer", json!({ "id": 2 }), ""))];
     let reloaded = tasks_of(
         "task: t\nmatch: { agent: a }\nalphabet: { v: { function: verify_customer, arguments: { id: 2 } }, w: w }\n\
          policy: [{ never: w, before: v }]\n",
     );
-    let answer = none.decide(&reloaded, &named, &pending, &call("w", json!({}), ""));
+    let answer = no_spans.decide(&reloaded, &named, &pending, &call("w", json!({}), ""));
     assert_eq!((answer.decision, answer.tasks[0].reason), (PathDecision::Unknown, Some("no_content")));
 }
 
@@ -191,7 +192,7 @@ fn memory_of_a_position_grows_with_different_calls_and_not_with_their_texts() {
 }
 
 #[test]
-fn answer_that_depends_on_whose_clock_is_right_is_unknown() {
+fn answer_that_depends_on_the_difference_of_clocks_is_unknown() {
     const SECOND: u64 = 1_000_000_000;
     let tasks = tasks_of(
         "task: t\nmatch: { agent: agent }\nalphabet: { verify: verify, refund: refund, again: again }\n\

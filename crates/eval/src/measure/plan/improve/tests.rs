@@ -14,10 +14,10 @@ const BEFORE: &str = r#"{
 fn tools() -> Toolbox {
     let spec = |placeholders| crate::measure::plan::tools::ToolSpec { placeholders, ..Default::default() };
     let specs = [("T2S", Placement::Outside), ("RAG", Placement::Outside), ("LLM", Placement::Inside)];
-    Toolbox::new(&specs.into_iter().map(|(name, place)| (name.to_owned(), spec(place))).collect())
+    Toolbox::new(&specs.into_iter().map(|(name, placement)| (name.to_owned(), spec(placement))).collect())
 }
 
-fn check(tag: &str) -> Value {
+fn tag_answer(tag: &str) -> Value {
     json!({ "findings": [{ "reason": "why", "tag": tag }] })
 }
 
@@ -25,22 +25,27 @@ fn step(tool: &str, inputs: &[usize], prompt: &str, depends_on: &[usize]) -> Val
     json!({ "tool": tool, "inputs": inputs, "prompt": prompt, "depends_on": depends_on })
 }
 
-fn revision(steps: &[Value]) -> Value {
+fn revision_answer(steps: &[Value]) -> Value {
     json!({ "change_0": "this step", "change_1": "the others", "steps": steps })
 }
 
-fn filter() -> Value {
+fn filter_step() -> Value {
     let prompt = "Fetch interaction_ids of interactions where the call driver is related to refunds and duration is longer than 30 minutes.";
     step("T2S", &[], prompt, &[])
 }
 
-fn ask(tool: &str) -> Value {
+fn question_step(tool: &str) -> Value {
     step(tool, &[1], "What are customers most unhappy about?", &[1])
 }
 
-fn combined() -> Value {
+fn combining_revision() -> Value {
     let prompt = "Combine the following 2 outputs to answer the following query (query):First:(2)Second:(3)";
-    revision(&[filter(), ask("RAG"), ask("T2S"), step("LLM", &[], prompt, &[2, 3])])
+    revision_answer(&[
+        filter_step(),
+        question_step("RAG"),
+        question_step("T2S"),
+        step("LLM", &[], prompt, &[2, 3]),
+    ])
 }
 
 /// Runs the loop to its end; questions beyond the list are answered with NO CHANGE.
@@ -49,7 +54,7 @@ fn run(plan: &str, max_passes: usize, answers: Vec<Result<Value, Unmeasured>>) -
     let (mut answers, mut keys) = (answers.into_iter(), Vec::new());
     while let Some(question) = improve.question() {
         keys.push(question.key);
-        let answer = answers.next().unwrap_or_else(|| Ok(check("NO_CHANGE")));
+        let answer = answers.next().unwrap_or_else(|| Ok(tag_answer("NO_CHANGE")));
         improve.answer(answer.map(|value| vec![value]));
         assert!(keys.len() <= MAX_QUESTIONS, "the loop ends");
     }
@@ -58,8 +63,11 @@ fn run(plan: &str, max_passes: usize, answers: Vec<Result<Value, Unmeasured>>) -
 
 #[test]
 fn refund_plan_grows_from_one_hop_to_two() {
-    let (lineage, keys) =
-        run(BEFORE, MAX_PASSES, vec![Ok(check("NO_CHANGE")), Ok(check("MULTI_TOOL_PROMPT")), Ok(combined())]);
+    let (lineage, keys) = run(
+        BEFORE,
+        MAX_PASSES,
+        vec![Ok(tag_answer("NO_CHANGE")), Ok(tag_answer("MULTI_TOOL_PROMPT")), Ok(combining_revision())],
+    );
     let shapes: Vec<Shape> = lineage.revisions.iter().map(|r| r.shape).collect();
     let expected = [Shape { steps: 2, hops: 1, width: 1 }, Shape { steps: 4, hops: 2, width: 2 }];
     assert_eq!(shapes, expected);
@@ -90,19 +98,25 @@ fn refund_plan_grows_from_one_hop_to_two() {
 
 #[test]
 fn revision_of_equal_length_advances_to_the_next_step() {
-    let reworded =
-        revision(&[step("T2S", &[], "Fetch call_ids of refund calls over 30 minutes.", &[]), ask("RAG")]);
-    let (lineage, keys) = run(BEFORE, 1, vec![Ok(check("INCORRECT_PROMPT")), Ok(reworded)]);
+    let reworded = revision_answer(&[
+        step("T2S", &[], "Fetch call_ids of refund calls over 30 minutes.", &[]),
+        question_step("RAG"),
+    ]);
+    let (lineage, keys) = run(BEFORE, 1, vec![Ok(tag_answer("INCORRECT_PROMPT")), Ok(reworded)]);
     assert_eq!(keys, ["1.1.0.evaluate", "1.1.0.optimize", "1.2.0.evaluate"]);
     assert_eq!((lineage.revisions.len(), lineage.end), (2, StopReason::MaxPasses));
 }
 
 #[test]
 fn earlier_plan_ends_the_loop() {
-    let changed = revision(&[step("T2S", &[], "Another filter.", &[]), ask("RAG")]);
-    let original = revision(&[filter(), ask("RAG")]);
-    let answers =
-        vec![Ok(check("INCORRECT_PROMPT")), Ok(changed), Ok(check("REPEATED_DETAIL")), Ok(original)];
+    let changed = revision_answer(&[step("T2S", &[], "Another filter.", &[]), question_step("RAG")]);
+    let original = revision_answer(&[filter_step(), question_step("RAG")]);
+    let answers = vec![
+        Ok(tag_answer("INCORRECT_PROMPT")),
+        Ok(changed),
+        Ok(tag_answer("REPEATED_DETAIL")),
+        Ok(original),
+    ];
     let (lineage, _) = run(BEFORE, MAX_PASSES, answers);
     assert_eq!((lineage.revisions.len(), lineage.end), (2, StopReason::SeenBefore));
 }
@@ -110,14 +124,14 @@ fn earlier_plan_ends_the_loop() {
 #[test]
 fn invalid_revision_leaves_the_plan_unchanged() {
     for bad in [
-        revision(&[]),
-        revision(&[step("", &[], "x", &[])]),
-        revision(&[step("T2S", &[], "", &[])]),
-        revision(&[step("T2S", &[], "x", &[1])]),
-        revision(&[step("T2S", &[], "x", &[7])]),
+        revision_answer(&[]),
+        revision_answer(&[step("", &[], "x", &[])]),
+        revision_answer(&[step("T2S", &[], "", &[])]),
+        revision_answer(&[step("T2S", &[], "x", &[1])]),
+        revision_answer(&[step("T2S", &[], "x", &[7])]),
         json!({ "steps": "none" }),
     ] {
-        let (lineage, _) = run(BEFORE, MAX_PASSES, vec![Ok(check("INCORRECT_TOOL")), Ok(bad)]);
+        let (lineage, _) = run(BEFORE, MAX_PASSES, vec![Ok(tag_answer("INCORRECT_TOOL")), Ok(bad)]);
         assert_eq!((lineage.revisions.len(), lineage.invalid, lineage.end), (1, 1, StopReason::Unchanged));
     }
 }
@@ -126,9 +140,9 @@ fn invalid_revision_leaves_the_plan_unchanged() {
 fn growing_plan_is_rechecked_three_times_per_step() {
     let grown = |n: usize| {
         let steps: Vec<Value> = (0..n).map(|k| step("T2S", &[], &format!("part {k} of {n}"), &[])).collect();
-        revision(&steps)
+        revision_answer(&steps)
     };
-    let answers = (3..7).flat_map(|n| [Ok(check("COMPLEX_PROMPT")), Ok(grown(n))]).collect();
+    let answers = (3..7).flat_map(|n| [Ok(tag_answer("COMPLEX_PROMPT")), Ok(grown(n))]).collect();
     let (lineage, keys) = run(BEFORE, 1, answers);
     let first: Vec<&String> =
         keys.iter().filter(|k| k.starts_with("1.1.") && k.ends_with("evaluate")).collect();
@@ -154,7 +168,7 @@ fn tags_are_ordered_and_no_change_is_ignored() {
     ] });
     let order: Vec<Tag> = majority_findings(&[found]).into_iter().map(|t| t.tag).collect();
     assert_eq!(order, [Tag::IncorrectTool, Tag::RepeatedDetail, Tag::MultiToolPrompt]);
-    assert_eq!(majority_findings(&[check("NO_CHANGE")]), []);
+    assert_eq!(majority_findings(&[tag_answer("NO_CHANGE")]), []);
     assert_eq!(majority_findings(&[json!({})]), []);
 }
 
@@ -163,18 +177,27 @@ fn majority_of_opinions_decides_tags_and_plan() {
     let both = json!({ "findings": [
         { "reason": "first words", "tag": "MULTI_TOOL_PROMPT" }, { "reason": "c", "tag": "COMPLEX_PROMPT" } ] });
     let other = json!({ "findings": [{ "reason": "other words", "tag": "MULTI_TOOL_PROMPT" }] });
-    let found = majority_findings(&[both.clone(), other.clone(), check("NO_CHANGE")]);
+    let found = majority_findings(&[both.clone(), other.clone(), tag_answer("NO_CHANGE")]);
     assert_eq!(found, [StepFinding { reason: "first words".to_owned(), tag: Tag::MultiToolPrompt }]);
-    assert_eq!(majority_findings(&[other, check("NO_CHANGE")]), [], "half of the opinions are no majority");
+    assert_eq!(
+        majority_findings(&[other, tag_answer("NO_CHANGE")]),
+        [],
+        "half of the opinions are no majority"
+    );
 
     let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), 1);
     improve.answer(Ok(vec![both]));
-    let alone = revision(&[filter(), step("T2S", &[1], "Something else.", &[1])]);
-    improve.answer(Ok(vec![json!({ "steps": [] }), alone.clone(), combined(), combined()]));
+    let other_plan = revision_answer(&[filter_step(), step("T2S", &[1], "Something else.", &[1])]);
+    improve.answer(Ok(vec![
+        json!({ "steps": [] }),
+        other_plan.clone(),
+        combining_revision(),
+        combining_revision(),
+    ]));
     assert_eq!(improve.plan().steps.len(), 4, "the plan of two of three valid answers");
     let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), 1);
-    improve.answer(Ok(vec![check("INCORRECT_TOOL")]));
-    improve.answer(Ok(vec![alone, combined()]));
+    improve.answer(Ok(vec![tag_answer("INCORRECT_TOOL")]));
+    improve.answer(Ok(vec![other_plan, combining_revision()]));
     assert_eq!(improve.plan().steps.len(), 2, "the first of equally frequent plans");
     improve.answer(Ok(Vec::new()));
     assert_eq!(improve.finish().unanswered, 1);
@@ -190,7 +213,7 @@ fn unreadable_plan_or_zero_passes_asks_nothing() {
 fn prompts_match_golden_file() {
     let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), MAX_PASSES);
     let evaluator = improve.question().unwrap();
-    improve.answer(Ok(vec![check("INCORRECT_PROMPT")]));
+    improve.answer(Ok(vec![tag_answer("INCORRECT_PROMPT")]));
     let optimizer = improve.question().unwrap();
     let text = [evaluator, optimizer].map(|q| {
         format!(
@@ -203,7 +226,8 @@ fn prompts_match_golden_file() {
 
 #[test]
 fn statistics_summarise_lineages() {
-    let answers = vec![Ok(check("NO_CHANGE")), Ok(check("MULTI_TOOL_PROMPT")), Ok(combined())];
+    let answers =
+        vec![Ok(tag_answer("NO_CHANGE")), Ok(tag_answer("MULTI_TOOL_PROMPT")), Ok(combining_revision())];
     let all = [run(BEFORE, MAX_PASSES, answers).0, run(BEFORE, MAX_PASSES, Vec::new()).0];
     let found = crate::measure::plan::lineage::statistics(&all);
     assert_eq!((found.lineages, found.length.min, found.length.mean, found.length.max), (2, 1, 1.5, 2));

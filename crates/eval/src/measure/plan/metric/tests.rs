@@ -15,7 +15,7 @@ const PLAN: &str = r#"{
 "1": {"step": "T2S([], \"Fetch ids of long refund calls.\")", "depends_on": []},
 "2": {"step": "RAG((1), \"What are customers most unhappy about?\")", "depends_on": [1]}
 }"#;
-const BEST: &str = r#"{
+const REFERENCE_PLAN: &str = r#"{
 "1": {"step": "T2S([], \"Fetch ids of long refund calls.\")", "depends_on": []},
 "2": {"step": "RAG((1), \"What are customers most unhappy about?\")", "depends_on": [1]},
 "3": {"step": "T2S((1), \"What are customers most unhappy about?\")", "depends_on": [1]},
@@ -33,10 +33,11 @@ fn settings(yaml: &str) -> Settings {
     serde_saphyr::from_str(&format!("plan: {{ enabled: true, {yaml} }}")).unwrap()
 }
 
-fn with_best() -> Settings {
+fn settings_with_reference() -> Settings {
     let mut settings = settings("");
     let query = format!("  {}  ", TASK.to_uppercase());
-    settings.plan.references = vec![super::super::settings::Reference { query, plan: BEST.to_owned() }];
+    settings.plan.references =
+        vec![super::super::settings::Reference { query, plan: REFERENCE_PLAN.to_owned() }];
     settings
 }
 
@@ -48,14 +49,14 @@ fn step(metric: &dyn Metric, trace: &AgentTrace, settings: &Settings, answers: &
     )
 }
 
-fn ruled(plan: &str, settings: &Settings) -> Vec<Measurement> {
+fn rule_measurements(plan: &str, settings: &Settings) -> Vec<Measurement> {
     match step(&PlanRules, &trace(plan), settings, &[]) {
         MetricProgress::Done(measurements) => measurements,
         MetricProgress::Ask(_) => panic!("rules do not ask"),
     }
 }
 
-fn value(all: &[Measurement], metric: &str) -> Result<(Value, bool), Unmeasured> {
+fn value_of(all: &[Measurement], metric: &str) -> Result<(Value, bool), Unmeasured> {
     let found = all.iter().find(|m| m.metric == metric).unwrap_or_else(|| panic!("no {metric}"));
     found.outcome.as_ref().map(|m| (m.value.clone(), m.passed)).map_err(|r| *r)
 }
@@ -66,7 +67,7 @@ fn answer(part: PlanPart, opinions: Result<Vec<Json>, Unmeasured>) -> Answer {
     Answer { key: part.metric().to_owned(), opinions, usage: Usage::default() }
 }
 
-fn wrong(steps: &[usize]) -> Json {
+fn wrong_steps(steps: &[usize]) -> Json {
     let list: Vec<Json> = steps.iter().map(|n| json!({ "reason": "it cannot", "step": n })).collect();
     json!({ "rationale": "so", "wrong": list })
 }
@@ -75,7 +76,7 @@ fn wrong(steps: &[usize]) -> Json {
 fn plan_without_steps_fails_and_passes_under_no_threshold() {
     // It cannot be parsed.
     let format = |extra: &str| {
-        let all = ruled("{ depends_on: [", &settings(extra));
+        let all = rule_measurements("{ depends_on: [", &settings(extra));
         let found = all.into_iter().find(|m| m.metric == "plan.format").unwrap();
         (found.outcome.map(|measured| measured.passed), found.examined)
     };
@@ -85,16 +86,16 @@ fn plan_without_steps_fails_and_passes_under_no_threshold() {
 
 #[test]
 fn rules_measure_their_metrics_and_list_them_in_the_score() {
-    let all = ruled(PLAN, &settings(""));
+    let all = rule_measurements(PLAN, &settings(""));
     for metric in ["plan.format", "plan.dependencies", "plan.redundancy"] {
-        assert_eq!(value(&all, metric), Ok((Value::Score(1.0), true)), "{metric}");
+        assert_eq!(value_of(&all, metric), Ok((Value::Score(1.0), true)), "{metric}");
     }
     for metric in
         ["plan.tool_prompt_alignment", "plan.query_adherence", "plan.tool_usage_completeness", PLAN_RATING]
     {
-        assert_eq!(value(&all, metric), Err(Unmeasured::NotApplicable), "{metric}");
+        assert_eq!(value_of(&all, metric), Err(Unmeasured::NotApplicable), "{metric}");
     }
-    assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(100.0), true)));
+    assert_eq!(value_of(&all, PLAN_SCORE), Ok((Value::Score(100.0), true)));
     let score = all.iter().find(|m| m.metric == PLAN_SCORE).unwrap();
     let texts = ["format", "dependencies", "redundancy"].map(str::to_owned).to_vec();
     assert_eq!(score.details[0].value, DetailValue::Texts(texts));
@@ -103,36 +104,36 @@ fn rules_measure_their_metrics_and_list_them_in_the_score() {
 
 #[test]
 fn reference_makes_completeness_and_rating_measurable() {
-    let all = ruled(PLAN, &with_best());
-    assert_eq!(value(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.5), false)));
+    let all = rule_measurements(PLAN, &settings_with_reference());
+    assert_eq!(value_of(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.5), false)));
     // Two of two steps match two of four: F1 is 2/3.
-    assert_eq!(value(&all, PLAN_RATING), Ok((Value::Label("acceptable"), false)));
-    let all = ruled(BEST, &with_best());
-    assert_eq!(value(&all, PLAN_RATING), Ok((Value::Label("extremely_good"), true)));
+    assert_eq!(value_of(&all, PLAN_RATING), Ok((Value::Label("acceptable"), false)));
+    let all = rule_measurements(REFERENCE_PLAN, &settings_with_reference());
+    assert_eq!(value_of(&all, PLAN_RATING), Ok((Value::Label("extremely_good"), true)));
 }
 
 #[test]
 fn broken_plan_fails_with_its_step_quoted_and_is_not_judged() {
-    let all = ruled(&PLAN.replace("(1), ", ""), &settings(""));
+    let all = rule_measurements(&PLAN.replace("(1), ", ""), &settings(""));
     let format = all.iter().find(|m| m.metric == "plan.format").unwrap().outcome.as_ref().unwrap();
     assert_eq!((&format.value, format.passed), (&Value::Score(0.5), false));
     assert_eq!(format.findings[0].quote, "What are customers most unhappy about?");
     assert_eq!(format.findings[0].category, Some(Category::FormattingErrors));
     let cycle = PLAN.replace("[]}", "[2]}");
     for broken in [r#"{"1": {"step": "T2S([], "depends_on": [}"#, &cycle] {
-        let all = ruled(broken, &settings(""));
-        assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(0.0), false)), "{broken}");
-        assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.0), false)));
+        let all = rule_measurements(broken, &settings(""));
+        assert_eq!(value_of(&all, PLAN_SCORE), Ok((Value::Score(0.0), false)), "{broken}");
+        assert_eq!(value_of(&all, "plan.query_adherence"), Ok((Value::Score(0.0), false)));
         assert_eq!(step(&PlanJudged, &trace(broken), &settings(""), &[]), MetricProgress::Done(Vec::new()));
     }
 }
 
 #[test]
 fn plan_in_prose_is_measured_in_part() {
-    let bare = ruled("1. Search\n2. Answer", &settings(""));
-    assert_eq!(value(&bare, "plan.redundancy"), Ok((Value::Score(1.0), true)));
+    let without_references = rule_measurements("1. Search\n2. Answer", &settings(""));
+    assert_eq!(value_of(&without_references, "plan.redundancy"), Ok((Value::Score(1.0), true)));
     for metric in ["plan.format", "plan.dependencies", "plan.step_executability", PLAN_SCORE, PLAN_RATING] {
-        assert_eq!(value(&bare, metric), Err(Unmeasured::NotApplicable), "{metric}");
+        assert_eq!(value_of(&without_references, metric), Err(Unmeasured::NotApplicable), "{metric}");
     }
     let details = |all: &[Measurement]| {
         let score = all.iter().find(|m| m.metric == PLAN_SCORE).unwrap();
@@ -142,18 +143,18 @@ fn plan_in_prose_is_measured_in_part() {
     let measured =
         Detail { key: "plan.score.measured", value: DetailValue::Texts(vec!["redundancy".to_owned()]) };
     assert_eq!(
-        details(&bare),
+        details(&without_references),
         [measured, counted("plan.steps", 2)],
         "prose without references states only the order"
     );
 
-    let wired =
+    let with_references =
         "1. Search\n2. Search again\n3. Compare steps 1 and 2\n4. Take the result of step 6\n5. Search";
-    let wired = ruled(wired, &settings(""));
-    assert_eq!(value(&wired, "plan.dependencies"), Ok((Value::Score(0.8), true)));
-    assert_eq!(value(&wired, "plan.redundancy"), Ok((Value::Score(0.8), true)));
-    assert_eq!(details(&wired)[2..], [counted("plan.hops", 1), counted("plan.width", 4)]);
-    let dependencies = wired.iter().find(|m| m.metric == "plan.dependencies").unwrap();
+    let with_references = rule_measurements(with_references, &settings(""));
+    assert_eq!(value_of(&with_references, "plan.dependencies"), Ok((Value::Score(0.8), true)));
+    assert_eq!(value_of(&with_references, "plan.redundancy"), Ok((Value::Score(0.8), true)));
+    assert_eq!(details(&with_references)[2..], [counted("plan.hops", 1), counted("plan.width", 4)]);
+    let dependencies = with_references.iter().find(|m| m.metric == "plan.dependencies").unwrap();
     let finding = &dependencies.outcome.as_ref().unwrap().findings[0];
     assert_eq!(finding.quote, "Take the result of step 6");
     assert!(finding.rationale.ends_with("step 4: uses the result of step 6, which does not exist"));
@@ -166,14 +167,14 @@ fn todo_list_with_reference_is_measured_on_steps_that_name_a_tool() {
         {"content": "With RAG: what are customers most unhappy about?", "status": "pending"}]}"#;
     let mut settings = settings("tools: { T2S: {}, RAG: { max_questions: 1 }, LLM: {} }");
     settings.plan.references =
-        vec![super::super::settings::Reference { query: TASK.to_owned(), plan: BEST.to_owned() }];
-    let all = ruled(todo, &settings);
+        vec![super::super::settings::Reference { query: TASK.to_owned(), plan: REFERENCE_PLAN.to_owned() }];
+    let all = rule_measurements(todo, &settings);
     // The reference has the prompt of the one step that names a tool for another tool as well.
-    assert_eq!(value(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.0), false)));
-    assert_eq!(value(&all, PLAN_RATING), Err(Unmeasured::NotApplicable), "the reference is structured");
+    assert_eq!(value_of(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.0), false)));
+    assert_eq!(value_of(&all, PLAN_RATING), Err(Unmeasured::NotApplicable), "the reference is structured");
     settings.plan.references[0].plan = "1. Fetch ids of long refund calls\n2. Answer".to_owned();
     assert_eq!(
-        value(&ruled(todo, &settings), PLAN_RATING),
+        value_of(&rule_measurements(todo, &settings), PLAN_RATING),
         Ok((Value::Label("bad"), false)),
         "both are prose"
     );
@@ -191,9 +192,9 @@ fn judge_of_prose_is_asked_only_applicable_questions() {
     let MetricProgress::Done(all) = step(&PlanJudged, &trace, &settings(""), &answers) else {
         panic!("expected measurements")
     };
-    assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::NotApplicable));
+    assert_eq!(value_of(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::NotApplicable));
     // Half of effectiveness, and all of the measured efficiency.
-    assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(35.0 + 30.0), false)));
+    assert_eq!(value_of(&all, PLAN_SCORE), Ok((Value::Score(35.0 + 30.0), false)));
 
     trace.agents[0].plans[0].1.text = "1. Ask T2S for the ids\n2. Answer".into();
     let MetricProgress::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
@@ -207,7 +208,7 @@ fn judge_of_prose_is_asked_only_applicable_questions() {
 #[test]
 fn redacted_content_is_not_in_prompts_and_fixed_text_is() {
     let secret = PLAN.replace("Fetch ids", "Mail ids to ann@example.com");
-    let mut settings = with_best();
+    let mut settings = settings_with_reference();
     let redact = |yaml: &str| {
         let redact = serde_saphyr::from_str(yaml).unwrap();
         Arc::new(
@@ -225,7 +226,7 @@ fn redacted_content_is_not_in_prompts_and_fixed_text_is() {
         for question in &asked {
             let user = &question.prompt.user;
             assert!(!user.contains(gone), "{user}");
-            assert_ne!(question.key, pair_questions::JUDGED_KEY, "what is redacted may be the difference");
+            assert_ne!(question.key, pair_questions::JUDGED_KEY, "the redacted text may be the difference");
             assert!(user.contains("<<<QUERY\n") && user.contains("\"depends_on\":[1]"), "{user}");
         }
     }
@@ -239,7 +240,7 @@ fn rating_that_depends_on_unsure_pairs_is_undecided_until_embeddings_or_judges_d
     let mut settings = settings("matching: { embeddings: vectors }");
     settings.plan.references =
         vec![super::super::settings::Reference { query: TASK.to_owned(), plan: reworded }];
-    let ruled = ruled(PLAN, &settings);
+    let ruled = rule_measurements(PLAN, &settings);
     let rating = ruled.iter().find(|m| m.metric == PLAN_RATING).unwrap();
     assert_eq!(rating.outcome, Err(Unmeasured::Undecided));
     assert!(
@@ -266,7 +267,7 @@ fn rating_that_depends_on_unsure_pairs_is_undecided_until_embeddings_or_judges_d
     else {
         panic!("expected measurements")
     };
-    assert_eq!(value(&all, PLAN_RATING), Ok((Value::Label("extremely_good"), true)));
+    assert_eq!(value_of(&all, PLAN_RATING), Ok((Value::Label("extremely_good"), true)));
     assert_eq!(all.iter().find(|m| m.metric == PLAN_RATING).unwrap().judge, "m/1");
 }
 
@@ -312,7 +313,7 @@ fn spans_without_a_plan_have_no_measurement() {
 
 #[test]
 fn judged_metrics_enter_the_score() {
-    let (trace, settings) = (trace(PLAN), with_best());
+    let (trace, settings) = (trace(PLAN), settings_with_reference());
     let MetricProgress::Ask(questions) = step(&PlanJudged, &trace, &settings, &[]) else {
         panic!("expected questions")
     };
@@ -320,21 +321,24 @@ fn judged_metrics_enter_the_score() {
     assert_eq!(keys, ["plan.tool_prompt_alignment", "plan.step_executability", "plan.query_adherence"]);
     assert!(questions.iter().all(|q| q.prompt.user.contains("<<<BEST")));
     let answers = [
-        answer(PlanPart::ToolPromptAlignment, Ok(vec![wrong(&[2]), wrong(&[2]), wrong(&[1, 2])])),
-        answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
+        answer(
+            PlanPart::ToolPromptAlignment,
+            Ok(vec![wrong_steps(&[2]), wrong_steps(&[2]), wrong_steps(&[1, 2])]),
+        ),
+        answer(PlanPart::StepExecutability, Ok(vec![wrong_steps(&[])])),
         answer(PlanPart::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })])),
     ];
     let MetricProgress::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
         panic!("expected measurements")
     };
     assert_eq!(
-        value(&all, "plan.tool_prompt_alignment"),
+        value_of(&all, "plan.tool_prompt_alignment"),
         Ok((Value::Score(0.5), false)),
         "the median of three"
     );
-    assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.5), false)));
+    assert_eq!(value_of(&all, "plan.query_adherence"), Ok((Value::Score(0.5), false)));
     assert_eq!(
-        value(&all, PLAN_SCORE),
+        value_of(&all, PLAN_SCORE),
         Ok((Value::Score(20.0 + 10.0 + 15.0 + 7.5 + 10.0 + 10.0 + 5.0), true))
     );
     assert!(all.iter().all(|m| m.judge == "model/hash"));
@@ -348,16 +352,16 @@ fn unanswered_question_leaves_metric_and_score_unmeasured() {
     let (trace, settings) = (trace(PLAN), settings(""));
     let answers = [
         answer(PlanPart::ToolPromptAlignment, Err(Unmeasured::Timeout)),
-        answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
+        answer(PlanPart::StepExecutability, Ok(vec![wrong_steps(&[])])),
     ];
     let MetricProgress::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
         panic!("expected measurements")
     };
-    assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::Timeout));
-    assert_eq!(value(&all, "plan.step_executability"), Ok((Value::Score(1.0), true)));
+    assert_eq!(value_of(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::Timeout));
+    assert_eq!(value_of(&all, "plan.step_executability"), Ok((Value::Score(1.0), true)));
     // A question that was not asked was too long.
-    assert_eq!(value(&all, "plan.query_adherence"), Err(Unmeasured::Limit));
-    assert_eq!(value(&all, PLAN_SCORE), Err(Unmeasured::Limit));
+    assert_eq!(value_of(&all, "plan.query_adherence"), Err(Unmeasured::Limit));
+    assert_eq!(value_of(&all, PLAN_SCORE), Err(Unmeasured::Limit));
 }
 
 #[test]

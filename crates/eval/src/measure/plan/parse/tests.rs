@@ -18,7 +18,7 @@ fn faults(plan: &Plan) -> Vec<(Option<usize>, Fault)> {
     plan.issues.iter().map(|i| (i.step, i.fault)).collect()
 }
 
-fn depends(plan: &Plan) -> Vec<&[usize]> {
+fn dependencies(plan: &Plan) -> Vec<&[usize]> {
     plan.steps.iter().map(|s| s.depends_on.as_slice()).collect()
 }
 
@@ -28,7 +28,7 @@ fn listing_1_parses_without_issue() {
     assert!(plan.structured && plan.issues.is_empty(), "{:?}", plan.issues);
     let tools: Vec<&str> = plan.steps.iter().filter_map(|s| s.tool.as_deref()).collect();
     assert_eq!(tools, ["T2S", "RAG", "LLM", "T2S", "T2S", "LLM"]);
-    assert_eq!(depends(&plan), [&[][..], &[1], &[2], &[3], &[3], &[4, 5]]);
+    assert_eq!(dependencies(&plan), [&[][..], &[1], &[2], &[3], &[3], &[4, 5]]);
     assert_eq!((plan.steps[1].inputs.as_str(), plan.steps[5].inputs.as_str()), ("(1)", ""));
     assert!(parse_plan(&plan.to_text()).same_as(&plan));
 }
@@ -52,7 +52,7 @@ fn bare_numbers_and_calls_are_no_fault() {
 }"#;
     let plan = parse_plan(refund);
     assert!(plan.issues.is_empty(), "{:?}", plan.issues);
-    assert_eq!(depends(&plan), [&[][..], &[1]]);
+    assert_eq!(dependencies(&plan), [&[][..], &[1]]);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn lists_with_fields_and_names_parse() {
     assert_eq!(query_of_file(text), Some("q".to_owned()));
     assert_eq!(query_of_file("# Query: Why?\n# Plan:\n{}"), Some("Why?".to_owned()));
     assert_eq!(query_of_file(LISTING_1), None);
-    assert_eq!(depends(&plan), [&[][..], &[1]]);
+    assert_eq!(dependencies(&plan), [&[][..], &[1]]);
     assert_eq!(plan.steps[1].instruction(), r#"visit("Read (1)")"#);
 }
 
@@ -86,7 +86,7 @@ fn todo_lists_and_prose_are_unstructured() {
         assert!(!plan.structured, "{text}");
         let steps: Vec<&str> = plan.steps.iter().map(|s| s.prompt.as_str()).collect();
         assert_eq!(steps, ["Search", "Read what step 1 found"], "{text}");
-        assert_eq!(depends(&plan), [&[][..], &[1]], "{text}");
+        assert_eq!(dependencies(&plan), [&[][..], &[1]], "{text}");
     }
 }
 
@@ -125,7 +125,7 @@ fn quoted_dependency_numbers_parse_with_a_fault() {
     let plan = parse_plan(
         r#"{"1": {"step": "f('x')", "depends_on": []}, "2": {"step": "f('(1)')", "depends_on": ["1"]}}"#,
     );
-    assert_eq!(depends(&plan), [&[][..], &[1]]);
+    assert_eq!(dependencies(&plan), [&[][..], &[1]]);
     assert_eq!(faults(&plan), [(Some(2), Fault::DependsOn)]);
 }
 
@@ -141,22 +141,22 @@ fn plan_with_too_many_steps_is_cut() {
 /// Texts of the maximum length that are expensive to parse.
 #[test]
 fn largest_inputs_finish_in_bounded_time() {
-    let many = |piece: &str| piece.repeat(MAX_BYTES / piece.len());
+    let repeated = |piece: &str| piece.repeat(MAX_BYTES / piece.len());
     for text in [
-        many("\""),
-        format!("{{\"a{}x", many("\"")),
-        many("{\"1\": "),
-        many("a("),
-        format!("{{1: {}", many("f(\"(1)")),
-        many("\"depends_on\" "),
-        many("(1) "),
-        format!("{{\"1\": {{\"step\": \"f('{}')\", \"depends_on\": [1]}}}}", many("(1) ")),
+        repeated("\""),
+        format!("{{\"a{}x", repeated("\"")),
+        repeated("{\"1\": "),
+        repeated("a("),
+        format!("{{1: {}", repeated("f(\"(1)")),
+        repeated("\"depends_on\" "),
+        repeated("(1) "),
+        format!("{{\"1\": {{\"step\": \"f('{}')\", \"depends_on\": [1]}}}}", repeated("(1) ")),
         format!(
             "{{\"1\": {{\"step\": \"f('x')\", \"depends_on\": [{}]}}}}",
-            many("7,").trim_end_matches(',')
+            repeated("7,").trim_end_matches(',')
         ),
-        many("- x\n"),
-        many("[["),
+        repeated("- x\n"),
+        repeated("[["),
     ] {
         let plan = parse_plan(&text);
         let tools = super::super::tools::Toolbox::default();
@@ -164,10 +164,10 @@ fn largest_inputs_finish_in_bounded_time() {
         super::super::reference::match_reference(&plan, &plan, &issues, &Default::default());
     }
     // The maximum of steps, with many dependencies, and no step number equal to its position.
-    let all: Vec<String> = (0..80).map(|n| (n + 500).to_string()).collect();
-    let all = all.join(",");
+    let numbers: Vec<String> = (0..80).map(|n| (n + 500).to_string()).collect();
+    let numbers = numbers.join(",");
     let steps: Vec<String> = (0..MAX_STEPS)
-        .map(|n| format!(r#""{}": {{"step": "f('x')", "depends_on": [{all}]}}"#, n + 500))
+        .map(|n| format!(r#""{}": {{"step": "f('x')", "depends_on": [{numbers}]}}"#, n + 500))
         .collect();
     let plan = parse_plan(&format!("{{{}}}", steps.join(",")));
     assert_eq!(plan.steps.len(), MAX_STEPS);

@@ -20,31 +20,31 @@ const AFTER: &str = r#"{
 }"#;
 
 /// The tools of `config/tools`.
-fn triad() -> Toolbox {
+fn contact_centre_tools() -> Toolbox {
     let text = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../config/tools/contact-centre.yaml"
     ))
     .unwrap();
-    let whole: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
-    let tools = whole.pointer("/verdict/metrics/plan/tools").cloned().unwrap();
+    let configuration: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+    let tools = configuration.pointer("/verdict/metrics/plan/tools").cloned().unwrap();
     Toolbox::new(&serde_json::from_value::<BTreeMap<String, ToolSpec>>(tools).unwrap())
 }
 
 fn faults(plan: &str, reference: Option<&str>) -> Vec<(Option<usize>, Fault)> {
-    let issues = issues(&parse_plan(plan), &triad(), reference.map(parse_plan).as_ref());
+    let issues = issues(&parse_plan(plan), &contact_centre_tools(), reference.map(parse_plan).as_ref());
     issues.into_iter().map(|i| (i.step, i.fault)).collect()
 }
 
-fn measured(plan: &str, reference: Option<&str>) -> PartValues {
-    let (plan, tools, reference) = (parse_plan(plan), triad(), reference.map(parse_plan));
+fn part_values(plan: &str, reference: Option<&str>) -> PartValues {
+    let (plan, tools, reference) = (parse_plan(plan), contact_centre_tools(), reference.map(parse_plan));
     values(&plan, &tools, &issues(&plan, &tools, reference.as_ref()), reference.as_ref())
 }
 
 #[test]
 fn listing_1_has_no_issues() {
     assert_eq!(faults(LISTING_1, Some(LISTING_1)), []);
-    let values = measured(LISTING_1, Some(LISTING_1));
+    let values = part_values(LISTING_1, Some(LISTING_1));
     assert_eq!(values, [None, Some(1.0), Some(1.0), None, Some(1.0), Some(1.0), Some(1.0)]);
     assert_eq!(part::score(&values, &PlanWeights::default()), Some(100.0));
 }
@@ -54,9 +54,9 @@ fn missing_second_tool_is_an_issue_of_the_refund_plan_before_improvement() {
     assert_eq!(faults(BEFORE, Some(AFTER)), [(Some(2), Fault::SecondToolMissing)]);
     assert_eq!(faults(AFTER, Some(AFTER)), []);
     // As in table 35: format, dependencies and redundancy 1, completeness one half.
-    let values = measured(BEFORE, Some(AFTER));
+    let values = part_values(BEFORE, Some(AFTER));
     assert_eq!(values, [None, Some(1.0), Some(1.0), None, Some(1.0), Some(1.0), Some(0.5)]);
-    assert_eq!(measured(BEFORE, None)[6], None, "unmeasured without a reference");
+    assert_eq!(part_values(BEFORE, None)[6], None, "unmeasured without a reference");
     // A plan with neither of the two tools has no such issue.
     let neither = r#"{"1": {"step": "T2S([], 'Count the calls')", "depends_on": []}}"#;
     assert_eq!(faults(neither, Some(AFTER)), []);
@@ -80,7 +80,7 @@ fn placeholder_faults_count_once_per_step() {
         );
         let found = faults(&plan, None);
         assert!(found.contains(&(Some(3), fault)), "{step}: {found:?}");
-        assert_eq!(measured(&plan, None)[1], Some(2.0 / 3.0), "{step}: one step of three, {found:?}");
+        assert_eq!(part_values(&plan, None)[1], Some(2.0 / 3.0), "{step}: one step of three, {found:?}");
     }
     let passed_on = AFTER.replace("(query)", "");
     assert_eq!(faults(&passed_on, None), [(Some(4), Fault::MissingQuery)]);
@@ -89,17 +89,17 @@ fn placeholder_faults_count_once_per_step() {
 #[test]
 fn repairs_count_once_per_plan() {
     let comma = BEFORE.replace("[1]}", "[1]},");
-    assert_eq!(measured(&comma, None)[1], Some(0.5));
+    assert_eq!(part_values(&comma, None)[1], Some(0.5));
     let fenced = format!("```json\n{BEFORE}\n```");
-    assert_eq!(measured(&fenced, None)[1], Some(1.0), "a fence has no effect on the metric");
+    assert_eq!(part_values(&fenced, None)[1], Some(1.0), "a fence has no effect on the metric");
 }
 
 #[test]
 fn dependency_faults_count_by_step() {
-    let unwired = AFTER.replace("\"depends_on\": [2, 3]", "\"depends_on\": [2]");
-    assert!(faults(&unwired, None).contains(&(Some(4), Fault::Undeclared)));
-    assert!(faults(&unwired, None).contains(&(Some(3), Fault::Ignored)));
-    let values = measured(&unwired, None);
+    let without_dependency = AFTER.replace("\"depends_on\": [2, 3]", "\"depends_on\": [2]");
+    assert!(faults(&without_dependency, None).contains(&(Some(4), Fault::Undeclared)));
+    assert!(faults(&without_dependency, None).contains(&(Some(3), Fault::Ignored)));
+    let values = part_values(&without_dependency, None);
     assert_eq!((values[4], values[5]), (Some(0.75), Some(0.75)));
 }
 
@@ -108,14 +108,14 @@ fn repeated_detail_counts_for_tools_with_repeats_cost() {
     let repeated_step =
         r#"T2S((1), "What is the mean score of calls where the call driver is related to refunds?")"#;
     let plan = BEFORE.replace(r#"RAG((1), "What are customers most unhappy about?")"#, repeated_step);
-    let tools = triad();
+    let tools = contact_centre_tools();
     let issues = issues(&parse_plan(&plan), &tools, None);
     let repeated: Vec<&PlanIssue> = issues.iter().filter(|i| i.fault == Fault::RepeatedDetail).collect();
     assert_eq!(repeated.len(), 1, "{issues:?}");
     assert!(repeated[0].message.contains("the call driver is related to refunds"), "{}", repeated[0].message);
-    assert_eq!(measured(&plan, None)[5], Some(0.5));
+    assert_eq!(part_values(&plan, None)[5], Some(0.5));
     let by_reading = plan.replace("T2S((1)", "RAG((1)");
-    assert_eq!(measured(&by_reading, None)[5], Some(1.0));
+    assert_eq!(part_values(&by_reading, None)[5], Some(1.0));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn request_for_the_same_thing_repeats_no_detail() {
 }
 
 #[test]
-fn step_that_uses_what_another_gives_is_no_twin_of_it() {
+fn step_that_uses_the_output_of_another_is_no_repeat_of_it() {
     let reference = BEFORE.replace(
         "[1]}\n}",
         r#"[1]},
@@ -161,11 +161,11 @@ fn step_that_uses_what_another_gives_is_no_twin_of_it() {
 fn step_beyond_its_tools_limits_is_too_complex() {
     let many = r#"{1: {"step": T2S([], "By call driver and sentiment: QA score, hold time, duration, escalation"), "depends_on": []}}"#;
     assert_eq!(faults(many, None), [(Some(1), Fault::TooComplex)]);
-    assert_eq!(measured(many, None)[2], Some(0.0));
+    assert_eq!(part_values(many, None)[2], Some(0.0));
     let two = r#"{1: {"step": RAG([], "Why did they call? How did it end?"), "depends_on": []}}"#;
     assert_eq!(faults(two, None), [(Some(1), Fault::TooComplex)]);
     let model = r#"{1: {"step": LLM("Why? How? When? For (query)"), "depends_on": []}}"#;
-    assert_eq!(measured(model, None)[2], Some(1.0), "any_complexity exempts a tool");
+    assert_eq!(part_values(model, None)[2], Some(1.0), "any_complexity exempts a tool");
     // An unknown tool has no limits that rules could check.
     let plan = parse_plan(many);
     assert_eq!(values(&plan, &Toolbox::default(), &[], None)[2], None);
@@ -181,9 +181,9 @@ fn unknown_tool_is_an_issue() {
 #[test]
 fn rejected_plan_scores_0_and_prose_has_no_format() {
     for plan in ["", "{\"1\": {", &LISTING_1.replace("\"depends_on\": []", "\"depends_on\": [6]")] {
-        assert_eq!(measured(plan, None), [Some(0.0); 7], "{plan}");
+        assert_eq!(part_values(plan, None), [Some(0.0); 7], "{plan}");
     }
-    let words = measured("1. Search\n2. Answer the question", None);
+    let words = part_values("1. Search\n2. Answer the question", None);
     assert_eq!(words, [None, None, None, None, None, Some(1.0), None]);
 }
 
