@@ -133,10 +133,10 @@ impl Finding {
         self
     }
 
-    /// Adds the span at `at`.
+    /// Adds the span `span_index`.
     #[must_use]
-    pub fn citing_at(self, trace: &AgentTrace, at: Idx) -> Finding {
-        match trace.tree.spans.get(at) {
+    pub fn citing_at(self, trace: &AgentTrace, span_index: Idx) -> Finding {
+        match trace.tree.spans.get(span_index) {
             Some(span) => self.citing(span.id),
             None => self,
         }
@@ -332,8 +332,8 @@ pub(crate) fn quantity(
 }
 
 /// A measurement by the built-in rules.
-pub(crate) fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
-    Measurement::new(at, metric, RULES_JUDGE, Ok(measured))
+pub(crate) fn measured(span_index: Idx, metric: &'static str, measured: Measured) -> Measurement {
+    Measurement::new(span_index, metric, RULES_JUDGE, Ok(measured))
 }
 
 impl Context<'_> {
@@ -344,8 +344,8 @@ impl Context<'_> {
 }
 
 /// An unmeasured metric with its reason.
-pub(crate) fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> Measurement {
-    Measurement::new(at, metric, RULES_JUDGE, Err(reason))
+pub(crate) fn unmeasured(span_index: Idx, metric: &'static str, reason: Unmeasured) -> Measurement {
+    Measurement::new(span_index, metric, RULES_JUDGE, Err(reason))
 }
 
 #[cfg(test)]

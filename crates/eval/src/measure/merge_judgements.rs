@@ -48,14 +48,14 @@ mod tests {
     use crate::measure::defects::{Defect, measured, unmeasured};
     use crate::measure::{Measured, Value};
 
-    fn ruled(at: usize, findings: Vec<crate::measure::Finding>) -> Measurement {
+    fn ruled(span_index: usize, findings: Vec<crate::measure::Finding>) -> Measurement {
         let passed = findings.is_empty();
-        measured(at, "tool_completeness", Measured { value: Value::Score(3.0), passed, findings })
+        measured(span_index, "tool_completeness", Measured { value: Value::Score(3.0), passed, findings })
     }
 
-    fn judged(at: usize, score: f64) -> Measurement {
+    fn judged(span_index: usize, score: f64) -> Measurement {
         let mut m = measured(
-            at,
+            span_index,
             "tool_completeness",
             Measured { value: Value::Score(score), passed: score >= 4.0, findings: Vec::new() },
         );
@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn failed_judge_leaves_the_measurement_of_the_rules_or_its_reason() {
         let rules = vec![ruled(0, Vec::new()), unmeasured(1, "tool_completeness", Unmeasured::NoContent)];
-        let mut failed = [0, 1].map(|at| unmeasured(at, "tool_completeness", Unmeasured::Timeout));
+        let mut failed =
+            [0, 1].map(|span_index| unmeasured(span_index, "tool_completeness", Unmeasured::Timeout));
         failed.iter_mut().for_each(|m| m.judge = "model/hash".into());
         let all = merge_judgements(rules.clone(), failed.to_vec());
         assert_eq!(all, [rules[0].clone(), failed[1].clone()]);

@@ -12,21 +12,23 @@ use super::ask::transcript::{RunScope, in_scope};
 use super::table::{About, spec};
 use crate::recognise::AgentTrace;
 
-/// Whether the measurement of `metric` on the span `at` is about the span `other`.
-pub fn covers(trace: &AgentTrace, settings: &Settings, metric: &str, at: Idx, other: Idx) -> bool {
-    let is_beneath = || trace.tree.ancestors(other).any(|span| span == at);
+/// Whether the measurement of `metric` on the span `span_index` is about the span `other`.
+pub fn covers(trace: &AgentTrace, settings: &Settings, metric: &str, span_index: Idx, other: Idx) -> bool {
+    let is_beneath = || trace.tree.ancestors(other).any(|span| span == span_index);
     let about = spec(metric).map_or(About::Any, |row| row.about);
     match about {
         About::Agent => is_beneath(),
-        About::Run | About::Plans | About::Segments => match run_scope(about, trace, &settings.gpa.per, at) {
-            Some(RunScope::Own(agent)) => in_scope(trace, RunScope::Own(agent), other),
-            Some(RunScope::Trace) => true,
-            Some(RunScope::Beneath(_)) | None => is_beneath(),
-        },
+        About::Run | About::Plans | About::Segments => {
+            match run_scope(about, trace, &settings.gpa.per, span_index) {
+                Some(RunScope::Own(agent)) => in_scope(trace, RunScope::Own(agent), other),
+                Some(RunScope::Trace) => true,
+                Some(RunScope::Beneath(_)) | None => is_beneath(),
+            }
+        }
         // A step or an agent's span covers the spans of the same agent beneath it.
         About::Model | About::Tool | About::Call | About::Any => {
             let owner = |span: Idx| trace.owner.get(span).copied().flatten();
-            is_beneath() && owner(at).is_none_or(|agent| owner(other) == Some(agent))
+            is_beneath() && owner(span_index).is_none_or(|agent| owner(other) == Some(agent))
         }
     }
 }
@@ -49,8 +51,8 @@ mod tests {
             .build()
     }
 
-    fn covered(trace: &AgentTrace, settings: &Settings, metric: &str, at: Idx) -> Vec<Idx> {
-        (0..trace.tree.len()).filter(|&other| covers(trace, settings, metric, at, other)).collect()
+    fn covered(trace: &AgentTrace, settings: &Settings, metric: &str, span_index: Idx) -> Vec<Idx> {
+        (0..trace.tree.len()).filter(|&other| covers(trace, settings, metric, span_index, other)).collect()
     }
 
     #[test]

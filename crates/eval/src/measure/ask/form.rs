@@ -117,8 +117,11 @@ mod tests {
             }
             assert!(text.contains("\"0101010101010101\""));
             assert!(!grade_only(row).schema.to_string().contains("span_id"));
-            let without = with_findings(row, &[SpanId([1; 8])], false).schema.to_string();
-            assert!(!without.contains("category") && without.contains("severity"), "{without}");
+            let without_categories = with_findings(row, &[SpanId([1; 8])], false).schema.to_string();
+            assert!(
+                !without_categories.contains("category") && without_categories.contains("severity"),
+                "{without_categories}"
+            );
         }
     }
 

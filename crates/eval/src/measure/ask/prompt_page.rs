@@ -138,7 +138,7 @@ impl PromptPage {
     /// The spans shown, each once, in order.
     pub(crate) fn spans(&self) -> Vec<(Idx, SpanId)> {
         let mut seen = std::collections::HashSet::new();
-        self.blocks.iter().filter_map(|b| b.span).filter(|(at, _)| seen.insert(*at)).collect()
+        self.blocks.iter().filter_map(|b| b.span).filter(|(span_index, _)| seen.insert(*span_index)).collect()
     }
 }
 

@@ -78,13 +78,14 @@ pub(super) fn render_instructions(instructions: &[&Instruction]) -> String {
     out
 }
 
-/// The rubric without those sentences of its section on findings that name a category.
+/// The rubric without the sentences of its section "Findings" that name a category.
 fn without_categories(rubric: &str) -> String {
     let heading = "## Findings\n";
     let Some((before, findings)) = rubric.split_once(heading) else { return rubric.to_owned() };
-    let names = |sentence: &&str| Category::ALL.iter().any(|category| sentence.contains(category.as_str()));
+    let names_category =
+        |sentence: &&str| Category::ALL.iter().any(|category| sentence.contains(category.as_str()));
     let remaining: String =
-        findings.trim().split_inclusive(". ").filter(|sentence| !names(sentence)).collect();
+        findings.trim().split_inclusive(". ").filter(|sentence| !names_category(sentence)).collect();
     format!("{before}{heading}\n{remaining}")
 }
 

@@ -101,7 +101,7 @@ pub(crate) struct CheckResult {
     /// The span of the evidence.
     pub at: Idx,
     /// Whether the final answer was checked.
-    pub by_answer: bool,
+    pub uses_answer: bool,
 }
 
 impl Check {
@@ -132,12 +132,12 @@ impl Check {
         match self {
             Check::Called(called) => called.evaluate(trace, memo, agent),
             Check::Answer(form) => {
-                let (text, at) = final_answer(agent)?;
+                let (text, span_index) = final_answer(agent)?;
                 let passed = form.fits(text)?;
-                let reason =
+                let rationale =
                     format!("the final answer is {}{}", if passed { "" } else { "not " }, form.description());
                 let quote = clip(text, QUOTE_BYTES).to_owned();
-                Some(CheckResult { passed, rationale: reason, quote, at, by_answer: true })
+                Some(CheckResult { passed, rationale, quote, at: span_index, uses_answer: true })
             }
             Check::Contains(lookup) | Check::Equals(lookup) | Check::Matches(lookup) => {
                 self.evaluate_lookup(lookup, memo, agent, log)
@@ -164,18 +164,20 @@ impl Check {
         let last = *texts.last()?;
         let bytes: usize = texts.iter().map(|(text, _)| text.len()).sum();
         memo.budget.spend(texts.len() + bytes / BYTES_PER_STEP).then_some(())?;
-        let first_match = texts.iter().find_map(|&(text, at)| Some((self.find_match(lookup, text)?, at)));
+        let first_match =
+            texts.iter().find_map(|&(text, span_index)| Some((self.find_match(lookup, text)?, span_index)));
         let passed = first_match.is_some();
-        let nothing = if passed { "" } else { "nothing in " };
+        let negation = if passed { "" } else { "nothing in " };
         let (searched_text, text) = (lookup.search_in.description(), clip(&lookup.text, QUOTE_BYTES));
-        let reason = format!("{nothing}{searched_text} {} \"{text}\"", self.verb());
-        let (quote, at) = first_match.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
+        let rationale = format!("{negation}{searched_text} {} \"{text}\"", self.verb());
+        let (quote, span_index) =
+            first_match.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
         Some(CheckResult {
             passed,
-            rationale: reason,
+            rationale,
             quote,
-            at,
-            by_answer: lookup.search_in == SearchIn::Answer,
+            at: span_index,
+            uses_answer: lookup.search_in == SearchIn::Answer,
         })
     }
 
@@ -251,7 +253,7 @@ impl Called {
             rationale: format!("{} {outcome}", self.tool),
             quote: clip(arguments, QUOTE_BYTES).to_owned(),
             at: call.map_or(agent.at, |call| call.at),
-            by_answer: false,
+            uses_answer: false,
         })
     }
 }
@@ -263,8 +265,8 @@ fn is_readable(call: &Call) -> bool {
 
 /// Whether a call of the run would have been recorded: because another call is recorded, or all outputs of its models
 /// are.
-fn shows_calls(trace: &AgentTrace, top: Idx, other: Option<&Call>) -> bool {
-    let views = || trace.tree.subtree(top).filter_map(|at| trace.views.get(at));
+fn shows_calls(trace: &AgentTrace, agent_span: Idx, other: Option<&Call>) -> bool {
+    let views = || trace.tree.subtree(agent_span).filter_map(|span| trace.views.get(span));
     let mut models = views().filter(|view| view.kind == Kind::Llm && !view.wrapper).peekable();
     other.is_some() || models.peek().is_some() && models.all(|view| view.output_content == Content::Present)
 }

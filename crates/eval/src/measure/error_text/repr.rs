@@ -58,6 +58,7 @@ impl<'t> ReprReader<'t> {
         }
     }
 
+    /// The name at the beginning of the rest, which may have dots.
     fn name(&mut self) -> Option<&'t str> {
         self.skip_space();
         let end =
@@ -148,7 +149,7 @@ impl<'t> ReprReader<'t> {
         self.eat('(');
         let mut map = Map::new();
         while !self.eat(')') {
-            let before = self.rest;
+            let argument = self.rest;
             let field = self.name().filter(|_| self.rest.starts_with('='));
             match field {
                 Some(field) => {
@@ -157,7 +158,7 @@ impl<'t> ReprReader<'t> {
                 }
                 // A positional argument; the one of an exception is its message.
                 None => {
-                    self.rest = before;
+                    self.rest = argument;
                     let value = self.value(depth)?;
                     map.entry(positional_key(name)).or_insert(value);
                 }

@@ -50,7 +50,7 @@ impl fmt::Display for ArgumentKey {
 #[derive(Clone, Debug)]
 pub struct ArgumentPattern {
     pub key: ArgumentKey,
-    /// The argument may be missing.
+    /// Whether the argument may be missing.
     pub optional: bool,
     /// The condition on its value.
     pub pattern: ValuePattern,
@@ -63,11 +63,12 @@ pub struct SymbolDefinition {
     pub function: String,
     /// Conditions on the function's arguments; `None` accepts any arguments.
     pub arguments: Option<Vec<ArgumentPattern>>,
-    /// Arguments without a condition are accepted.
+    /// Whether arguments without a condition are accepted.
     pub accepts_others: bool,
 }
 
 impl SymbolDefinition {
+    /// Whether the symbol represents a call with these arguments.
     fn fits(&self, arguments: &Map<String, Value>, captures: &PromptCaptures) -> bool {
         let Some(patterns) = &self.arguments else { return true };
         let has_others = || arguments.keys().any(|name| !patterns.iter().any(|p| p.key.argument == *name));
@@ -124,7 +125,7 @@ pub struct Alphabet {
     by_function: HashMap<String, Vec<Symbol>>,
     /// Ignored functions; `*` at the end matches any suffix.
     ignored: Vec<String>,
-    /// Every function that is not in the alphabet is ignored.
+    /// Whether every function that is not in the alphabet is ignored.
     ignores_unknown: bool,
 }
 

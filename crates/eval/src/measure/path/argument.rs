@@ -37,6 +37,7 @@ impl ValuePattern {
         ValuePattern { one_of: Some(vec![value]), ..ValuePattern::default() }
     }
 
+    /// Whether the value meets every condition.
     pub fn fits(&self, value: &Value, captures: &PromptCaptures) -> bool {
         self.fits_without_captures(value)
             && self.captured.as_ref().is_none_or(|name| {
@@ -89,6 +90,7 @@ pub(crate) fn same_value(a: &Value, b: &Value) -> bool {
     }
 }
 
+/// As [`same_value`], for two objects.
 pub(super) fn same_members(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
     a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same_value(a, b)))
 }

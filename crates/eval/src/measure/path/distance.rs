@@ -16,7 +16,7 @@ pub(super) const FOREIGN: Code = Code::MAX;
 pub(super) fn normalized(distance: usize, one: usize, other: usize) -> f64 {
     match one + other + distance {
         0 => 0.0,
-        all => (2 * distance) as f64 / all as f64,
+        sum => (2 * distance) as f64 / sum as f64,
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    fn plain(one: &[Code], other: &[Code]) -> usize {
+    fn textbook_distance(one: &[Code], other: &[Code]) -> usize {
         let mut row: Vec<usize> = (0..=other.len()).collect();
         for (i, a) in one.iter().enumerate() {
             let mut diagonal = std::mem::replace(&mut row[0], i + 1);
@@ -95,8 +95,8 @@ mod tests {
         row[other.len()]
     }
 
-    fn word(longest: usize) -> impl Strategy<Value = Vec<Code>> {
-        prop::collection::vec(prop_oneof![8 => 0u32..5, 1 => Just(FOREIGN)], 0..=longest)
+    fn word(max_length: usize) -> impl Strategy<Value = Vec<Code>> {
+        prop::collection::vec(prop_oneof![8 => 0u32..5, 1 => Just(FOREIGN)], 0..=max_length)
     }
 
     fn nld(one: &[Code], other: &[Code]) -> f64 {
@@ -106,7 +106,7 @@ mod tests {
     proptest! {
         #[test]
         fn distance_equals_the_textbook_algorithm(one in word(200), other in word(200)) {
-            prop_assert_eq!(levenshtein(&one, &other), plain(&one, &other));
+            prop_assert_eq!(levenshtein(&one, &other), textbook_distance(&one, &other));
         }
 
         /// Appendix C: NLD is a metric. Words of symbols only: foreign tokens differ from themselves.

@@ -134,12 +134,12 @@ impl<'a> Names<'a> {
         let mut opposites = vec![Vec::new(); classes.len()];
         for (words, &class) in &classes {
             let mut other = words.clone();
-            for (at, word) in words.iter().enumerate() {
+            for (i, word) in words.iter().enumerate() {
                 for opposite in opposites_of(word) {
-                    other[at] = opposite.to_owned();
+                    other[i] = opposite.to_owned();
                     opposites[class].extend(classes.get(&other).copied());
                 }
-                other[at].clone_from(word);
+                other[i].clone_from(word);
             }
         }
         Names { by_name, opposites }
@@ -231,15 +231,15 @@ mod tests {
     use super::*;
     use crate::measure::path::argument::same_members;
 
-    fn found(
+    fn pairs_by(
         calls: &[(&str, Value)],
-        look: fn(&[ReviewedCall<'_>]) -> Vec<(usize, usize)>,
+        find_pairs: fn(&[ReviewedCall<'_>]) -> Vec<(usize, usize)>,
     ) -> Vec<(usize, usize)> {
         let reviewed_calls: Vec<ReviewedCall<'_>> = calls
             .iter()
             .map(|(name, arguments)| ReviewedCall { name, arguments: arguments.as_object(), failed: false })
             .collect();
-        look(&reviewed_calls)
+        find_pairs(&reviewed_calls)
     }
 
     #[test]
@@ -252,10 +252,10 @@ mod tests {
             ("delete_user", json!({"name": "x"})),
             ("delete_user", json!({"name": "y"})),
         ];
-        assert_eq!(found(&calls, compensating), [(0, 3), (1, 4)]);
-        assert!(found(&[("lockDoor", json!({})), ("unlockDoor", json!({}))], compensating).len() == 1);
+        assert_eq!(pairs_by(&calls, compensating), [(0, 3), (1, 4)]);
+        assert!(pairs_by(&[("lockDoor", json!({})), ("unlockDoor", json!({}))], compensating).len() == 1);
         assert!(
-            found(
+            pairs_by(
                 &[
                     ("transfer", json!({"from": "a", "to": "b"})),
                     ("transfer", json!({"from": "b", "to": "c"}))
@@ -265,7 +265,7 @@ mod tests {
             .is_empty()
         );
         assert!(
-            found(&[("add_user", json!({"id": 1})), ("remove_role", json!({"id": 1}))], compensating)
+            pairs_by(&[("add_user", json!({"id": 1})), ("remove_role", json!({"id": 1}))], compensating)
                 .is_empty()
         );
     }
@@ -344,7 +344,7 @@ mod tests {
             ("list_inbox", json!({})),
             ("send", json!({"to": "c"})),
         ];
-        assert_eq!(found(&calls, repeated), [(0, 2)]);
+        assert_eq!(pairs_by(&calls, repeated), [(0, 2)]);
         let failed = ReviewedCall { name: "send", arguments: None, failed: true };
         assert!(repeated(&[failed, failed]).is_empty());
     }

@@ -170,7 +170,7 @@ fn unsound_automaton_is_rejected_with_a_reason() {
         let message = refused(states);
         assert!(message.contains(reason), "{message:?} does not say {reason:?}");
     }
-    let elsewhere = Draft {
+    let misplaced_edge = Draft {
         states: vec![
             DraftState {
                 name: "a".into(),
@@ -187,7 +187,7 @@ fn unsound_automaton_is_rejected_with_a_reason() {
         symbols: vec!["A".into()],
         ..Draft::default()
     };
-    let problems = check(&elsewhere).unwrap_err();
+    let problems = check(&misplaced_edge).unwrap_err();
     assert_eq!(problems[0].message, "this edge is listed under state 'a' but leaves 'b'");
     let twice = Draft::new(["A"]).state("a", false).edge(&["A"], "b").edge(&["A"], "b").state("b", true);
     assert_eq!(check(&twice).unwrap().warnings.len(), 1);
@@ -204,15 +204,15 @@ fn progress_cycle_is_found_when_later_states_follow_it() {
 /// Every golden path, by brute force.
 fn golden(automaton: &Automaton) -> Vec<Vec<Symbol>> {
     let mut found = Vec::new();
-    let mut open = vec![(automaton.initial(), Vec::new())];
-    while let Some((state, word)) = open.pop() {
+    let mut pending = vec![(automaton.initial(), Vec::new())];
+    while let Some((state, word)) = pending.pop() {
         if automaton.is_final(state) {
             found.push(word.clone());
         }
         for (symbol, to) in automaton.progress(state) {
             let mut longer: Vec<Symbol> = word.clone();
             longer.push(symbol);
-            open.push((to, longer));
+            pending.push((to, longer));
         }
     }
     found
@@ -237,13 +237,13 @@ fn candidates(automaton: &Automaton, walk: &Walk) -> Vec<Vec<Symbol>> {
         prefixes = next;
     }
     let mut suffixes = Vec::new();
-    let mut open = vec![(walk.state(), Vec::new())];
-    while let Some((state, word)) = open.pop() {
+    let mut pending = vec![(walk.state(), Vec::new())];
+    while let Some((state, word)) = pending.pop() {
         if automaton.is_final(state) {
             suffixes.push(word.clone());
         }
         for (symbol, to) in automaton.progress(state) {
-            open.push((to, [word.clone(), vec![symbol]].concat()));
+            pending.push((to, [word.clone(), vec![symbol]].concat()));
         }
     }
     let all = prefixes.iter().flat_map(|p| suffixes.iter().map(move |s| [p.clone(), s.clone()].concat()));
@@ -267,7 +267,7 @@ const LETTERS: [&str; 5] = ["A", "B", "C", "D", "E"];
 
 /// A sound automaton: its edges lead to the same or a later state, and every state is reachable and
 /// leads to the last one.
-fn sound() -> impl Strategy<Value = Automaton> {
+fn valid_automaton() -> impl Strategy<Value = Automaton> {
     let edges = prop::collection::vec((0usize..6, 0usize..5, 0usize..6), 5..24);
     (2usize..7, edges, prop::collection::vec(any::<bool>(), 6)).prop_filter_map(
         "deterministic and live",
@@ -296,8 +296,8 @@ fn sound() -> impl Strategy<Value = Automaton> {
     )
 }
 
-fn run(longest: usize) -> impl Strategy<Value = Vec<u8>> {
-    prop::collection::vec(0u8..6, 0..=longest)
+fn run(max_length: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(0u8..6, 0..=max_length)
 }
 
 fn walked(automaton: &Automaton, run: &[u8]) -> Walk {
@@ -313,11 +313,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn scores_equal_those_of_exhaustive_enumeration(automaton in sound(), run in run(7), lambda in 0.0f64..=1.0) {
+    fn scores_equal_those_of_exhaustive_enumeration(automaton in valid_automaton(), run in run(7), lambda in 0.0f64..=1.0) {
         let walk = walked(&automaton, &run);
         let path = correctness::codes(&walk);
         let golden = golden(&automaton);
-        prop_assert_eq!(automaton.golden_paths(), golden.len() as u64);
+        prop_assert_eq!(automaton.golden_path_count(), golden.len() as u64);
         let mut lengths: Vec<usize> = golden.iter().map(Vec::len).collect();
         lengths.sort_unstable();
         lengths.dedup();
@@ -338,7 +338,7 @@ proptest! {
 
     /// Appendix C, but for its "monotonicity", which is false as stated.
     #[test]
-    fn scores_have_the_properties_of_appendix_c(automaton in sound(), run in run(12), beta in 0.01f64..0.99) {
+    fn scores_have_the_properties_of_appendix_c(automaton in valid_automaton(), run in run(12), beta in 0.01f64..0.99) {
         let walk = walked(&automaton, &run);
         let scores = PathScores::compute(&automaton, &walk, Parameters { lambda: 0.5, beta });
         let all = [scores.correctness, scores.pc_ktc, Some(scores.prefix_criticality), Some(scores.harm_rate),
@@ -356,8 +356,8 @@ proptest! {
             prop_assert!(scores.prefix_criticality.abs() < 1e-12);
         }
         // Earlier harm weighs more.
-        let mask = |at: usize| -> Vec<CondensedStep> {
-            let step = |i| CondensedStep { token: PathToken::Foreign(0), harmful: i == at, before: automaton.initial() };
+        let mask = |harmful: usize| -> Vec<CondensedStep> {
+        let step = |i| CondensedStep { token: PathToken::Foreign(0), harmful: i == harmful, before: automaton.initial() };
             (0..6).map(step).collect()
         };
         prop_assert!(prefix_criticality(&mask(1), beta) < prefix_criticality(&mask(2), beta));
@@ -394,7 +394,7 @@ fn exponentially_many_golden_paths_are_not_enumerated() {
         draft = draft.state(&i.to_string(), false).edge(&[&a, &b], &(i + 1).to_string());
     }
     let many = check(&draft.state("60", true)).unwrap().automaton;
-    assert_eq!(many.golden_paths(), 1 << 60);
+    assert_eq!(many.golden_path_count(), 1 << 60);
     let mut walk = Walk::new(&many);
     for i in 0..60 {
         let symbol = many.symbol(&format!("{}{i}", if i % 3 == 0 { "a" } else { "b" })).unwrap();

@@ -13,7 +13,7 @@ pub(crate) struct InstructionCall {
     pub inputs: String,
     /// The prompt without its quotes.
     pub prompt: String,
-    /// The prompt is quoted, and the bracket of the call is closed.
+    /// Whether the prompt is quoted, and the bracket of the call is closed.
     pub well_formed: bool,
 }
 

@@ -144,13 +144,13 @@ pub(crate) fn read_judgement(part: PlanPart, plan: &Plan, answer: &Value) -> Opt
     for wrong in answer.get("wrong")?.as_array()? {
         let number = wrong.get("step").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
         let is_judged_step = |n: &usize| {
-            let step = plan.position(*n).and_then(|at| plan.steps.get(at));
+            let step = plan.position(*n).and_then(|position| plan.steps.get(position));
             step.is_some_and(|step| plan.structured || step.tool.is_some())
         };
         let Some(number) = number.filter(is_judged_step) else { continue };
         if !issues.iter().any(|i| i.step == Some(number)) {
             let reason = wrong.get("reason").and_then(Value::as_str).unwrap_or_default();
-            issues.push(PlanIssue::at(number, fault, reason));
+            issues.push(PlanIssue::for_step(number, fault, reason));
         }
     }
     let value = rules::share(rules::judged_steps(plan, part), issues.len());
@@ -192,7 +192,7 @@ mod tests {
         };
         let judged = read_judgement(PlanPart::ToolPromptAlignment, &plan, &wrong(&[2, 5, 5, 9, -1])).unwrap();
         assert_eq!((judged.value, judged.issues.len()), (4.0 / 6.0, 2));
-        assert_eq!(judged.issues[0], PlanIssue::at(2, Fault::WrongTool, "why"));
+        assert_eq!(judged.issues[0], PlanIssue::for_step(2, Fault::WrongTool, "why"));
         let judged = read_judgement(PlanPart::StepExecutability, &plan, &wrong(&[])).unwrap();
         assert_eq!((judged.value, judged.rationale.as_str()), (1.0, "so"));
         assert_eq!(read_judgement(PlanPart::StepExecutability, &plan, &json!({})), None);
@@ -226,7 +226,7 @@ mod tests {
         let judged = read_judgement(PlanPart::ToolPromptAlignment, &assessment.plan, &wrong).unwrap();
         assert_eq!(
             (judged.value, judged.issues),
-            (0.5, vec![PlanIssue::at(3, Fault::WrongTool, "no link yet")])
+            (0.5, vec![PlanIssue::for_step(3, Fault::WrongTool, "no link yet")])
         );
     }
 

@@ -90,6 +90,7 @@ impl PromptWords {
     }
 }
 
+/// Whether a word has a meaning of its own, and is not only a function word.
 fn is_content(word: &str) -> bool {
     !STOP_WORDS.contains(&word)
 }

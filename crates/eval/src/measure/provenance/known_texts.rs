@@ -186,8 +186,9 @@ impl<'t> TextLister<'t> {
 
     fn list(mut self) -> KnownTexts {
         let trace = self.trace;
-        let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |span| span.start);
-        let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|view| view.kind == Kind::Llm);
+        let start = |span_index: Idx| trace.tree.spans.get(span_index).map_or(0, |span| span.start);
+        let is_llm =
+            |span_index: &Idx| trace.views.get(*span_index).is_some_and(|view| view.kind == Kind::Llm);
         let mut agents: Vec<usize> = (0..trace.agents.len()).collect();
         agents.sort_by_key(|agent| trace.agents.get(*agent).map_or(0, |agent| start(agent.at)));
         let start_of_agent = |agent: usize| trace.agents.get(agent).map_or(0, |agent| start(agent.at));
@@ -204,16 +205,16 @@ impl<'t> TextLister<'t> {
             while let Some(earlier) = pending_results.next_if(|earlier| earlier.start < call.start) {
                 self.add_result(earlier);
             }
-            while let Some(at) = llms.next_if(|at| start(*at) < call.start) {
-                self.add_prompt(at);
+            while let Some(span_index) = llms.next_if(|span_index| start(*span_index) < call.start) {
+                self.add_prompt(span_index);
             }
-            call.llm.into_iter().for_each(|at| self.add_prompt(at));
+            call.llm.into_iter().for_each(|span_index| self.add_prompt(span_index));
         }
-        // Answers, which follow all calls, also know the texts after the last call.
+        // An answer follows all calls, so that the texts after the last call precede it as well.
         self.next_call = trace.calls.len();
         agents.for_each(|agent| self.add_task(agent));
         pending_results.for_each(|call| self.add_result(call));
-        llms.for_each(|at| self.add_prompt(at));
+        llms.for_each(|span_index| self.add_prompt(span_index));
         self.known
     }
 
@@ -239,14 +240,16 @@ impl<'t> TextLister<'t> {
     }
 
     /// Adds the messages of a prompt. Of the model's own texts, those with a reply of the user are added.
-    fn add_prompt(&mut self, at: Idx) {
-        let Some(view) = self.trace.views.get(at).filter(|_| self.prompts.insert(at)) else { return };
+    fn add_prompt(&mut self, span_index: Idx) {
+        let Some(view) = self.trace.views.get(span_index).filter(|_| self.prompts.insert(span_index)) else {
+            return;
+        };
         if !self.memo.budget.spend(1 + view.input.len() / BYTES_PER_STEP) {
             self.known.hidden_from.get_or_insert(self.next_call);
             return;
         }
-        let agent = self.trace.owner.get(at).copied().flatten();
-        let before = self.turns.before(at);
+        let agent = self.trace.owner.get(span_index).copied().flatten();
+        let before = self.turns.before(span_index);
         let view_before = before.and_then(|before| self.trace.views.get(before));
         // A prompt may contain only the new messages, without the text to which the user replied.
         if before.is_some_and(|before| self.replies.to(before).is_some()) {

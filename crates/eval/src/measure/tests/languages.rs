@@ -16,6 +16,7 @@ fn results(trace: &AgentTrace) -> BTreeMap<&'static str, Vec<Result<bool, Unmeas
     out
 }
 
+/// The failed measurements, each with the rationales of its findings.
 fn failures(trace: &AgentTrace) -> Vec<String> {
     let measured = catalog::run(trace, &Settings::default());
     let failed = measured.into_iter().filter_map(|m| Some((m.metric, m.outcome.ok().filter(|o| !o.passed)?)));

@@ -78,11 +78,15 @@ fn repeated_content_counts_as_content_of_the_service_that_produced_it() {
     // Content that is known to be of one service is content of that service.
     let mut trace = payroll();
     trace.views[2].service = Some("shop".into());
-    let elsewhere = trace.views.len() - 2;
-    trace.views[elsewhere].service = Some("payroll".into());
-    for (metric, at) in [(MODEL, 1), (MODEL, 3), (MODEL, elsewhere - 1), (TOOL, 2)] {
+    let other_span = trace.views.len() - 2;
+    trace.views[other_span].service = Some("payroll".into());
+    for (metric, span_index) in [(MODEL, 1), (MODEL, 3), (MODEL, other_span - 1), (TOOL, 2)] {
         let asked = questions(&trace, &settings(&[metric]));
-        assert_eq!(services(asked.iter().find(|ask| ask.at == at).unwrap()), ["shop"], "{metric} at {at}");
+        assert_eq!(
+            services(asked.iter().find(|ask| ask.at == span_index).unwrap()),
+            ["shop"],
+            "{metric} at {span_index}"
+        );
     }
 }
 
@@ -123,7 +127,7 @@ fn result_of_a_tool_around_spans_of_another_service_counts_as_content_of_every_s
         .answers("Shop: enough.")
         .build();
     trace.views.iter_mut().for_each(|view| view.service = Some("shop".into()));
-    (3..5).for_each(|at| trace.views[at].service = Some("payroll".into()));
+    (3..5).for_each(|span_index| trace.views[span_index].service = Some("payroll".into()));
     for result in [SECRET, "They said: PAYROLL pays 9000!"] {
         trace.views[2].result = Some(result.into());
         let ask = questions(&trace, &settings(&[TOOL])).into_iter().find(|ask| ask.at == 2).unwrap();

@@ -4,7 +4,7 @@ use super::*;
 
 const FOLLOWING: &str = "instruction_following";
 
-fn one(measurements: Vec<Measurement>) -> Measurement {
+fn only_measurement(measurements: Vec<Measurement>) -> Measurement {
     assert_eq!(measurements.len(), 1, "{measurements:?}");
     measurements.into_iter().next().unwrap()
 }
@@ -16,7 +16,7 @@ fn about_the_answer(metric: &'static str, opinions: Vec<Json>) -> Measurement {
         3 => Ok(opinions.clone()),
         _ => Err(Unmeasured::JudgeError),
     });
-    one(all.into_iter().filter(|m| m.at == 3 && m.metric == metric).collect())
+    only_measurement(all.into_iter().filter(|m| m.at == 3 && m.metric == metric).collect())
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn findings_beyond_the_limit_are_counted() {
         finding
     });
     let findings: Vec<Json> = findings.collect();
-    for (given, listed, note) in [(17, 17, None), (80, 64, Some("16 more")), (300, 64, Some("236 more"))] {
+    for (count, listed, note) in [(17, 17, None), (80, 64, Some("16 more")), (300, 64, Some("236 more"))] {
         let (all, _) =
-            judged(&trace, &settings(&[FOLLOWING]), |_| Ok(vec![reply_with(2, &findings[..given])]));
-        let m = one(all);
+            judged(&trace, &settings(&[FOLLOWING]), |_| Ok(vec![reply_with(2, &findings[..count])]));
+        let m = only_measurement(all);
         assert_eq!(m.outcome.unwrap().findings.len(), listed);
         let rationale = m.rationale.unwrap();
         assert_eq!(rationale.contains("more findings are not listed"), note.is_some(), "{rationale}");
@@ -79,12 +79,12 @@ fn findings_beyond_the_limit_are_counted() {
 #[test]
 fn one_quotation_may_prove_problems_of_two_categories() {
     let trace = bridge();
-    let filed = |category: &str| {
+    let finding_of = |category: &str| {
         let mut finding = finding(&trace, 3, "in 1884", "medium");
         finding["category"] = json!(category);
         finding
     };
-    let both = [filed("Goal Deviation"), filed("Language-only"), filed("Goal Deviation")];
+    let both = [finding_of("Goal Deviation"), finding_of("Language-only"), finding_of("Goal Deviation")];
     let found = |opinions: Vec<Json>| {
         let measured = about_the_answer(FOLLOWING, opinions).outcome.unwrap();
         measured.findings.iter().map(|f| f.category.unwrap().as_str()).collect::<Vec<_>>()

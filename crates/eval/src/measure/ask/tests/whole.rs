@@ -8,13 +8,13 @@ const GOAL: &str = "gpa.goal_fulfillment";
 #[test]
 fn run_is_asked_about_once_and_its_score_compared_with_the_threshold() {
     let trace = bridge();
-    for (given, passed) in [(3, true), (2, true), (1, false), (0, false)] {
+    for (grade, passed) in [(3, true), (2, true), (1, false), (0, false)] {
         let (all, asked) = judged(&trace, &settings(&[GOAL]), |_| {
-            Ok(vec![reply_with(given, &[finding(&trace, 3, "in 1884", "high")])])
+            Ok(vec![reply_with(grade, &[finding(&trace, 3, "in 1884", "high")])])
         });
         assert_eq!(asked.len(), 1);
         let m = all.iter().find(|m| m.metric == GOAL).unwrap();
-        assert_eq!((m.at, score(m)), (0, Some(f64::from(given))));
+        assert_eq!((m.at, score(m)), (0, Some(f64::from(grade))));
         let measured = m.outcome.as_ref().unwrap();
         assert_eq!(measured.passed, passed);
         assert_eq!(measured.findings[0].cited, [trace.tree.spans[3].id]);
@@ -50,8 +50,8 @@ fn measurements_of<'m>(all: &'m [Measurement], metric: &str) -> Vec<&'m Measurem
 fn agents_are_judged_separately_and_the_trace_on_its_root() {
     let trace = team();
     let (all, asked) = judged(&trace, &settings(&[GOAL]), |_| Ok(vec![reply_with(3, &[])]));
-    let at: Vec<usize> = measurements_of(&all, GOAL).iter().map(|m| m.at).collect();
-    assert_eq!(at, [trace.agents[0].at, trace.agents[1].at]);
+    let spans: Vec<usize> = measurements_of(&all, GOAL).iter().map(|m| m.at).collect();
+    assert_eq!(spans, [trace.agents[0].at, trace.agents[1].at]);
     assert!(asked[0].question.prompt.user.contains("the whole run, of all its agents"));
     let itself =
         |i: usize| format!("the agent of span {} by itself", trace.tree.spans[trace.agents[i].at].id);
@@ -209,10 +209,10 @@ fn replan_is_shown_with_its_reason_and_its_triggers_are_counted() {
         .answers("Nobody knows.")
         .build();
     let user = questions(&trace, &settings(&["gpa.plan_quality"]))[0].question.prompt.user.clone();
-    let at = |text: &str| user.find(text).unwrap_or_else(|| panic!("{text}: {user}"));
-    assert!(at("3 earlier results before the replan left out") < at("result 3"));
-    assert!(at("result 8") < at("output, with the plan]\nNothing was found so far."));
-    assert!(at("That is the last resort.") < at("REPLAN 1]\nask a person"));
+    let position = |text: &str| user.find(text).unwrap_or_else(|| panic!("{text}: {user}"));
+    assert!(position("3 earlier results before the replan left out") < position("result 3"));
+    assert!(position("result 8") < position("output, with the plan]\nNothing was found so far."));
+    assert!(position("That is the last resort.") < position("REPLAN 1]\nask a person"));
     assert!(!user.contains("result 2") && !user.contains("Nobody knows."), "{user}");
 }
 

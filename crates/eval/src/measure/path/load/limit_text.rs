@@ -20,7 +20,7 @@ use super::super::limits::{LimitRule, PathLimit};
 /// Maximum number of rules on amounts and times of one task: every call is checked by each.
 pub(super) const MAX_LIMITS: usize = 64;
 
-const SHAPES: &str = "a rule of text is one of: sum of SYMBOL.ARGUMENT <= NUMBER per run; SYMBOL within TIME \
+const RULE_FORMS: &str = "a rule of text is one of: sum of SYMBOL.ARGUMENT <= NUMBER per run; SYMBOL within TIME \
                       after SYMBOL; SYMBOL only within TIME after SYMBOL; SYMBOL no sooner than TIME after \
                       SYMBOL";
 
@@ -78,7 +78,7 @@ impl LimitReader<'_> {
 
     /// Reads `symbol.argument`. Both may contain dots, so the longest known symbol is taken.
     fn read_summand(&self, part: &str) -> Result<(Symbol, ArgumentKey), TaskProblem> {
-        let split = |(at, _): (usize, &str)| Some((part.get(..at)?, part.get(at + 1..)?));
+        let split = |(dot, _): (usize, &str)| Some((part.get(..dot)?, part.get(dot + 1..)?));
         let mut splits = part.rmatch_indices('.').filter_map(split);
         let known_split = splits.find(|(symbol, _)| self.symbols.iter().any(|name| name == symbol));
         let Some((symbol, argument)) = known_split.filter(|(_, argument)| !argument.is_empty()) else {
@@ -101,7 +101,7 @@ impl LimitReader<'_> {
         ];
         let mut parsed = keywords.into_iter();
         let parsed = parsed.find_map(|(keyword, make)| Some((text.split_once(keyword)?, keyword, make)));
-        let Some(((call, rest), keyword, make)) = parsed else { return Err(self.problem(SHAPES)) };
+        let Some(((call, rest), keyword, make)) = parsed else { return Err(self.problem(RULE_FORMS)) };
         let Some((time, after)) = rest.split_once(" after ") else {
             let message = format!("after which call? Write '{call}{keyword}{rest} after SYMBOL'");
             return Err(self.problem(message));

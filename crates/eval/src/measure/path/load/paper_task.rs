@@ -95,12 +95,13 @@ fn task_from_record(record: PaperTask, alphabet: Vec<(String, PaperSymbol)>) -> 
 fn draft_state(i: usize, state: PaperState) -> DraftState {
     let location = vec![key("nodes"), Step::Item(i)];
     let location_of = |steps: &[Step]| location.iter().chain(steps).cloned().collect::<Vec<_>>();
-    let edges = state.transitions.into_iter().enumerate().map(|(n, t)| {
-        let at = [key("transitions"), Step::Item(n)];
-        let symbol_locations = (0..t.symbols.len())
-            .map(|s| location_of(&[at[0].clone(), at[1].clone(), key("symbols"), Step::Item(s)]))
+    let edges = state.transitions.into_iter().enumerate().map(|(n, transition)| {
+        let PaperTransition { symbols, from, to } = transition;
+        let steps = [key("transitions"), Step::Item(n)];
+        let symbol_locations = (0..symbols.len())
+            .map(|s| location_of(&[steps[0].clone(), steps[1].clone(), key("symbols"), Step::Item(s)]))
             .collect();
-        DraftEdge { symbols: t.symbols, from: t.from, to: t.to, location: location_of(&at), symbol_locations }
+        DraftEdge { symbols, from, to, location: location_of(&steps), symbol_locations }
     });
     DraftState {
         name: state.name,

@@ -228,12 +228,12 @@ fn task_from_file(
     }
     // A policy is about some calls, so that others are ignored by default.
     let default = if policy.is_empty() { UnknownCalls::Harmful } else { UnknownCalls::Ignore };
-    let ignores = file.unknown_calls.unwrap_or(default) == UnknownCalls::Ignore;
+    let ignores_unknown = file.unknown_calls.unwrap_or(default) == UnknownCalls::Ignore;
     let task = Task {
         name: file.task,
         matching,
         scope: file.scope,
-        alphabet: Alphabet::new(definitions, file.ignore, ignores),
+        alphabet: Alphabet::new(definitions, file.ignore, ignores_unknown),
         automaton,
         limits,
         failed_calls: file.failed_calls,
@@ -270,7 +270,7 @@ fn draft_states(
     let mut states: Vec<DraftState> = states.iter().map(|(name, s)| draft_state(name, s)).collect();
     if let Some(initial) = initial {
         match states.iter().position(|s| s.name == initial) {
-            Some(at) => states[..=at].rotate_right(1),
+            Some(index) => states[..=index].rotate_right(1),
             None => {
                 let message = format!("no state is named '{initial}'");
                 let known = states.iter().map(|s| s.name.as_str());
@@ -312,7 +312,7 @@ fn parameters(file: &TaskFile, problems: &mut Vec<TaskProblem>) -> Parameters {
     if let Some(problem) = file.weights.and_then(|w| w.problem()) {
         problems.push(TaskProblem::new(&[key("weights")], problem));
     }
-    if file.weights.is_none() && file.fail_on.iter().flatten().any(|g| *g == PathMetric::Weighted) {
+    if file.weights.is_none() && file.fail_on.iter().flatten().any(|metric| *metric == PathMetric::Weighted) {
         problems.push(TaskProblem::new(&[key("fail_on")], "'weighted' needs 'weights'"));
     }
     Parameters { lambda, beta }
@@ -333,10 +333,11 @@ impl AlphabetReader<'_> {
         read(self.task.at(location)?, &[self.prefix, location].concat(), self.issues)
     }
 
-    fn add_fault(&mut self, location: &[Step], message: impl Into<String>) {
+    fn add_problem(&mut self, location: &[Step], message: impl Into<String>) {
         self.problems.push(TaskProblem::new(location, message));
     }
 
+    /// The definition of a symbol; `None` if its entry is unreadable.
     fn definition(&mut self, symbol: &str, entry: &Value) -> Option<SymbolDefinition> {
         let location = [key("alphabet"), key(symbol)];
         let call: CallEntry = match entry {
@@ -346,7 +347,7 @@ impl AlphabetReader<'_> {
             Value::Object(_) => self.read(&location)?,
             _ => {
                 let message = "expected a function's name, or a map with 'function' and 'arguments'";
-                self.add_fault(&location, message);
+                self.add_problem(&location, message);
                 return None;
             }
         };
@@ -365,6 +366,7 @@ impl AlphabetReader<'_> {
         })
     }
 
+    /// The condition on an argument; `None` if it is unreadable or missing.
     fn argument(&mut self, name: &str, value: Value, location: &[Step]) -> Option<ArgumentPattern> {
         let (optional, pattern) = match value {
             Value::Object(entries) => {
@@ -374,7 +376,7 @@ impl AlphabetReader<'_> {
             }
             Value::Null => {
                 let message = "nothing is asked of this argument; write { any: true }, or one_of: [null]";
-                self.add_fault(location, message);
+                self.add_problem(location, message);
                 return None;
             }
             value => (false, ValuePattern::equal(value)),
@@ -388,9 +390,9 @@ impl AlphabetReader<'_> {
         let has_condition =
             entries.iter().any(|(name, value)| name != "any" && name != "optional" && !is_empty(value));
         if has_condition && any {
-            self.add_fault(location, "'any' excludes other conditions");
+            self.add_problem(location, "'any' excludes other conditions");
         } else if !has_condition && !any {
-            self.add_fault(location, "no condition; write 'any: true' to accept every value");
+            self.add_problem(location, "no condition; write 'any: true' to accept every value");
         }
     }
 

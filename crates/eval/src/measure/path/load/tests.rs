@@ -1,4 +1,4 @@
-//! Tasks that load, and the places and reasons of those that are rejected.
+//! Tasks that load; for tasks that are rejected, the locations and reasons of their problems.
 
 use serde_json::json;
 
@@ -155,10 +155,11 @@ fn record_with_misplaced_edge_or_missing_key_is_rejected() {
     let classify = |given| task.alphabet.classify("f", Some(&given), &PromptCaptures::default());
     assert!(matches!(classify(json!({"x": 1.0})), ObservedCall::Symbol(_)));
     assert_eq!(classify(json!({"x": 2, "y": "z"})), ObservedCall::OtherArguments);
-    let mut filed = record.clone();
-    filed["nodes"][0]["transitions"][0]["from"] = json!("G1");
+    let mut misplaced = record.clone();
+    misplaced["nodes"][0]["transitions"][0]["from"] = json!("G1");
     assert!(
-        refused(&filed.to_string()).contains("nodes[0].transitions[0]: this edge is listed under state 'G0'")
+        refused(&misplaced.to_string())
+            .contains("nodes[0].transitions[0]: this edge is listed under state 'G0'")
     );
     let mut missing = record.clone();
     missing["nodes"][1].as_object_mut().unwrap().remove("is_final");
@@ -197,7 +198,7 @@ fn policy_compiles_to_an_automaton() {
     assert_eq!(run(&thrice), (vec![false, false, false, true, false], true));
     assert_eq!(run(&["delete_order"]), (vec![true], true));
     assert_eq!(task.alphabet.classify("chat", None, &PromptCaptures::default()), ObservedCall::Ignored);
-    // verify and notify once each, and refund up to twice, with a note after each or after both.
+    // `verify` and `notify` once each, and `refund` up to twice, with `notify` after each or after both.
     assert_eq!(task.automaton.golden_path_lengths(), [0, 1, 3, 4, 5]);
 }
 
@@ -240,22 +241,22 @@ fn malformed_unbounded_or_contradictory_rules_are_rejected() {
 }
 
 #[test]
-fn faults_of_rules_on_amounts_and_times_name_the_place_and_the_remedy() {
+fn problems_of_rules_on_amounts_and_times_state_the_location_and_the_correct_form() {
     let problem = |rule: &str| {
         let text = format!("task: t\nalphabet: {{ refund: f, notify: g, a.b: h }}\npolicy:\n  - {rule}\n");
         let sources = [Source { name: "t.yaml".into(), text }];
         load(&sources).map(|loaded| loaded.tasks.len()).map_err(|problems| problems.to_string())
     };
-    for good in [
+    for valid in [
         "sum of refund.amount <= 200 per run",
         "sum of refund./order/total + a.b.amount < 0.5",
         "notify within 5m after refund",
         "refund only within 1h 30m after notify",
         "refund no sooner than 10m after refund",
     ] {
-        assert_eq!(problem(good), Ok(1), "{good}");
+        assert_eq!(problem(valid), Ok(1), "{valid}");
     }
-    for (bad, message) in [
+    for (invalid, message) in [
         ("sum of refund.amount", "no limit: write 'sum of refund.amount <= 200 per run'"),
         ("sum of refund.amount <= many", "'many' is not a number"),
         ("sum of refund.amount <= 5 per day", "'5 per day' is not a number; a sum is counted 'per run'"),
@@ -267,13 +268,13 @@ fn faults_of_rules_on_amounts_and_times_name_the_place_and_the_remedy() {
         ("notify within 5m after notify", "a call cannot be required to follow itself"),
         ("be nice", "a rule of text is one of: sum of SYMBOL.ARGUMENT <= NUMBER per run; "),
     ] {
-        let text = problem(bad).unwrap_err();
-        assert!(text.contains("t.yaml:4:5: policy[0]: ") && text.contains(message), "{bad}: {text}");
+        let text = problem(invalid).unwrap_err();
+        assert!(text.contains("t.yaml:4:5: policy[0]: ") && text.contains(message), "{invalid}: {text}");
     }
 }
 
 #[test]
-fn schema_accepts_what_loads_and_refuses_misspelt_keys() {
+fn schema_accepts_valid_task_files_and_refuses_misspelt_keys() {
     use crate::measure::schema::{Schema, Validity};
     let schema = Schema::compile(&serde_json::to_value(schema()).unwrap());
     let validity = |text: &str| {

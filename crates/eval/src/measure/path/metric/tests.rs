@@ -24,7 +24,7 @@ states:
 ignore: ["final_answer"]
 "#;
 
-const ASKED: &str = "Please refund order A-17.";
+const REQUEST: &str = "Please refund order A-17.";
 
 fn settings(extra: &str) -> All {
     with_tasks(&[&format!("{REFUND}{extra}")])
@@ -66,7 +66,7 @@ const PAY: (&str, &str) = ("issue_refund", r#"{"id": "A-17", "amount": 20.0}"#);
 
 #[test]
 fn run_without_calls_is_not_accepted_and_has_no_score_of_harm() {
-    let all = run(&Script::new(ASKED).answers("Done.").build(), &settings(""));
+    let all = run(&Script::new(REQUEST).answers("Done.").build(), &settings(""));
     for metric in ["path.harm_rate", "path.prefix_criticality"] {
         let measurement = find_measurement(&all, metric);
         assert_eq!((&measurement.outcome, measurement.examined), (&Err(Unmeasured::NotApplicable), 0));
@@ -78,8 +78,9 @@ fn run_without_calls_is_not_accepted_and_has_no_score_of_harm() {
 
 #[test]
 fn run_along_a_golden_path_scores_one() {
-    let trace =
-        calls(Script::new(ASKED), &[LOOK, CHECK, LOOK, PAY, ("final_answer", "{}")]).answers("Done.").build();
+    let trace = calls(Script::new(REQUEST), &[LOOK, CHECK, LOOK, PAY, ("final_answer", "{}")])
+        .answers("Done.")
+        .build();
     let all = run(&trace, &settings(""));
     for metric in ["path.correctness", "path.pc_ktc", "path.prefix_criticality", "path.pc_hlr"] {
         assert_eq!(score(&all, metric), 1.0, "{metric}");
@@ -99,7 +100,7 @@ fn run_along_a_golden_path_scores_one() {
 #[test]
 fn harmful_call_is_written_on_its_span_with_state_and_reason() {
     let trace = calls(
-        Script::new(ASKED),
+        Script::new(REQUEST),
         &[LOOK, PAY, CHECK, PAY, ("issue_refund", r#"{"id": "B-1", "amount": 5}"#), ("delete_order", "{}")],
     )
     .answers("Done.")
@@ -151,7 +152,7 @@ fn harmful_call_is_written_on_its_span_with_state_and_reason() {
 
 #[test]
 fn failed_call_keeps_the_state_unless_configured_to_advance() {
-    let failed = || calls(Script::new(ASKED), &[LOOK]).calls("", &[CHECK]).raises("timeout");
+    let failed = || calls(Script::new(REQUEST), &[LOOK]).calls("", &[CHECK]).raises("timeout");
     let trace = calls(failed(), &[CHECK, PAY]).answers("Done.").build();
     let all = run(&trace, &settings(""));
     assert_eq!((score(&all, "path.correctness"), score(&all, "path.efficiency")), (1.0, 0.75));
@@ -165,7 +166,7 @@ fn failed_call_keeps_the_state_unless_configured_to_advance() {
 fn agent_without_a_matching_task_is_not_measured() {
     let other = calls(Script::new("Tell me a joke."), &[PAY]).answers("Ha.").build();
     assert!(run(&other, &settings("")).is_empty());
-    let trace = calls(Script::new(ASKED), &[PAY]).answers("Done.").build();
+    let trace = calls(Script::new(REQUEST), &[PAY]).answers("Done.").build();
     assert!(run(&trace, &All::default()).is_empty());
     let mut disabled = settings("");
     disabled.path.enabled = false;
@@ -174,7 +175,7 @@ fn agent_without_a_matching_task_is_not_measured() {
 
 #[test]
 fn run_with_unrecorded_calls_is_unmeasured() {
-    let script = || calls(Script::new(ASKED), &[LOOK, PAY]);
+    let script = || calls(Script::new(REQUEST), &[LOOK, PAY]);
     let mut trace = script().answers("Done.").build();
     trace.calls[1].arguments = None;
     trace.calls[1].parsed = None;
@@ -195,7 +196,7 @@ fn run_with_unrecorded_calls_is_unmeasured() {
 
 #[test]
 fn weights_add_a_weighted_score_and_configuration_supplies_defaults() {
-    let trace = calls(Script::new(ASKED), &[LOOK]).answers("Done.").build();
+    let trace = calls(Script::new(REQUEST), &[LOOK]).answers("Done.").build();
     let mut settings = settings("weights: { correctness: 1, harm_free: 1 }\n");
     settings.path.fail_on = vec![PathMetric::Weighted, PathMetric::Accepting];
     settings.path.thresholds.weighted = Some(0.6);
@@ -212,7 +213,7 @@ fn weights_add_a_weighted_score_and_configuration_supplies_defaults() {
 
 #[test]
 fn trace_scope_gives_one_path_per_trace() {
-    let trace = Script::new(ASKED)
+    let trace = Script::new(REQUEST)
         .calls("", &[("helper", "{}")])
         .enter("look at A-17")
         .calls("", &[LOOK])
@@ -231,7 +232,7 @@ fn trace_scope_gives_one_path_per_trace() {
 #[test]
 fn calls_of_one_message_are_walked_in_its_order() {
     let run_of = |swap: bool| {
-        let script = calls(Script::new(ASKED), &[LOOK]).calls("", &[CHECK, PAY]);
+        let script = calls(Script::new(REQUEST), &[LOOK]).calls("", &[CHECK, PAY]);
         let mut trace = script.returns("{}").returns("{}").answers("Done.").build();
         if swap {
             // A thread pool started the second call first.
@@ -250,7 +251,7 @@ fn calls_of_one_message_are_walked_in_its_order() {
 #[test]
 fn call_with_an_error_as_its_result_does_not_advance_the_run() {
     let script =
-        calls(Script::new(ASKED), &[LOOK]).calls("", &[CHECK]).returns("Error: policy service not found");
+        calls(Script::new(REQUEST), &[LOOK]).calls("", &[CHECK]).returns("Error: policy service not found");
     let trace = calls(script, &[PAY]).answers("Done.").build();
     let all = run(&trace, &settings(""));
     assert_eq!(harmful(&all), DetailValue::Count(1), "the refund without a check");
@@ -262,13 +263,13 @@ fn call_with_an_error_as_its_result_does_not_advance_the_run() {
 #[test]
 fn arguments_that_were_cut_make_the_run_indeterminate() {
     let cut = ("issue_refund", r#"{"id": "A-17", "amount": 2"#);
-    let trace = calls(Script::new(ASKED), &[LOOK, cut]).answers("Done.").build();
+    let trace = calls(Script::new(REQUEST), &[LOOK, cut]).answers("Done.").build();
     let all = run(&trace, &settings(""));
     assert_eq!(find_measurement(&all, "path.harm_rate").outcome, Err(Unmeasured::Truncated));
     assert!(all.iter().all(|m| m.metric != HARMFUL_CALL), "it is not known to be harmful");
     // A bare value is recorded completely.
     let bare = ("issue_refund", "A-17");
-    let trace = calls(Script::new(ASKED), &[LOOK, bare]).answers("Done.").build();
+    let trace = calls(Script::new(REQUEST), &[LOOK, bare]).answers("Done.").build();
     assert_eq!(harmful(&run(&trace, &settings(""))), DetailValue::Count(1));
 }
 
@@ -285,7 +286,7 @@ policy:
 
 #[test]
 fn every_matching_task_is_scored_and_can_fail() {
-    let trace = calls(Script::new(ASKED), &[LOOK, CHECK, PAY]).answers("Done.").build();
+    let trace = calls(Script::new(REQUEST), &[LOOK, CHECK, PAY]).answers("Done.").build();
     let strict = "task: strict\nmatch: { agent: agent }\nalphabet: { notify: notify_customer }\n\
                   policy: [{ must: notify }]\nfail_on: [accepting]\n";
     let all = run(&trace, &with_tasks(&[REFUND, strict]));
@@ -299,8 +300,8 @@ fn every_matching_task_is_scored_and_can_fail() {
 }
 
 #[test]
-fn efficiency_is_unmeasured_where_no_call_is_needed() {
-    let trace = calls(Script::new(ASKED), &[CHECK, PAY]).answers("Done.").build();
+fn efficiency_is_unmeasured_if_no_call_is_needed() {
+    let trace = calls(Script::new(REQUEST), &[CHECK, PAY]).answers("Done.").build();
     let all = run(&trace, &with_tasks(&[LIMITS]));
     assert_eq!(find_measurement(&all, "path.efficiency").outcome, Err(Unmeasured::NotApplicable));
     assert_eq!(score(&all, "path.correctness"), 1.0);
@@ -310,7 +311,7 @@ fn efficiency_is_unmeasured_where_no_call_is_needed() {
 fn sum_of_amounts_is_limited_per_run() {
     let pay = |amount: &str| ("issue_refund", format!(r#"{{"amount": {amount}}}"#));
     let run_of = |amounts: &[&str]| {
-        let script = amounts.iter().fold(Script::new(ASKED), |script, amount| {
+        let script = amounts.iter().fold(Script::new(REQUEST), |script, amount| {
             let (name, arguments) = pay(amount);
             script.calls("", &[(name, &arguments)]).returns("paid")
         });
@@ -341,7 +342,7 @@ fn calls_are_bound_to_times_and_required_in_time() {
         - pay only within 1s after check\n";
     let notify = ("notify_customer", "{}");
     let run_of = |call_list: &[(&str, &str)], later: u64| {
-        let mut trace = calls(Script::new(ASKED), call_list).answers("Done.").build();
+        let mut trace = calls(Script::new(REQUEST), call_list).answers("Done.").build();
         if let Some(call) = trace.calls.iter_mut().rfind(|call| &*call.name == "notify_customer") {
             call.start += later;
         }
@@ -372,9 +373,9 @@ fn calls_are_bound_to_times_and_required_in_time() {
 }
 
 #[test]
-fn lists_of_calls_have_a_bounded_length_whatever_the_names_of_functions_are() {
+fn lists_of_calls_have_a_bounded_length_for_any_names_of_functions() {
     let name = "\u{e4}".repeat(50_000);
-    let mut script = Script::new(ASKED);
+    let mut script = Script::new(REQUEST);
     for _ in 0..30 {
         script = script.calls("", &[(&name, "{}")]).returns("ok");
     }
@@ -423,7 +424,7 @@ fn work_on_scores_is_counted_and_hides_no_harmful_call() {
     let (is_measured, harmful, steps) = measure(1 << 26);
     assert_eq!((is_measured, harmful), (true, 2));
     assert!(steps > 5_040 * 19, "each golden path is compared, in {steps} steps");
-    // Half of it is for this metric.
+    // Half of the budget is for this metric.
     let (is_measured, harmful, steps) = measure(20_000);
     assert_eq!((is_measured, harmful), (false, 2), "{steps} steps");
     assert!(steps <= 20_000);
@@ -431,7 +432,7 @@ fn work_on_scores_is_counted_and_hides_no_harmful_call() {
 
 #[test]
 fn runs_beyond_the_budget_are_unmeasured() {
-    let trace = calls(Script::new(ASKED), &[LOOK, CHECK, PAY]).answers("Done.").build();
+    let trace = calls(Script::new(REQUEST), &[LOOK, CHECK, PAY]).answers("Done.").build();
     let memo = Memo::within(WorkBudget::new(4, None));
     let all = catalog::run_each(&trace, &settings(""), &[], &memo, &mut |_| ());
     let path = all.iter().find(|m| m.metric.starts_with("path")).unwrap();

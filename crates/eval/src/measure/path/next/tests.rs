@@ -36,7 +36,7 @@ fn names(task: &TaskDecision) -> Vec<&str> {
 }
 
 #[test]
-fn call_is_decided_where_the_recorded_run_is() {
+fn call_is_decided_at_the_position_of_the_recorded_run() {
     let tasks = tasks_of(REFUND);
     let hints = RunHints::default();
     let fresh =
@@ -132,10 +132,10 @@ fn requested_call_without_a_span_is_not_made_and_a_repeated_question_is_one_call
 }
 
 #[test]
-fn before_any_span_the_task_follows_from_what_the_caller_says() {
+fn without_spans_the_hints_of_the_caller_determine_the_task() {
     let tasks = tasks_of(REFUND);
-    let none = PathPositions::default();
-    let decide = |hints: &RunHints, call: ProposedCall| none.decide(&tasks, hints, &[], &call);
+    let no_positions = PathPositions::default();
+    let decide = |hints: &RunHints, call: ProposedCall| no_positions.decide(&tasks, hints, &[], &call);
     let nothing = decide(&RunHints::default(), refund(1, ""));
     assert_eq!((nothing.decision, nothing.tasks.len()), (PathDecision::Unknown, 0));
     let prompt = RunHints {
@@ -146,31 +146,33 @@ fn before_any_span_the_task_follows_from_what_the_caller_says() {
     assert_eq!(decide(&prompt, refund(1, "")).decision, PathDecision::Denied, "not verified");
     assert_eq!(decide(&prompt, call("verify_customer", json!({}), "")).decision, PathDecision::Allowed);
     let named = RunHints { task: Some("refund".into()), ..RunHints::default() };
-    let pending = [none.pending(&tasks, &named, &[], call("verify_customer", json!({}), ""))];
+    let pending = [no_positions.pending(&tasks, &named, &[], call("verify_customer", json!({}), ""))];
     let any_order = call("issue_refund", json!({ "order": "Z", "amount": 1 }), "");
-    assert_eq!(none.decide(&tasks, &named, &pending, &any_order).decision, PathDecision::Allowed);
+    assert_eq!(no_positions.decide(&tasks, &named, &pending, &any_order).decision, PathDecision::Allowed);
     let other = RunHints { task: Some("other".into()), ..RunHints::default() };
     assert_eq!(decide(&other, refund(1, "")).decision, PathDecision::Unknown);
 }
 
 #[test]
-fn pending_call_keeps_its_arguments_only_where_a_task_reads_them() {
+fn pending_call_keeps_its_arguments_only_if_a_task_reads_them() {
     let tasks = tasks_of(REFUND);
-    let (none, hints) = (PathPositions::default(), RunHints::default());
+    let (no_positions, hints) = (PathPositions::default(), RunHints::default());
     let large = json!({ "order": "A-17", "amount": 1, "note": "x".repeat(100_000) });
-    let bytes = |name: &str| none.pending(&tasks, &hints, &[], call(name, large.clone(), "id")).bytes();
+    let bytes =
+        |name: &str| no_positions.pending(&tasks, &hints, &[], call(name, large.clone(), "id")).bytes();
     assert!(bytes("issue_refund") > 100_000);
     for name in ["verify_customer", "not_in_the_alphabet"] {
         assert!(bytes(name) < 1_000, "{name}: {}", bytes(name));
     }
-    // A task that came with a reload, and reads what is not kept, does not take it for an empty object.
+    // A task that a reload adds may read arguments that were not stored: they are unknown, not an empty object.
     let named = RunHints { task: Some("t".into()), ..RunHints::default() };
-    let pending = [none.pending(&tasks, &named, &[], call("verify_customer", json!({ "id": 2 }), ""))];
+    let pending =
+        [no_positions.pending(&tasks, &named, &[], call("verify_customer", json!({ "id": 2 }), ""))];
     let reloaded = tasks_of(
         "task: t\nmatch: { agent: a }\nalphabet: { v: { function: verify_customer, arguments: { id: 2 } }, w: w }\n\
          policy: [{ never: w, before: v }]\n",
     );
-    let answer = none.decide(&reloaded, &named, &pending, &call("w", json!({}), ""));
+    let answer = no_positions.decide(&reloaded, &named, &pending, &call("w", json!({}), ""));
     assert_eq!((answer.decision, answer.tasks[0].reason), (PathDecision::Unknown, Some("no_content")));
 }
 
@@ -191,7 +193,7 @@ fn memory_of_a_position_grows_with_different_calls_and_not_with_their_texts() {
 }
 
 #[test]
-fn answer_that_depends_on_whose_clock_is_right_is_unknown() {
+fn answer_that_depends_on_the_difference_of_clocks_is_unknown() {
     const SECOND: u64 = 1_000_000_000;
     let tasks = tasks_of(
         "task: t\nmatch: { agent: agent }\nalphabet: { verify: verify, refund: refund, again: again }\n\

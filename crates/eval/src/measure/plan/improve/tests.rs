@@ -14,7 +14,7 @@ const BEFORE: &str = r#"{
 fn tools() -> Toolbox {
     let spec = |placeholders| crate::measure::plan::tools::ToolSpec { placeholders, ..Default::default() };
     let specs = [("T2S", Placement::Outside), ("RAG", Placement::Outside), ("LLM", Placement::Inside)];
-    Toolbox::new(&specs.into_iter().map(|(name, place)| (name.to_owned(), spec(place))).collect())
+    Toolbox::new(&specs.into_iter().map(|(name, placement)| (name.to_owned(), spec(placement))).collect())
 }
 
 fn check(tag: &str) -> Value {
@@ -29,18 +29,18 @@ fn revision(steps: &[Value]) -> Value {
     json!({ "change_0": "this step", "change_1": "the others", "steps": steps })
 }
 
-fn filter() -> Value {
+fn filter_step() -> Value {
     let prompt = "Fetch interaction_ids of interactions where the call driver is related to refunds and duration is longer than 30 minutes.";
     step("T2S", &[], prompt, &[])
 }
 
-fn ask(tool: &str) -> Value {
+fn ask_step(tool: &str) -> Value {
     step(tool, &[1], "What are customers most unhappy about?", &[1])
 }
 
 fn combined() -> Value {
     let prompt = "Combine the following 2 outputs to answer the following query (query):First:(2)Second:(3)";
-    revision(&[filter(), ask("RAG"), ask("T2S"), step("LLM", &[], prompt, &[2, 3])])
+    revision(&[filter_step(), ask_step("RAG"), ask_step("T2S"), step("LLM", &[], prompt, &[2, 3])])
 }
 
 /// Runs the loop to its end; questions beyond the list are answered with NO CHANGE.
@@ -90,8 +90,10 @@ fn refund_plan_grows_from_one_hop_to_two() {
 
 #[test]
 fn revision_of_equal_length_advances_to_the_next_step() {
-    let reworded =
-        revision(&[step("T2S", &[], "Fetch call_ids of refund calls over 30 minutes.", &[]), ask("RAG")]);
+    let reworded = revision(&[
+        step("T2S", &[], "Fetch call_ids of refund calls over 30 minutes.", &[]),
+        ask_step("RAG"),
+    ]);
     let (lineage, keys) = run(BEFORE, 1, vec![Ok(check("INCORRECT_PROMPT")), Ok(reworded)]);
     assert_eq!(keys, ["1.1.0.evaluate", "1.1.0.optimize", "1.2.0.evaluate"]);
     assert_eq!((lineage.revisions.len(), lineage.end), (2, StopReason::MaxPasses));
@@ -99,8 +101,8 @@ fn revision_of_equal_length_advances_to_the_next_step() {
 
 #[test]
 fn earlier_plan_ends_the_loop() {
-    let changed = revision(&[step("T2S", &[], "Another filter.", &[]), ask("RAG")]);
-    let original = revision(&[filter(), ask("RAG")]);
+    let changed = revision(&[step("T2S", &[], "Another filter.", &[]), ask_step("RAG")]);
+    let original = revision(&[filter_step(), ask_step("RAG")]);
     let answers =
         vec![Ok(check("INCORRECT_PROMPT")), Ok(changed), Ok(check("REPEATED_DETAIL")), Ok(original)];
     let (lineage, _) = run(BEFORE, MAX_PASSES, answers);
@@ -109,7 +111,7 @@ fn earlier_plan_ends_the_loop() {
 
 #[test]
 fn invalid_revision_leaves_the_plan_unchanged() {
-    for bad in [
+    for invalid in [
         revision(&[]),
         revision(&[step("", &[], "x", &[])]),
         revision(&[step("T2S", &[], "", &[])]),
@@ -117,7 +119,7 @@ fn invalid_revision_leaves_the_plan_unchanged() {
         revision(&[step("T2S", &[], "x", &[7])]),
         json!({ "steps": "none" }),
     ] {
-        let (lineage, _) = run(BEFORE, MAX_PASSES, vec![Ok(check("INCORRECT_TOOL")), Ok(bad)]);
+        let (lineage, _) = run(BEFORE, MAX_PASSES, vec![Ok(check("INCORRECT_TOOL")), Ok(invalid)]);
         assert_eq!((lineage.revisions.len(), lineage.invalid, lineage.end), (1, 1, StopReason::Unchanged));
     }
 }
@@ -169,7 +171,7 @@ fn majority_of_opinions_decides_tags_and_plan() {
 
     let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), 1);
     improve.answer(Ok(vec![both]));
-    let alone = revision(&[filter(), step("T2S", &[1], "Something else.", &[1])]);
+    let alone = revision(&[filter_step(), step("T2S", &[1], "Something else.", &[1])]);
     improve.answer(Ok(vec![json!({ "steps": [] }), alone.clone(), combined(), combined()]));
     assert_eq!(improve.plan().steps.len(), 4, "the plan of two of three valid answers");
     let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), 1);

@@ -141,7 +141,7 @@ fn request_for_the_same_thing_repeats_no_detail() {
 }
 
 #[test]
-fn step_that_uses_what_another_gives_is_no_twin_of_it() {
+fn step_that_uses_the_output_of_another_step_needs_no_second_tool() {
     let reference = BEFORE.replace(
         "[1]}\n}",
         r#"[1]},
