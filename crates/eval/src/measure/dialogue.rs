@@ -162,22 +162,22 @@ mod tests {
 
     #[test]
     fn open_request_is_the_question_that_no_turn_answered() {
-        let open = |script: Script| {
+        let open_request_of = |script: Script| {
             let trace = script.answers("Done.").build();
             let last = *trace.agents[0].llms.last().unwrap();
             open_request(&trace.views[last], &Memo::new()).map(|text| text.to_string())
         };
         let first = "When is my check-up?";
         let asked_back = Script::new(first).says("What is your date of birth?").user("3 May 1990.");
-        assert_eq!(open(asked_back).as_deref(), Some(first));
+        assert_eq!(open_request_of(asked_back).as_deref(), Some(first));
         let twice = Script::new(first).says("What is your name?").user("Ana Ruiz.");
         let twice = twice.says("And which clinic is it?").user("The one in Mill Lane.");
-        assert_eq!(open(twice).as_deref(), Some(first));
+        assert_eq!(open_request_of(twice).as_deref(), Some(first));
         let next = Script::new(first).says("It is on 4 June at nine.").user("How long does it take?");
-        assert_eq!(open(next).as_deref(), Some("How long does it take?"));
+        assert_eq!(open_request_of(next).as_deref(), Some("How long does it take?"));
         let requested = Script::new(first).says("It is on 4 June at nine.").user("Please move it to July.");
-        assert_eq!(open(requested).as_deref(), Some("Please move it to July."));
-        assert_eq!(open(Script::new(first)), None);
+        assert_eq!(open_request_of(requested).as_deref(), Some("Please move it to July."));
+        assert_eq!(open_request_of(Script::new(first)), None);
     }
 
     #[test]

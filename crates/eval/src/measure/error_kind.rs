@@ -27,6 +27,7 @@ struct Phrases {
 
 checked_static!(COMPILED: Phrases = compile());
 
+/// Compiles the phrases to one automaton.
 fn compile() -> Result<Phrases, aho_corasick::BuildError> {
     let mut texts = Vec::new();
     let mut patterns = Vec::new();

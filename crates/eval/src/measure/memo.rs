@@ -184,6 +184,7 @@ impl Memo {
         computed
     }
 
+    /// Stores the value of a text in its slot.
     fn set_recent(&self, type_id: TypeId, text: Rc<str>, value: Rc<dyn Any>) {
         let mut recent = self.recent_content.borrow_mut();
         // Many traces have no such texts, so that the slots are allocated at their first use.

@@ -55,13 +55,13 @@ impl QuestionContext {
         form: &AnswerForm,
     ) -> QuestionContext {
         let JudgeInputs { trace, settings, rule_measurements } = inputs;
-        let measured = || {
+        let rule_results = || {
             let measurements = measurements_at(rule_measurements, span_index).iter();
             measurements.filter_map(|m| Some((m.metric == row.name, m.outcome.as_ref().ok()?)))
         };
-        let metric_passed = measured().find(|(is_own, _)| *is_own).map(|(_, m)| m.passed);
-        let has_failed = measured().any(|(_, m)| !m.passed).then_some(false);
-        let failing = measured().filter(|(_, m)| !m.passed);
+        let metric_passed = rule_results().find(|(is_own, _)| *is_own).map(|(_, m)| m.passed);
+        let has_failed = rule_results().any(|(_, m)| !m.passed).then_some(false);
+        let failing = rule_results().filter(|(_, m)| !m.passed);
         let has_severe_finding = failing.flat_map(|(_, m)| &m.findings).any(|f| f.severity == Severity::High);
         QuestionContext {
             subject: subject(row, trace, span_index),

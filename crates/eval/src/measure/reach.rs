@@ -51,7 +51,7 @@ mod tests {
             .build()
     }
 
-    fn covered(trace: &AgentTrace, settings: &Settings, metric: &str, span_index: Idx) -> Vec<Idx> {
+    fn covered_spans(trace: &AgentTrace, settings: &Settings, metric: &str, span_index: Idx) -> Vec<Idx> {
         (0..trace.tree.len()).filter(|&other| covers(trace, settings, metric, span_index, other)).collect()
     }
 
@@ -61,9 +61,9 @@ mod tests {
         let all: Vec<Idx> = (0..trace.tree.len()).collect();
         let inner = trace.agents[1].at;
         for metric in ["plan_efficiency", "tool_coverage", "tool_abuse", "completeness"] {
-            assert_eq!(covered(&trace, &settings, metric, trace.agents[0].at), all, "{metric}");
+            assert_eq!(covered_spans(&trace, &settings, metric, trace.agents[0].at), all, "{metric}");
             let beneath: Vec<Idx> = trace.tree.subtree(inner).collect();
-            assert_eq!(covered(&trace, &settings, metric, inner), beneath, "{metric}");
+            assert_eq!(covered_spans(&trace, &settings, metric, inner), beneath, "{metric}");
         }
     }
 
@@ -75,14 +75,14 @@ mod tests {
         let spans_of = |agent: usize| -> Vec<Idx> {
             all.iter().copied().filter(|&span| trace.owner[span] == Some(agent)).collect()
         };
-        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", outer), all);
-        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", inner), spans_of(1));
+        assert_eq!(covered_spans(&trace, &settings, "gpa.logical_consistency", outer), all);
+        assert_eq!(covered_spans(&trace, &settings, "gpa.logical_consistency", inner), spans_of(1));
         // Each agent is judged alone: of an agent that it calls, only the topmost span is covered, with task and
         // answer.
         settings.gpa.per = vec![Per::Agents];
         let outer_spans: Vec<Idx> =
             all.iter().copied().filter(|&s| trace.owner[s] == Some(0) || s == inner).collect();
-        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", outer), outer_spans);
+        assert_eq!(covered_spans(&trace, &settings, "gpa.logical_consistency", outer), outer_spans);
         assert!(outer_spans.len() < all.len());
     }
 
@@ -91,6 +91,9 @@ mod tests {
         let (trace, settings) = (nested(), Settings::default());
         let first_agent_spans: Vec<Idx> =
             (0..trace.tree.len()).filter(|&s| trace.owner[s] == Some(0)).collect();
-        assert_eq!(covered(&trace, &settings, "error_detection", trace.agents[0].at), first_agent_spans);
+        assert_eq!(
+            covered_spans(&trace, &settings, "error_detection", trace.agents[0].at),
+            first_agent_spans
+        );
     }
 }

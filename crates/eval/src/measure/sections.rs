@@ -151,8 +151,8 @@ macro_rules! failing_labels {
         impl Default for $list {
             fn default() -> Self {
                 let names = rows_of(SectionKey::$section).flat_map(|row| row.fail_labels);
-                let named = |name: &&str| $label::ALL.into_iter().find(|label| label.as_str() == *name);
-                $list(names.filter_map(named).collect())
+                let label_named = |name: &&str| $label::ALL.into_iter().find(|label| label.as_str() == *name);
+                $list(names.filter_map(label_named).collect())
             }
         }
 

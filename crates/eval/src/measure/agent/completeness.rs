@@ -321,7 +321,7 @@ mod tests {
         measure(&context, 0, &trace.agents[0]).outcome
     }
 
-    fn answered(task: &str, answer: &str) -> Measured {
+    fn measure_answer(task: &str, answer: &str) -> Measured {
         measure_trace(&Script::new(task).answers(answer).build()).unwrap()
     }
 
@@ -338,7 +338,7 @@ mod tests {
             ("How high is Mont Blanc? And who first climbed Mount Elbrus?", "4806 m; Killar Khashirov"),
             ("Return JSON with keys \"name\" and \"height\".", "{\"name\": \"Elbrus\", \"height\": 5642}"),
         ] {
-            let measured = answered(task, answer);
+            let measured = measure_answer(task, answer);
             assert_eq!((measured.passed, measured.findings.len()), (true, 0), "{task}: {measured:?}");
         }
     }
@@ -362,16 +362,16 @@ mod tests {
 
     #[test]
     fn facts_of_the_answer_are_compared_with_results_and_not_with_the_request() {
-        let answered = |answer: &str| {
+        let measurement_of_answer = |answer: &str| {
             let asked = Script::new("What happened to parcel 88127?");
             let called = asked.calls("", &[("track_parcel", r#"{"parcel":88127}"#)]);
             let trace = called.returns("The parcel of 412 g was sorted in Lyon.").answers(answer).build();
             measure_trace(&trace)
         };
-        assert_eq!(answered("Parcel 88127 was sorted."), Err(Unmeasured::NotApplicable));
-        let compared = answered("Parcel 88127 was sorted, it weighs 412 g.").unwrap();
+        assert_eq!(measurement_of_answer("Parcel 88127 was sorted."), Err(Unmeasured::NotApplicable));
+        let compared = measurement_of_answer("Parcel 88127 was sorted, it weighs 412 g.").unwrap();
         assert_eq!((compared.value, compared.findings.len()), (Value::Score(5.0), 0));
-        assert!(!answered("Parcel 88127 was sorted, it weighs 977 g.").unwrap().passed);
+        assert!(!measurement_of_answer("Parcel 88127 was sorted, it weighs 977 g.").unwrap().passed);
     }
 
     #[test]
@@ -383,7 +383,7 @@ mod tests {
             ("Return JSON with keys \"name\" and \"height\".", "{\"name\": \"Elbrus\"}"),
             ("How high is Mont Blanc? And who first climbed Mount Elbrus?", long),
         ] {
-            let measured = answered(task, answer);
+            let measured = measure_answer(task, answer);
             assert_eq!(measured.value, Value::Score(3.0), "{task}: {measured:?}");
             assert!(!measured.passed && !measured.findings[0].quote.is_empty());
         }
@@ -391,13 +391,13 @@ mod tests {
 
     #[test]
     fn last_turn_of_a_dialogue_is_compared_with_the_open_request() {
-        let later = || {
+        let script_with_two_requests = || {
             Script::new("How many rooms are free?")
                 .says("There are 12 of them.")
                 .user("Which floor is the spa on?")
         };
         assert_eq!(
-            measure_trace(&later().answers("The spa is in the garden wing.").build()),
+            measure_trace(&script_with_two_requests().answers("The spa is in the garden wing.").build()),
             Err(Unmeasured::NotApplicable)
         );
         let asked_back =

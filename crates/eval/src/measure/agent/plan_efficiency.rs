@@ -134,6 +134,7 @@ struct PlanCheck<'a> {
 }
 
 impl PlanCheck<'_> {
+    /// Adds a finding for each step that was not carried out, which the rest of the run shows.
     fn report_skipped_steps(&self, findings: &mut Findings) {
         let steps = self.execution.steps_naming_tools();
         // The answer was compared with the results of the run, and the comparison has no findings.
@@ -150,6 +151,7 @@ impl PlanCheck<'_> {
         }
     }
 
+    /// Adds a finding for each step that was begun before an earlier step of the plan.
     fn report_reordered_steps(&self, findings: &mut Findings) {
         for ((earlier, later), (call, first)) in self.execution.reordered() {
             let rationale = format!(
@@ -163,6 +165,7 @@ impl PlanCheck<'_> {
         }
     }
 
+    /// Adds a finding for each step that was carried out again with the same arguments and the same result.
     fn report_repeated_steps(&self, findings: &mut Findings) {
         for (n, step) in self.execution.steps_naming_tools() {
             let mut call_counts: HashMap<(&str, &str), usize> = HashMap::new();
@@ -185,6 +188,7 @@ impl PlanCheck<'_> {
         }
     }
 
+    /// Adds a finding for each step whose calls all failed without a revision of the plan.
     fn report_unrevised_failures(&self, findings: &mut Findings) {
         for (n, step) in self.execution.steps_naming_tools() {
             // Delegating the step to another agent is another way to carry it out.
@@ -240,7 +244,7 @@ mod tests {
         measure(&context, 0, &trace.agents[0]).outcome
     }
 
-    fn planned(plan: &[&str], calls: &[(&str, &str)]) -> Script {
+    fn script_with_plan(plan: &[&str], calls: &[(&str, &str)]) -> Script {
         let mut script =
             Script::new("task").tools(&["web_search", "visit_page", "calculator"]).says("Plan").plan(plan);
         for (n, (name, result)) in calls.iter().enumerate() {
@@ -257,13 +261,14 @@ mod tests {
     fn followed_plan_passes() {
         let calls =
             [("web_search", "hits"), ("visit_page", "page"), ("visit_page", "more"), ("calculator", "836")];
-        let trace = planned(&PLAN, &calls).answers("836").build();
+        let trace = script_with_plan(&PLAN, &calls).answers("836").build();
         assert_eq!(measure_trace(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
     fn skipped_step_is_found_and_quoted() {
-        let trace = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
+        let trace =
+            script_with_plan(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
         let measured = measure_trace(&trace).unwrap();
         assert_eq!((measured.passed, measured.value), (false, Value::Score(3.0)));
         assert_eq!(measured.findings[0].quote, PLAN[2]);
@@ -272,15 +277,19 @@ mod tests {
     #[test]
     fn skipped_step_that_the_agent_claims_to_have_carried_out_fails_as_the_false_claim_alone() {
         const STEPS: [&str; 2] = ["Read the tide with visit_page", "Round it with calculator"];
-        let skipped = |claim: &str| {
-            let trace = planned(&STEPS, &[("visit_page", "tide 4.12 m")]).answers(claim).build();
+        let result_with_claim = |claim: &str| {
+            let trace = script_with_plan(&STEPS, &[("visit_page", "tide 4.12 m")]).answers(claim).build();
             let measured = measure_trace(&trace).unwrap();
             (measured.passed, measured.findings[0].is_note())
         };
-        assert_eq!(skipped("I verified the tide with the calculator: 4.1 m."), (true, true));
-        assert_eq!(skipped("The tide is 4.1 m."), (false, false), "no claim");
-        assert_eq!(skipped("I verified the tide with web_search: 4.1 m."), (false, false), "of another tool");
-        let trace = planned(&STEPS[1..], &[("visit_page", "tide 4.12 m")]);
+        assert_eq!(result_with_claim("I verified the tide with the calculator: 4.1 m."), (true, true));
+        assert_eq!(result_with_claim("The tide is 4.1 m."), (false, false), "no claim");
+        assert_eq!(
+            result_with_claim("I verified the tide with web_search: 4.1 m."),
+            (false, false),
+            "of another tool"
+        );
+        let trace = script_with_plan(&STEPS[1..], &[("visit_page", "tide 4.12 m")]);
         let trace = trace.calls("", &[("calculator", "{}")]).returns("4.1");
         let trace = trace.answers("I verified the tide with the calculator: 4.1 m.").build();
         assert_eq!(rationales(&trace), Vec::<String>::new(), "called");
@@ -288,7 +297,8 @@ mod tests {
 
     #[test]
     fn evidence_for_judges_describes_each_step() {
-        let trace = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
+        let trace =
+            script_with_plan(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
         let (settings, memo) = (Settings::default(), Memo::new());
         let context = Context {
             row: row("plan_efficiency"),
@@ -314,13 +324,13 @@ mod tests {
             "Find the row (e.g., with visit_page)",
             "Confirm the heights on a second source",
         ];
-        let trace = planned(&plan, &[("web_search", "hits")]).answers("836").build();
+        let trace = script_with_plan(&plan, &[("web_search", "hits")]).answers("836").build();
         assert_eq!(measure_trace(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
     fn replan_replaces_the_previous_plan() {
-        let trace = planned(&PLAN, &[("web_search", "hits")])
+        let trace = script_with_plan(&PLAN, &[("web_search", "hits")])
             .says("New plan")
             .plan(&["Compute with calculator"])
             .calls("", &[("calculator", "{}")])
@@ -333,7 +343,7 @@ mod tests {
     #[test]
     fn reordered_steps_are_noted_and_pass() {
         let calls = [("calculator", "836"), ("web_search", "hits"), ("visit_page", "page")];
-        let measured = measure_trace(&planned(&PLAN, &calls).answers("836").build()).unwrap();
+        let measured = measure_trace(&script_with_plan(&PLAN, &calls).answers("836").build()).unwrap();
         assert_eq!((measured.passed, measured.value), (true, Value::Score(5.0)));
         assert!(measured.findings[0].is_note());
     }
@@ -347,7 +357,7 @@ mod tests {
             ("visit_page", url_error),
             ("calculator", "836"),
         ];
-        let trace = planned(&PLAN, &calls).answers("836").build();
+        let trace = script_with_plan(&PLAN, &calls).answers("836").build();
         assert!(rationales(&trace)[0].contains("not revised"), "{:?}", rationales(&trace));
         let calls = [
             ("web_search", "hits"),
@@ -355,12 +365,12 @@ mod tests {
             ("visit_page", "page"),
             ("calculator", "836"),
         ];
-        assert!(rationales(&planned(&PLAN, &calls).answers("836").build()).is_empty());
+        assert!(rationales(&script_with_plan(&PLAN, &calls).answers("836").build()).is_empty());
     }
 
     #[test]
     fn three_equal_calls_of_a_step_are_a_repeated_step() {
-        let mut script = planned(&PLAN[..1], &[]);
+        let mut script = script_with_plan(&PLAN[..1], &[]);
         for _ in 0..3 {
             script = script.calls("", &[("web_search", r#"{"q":1}"#)]).returns("hits");
         }
@@ -370,9 +380,9 @@ mod tests {
     #[test]
     fn missing_plan_incomplete_run_and_missing_content_are_unmeasured() {
         assert_eq!(measure_trace(&Script::new("task").answers("x").build()), Err(Unmeasured::NotApplicable));
-        let cut = planned(&PLAN, &[("web_search", "hits")]).incomplete().build();
+        let cut = script_with_plan(&PLAN, &[("web_search", "hits")]).incomplete().build();
         assert_eq!(measure_trace(&cut), Err(Unmeasured::NotApplicable));
-        let hidden = planned(&PLAN, &[("web_search", "hits")]).build_without_content();
+        let hidden = script_with_plan(&PLAN, &[("web_search", "hits")]).build_without_content();
         assert_eq!(measure_trace(&hidden), Err(Unmeasured::NoContent));
     }
 }

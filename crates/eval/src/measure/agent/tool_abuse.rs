@@ -291,10 +291,10 @@ fn have_similar_errors(one: &Attempt, two: &Attempt) -> bool {
 
 /// Whether the first bytes of two texts are nearly equal. Texts whose lengths differ by more than a fifth are not.
 fn nearly_equal(a: &str, b: &str) -> bool {
-    let cut = |s| crate::measure::defects::clip(s, COMPARED_BYTES);
+    let clipped = |s| crate::measure::defects::clip(s, COMPARED_BYTES);
     let longest = a.len().max(b.len());
     a.len().abs_diff(b.len()) * 5 <= longest
-        && strsim::normalized_levenshtein(cut(a), cut(b)) >= MIN_SIMILARITY
+        && strsim::normalized_levenshtein(clipped(a), clipped(b)) >= MIN_SIMILARITY
 }
 
 #[cfg(test)]

@@ -187,8 +187,8 @@ impl CoverageCheck<'_> {
         if review.answer_findings.get(&i).is_none_or(Vec::is_empty) {
             return;
         }
-        let failed = |c: &&usize| self.attempts.at(**c).is_some_and(Attempt::failed);
-        let last_failures: Vec<usize> = self.calls.iter().rev().take_while(failed).copied().collect();
+        let has_failed = |c: &&usize| self.attempts.at(**c).is_some_and(Attempt::failed);
+        let last_failures: Vec<usize> = self.calls.iter().rev().take_while(has_failed).copied().collect();
         let Some(call) = last_failures.first().and_then(|c| self.context.trace.calls.get(*c)) else { return };
         let quote = match last_failures.first().and_then(|c| self.attempts.at(*c)).map(|a| &a.outcome) {
             Some(CallOutcome::Failed { error_text, .. }) => error_text.as_str(),
@@ -401,12 +401,16 @@ mod tests {
 
     #[test]
     fn facts_of_the_answer_are_no_demand_on_the_calls() {
-        let asked = |task: &str| {
+        let trace_for_task = |task: &str| {
             let called = run(task).calls("", &[("web_search", r#"{"query":"ferry prices"}"#)]);
             called.returns("The ferry costs 412 kroner.").answers("The ferry costs 412 kroner.").build()
         };
-        assert_eq!(measure_trace(&asked("What does the ferry cost?")), Err(Unmeasured::NotApplicable));
-        let demanded = measure_trace(&asked("Use web_search to find what the ferry costs.")).unwrap();
+        assert_eq!(
+            measure_trace(&trace_for_task("What does the ferry cost?")),
+            Err(Unmeasured::NotApplicable)
+        );
+        let demanded =
+            measure_trace(&trace_for_task("Use web_search to find what the ferry costs.")).unwrap();
         assert_eq!((demanded.value, demanded.findings.len()), (Value::Score(5.0), 0));
     }
 

@@ -90,7 +90,12 @@ impl Asker {
         let instructions = self.instructions_for(&[row.name], Some((trace, span_index)));
         let rubric = self.rubrics.get(row.name).map(String::as_str);
         let AskConfig { categories, examples, .. } = self.ask;
-        let parts = system::SystemParts { rubric, instructions: &instructions, categories, examples };
+        let parts = system::SystemParts {
+            rubric,
+            instructions: &instructions,
+            with_categories: categories,
+            with_examples: examples,
+        };
         system::system_prompt(row, &parts).into()
     }
 

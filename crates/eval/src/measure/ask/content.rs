@@ -214,6 +214,7 @@ impl Asker {
         self.excerpt_with_addresses(text, max_bytes, &EmailAddresses::default())
     }
 
+    /// A cleaned excerpt of `text`, at most `max_bytes` bytes of it.
     fn excerpt_with_addresses(&self, text: &str, max_bytes: usize, addresses: &EmailAddresses) -> String {
         /// Longer than any secret except a private key, whose pattern needs only its beginning.
         const MARGIN: usize = 4 << 10;

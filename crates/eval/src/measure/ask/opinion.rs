@@ -16,6 +16,7 @@ use crate::measure::defects::clip;
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Category, Opinion, Severity};
 
+/// The grade in an opinion.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Grade {
     /// A score on the metric's scale, weighted if the server returns probabilities.
@@ -108,6 +109,7 @@ impl ShownContent {
         ShownContent { spans: by_id, content, binding: QuotableText::from_texts(binding) }
     }
 
+    /// The content of a page.
     pub(crate) fn from_page(page: &PromptPage) -> ShownContent {
         let spans =
             page.spans().into_iter().map(|(span_index, id)| (id.to_string(), (span_index, id))).collect();
@@ -122,10 +124,11 @@ impl ShownContent {
             .map(|(span_index, texts)| (span_index, QuotableText::from_texts(texts)))
             .collect();
         let binding =
-            QuotableText::from_texts(page.blocks.iter().filter(|b| b.binds).map(|b| b.text.as_str()));
+            QuotableText::from_texts(page.blocks.iter().filter(|b| b.is_binding).map(|b| b.text.as_str()));
         ShownContent { spans, content, binding }
     }
 
+    /// A finding of an answer; `None` if its span was not shown, or its quotation does not occur in the content.
     fn read_finding(&self, value: &Value) -> Option<JudgeFinding> {
         let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim();
         let (span_index, id) = *self.spans.get(&text("span_id").to_ascii_lowercase())?;
@@ -185,9 +188,9 @@ pub(crate) fn read_opinion(
             let values = scale.scores();
             let score = u8::try_from(value.get(SCORE)?.as_u64()?).ok()?;
             let (lowest, highest) = (*values.first()?, *values.last()?);
-            let within = |weighted: &f64| (f64::from(lowest)..=f64::from(highest)).contains(weighted);
+            let is_on_scale = |weighted: &f64| (f64::from(lowest)..=f64::from(highest)).contains(weighted);
             values.contains(&score).then_some(())?;
-            Grade::Score(opinion.weighted.filter(within).unwrap_or(f64::from(score)))
+            Grade::Score(opinion.weighted.filter(is_on_scale).unwrap_or(f64::from(score)))
         }
     };
     Some(shown.opinion(grade, value))

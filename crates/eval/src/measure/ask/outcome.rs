@@ -78,7 +78,7 @@ pub struct FindingRef {
 struct FailedFinding<'m> {
     reference: FindingRef,
     finding: &'m Finding,
-    by_rules: bool,
+    is_by_rule: bool,
 }
 
 /// The last question about a trace, with the findings that it numbers and the spans in which they began.
@@ -166,6 +166,7 @@ impl OutcomeQuestion {
         })
     }
 
+    /// Reads an opinion; `None` if it has no score on the scale.
     fn parse_opinion(&self, opinion: &Opinion) -> Option<OutcomeOpinion> {
         let value = &opinion.value;
         let score = u8::try_from(value.get(SCORE)?.as_u64()?).ok().filter(|score| *score <= BEST)?;
@@ -205,7 +206,7 @@ fn failed_findings(measurements: &[Measurement]) -> Vec<FailedFinding<'_>> {
         counted_findings.map(move |(index, finding)| FailedFinding {
             reference: reference(index),
             finding,
-            by_rules: finding.defect.is_some(),
+            is_by_rule: finding.defect.is_some(),
         })
     });
     let mut findings: Vec<FailedFinding<'_>> = findings.collect();
@@ -234,6 +235,7 @@ fn head_blocks(content: TraceContent<'_>, max_bytes: usize) -> Vec<PromptBlock> 
 /// Maximum number of outermost agents whose task and answer are shown; a trace usually has one.
 const MAX_RUNS: usize = 2;
 
+/// The task and the final answer of the agent.
 fn task_and_answer(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -> Vec<PromptBlock> {
     let mut blocks = Vec::new();
     if let Some(task) = &agent.task {
@@ -248,8 +250,9 @@ fn task_and_answer(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -
     blocks
 }
 
+/// The finding with this number, as a judge reads it.
 fn finding_block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -> PromptBlock {
-    let FailedFinding { reference, finding, by_rules } = failed;
+    let FailedFinding { reference, finding, is_by_rule } = failed;
     let origin = finding.origin.unwrap_or(reference.at);
     let id =
         |span_index: Idx| content.trace.tree.spans.get(span_index).map(|span| span.id).unwrap_or_default();
@@ -262,13 +265,14 @@ fn finding_block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: 
         content.title(origin),
     );
     // Rules may quote withheld content. Findings of judges cannot: this content was not shown to them.
-    let text = match *by_rules && content.withholds_any() {
+    let text = match *is_by_rule && content.withholds_any() {
         true => WITHHELD.to_owned(),
         false => content.asker.clean(&format!("{}\nquote: {}", finding.rationale, finding.quote)),
     };
     PromptBlock::without_span(label, text, false)
 }
 
+/// The form of the answer about findings of this number.
 fn form(finding_count: usize) -> Arc<AnswerForm> {
     let numbers: Vec<String> = (1..=finding_count).map(|n| n.to_string()).collect();
     let causes: Vec<&str> = numbers.iter().map(String::as_str).chain([NO_ROOT_CAUSE]).collect();

@@ -142,8 +142,8 @@ mod tests {
             span: Some((span_index, SpanId((span_index as u64 + 1).to_be_bytes()))),
             label: "output".into(),
             text,
-            binds: false,
-            plan: false,
+            is_binding: false,
+            is_plan: false,
             shows: Shows::default(),
         }
     }
@@ -188,8 +188,8 @@ mod tests {
             }
             for wanted in &blocks {
                 for word in wanted.text.split_inclusive(' ') {
-                    let found = parts.iter().flatten().any(|b| b.span == wanted.span && b.text.contains(word));
-                    prop_assert!(found, "{}", word);
+                    let is_included = parts.iter().flatten().any(|b| b.span == wanted.span && b.text.contains(word));
+                    prop_assert!(is_included, "{}", word);
                 }
             }
         }

@@ -33,6 +33,7 @@ pub(crate) fn planners(trace: &AgentTrace, scope: RunScope) -> Vec<&Agent> {
     agents_of(trace, scope).iter().filter(|agent| !agent.plans.is_empty()).collect()
 }
 
+/// The agents whose plans are in the scope.
 fn agents_of(trace: &AgentTrace, scope: RunScope) -> &[Agent] {
     let agents = match scope {
         RunScope::Trace => trace.agents.get(..),
@@ -85,7 +86,11 @@ impl FirstWords<'_> {
     pub(crate) fn block(&self, content: TraceContent<'_>, max_bytes: usize) -> PromptBlock {
         let piece = ContentPiece::new(self.kind, self.text);
         let purpose = "its first words, not marked as a plan";
-        PromptBlock { plan: true, binds: true, ..content.titled_block(self.at, &piece, purpose, max_bytes) }
+        PromptBlock {
+            is_plan: true,
+            is_binding: true,
+            ..content.titled_block(self.at, &piece, purpose, max_bytes)
+        }
     }
 }
 
@@ -175,6 +180,7 @@ fn reasons(
     out
 }
 
+/// The plan `n` of an agent, which its span wrote.
 fn plan_block(
     content: TraceContent<'_>,
     span_index: Idx,
@@ -190,7 +196,7 @@ fn plan_block(
     if content.withholds_output(span_index) {
         block.text = WITHHELD.to_owned();
     }
-    (block.plan, block.binds) = (true, true);
+    (block.is_plan, block.is_binding) = (true, true);
     block
 }
 
@@ -241,7 +247,7 @@ fn triggers(
 pub(crate) fn segments(transcript: Vec<PromptBlock>, max_bytes: usize) -> Vec<Vec<PromptBlock>> {
     let mut segments: Vec<Vec<PromptBlock>> = vec![Vec::new()];
     for block in transcript {
-        if block.plan && segments.last().is_some_and(|s| !s.is_empty()) {
+        if block.is_plan && segments.last().is_some_and(|s| !s.is_empty()) {
             segments.push(Vec::new());
         }
         if let Some(segment) = segments.last_mut() {

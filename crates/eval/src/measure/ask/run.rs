@@ -32,6 +32,7 @@ const MAX_PLANNERS: usize = 4;
 /// Maximum number of failing spans listed before the transcript.
 const MAX_FAILING_SPANS: usize = 30;
 
+/// The next step of a metric of an agent or a trace, which judges answer by a rubric.
 pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
     let Ok(scope) = applicability(context) else { return MetricProgress::Done(Vec::new()) };
     let unmeasured = |reason| MetricProgress::Done(vec![context.unmeasured(reason)]);
@@ -99,6 +100,8 @@ fn agent_of(trace: &AgentTrace, scope: RunScope) -> Option<&Agent> {
     }
 }
 
+/// The scope of the metric on the span of the context; an error if it does not apply, with the reason if it is
+/// unmeasured.
 pub(super) fn applicability(context: &Context<'_>) -> Result<RunScope, Option<Unmeasured>> {
     let scope =
         run_scope(context.row.about, context.trace, &context.settings.gpa.per, context.at).ok_or(None)?;
@@ -264,7 +267,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     fn repeat_plan_in_force(&mut self, max_bytes: usize) {
         let mut in_force: Option<PromptBlock> = None;
         for part in &mut self.parts {
-            let begins_with_plan = part.first().is_some_and(|block| block.plan);
+            let begins_with_plan = part.first().is_some_and(|block| block.is_plan);
             if let Some(plan) = in_force.clone().filter(|_| !begins_with_plan) {
                 let text =
                     excerpt(&plan.text, max_bytes.saturating_sub(plan.label.len() + 2 * HEADING_BYTES));
@@ -277,10 +280,11 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 part.insert(0, reminder);
             }
             in_force =
-                part.iter().rev().find(|block| block.plan && block.span.is_some()).cloned().or(in_force);
+                part.iter().rev().find(|block| block.is_plan && block.span.is_some()).cloned().or(in_force);
         }
     }
 
+    /// The parts of the run as pages of prompts.
     fn pages(&self) -> Vec<PromptPage> {
         let part_count = self.parts.len();
         let pages = self.parts.iter().enumerate().map(|(i, part)| {
@@ -302,6 +306,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         pages.collect()
     }
 
+    /// The introduction of a page: what is judged, and what the page contains.
     fn intro(&self) -> String {
         // The agent's name is untrusted text of the trace, so it is shown only in the record.
         let agent_label = |agent: &Agent| {
@@ -328,6 +333,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         out
     }
 
+    /// The request at the end of a page.
     fn question(&self) -> String {
         let mut out = format!(
             "Now judge {} by the rubric. List every problem with the span where it began and its \

@@ -22,6 +22,7 @@ use crate::recognise::{Content, SpanView};
 /// Maximum number of findings shown of one measurement by rules.
 const MAX_EVIDENCE: usize = 12;
 
+/// The next step of a metric of one model or tool call, which judges answer by a rubric.
 pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
     let Some(view) = context.trace.views.get(context.at) else { return MetricProgress::Done(Vec::new()) };
     let asker = &context.settings.asker;
@@ -44,6 +45,7 @@ pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress 
     }
 }
 
+/// Whether the metric applies to the span of the context; an error if not, with the reason if it is unmeasured.
 pub(crate) fn applicability(context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
     let view =
         context.trace.views.get(context.at).filter(|view| applies_to_kind(context.row.about, view.kind));
@@ -53,6 +55,7 @@ pub(crate) fn applicability(context: &Context<'_>) -> Result<(), Option<Unmeasur
     }
 }
 
+/// The question about a page, whose findings may be on the spans of its blocks.
 pub(super) fn page_question(
     row: &MetricSpec,
     asker: &Asker,

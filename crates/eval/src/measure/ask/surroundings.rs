@@ -166,7 +166,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let offers = agent.into_iter().flat_map(|agent| agent.llms.iter().copied().take(MAX_OFFERS));
         let nearby_spans = self.requester().into_iter().chain(agent.map(|agent| agent.at)).chain(offers);
         // A message may have many calls, and the tool of each is looked up among the offered tools.
-        let offered = |span_index: Idx| {
+        let offered_tool = |span_index: Idx| {
             let view = trace
                 .views
                 .get(span_index)
@@ -175,7 +175,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         };
         let own_tool = own_definition(self.view).map(|tool| (self.context.at, tool));
         let definitions: Vec<(Idx, &ToolDefinition)> =
-            own_tool.into_iter().chain(nearby_spans.filter_map(offered)).collect();
+            own_tool.into_iter().chain(nearby_spans.filter_map(offered_tool)).collect();
         let recorded_parts = |tool: &ToolDefinition| (tool.parameters.is_some(), tool.description.is_some());
         let best = definitions.iter().map(|(_, tool)| recorded_parts(tool)).max()?;
         let (span_index, tool) = definitions.into_iter().find(|(_, tool)| recorded_parts(tool) == best)?;
@@ -188,14 +188,15 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let (Some(span), Some((_, agent))) = (trace.tree.spans.get(span_index), self.agent) else {
             return Vec::new();
         };
-        let follows = |other: &Idx| {
+        let is_later_step = |other: &Idx| {
             let start = trace.tree.spans.get(*other).map_or(0, |other| other.start);
             span.end != 0 && start >= span.end || self.links.is_requested_by(trace, *other, span_index)
         };
         let steps = self.steps();
         let after = steps.get(steps.partition_point(|&i| i <= span_index)..).unwrap_or_default();
         let mut steps_found: Vec<Idx> = Vec::new();
-        for &other in after.iter().take(MAX_SEARCHED).filter(|other| follows(other) && self.is_shown(**other))
+        for &other in
+            after.iter().take(MAX_SEARCHED).filter(|other| is_later_step(other) && self.is_shown(**other))
         {
             steps_found.push(other);
             let is_model = trace.views.get(other).is_some_and(|view| view.kind == Kind::Llm);

@@ -145,6 +145,7 @@ fn turns(trace: &AgentTrace) -> Vec<Turn> {
     turns
 }
 
+/// The turns in one line.
 fn render_turns(turns: &[Turn], title: impl Fn(usize) -> String) -> String {
     let count = |n: usize, noun: &str| match n {
         0 => None,
@@ -170,6 +171,7 @@ fn render_turns(turns: &[Turn], title: impl Fn(usize) -> String) -> String {
     shown.join(" > ")
 }
 
+/// Adds the run of an agent to the counts of its role.
 fn count_calls<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut AgentRole<'a>) {
     role.runs += 1;
     let model_calls = agent.llms.len();
@@ -185,6 +187,7 @@ fn count_calls<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut AgentRole
 }
 
 impl AgentRole<'_> {
+    /// The runs, calls and tools of a role in one line.
     fn describe_role(&self, asker: &Asker) -> String {
         let runs = if self.runs == 1 { "one run".to_owned() } else { format!("{} runs", self.runs) };
         let mut out = format!("{runs}, {} model calls", self.model_calls);

@@ -141,9 +141,9 @@ pub(crate) fn spans_in_scope(trace: &AgentTrace, memo: &Memo, scope: RunScope) -
         _ => {
             let mut level = 0..1;
             for _ in 1..MAX_DEPTH {
-                let beneath = |i: &usize| agent_index::agents_beneath(trace, memo, *i);
+                let called_agents = |i: &usize| agent_index::agents_beneath(trace, memo, *i);
                 let next: Vec<usize> =
-                    agents.get(level.clone()).into_iter().flatten().flat_map(beneath).collect();
+                    agents.get(level.clone()).into_iter().flatten().flat_map(called_agents).collect();
                 level = agents.len()..agents.len() + next.len();
                 agents.extend(next);
             }
@@ -171,6 +171,7 @@ struct TranscriptBuilder<'a> {
 }
 
 impl<'a> TranscriptBuilder<'a> {
+    /// Adds the new input of a span, and its output if no span is beneath it.
     fn enter_span(&mut self, span_index: Idx) {
         let Some(view) = self.content.trace.views.get(span_index) else { return };
         self.render_tools(span_index, view);
@@ -197,6 +198,7 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
+    /// Adds the new output of a span, and plans that are not in its output.
     fn push_output(&mut self, span_index: Idx, view: &SpanView) {
         let mut output = String::new();
         for piece in output_pieces(view) {
@@ -217,6 +219,7 @@ impl<'a> TranscriptBuilder<'a> {
         self.seen_by_agent.insert((self.owner(span_index), text_hash(&piece.text)))
     }
 
+    /// Adds a piece of a span; of a long text that was shown before, only an excerpt.
     fn push_piece(&mut self, span_index: Idx, piece: &ContentPiece<'_>) {
         let hash = text_hash(&piece.text);
         let mut label = format!("{} | {}", self.content.title(span_index), piece.kind.as_str());
@@ -236,8 +239,8 @@ impl<'a> TranscriptBuilder<'a> {
             text = Cow::Borrowed(WITHHELD);
         }
         self.first_spans.entry(hash).or_insert(span_index);
-        let (binds, plan) = (piece.kind.is_instruction() || plan.is_some(), plan.is_some());
-        self.push(span_index, label, text.into_owned(), binds, plan);
+        let (is_binding, is_plan) = (piece.kind.is_instruction() || plan.is_some(), plan.is_some());
+        self.push(span_index, label, text.into_owned(), is_binding, is_plan);
     }
 
     /// Lists tools that were not offered to the agent before.
@@ -247,8 +250,8 @@ impl<'a> TranscriptBuilder<'a> {
             .tools
             .iter()
             .filter(|tool| {
-                let full = u8::from(tool.parameters.is_some());
-                let key = stable_hash([tool.name.as_bytes(), &[full][..]]);
+                let has_parameters = u8::from(tool.parameters.is_some());
+                let key = stable_hash([tool.name.as_bytes(), &[has_parameters][..]]);
                 self.listed_tools.insert((owner, key))
             })
             .cloned()
@@ -262,12 +265,13 @@ impl<'a> TranscriptBuilder<'a> {
         self.push(span_index, format!("tools offered{recipient}"), render_tools(&new_tools), true, false);
     }
 
-    fn push(&mut self, span_index: Idx, label: String, text: String, binds: bool, plan: bool) {
+    /// Adds a block.
+    fn push(&mut self, span_index: Idx, label: String, text: String, is_binding: bool, is_plan: bool) {
         let id = self.content.trace.tree.spans.get(span_index).map(|span| span.id).unwrap_or_default();
         self.out.push(PromptBlock {
             span: Some((span_index, id)),
-            plan,
-            ..PromptBlock::without_span(label, text, binds)
+            is_plan,
+            ..PromptBlock::without_span(label, text, is_binding)
         });
     }
 

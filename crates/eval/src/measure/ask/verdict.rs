@@ -26,22 +26,22 @@ pub(crate) struct ParsedOpinion {
 /// Combines the replies about the span of `context`.
 pub(crate) fn combine_replies(context: &Context<'_>, replies: Vec<ParsedOpinion>) -> Measurement {
     let judge = judge_names(&replies);
-    let all = replies.len();
+    let reply_count = replies.len();
     let dropped: usize =
         replies.iter().filter_map(|reply| reply.opinion.as_ref()).map(|opinion| opinion.dropped).sum();
     let mut valid: Vec<JudgeOpinion> = replies.into_iter().filter_map(|reply| reply.opinion).collect();
     valid.retain(|opinion| passes(context, opinion.grade) || !opinion.findings.is_empty());
     let mut notes = Vec::new();
-    if valid.len() < all {
-        let set_aside = all - valid.len();
+    if valid.len() < reply_count {
+        let set_aside = reply_count - valid.len();
         notes.push(format!(
-            "{set_aside} of {all} opinions set aside: they failed it without evidence that holds"
+            "{set_aside} of {reply_count} opinions set aside: they failed it without evidence that holds"
         ));
     }
     if dropped > 0 {
         notes.push(format!("{dropped} findings dropped: their quotations are not in the record"));
     }
-    let mut out = match valid.len() * 2 > all {
+    let mut out = match valid.len() * 2 > reply_count {
         true => combine(context, &valid, &mut notes),
         false => context.unmeasured(Unmeasured::JudgeError),
     };
@@ -94,6 +94,7 @@ fn combine(context: &Context<'_>, valid: &[JudgeOpinion], notes: &mut Vec<String
     Measurement { rationale, ..Measurement::new(context.at, context.row.name, "", outcome) }
 }
 
+/// Whether a grade passes on the span of the context.
 fn passes(context: &Context<'_>, grade: Grade) -> bool {
     match (grade, context.row.scale) {
         (Grade::Label(i), Scale::Labels(labels)) => labels.get(i).is_some_and(|label| !context.fails(label)),
@@ -102,6 +103,7 @@ fn passes(context: &Context<'_>, grade: Grade) -> bool {
     }
 }
 
+/// The median of the scores; adds a note if they differ.
 fn median_score(valid: &[JudgeOpinion], notes: &mut Vec<String>) -> f64 {
     let scores: Vec<f64> = valid.iter().filter_map(|opinion| opinion.grade.score()).collect();
     let median = median(scores.clone()).unwrap_or_default();

@@ -66,10 +66,10 @@ pub struct ReportedError {
     pub quote: String,
 }
 
-/// The question about the whole trace. With `control_flow` the record begins with the agents of the run, their callers,
+/// The question about the whole trace. With `with_control_flow` the record begins with the agents of the run, their callers,
 /// tools and turns, as in the paper's second baseline.
-pub fn question(asker: &Asker, trace: &AgentTrace, control_flow: bool) -> Question {
-    let description = if control_flow { topology::describe(asker, trace) } else { String::new() };
+pub fn question(asker: &Asker, trace: &AgentTrace, with_control_flow: bool) -> Question {
+    let description = if with_control_flow { topology::describe(asker, trace) } else { String::new() };
     let head =
         (!description.is_empty()).then(|| PromptBlock::without_span(CONTROL_FLOW_TITLE, description, false));
     let record = transcribe(TraceContent { asker, trace, memo: &Memo::new() }, RunScope::Trace, usize::MAX);
@@ -114,6 +114,7 @@ pub fn read(trace: &AgentTrace, answer: &Value) -> (Vec<ReportedError>, usize) {
     (errors, dropped)
 }
 
+/// An error in an answer; `None` if its span is not in the trace.
 fn read_error(by_id: &HashMap<String, Idx>, error: &Value) -> Option<ReportedError> {
     let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default().trim();
     let category_name = text("category");

@@ -39,7 +39,7 @@ fn refusals_and_give_ups_have_different_labels() {
 
 #[test]
 fn answer_that_only_reports_an_error_of_its_run_avoids_an_answer() {
-    let last = |script: Script| {
+    let last_measurement = |script: Script| {
         let trace = script.build();
         let span_index = *trace.agents[0].llms.last().unwrap();
         let measured = run("avoidance", &trace, span_index).swap_remove(0).outcome.unwrap();
@@ -50,14 +50,21 @@ fn answer_that_only_reports_an_error_of_its_run_avoids_an_answer() {
         ("Wie hoch ist der Damm?", "Bei der Verarbeitung ist ein Fehler aufgetreten."),
         ("¿Qué altura tiene la presa?", "La conexión con el servidor ha fallado."),
     ] {
-        assert_eq!(last(Script::new(task).answers(report)), (Value::Label(KNOWLEDGE), false), "{report}");
+        assert_eq!(
+            last_measurement(Script::new(task).answers(report)),
+            (Value::Label(KNOWLEDGE), false),
+            "{report}"
+        );
         let failed = Script::new(task).calls("", &[("search", "{}")]).returns("Error: timed out");
-        assert_eq!(last(failed.answers(report)), (Value::Label(KNOWLEDGE), true), "{report}");
+        assert_eq!(last_measurement(failed.answers(report)), (Value::Label(KNOWLEDGE), true), "{report}");
         let worked = Script::new(task).calls("", &[("search", "{}")]).returns("The dam failed in 1889.");
-        assert_eq!(last(worked.answers(report)), (Value::Label(VALID), true), "{report}");
+        assert_eq!(last_measurement(worked.answers(report)), (Value::Label(VALID), true), "{report}");
     }
     let asked = Script::new("Which error occurred in the last deployment?");
-    assert_eq!(last(asked.answers("The deployment failed with exit code 2.")), (Value::Label(VALID), true));
+    assert_eq!(
+        last_measurement(asked.answers("The deployment failed with exit code 2.")),
+        (Value::Label(VALID), true)
+    );
 }
 
 #[test]
@@ -162,20 +169,26 @@ fn sentences_that_were_read_are_counted() {
 
 #[test]
 fn text_of_signs_is_unmeasured_and_only_the_read_sentences_of_a_long_text_count() {
-    let measured = |answer: &str| {
+    let measurement_of_answer = |answer: &str| {
         let trace = Script::new("Is the ferry on time?").answers(answer).build();
         let out = run("avoidance", &trace, trace.agents[0].answer_at.unwrap()).remove(0);
-        (out.outcome.map(|measured| measured.passed), out.examined)
+        (out.outcome.map(|measurement_of_answer| measurement_of_answer.passed), out.examined)
     };
     for signs in ["…", "{}", "---", "👍"] {
-        assert_eq!(measured(signs), (Err(Unmeasured::NotApplicable), 0), "{signs}");
+        assert_eq!(measurement_of_answer(signs), (Err(Unmeasured::NotApplicable), 0), "{signs}");
     }
-    assert_eq!(measured("07:45"), (Ok(true), 1), "a value is an answer");
+    assert_eq!(measurement_of_answer("07:45"), (Ok(true), 1), "a value is an answer");
     let middle = "The harbour has two piers. A third one is being built.\n\n".repeat(40);
     let begin = "It is on time.";
-    assert_eq!(measured(&format!("{begin}\n\n{middle}It left at noon. The sea is calm.")), (Ok(true), 1));
+    assert_eq!(
+        measurement_of_answer(&format!("{begin}\n\n{middle}It left at noon. The sea is calm.")),
+        (Ok(true), 1)
+    );
     let inability = "I was unable to find the timetable.";
-    assert_eq!(measured(&format!("{inability}\n\n{middle}It left at noon. The sea is calm.")), (Ok(true), 3));
+    assert_eq!(
+        measurement_of_answer(&format!("{inability}\n\n{middle}It left at noon. The sea is calm.")),
+        (Ok(true), 3)
+    );
 }
 
 proptest! {

@@ -142,24 +142,25 @@ mod tests {
             ("Help guests.", "cancel_booking", "Unfortunately, I can't cancel your booking."),
             ("Help with the code.", "read_file", "I cannot read the file config.toml."),
         ] {
-            let asked = || Script::new("Please do it.").system(system).tools(&[tool]);
-            let turn = asked().says(text).user("Oh, I see.").answers("Sorry again.");
+            let script = || Script::new("Please do it.").system(system).tools(&[tool]);
+            let turn = script().says(text).user("Oh, I see.").answers("Sorry again.");
             assert!(has_failed(&first(turn)), "{text}");
-            let tried = asked().calls("", &[(tool, "{}")]).returns("Error: the system is down").says(text);
-            assert!(!has_failed(&last(tried.user("I see.").answers("Bye."))), "{text}");
-            let other = Script::new("Please do it.").system(system).tools(&["play_music"]);
-            assert!(!has_failed(&first(other.says(text).user("I see.").answers("Bye."))), "{text}");
+            let after_failed_call =
+                script().calls("", &[(tool, "{}")]).returns("Error: the system is down").says(text);
+            assert!(!has_failed(&last(after_failed_call.user("I see.").answers("Bye."))), "{text}");
+            let with_other_tool = Script::new("Please do it.").system(system).tools(&["play_music"]);
+            assert!(!has_failed(&first(with_other_tool.says(text).user("I see.").answers("Bye."))), "{text}");
         }
     }
 
     #[test]
     fn conditional_or_required_refusal_passes() {
-        let asks = Script::new("What do I owe?")
+        let conditional = Script::new("What do I owe?")
             .tools(&["get_account_balance"])
             .says("I'm unable to access your account without your number.")
             .user("It is 88.")
             .answers("Thanks.");
-        assert!(!has_failed(&first(asks)));
+        assert!(!has_failed(&first(conditional)));
         let telecom = Script::new("Cancel it.")
             .system("Contracts can only be cancelled after 24 months.")
             .tools(&["cancel_contract"])

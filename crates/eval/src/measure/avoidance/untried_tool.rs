@@ -348,8 +348,11 @@ mod tests {
             let script = calls.iter().fold(script, |script, arguments| {
                 script.calls("", &[("read_warranty", arguments)]).returns("Error: gone")
             });
-            let takes = r#"{"properties":{"device_id":{"type":"string"}}}"#;
-            fails_as_untried(script.answers(answer), &[("search_devices", "{}"), ("read_warranty", takes)])
+            let device_id_schema = r#"{"properties":{"device_id":{"type":"string"}}}"#;
+            fails_as_untried(
+                script.answers(answer),
+                &[("search_devices", "{}"), ("read_warranty", device_id_schema)],
+            )
         };
         let found = r#"{"devices":[{"device_id":"D-7","name":"Lindhag boiler","status":"active"}]}"#;
         let answer = "I found the boiler. I don't have access to the warranty of the device.";

@@ -135,6 +135,7 @@ impl CallAttempts {
     }
 }
 
+/// The attempt of one call.
 fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call) -> Attempt {
     let name = call.name.trim().to_ascii_lowercase();
     Attempt {
@@ -144,6 +145,7 @@ fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call) -> Attempt {
     }
 }
 
+/// How a call ended, by the mark of failure and the text of its result.
 fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> CallOutcome {
     let error_text = match (&call.result, call.failed) {
         (Some(result), true) if !result.trim().is_empty() => Some(cause_excerpt(result).to_owned()),
@@ -180,6 +182,7 @@ fn call_key(name: &str, call: &Call) -> Option<String> {
     Some(out)
 }
 
+/// Appends a value as JSON without nulls, with sorted keys.
 fn write_normalised(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {
@@ -330,7 +333,7 @@ mod tests {
 
     #[test]
     fn final_answer_tools_of_the_configuration_are_control_tools() {
-        let deliver = || {
+        let script_of_two_deliveries = || {
             Script::new("task")
                 .calls("", &[("deliver_report", r#"{"text":"It is 836 m."}"#)])
                 .returns(INVALID_URL_ERROR)
@@ -338,7 +341,7 @@ mod tests {
                 .returns(INVALID_URL_ERROR)
                 .build()
         };
-        let mut trace = deliver();
+        let mut trace = script_of_two_deliveries();
         let last = |trace: &AgentTrace| final_answer(&trace.control_tools, &trace.views[trace.calls[1].llm?]);
         assert_eq!((repeats(&trace), last(&trace)), (vec![2], None));
         let overrides = serde_json::from_str(r#"{ "final_answer_tools": ["deliver_report"] }"#).unwrap();

@@ -145,6 +145,7 @@ impl Check {
         }
     }
 
+    /// The result of a search for a text in the record; `None` if the record contains no text to search.
     fn evaluate_lookup(
         &self,
         lookup: &Lookup,
@@ -181,6 +182,7 @@ impl Check {
         })
     }
 
+    /// The verb between the searched texts and the text of the check.
     fn verb(&self) -> &'static str {
         match self {
             Check::Equals(_) => "equals",
@@ -189,6 +191,7 @@ impl Check {
         }
     }
 
+    /// The passage of `text` that has the text of the check.
     fn find_match(&self, lookup: &Lookup, text: &str) -> Option<String> {
         match self {
             Check::Equals(_) => is_equal(&lookup.text, text).then(|| clip(text, QUOTE_BYTES).to_owned()),
@@ -329,6 +332,7 @@ fn is_one_number(text: &str) -> bool {
 
 regex!(DATE, &date());
 
+/// A pattern of dates in usual forms.
 fn date() -> String {
     const MONTHS: &str = "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?";
     let day = "(?:0?[1-9]|[12][0-9]|3[01])";

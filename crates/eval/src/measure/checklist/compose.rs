@@ -161,6 +161,7 @@ impl<'a> ChecklistRun<'a> {
         out.into_iter().collect()
     }
 
+    /// The result of a question that a check answers without judges.
     fn run_check(&self, item: &Item, check: &check::Check) -> ItemResult {
         let path = |source: &str| [source, "logical", "rules"].map(str::to_owned).to_vec();
         let Some(found) = check.evaluate(self.content.trace, self.content.memo, self.agent, &self.record)
@@ -251,6 +252,7 @@ impl<'a> ChecklistRun<'a> {
         is_contained.then(|| Proof { at: chunk.at, text: clip(text, MAX_TEXT_BYTES).to_owned() })
     }
 
+    /// The question to read these pieces of the log for an item.
     fn perception_question(&self, key: &str, item: &Item, pieces: &[usize]) -> Question {
         let ids: Vec<String> = pieces.iter().map(|i| format!("p{i}")).collect();
         let mut blocks = self.task_blocks(item);
@@ -449,6 +451,7 @@ impl<'a> ChecklistRun<'a> {
         passages.iter().take(MAX_CITATIONS).filter_map(citation).collect()
     }
 
+    /// The prompt of the question for the answer to an item.
     fn answer_prompt(
         &self,
         item: &Item,

@@ -316,14 +316,14 @@ mod tests {
 
     #[test]
     fn long_text_is_split_at_line_ends_within_the_size() {
-        let whole = |text: String| LogText { at: 3, source: LogSource::Result, tool: None, text };
+        let log_text_of = |text: String| LogText { at: 3, source: LogSource::Result, tool: None, text };
         let line = "The quick brown fox jumps over the lazy dog.\n".repeat(200);
         let mut out = Vec::new();
-        push_chunks(&whole(line), 1200, &mut out);
+        push_chunks(&log_text_of(line), 1200, &mut out);
         assert!(out.iter().all(|c| c.text.len() <= 1200 && c.text.ends_with("dog.")));
         assert_eq!(out.iter().map(|c| c.text.matches("fox").count()).sum::<usize>(), 200);
         out.clear();
-        push_chunks(&whole("é".repeat(1000)), 3, &mut out);
+        push_chunks(&log_text_of("é".repeat(1000)), 3, &mut out);
         assert_eq!(out.iter().map(|c| c.text.chars().count()).sum::<usize>(), 1000);
     }
 }

@@ -238,6 +238,7 @@ fn measurement(
     out
 }
 
+/// The finding about an item whose answer is no.
 fn finding(trace: &AgentTrace, span_index: Idx, item: &ItemResult) -> Finding {
     // Without a proof the final answer is quoted.
     let answer =

@@ -125,7 +125,7 @@ fn model_call_that_was_shown_an_error_is_valid_without_a_finding() {
 #[test]
 fn last_answer_of_a_run_that_is_cut_off_at_a_limit_fails() {
     use crate::measure::testing::Script;
-    let cut = |mut trace: crate::recognise::AgentTrace, nth: usize, reason: &str| {
+    let result_with_finish_reason = |mut trace: crate::recognise::AgentTrace, nth: usize, reason: &str| {
         let span_index = trace.agents[0].llms[nth];
         trace.views[span_index].finish = vec![reason.into()];
         let out = run("error_detection", &trace, span_index);
@@ -135,11 +135,15 @@ fn last_answer_of_a_run_that_is_cut_off_at_a_limit_fails() {
     let answered =
         || Script::new("Summarise the lease.").answers("The lease begins on 1 May and the tenant").build();
     for reason in ["length", "max_tokens", "MAX_TOKENS", "max-output-tokens"] {
-        assert_eq!(cut(answered(), 0, reason), (false, Some(Defect::CutAnswer)), "{reason}");
+        assert_eq!(
+            result_with_finish_reason(answered(), 0, reason),
+            (false, Some(Defect::CutAnswer)),
+            "{reason}"
+        );
     }
-    assert_eq!(cut(answered(), 0, "stop"), (true, None));
+    assert_eq!(result_with_finish_reason(answered(), 0, "stop"), (true, None));
     let continued = Script::new("Summarise the lease.").says("The lease begins").answers("on 1 May.").build();
-    assert_eq!(cut(continued, 0, "length"), (true, None));
+    assert_eq!(result_with_finish_reason(continued, 0, "length"), (true, None));
 }
 
 #[test]

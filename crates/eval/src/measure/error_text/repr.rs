@@ -83,6 +83,7 @@ impl<'t> ReprReader<'t> {
         (!map.is_empty()).then_some(Value::Object(map))
     }
 
+    /// Parses a value, with at most `depth` further levels.
     fn value(&mut self, depth: usize) -> Option<Value> {
         let depth = depth.checked_sub(1)?;
         self.skip_space();
@@ -102,6 +103,7 @@ impl<'t> ReprReader<'t> {
         }
     }
 
+    /// Parses a dictionary.
     fn map(&mut self, depth: usize) -> Option<Value> {
         let mut map = Map::new();
         self.eat('{');
@@ -120,6 +122,7 @@ impl<'t> ReprReader<'t> {
         Some(Value::Object(map))
     }
 
+    /// Parses a list or a tuple, which ends with `close`.
     fn list(&mut self, close: char, depth: usize) -> Option<Value> {
         let mut items = Vec::new();
         self.rest = self.rest.get(1..)?;
@@ -170,6 +173,7 @@ impl<'t> ReprReader<'t> {
         Some(Value::Object(map))
     }
 
+    /// Parses a number or a constant; other words are read as texts.
     fn number(&mut self) -> Option<Value> {
         let end = self
             .rest
@@ -180,6 +184,7 @@ impl<'t> ReprReader<'t> {
         serde_json::from_str(digits).ok().or_else(|| Some(Value::String(digits.to_owned())))
     }
 
+    /// Parses a text in single or double quotes.
     fn string(&mut self) -> Option<String> {
         let mut chars = self.rest.chars();
         let quote = chars.next()?;

@@ -87,6 +87,7 @@ fn violation_unless(
     (!is_met).then(|| Violation { defect, expected: expected.into(), quote })
 }
 
+/// The violation of an output without the opening or the closing tag.
 fn tag_violation(text: &str, tag: &str) -> Option<Violation> {
     let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
     let missing = if !contains(text, &open) { format!("{open}>") } else { close };
@@ -160,6 +161,7 @@ fn reason_not_json(text: &str) -> Option<String> {
     })
 }
 
+/// The violation of a limit on the length.
 fn length_violation(text: &str, limit: usize, unit: LengthUnit) -> Option<Violation> {
     let (count, allowed, name) = match unit {
         LengthUnit::Words => {
@@ -193,6 +195,7 @@ fn sentence_count(text: &str) -> usize {
     count + usize::from(!text.trim().is_empty())
 }
 
+/// Whether a line begins an item of a list.
 fn is_bullet(line: &str) -> bool {
     let line = line.trim_start();
     let is_numbered = line

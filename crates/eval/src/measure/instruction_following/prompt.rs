@@ -180,6 +180,7 @@ const NUMBER: &str = r"(?P<n>\d{1,5}|a\s+single|a|one|two|three|four|five|six|se
 
 checked_static!(PATTERNS: Patterns = patterns());
 
+/// Compiles the patterns of instructions, each with the words that a match must contain.
 fn patterns() -> Result<Patterns, String> {
     let answer_verb = r"(?:answer|respond|reply|return|output)";
     let sources: [(String, RuleFromMatch, Cues); 19] = [
@@ -300,6 +301,7 @@ fn mark(c: &Captures<'_>) -> Option<String> {
     Some(mark.as_str().trim().to_owned()).filter(|m| (2..=MAX_MARK_BYTES).contains(&m.len()))
 }
 
+/// The number that a text states in digits or as a word.
 fn number(text: &str) -> Option<usize> {
     const WORDS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
     let text = text.to_ascii_lowercase();

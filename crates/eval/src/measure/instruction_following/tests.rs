@@ -129,15 +129,15 @@ fn second_call_violates_a_limit_of_one() {
 
 #[test]
 fn answer_without_the_required_tool_is_a_violation() {
-    let base = || {
+    let script_with_limit = || {
         Script::new("Where is order 7?")
             .system("You must call the lookup_order tool.")
             .tools(&["lookup_order"])
     };
-    let without_call = base().answers("The order 7 left the warehouse yesterday.").build();
+    let without_call = script_with_limit().answers("The order 7 left the warehouse yesterday.").build();
     let span_index = without_call.agents[0].answer_at.unwrap();
     assert!(!run("instruction_following", &without_call, span_index)[0].outcome.as_ref().unwrap().passed);
-    let with_call = base()
+    let with_call = script_with_limit()
         .calls("", &[("lookup_order", "{\"id\":7}")])
         .returns("left the warehouse")
         .answers("The order 7 left the warehouse yesterday.")

@@ -51,7 +51,7 @@ impl fmt::Display for ArgumentKey {
 pub struct ArgumentPattern {
     pub key: ArgumentKey,
     /// Whether the argument may be missing.
-    pub optional: bool,
+    pub is_optional: bool,
     /// The condition on its value.
     pub pattern: ValuePattern,
 }
@@ -74,7 +74,7 @@ impl SymbolDefinition {
         let has_others = || arguments.keys().any(|name| !patterns.iter().any(|p| p.key.argument == *name));
         patterns.iter().all(|argument| match argument.key.find(arguments) {
             Some(value) => argument.pattern.fits(value, captures),
-            None => argument.optional,
+            None => argument.is_optional,
         }) && (self.accepts_others || !has_others())
     }
 
@@ -91,7 +91,7 @@ impl SymbolDefinition {
                                 other: &[ArgumentPattern],
                                 other_accepts_others: bool| {
             let is_unknown = |a: &ArgumentPattern| !other.iter().any(|b| b.key.argument == a.key.argument);
-            !other_accepts_others && one.iter().any(|a| !a.optional && is_unknown(a))
+            !other_accepts_others && one.iter().any(|a| !a.is_optional && is_unknown(a))
         };
         requires_unknown(own_patterns, other_patterns, other.accepts_others)
             || requires_unknown(other_patterns, own_patterns, self.accepts_others)
@@ -99,7 +99,7 @@ impl SymbolDefinition {
                 other_patterns
                     .iter()
                     .filter(|b| b.key == a.key)
-                    .any(|b| !(a.optional && b.optional) && a.pattern.excludes(&b.pattern))
+                    .any(|b| !(a.is_optional && b.is_optional) && a.pattern.excludes(&b.pattern))
             })
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     fn argument(key: &str, pattern: ValuePattern) -> ArgumentPattern {
-        ArgumentPattern { key: ArgumentKey::new(key), optional: false, pattern }
+        ArgumentPattern { key: ArgumentKey::new(key), is_optional: false, pattern }
     }
 
     fn definition(symbol: &str, function: &str, arguments: Vec<ArgumentPattern>) -> SymbolDefinition {

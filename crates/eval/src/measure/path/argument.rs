@@ -109,6 +109,7 @@ pub(super) fn members_key(members: &Map<String, Value>) -> String {
     key
 }
 
+/// Appends the key of a value: equal values have equal keys.
 fn write_key(value: &Value, key: &mut String) {
     match value {
         Value::Null => key.push_str("null,"),
@@ -127,6 +128,7 @@ fn write_key(value: &Value, key: &mut String) {
     }
 }
 
+/// Appends the key of an object, which does not depend on the order of its members.
 fn write_members_key(members: &Map<String, Value>, key: &mut String) {
     let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
     sorted.sort_unstable_by_key(|(name, _)| *name);
@@ -259,10 +261,10 @@ mod tests {
 
     #[test]
     fn disjoint_patterns_exclude_each_other() {
-        let not = |v| ValuePattern { not: vec![v], ..ValuePattern::default() };
-        assert!(ValuePattern::equal(json!(1)).excludes(&not(json!(1.0))));
-        assert!(not(json!("a")).excludes(&ValuePattern::equal(json!("a"))));
-        assert!(!not(json!("a")).excludes(&not(json!("b"))));
+        let excluding = |v| ValuePattern { not: vec![v], ..ValuePattern::default() };
+        assert!(ValuePattern::equal(json!(1)).excludes(&excluding(json!(1.0))));
+        assert!(excluding(json!("a")).excludes(&ValuePattern::equal(json!("a"))));
+        assert!(!excluding(json!("a")).excludes(&excluding(json!("b"))));
         let low = ValuePattern { max: Some(1.0), ..ValuePattern::default() };
         let high = ValuePattern { min: Some(2.0), ..ValuePattern::default() };
         assert!(low.excludes(&high) && high.excludes(&low) && !low.excludes(&ValuePattern::default()));

@@ -160,6 +160,7 @@ impl Automaton {
         (0..words * 64).filter(|&n| final_lengths[n / 64] >> (n % 64) & 1 == 1).collect()
     }
 
+    /// The number of golden paths, at most the largest integer.
     fn count_golden_paths(&self) -> u64 {
         let mut count = vec![0u64; self.states.len()];
         for &state in self.order.iter().rev() {

@@ -63,6 +63,7 @@ struct Linker<'d> {
 type Edges = Vec<Vec<(Symbol, StateId)>>;
 
 impl Linker<'_> {
+    /// Resolves the names of states and symbols in the draft; adds a fault for each that cannot be resolved.
     fn link(&mut self) -> Edges {
         let draft = self.draft;
         let mut states: HashMap<&str, StateId> = HashMap::with_capacity(draft.states.len());
@@ -80,6 +81,7 @@ impl Linker<'_> {
         draft.states.iter().map(|state| self.link_state(state, &states, &symbols)).collect()
     }
 
+    /// The edges of a state.
     fn link_state(
         &mut self,
         state: &DraftState,
@@ -118,6 +120,7 @@ impl Linker<'_> {
         edges
     }
 
+    /// Adds an edge to the edges of a state, unless they have another one with its symbol.
     fn link_edge(
         &mut self,
         edges: &mut Vec<(Symbol, StateId)>,

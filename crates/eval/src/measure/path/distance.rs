@@ -99,7 +99,7 @@ mod tests {
         prop::collection::vec(prop_oneof![8 => 0u32..5, 1 => Just(FOREIGN)], 0..=max_length)
     }
 
-    fn nld(one: &[Code], other: &[Code]) -> f64 {
+    fn normalized_distance(one: &[Code], other: &[Code]) -> f64 {
         normalized(levenshtein(one, other), one.len(), other.len())
     }
 
@@ -116,10 +116,10 @@ mod tests {
             y in prop::collection::vec(0u32..4, 0..12),
             z in prop::collection::vec(0u32..4, 0..12),
         ) {
-            let (xy, yz, xz) = (nld(&x, &y), nld(&y, &z), nld(&x, &z));
+            let (xy, yz, xz) = (normalized_distance(&x, &y), normalized_distance(&y, &z), normalized_distance(&x, &z));
             prop_assert!((0.0..=1.0).contains(&xy));
             prop_assert_eq!(xy == 0.0, x == y);
-            prop_assert_eq!(xy, nld(&y, &x));
+            prop_assert_eq!(xy, normalized_distance(&y, &x));
             prop_assert!(xz <= xy + yz + 1e-12);
             // The triangle inequality of the similarity.
             prop_assert!(1.0 - xz >= (1.0 - xy) + (1.0 - yz) - 1.0 - 1e-12);
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn pairs_of_the_paper_have_their_published_similarity() {
         let word = |text: &str| text.bytes().map(Code::from).collect::<Vec<_>>();
-        let s = |one: &str, other: &str| 1.0 - nld(&word(one), &word(other));
+        let similarity = |one: &str, other: &str| 1.0 - normalized_distance(&word(one), &word(other));
         for (one, other, expected) in [
             ("ABXC", "ABC", 0.75),
             ("ABXC", "ABBC", 7.0 / 9.0),
@@ -139,9 +139,13 @@ mod tests {
             ("", "", 1.0),
             ("ABC", "ABC", 1.0),
         ] {
-            assert!((s(one, other) - expected).abs() < 1e-12, "{one} {other}: {}", s(one, other));
+            assert!(
+                (similarity(one, other) - expected).abs() < 1e-12,
+                "{one} {other}: {}",
+                similarity(one, other)
+            );
         }
         // The monotonicity of appendix C is false: an edit can bring words closer.
-        assert!(s("ABC", "ABC") > s("AB", "ABC"));
+        assert!(similarity("ABC", "ABC") > similarity("AB", "ABC"));
     }
 }

@@ -26,8 +26,8 @@ pub struct PathLimit {
 /// The kind of a rule, with its parameters.
 #[derive(Clone, Debug)]
 pub(super) enum LimitRule {
-    /// The sum of arguments over the calls of a run is at most `max_sum`; below it if `exclusive`.
-    Sum { parts: Vec<(Symbol, ArgumentKey)>, max_sum: f64, exclusive: bool },
+    /// The sum of arguments over the calls of a run is at most `max_sum`; below it if `is_exclusive`.
+    Sum { parts: Vec<(Symbol, ArgumentKey)>, max_sum: f64, is_exclusive: bool },
     /// `call` is allowed only within this time after the last call of `after`.
     OnlyWithin { call: Symbol, after: Symbol, nanos: u64 },
     /// Each call of `after` must be followed by `call` within this time.
@@ -173,7 +173,7 @@ impl Registers {
 fn check_rule(rule: &LimitRule, register: &Register, new_call: LimitedCall<'_>) -> LimitCheck {
     let broken = |reason| LimitCheck::Broken(0, reason);
     match (rule, register) {
-        (LimitRule::Sum { parts, max_sum, exclusive }, Register::Sum(sum)) => {
+        (LimitRule::Sum { parts, max_sum, is_exclusive }, Register::Sum(sum)) => {
             let mut total = *sum;
             for (_, key) in parts.iter().filter(|(symbol, _)| *symbol == new_call.symbol) {
                 match PathLimit::amount(key, new_call.arguments) {
@@ -185,7 +185,7 @@ fn check_rule(rule: &LimitRule, register: &Register, new_call: LimitedCall<'_>) 
                 return LimitCheck::Kept;
             }
             let margin = ROUNDING * max_sum.abs().max(1.0);
-            let is_within = if *exclusive { total < max_sum - margin } else { total <= max_sum + margin };
+            let is_within = if *is_exclusive { total < max_sum - margin } else { total <= max_sum + margin };
             if is_within { LimitCheck::Kept } else { broken(HarmReason::OverLimit) }
         }
         (LimitRule::OnlyWithin { call, nanos, .. }, Register::Since(since)) if *call == new_call.symbol => {
@@ -242,10 +242,10 @@ mod tests {
         LimitedCall { symbol: Symbol(symbol), arguments: Some(arguments), start: time, end: time }
     }
 
-    fn sum(max_sum: f64, exclusive: bool) -> Vec<PathLimit> {
+    fn sum(max_sum: f64, is_exclusive: bool) -> Vec<PathLimit> {
         let parts =
             vec![(Symbol(0), ArgumentKey::new("amount")), (Symbol(1), ArgumentKey::new("/order/sum"))];
-        limit(LimitRule::Sum { parts, max_sum, exclusive })
+        limit(LimitRule::Sum { parts, max_sum, is_exclusive })
     }
 
     #[test]

@@ -70,11 +70,12 @@ struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 pub(crate) fn harmful_calls(trace: &AgentTrace, rules: PathRules<'_>, memo: &Memo) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
     for TaskRun { scorer, run_walk, .. } in task_runs(trace, rules, memo) {
-        run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
+        run_walk.harmful_calls.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
     }
     harmful.into_values().collect()
 }
 
+/// The measurements of all runs that tasks match, computed once per trace.
 fn measure_all(trace: &AgentTrace, rules: PathRules<'_>, memo: &Memo) -> Rc<MeasurementsBySpan> {
     memo.trace(|| {
         let mut by_span: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
@@ -83,7 +84,7 @@ fn measure_all(trace: &AgentTrace, rules: PathRules<'_>, memo: &Memo) -> Rc<Meas
         // agents must be found nevertheless.
         let runs = task_runs(trace, rules, memo);
         for TaskRun { scorer, agent, run_walk, calls } in &runs {
-            run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
+            run_walk.harmful_calls.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
             let agent_span = trace.agents.get(*agent).map_or(0, |agent| agent.at);
             let span_measurements = by_span.entry(agent_span).or_default();
             // An agent has one span, so the first task of an agent is the one whose span has no measurements yet.
@@ -180,7 +181,7 @@ impl TaskScorer<'_> {
             PathScores::within(&self.task.automaton, &run_walk.walk, self.task.parameters, &allows);
         let exceeds_budget =
             |value: Option<f64>| (value.is_none() && is_limited.get()).then_some(Unmeasured::Limit);
-        scores.accepting = run_walk.accepts(self.task);
+        scores.is_accepting = run_walk.accepts(self.task);
         let unmeasured = self.unmeasured(i, run_walk);
         // Missing calls of an incomplete run may follow; harmful calls are final.
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
@@ -266,7 +267,7 @@ impl TaskScorer<'_> {
                 "{side} {limit} was expected for the task '{}'; these calls come to {value:.4}",
                 self.task.name
             );
-            let spans = run_walk.harmful.iter().filter_map(|harm| {
+            let spans = run_walk.harmful_calls.iter().filter_map(|harm| {
                 let calling_span = self.trace.calls.get(harm.call)?.at;
                 Some(self.trace.tree.spans.get(calling_span)?.id)
             });
@@ -280,8 +281,8 @@ impl TaskScorer<'_> {
     /// Whether the run ended in a final state, with a finding if it did not and this fails the run.
     fn measured_end(&self, scores: &PathScores, run_walk: &RunWalk) -> Measured {
         let automaton = &self.task.automaton;
-        let passed = scores.accepting || !self.fails_on(PathMetric::Accepting);
-        let label = if scores.accepting { "accepting" } else { "not_accepting" };
+        let passed = scores.is_accepting || !self.fails_on(PathMetric::Accepting);
+        let label = if scores.is_accepting { "accepting" } else { "not_accepting" };
         let findings = (!passed).then(|| {
             let state = automaton.state_name(scores.final_state);
             let next = self.symbol_names(automaton.progress(scores.final_state).map(|(symbol, _)| symbol));
@@ -349,6 +350,7 @@ impl TaskScorer<'_> {
         )
     }
 
+    /// The names of the first symbols, for a text.
     fn symbol_names(&self, symbols: impl Iterator<Item = super::Symbol>) -> String {
         let names = symbols.map(|s| self.task.automaton.symbol_name(s)).take(MAX_NAMED + 1);
         let mut names: Vec<&str> = names.collect();
@@ -371,7 +373,7 @@ impl TaskScorer<'_> {
                     self.trace.calls.get(i as usize).map_or("?", |call| clip(&call.name, MAX_NAME_BYTES))
                 }
             };
-            if step.harmful { format!("{name}!") } else { name.to_owned() }
+            if step.is_harmful { format!("{name}!") } else { name.to_owned() }
         });
         let shown = names.collect::<Vec<_>>().join(" ");
         if steps.len() > MAX_NAMED * 2 { shown + " ..." } else { shown }

@@ -363,12 +363,12 @@ impl TaskPosition<'_> {
         }
         let state = run_walk.walk.state();
         let next = next_calls(task, &run_walk);
-        let harmful_before = run_walk.harmful.len();
+        let harmful_before = run_walk.harmful_calls.len();
         let indeterminate_before = run_walk.indeterminate.take();
         if indeterminate_before.is_none() {
             run_walk.push(task, captures, walked_call(&call.name, Ok(&call.arguments), call.time));
         }
-        let harm = run_walk.harmful.get(harmful_before);
+        let harm = run_walk.harmful_calls.get(harmful_before);
         let (decision, reason) = match (indeterminate_before.or(run_walk.indeterminate), harm) {
             (Some(reason), _) => (PathDecision::Unknown, Some(reason.as_str())),
             (None, Some(harm)) => (PathDecision::Denied, Some(HarmReason::as_str(harm.reason))),

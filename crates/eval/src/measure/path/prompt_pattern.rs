@@ -64,12 +64,12 @@ impl PromptRegex {
     /// The captures in `prompt`; `None` if the pattern does not match.
     pub(super) fn captures(&self, prompt: &str) -> Option<PromptCaptures> {
         let captures = self.regex.captures(prompt)?;
-        let captured = |name: &str| {
+        let captured_value = |name: &str| {
             let text = captures.name(name).map(|group| group.as_str().to_owned());
             let ignores_case = self.ignores_case.get(name).copied().unwrap_or(false);
             (name.to_owned(), CapturedText { text, ignores_case })
         };
-        Some(self.regex.capture_names().flatten().map(captured).collect())
+        Some(self.regex.capture_names().flatten().map(captured_value).collect())
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Al
     let mut loops: Option<(StateId, Option<Rc<[bool]>>)> = None;
     for step in walk.condensed() {
         let mut incoming = Vec::with_capacity(2);
-        if step.harmful {
+        if step.is_harmful {
             // The state is the same for consecutive harmful calls, so the set is reused.
             let set = match &loops {
                 Some((state, set)) if *state == step.before => set.clone(),
@@ -62,8 +62,8 @@ fn all_replaced(automaton: &Automaton, walk: &Walk) -> Option<NearestReference> 
     let mut last_state: Option<StateId> = None;
     let mut harmful_at_end = 0;
     for step in walk.condensed() {
-        harmful_at_end = if step.harmful { harmful_at_end + 1 } else { 0 };
-        if !step.harmful {
+        harmful_at_end = if step.is_harmful { harmful_at_end + 1 } else { 0 };
+        if !step.is_harmful {
             continue;
         }
         if let PathToken::Symbol(symbol) = step.token {
@@ -79,7 +79,7 @@ fn all_replaced(automaton: &Automaton, walk: &Walk) -> Option<NearestReference> 
     let mut symbols = harmful_symbols.iter().zip(&replacing_symbols);
     let are_disjoint = symbols.all(|(is_harmful, is_replacing)| !(*is_harmful && *is_replacing));
     (can_complete && are_disjoint)
-        .then(|| NearestReference { distance: walk.harmful(), length: walk.condensed().len() })
+        .then(|| NearestReference { distance: walk.harmful_count(), length: walk.condensed().len() })
 }
 
 /// The minimum number of tokens from a state to a final state. Marks all tokens on paths to final states.

@@ -146,6 +146,7 @@ impl<'a> Names<'a> {
     }
 }
 
+/// The words of the opposite meaning.
 fn opposites_of(word: &str) -> impl Iterator<Item = &'static str> {
     OPPOSITES.iter().filter_map(move |&(one, other)| match () {
         () if one == word => Some(other),
@@ -276,12 +277,12 @@ mod tests {
         fits: impl Fn(&ReviewedCall<'_>, &ReviewedCall<'_>) -> bool,
     ) -> Vec<(usize, usize)> {
         let all = 0..run.len();
-        let later = |i: usize| {
+        let first_later_match = |i: usize| {
             (i + 1..run.len())
                 .find(|&j| !run[i].failed && !run[j].failed && fits(&run[i], &run[j]))
                 .map(|j| (i, j))
         };
-        all.filter_map(later).collect()
+        all.filter_map(first_later_match).collect()
     }
 
     fn is_opposite(a: &str, b: &str) -> bool {
@@ -328,8 +329,8 @@ mod tests {
             });
             prop_assert_eq!(compensating(&run), undo);
             let repeats = paired(&run, |a, b| {
-                let equal = a.arguments.zip(b.arguments).is_some_and(|(one, other)| same_members(one, other));
-                a.name == b.name && !is_read(a.name) && equal
+                let are_equal = a.arguments.zip(b.arguments).is_some_and(|(one, other)| same_members(one, other));
+                a.name == b.name && !is_read(a.name) && are_equal
             });
             prop_assert_eq!(repeated(&run), repeats);
         }

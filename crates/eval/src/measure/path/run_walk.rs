@@ -54,7 +54,7 @@ pub struct RunWalk {
     /// The registers of the task's rules on amounts and times.
     pub(super) registers: Registers,
     /// Harmful calls, in order.
-    pub harmful: Vec<HarmfulCall>,
+    pub harmful_calls: Vec<HarmfulCall>,
     /// The token and transition of each call that is not ignored, by its index into
     /// [`AgentTrace::calls`].
     pub steps: Vec<(usize, PathToken, Transition)>,
@@ -111,7 +111,7 @@ impl RunWalk {
         RunWalk {
             walk: Walk::new(&task.automaton),
             registers: Registers::new(&task.limits),
-            harmful: Vec::new(),
+            harmful_calls: Vec::new(),
             steps: Vec::new(),
             indeterminate: None,
         }
@@ -119,14 +119,14 @@ impl RunWalk {
 
     /// The position of the run without the calls before it, which suffices to decide the next call.
     pub(super) fn without_history(mut self) -> RunWalk {
-        (self.harmful, self.steps) = (Vec::new(), Vec::new());
+        (self.harmful_calls, self.steps) = (Vec::new(), Vec::new());
         self.walk.forget_steps();
         self
     }
 
     /// The memory of the walk, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let steps = self.harmful.len() * size_of::<HarmfulCall>()
+        let steps = self.harmful_calls.len() * size_of::<HarmfulCall>()
             + self.steps.len() * size_of::<(usize, PathToken, Transition)>();
         size_of::<RunWalk>() + steps + self.walk.bytes() + self.registers.bytes()
     }
@@ -174,7 +174,7 @@ impl RunWalk {
         };
         self.steps.push((call.index, token, step));
         if step == Transition::Harmful {
-            self.harmful.push(HarmfulCall { call: call.index, state, reason, limit });
+            self.harmful_calls.push(HarmfulCall { call: call.index, state, reason, limit });
         } else if let Some(limited_call) = limited_call.filter(|_| !keeps_state) {
             self.registers.push(&task.limits, limited_call);
         }

@@ -78,7 +78,7 @@ fn running_example_has_its_published_scores() {
     // B is a read at the start; B and D are reads after AB.
     let rover = automaton("start A>one B>start; one B>two; two C>end BD>two; *end").unwrap();
     let walk = walk(&rover, "BBABXDC");
-    let condensed: Vec<bool> = walk.condensed().iter().map(|k| k.harmful).collect();
+    let condensed: Vec<bool> = walk.condensed().iter().map(|k| k.is_harmful).collect();
     assert_eq!(condensed, [false, false, true, false]);
     let scores = scores(&rover, "BBABXDC", 0.5);
     assert_near(scores.correctness, 0.75);
@@ -88,7 +88,7 @@ fn running_example_has_its_published_scores() {
     assert_near(Some(scores.harm_free()), 0.75);
     assert_near(scores.efficiency, 3.0 / 7.0);
     assert_near(scores.pc_hlr, 7.0 / 9.0);
-    assert!(scores.accepting && scores.harmful_calls == 1);
+    assert!(scores.is_accepting && scores.harmful_calls == 1);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn section_5_examples_follow_the_equations() {
     let a = scores(&check, "E", 0.5);
     assert_near(a.correctness, 0.5);
     assert_near(a.pc_ktc, 0.5);
-    assert_eq!((a.harmful_calls, a.efficiency, a.accepting), (1, None, false));
+    assert_eq!((a.harmful_calls, a.efficiency, a.is_accepting), (1, None, false));
     // B: three sends. The paper prints PC .50.
     let send = words(&["S"]);
     let b = scores(&send, "SSS", 0.5);
@@ -129,7 +129,7 @@ fn run_without_calls_has_the_best_harm_scores() {
     assert_near(idle.correctness, 0.0);
     assert_near(idle.pc_ktc, 0.25);
     assert_eq!((idle.prefix_criticality, idle.harm_rate, idle.efficiency), (1.0, 0.0, None));
-    assert!(!idle.accepting && idle.harmful_calls == 0);
+    assert!(!idle.is_accepting && idle.harmful_calls == 0);
     // If no call is required, the empty run is golden.
     let nothing = automaton("*start A>start").unwrap();
     let idle = scores(&nothing, "", 0.5);
@@ -149,7 +149,7 @@ fn failed_call_does_not_advance_the_state() {
     assert_eq!(efficiency(&steps, walk.calls()), Some(0.25));
 }
 
-fn refused(states: &str) -> String {
+fn rejection_of(states: &str) -> String {
     let problems = automaton(states).unwrap_err();
     problems.iter().map(|f| f.message.as_str()).collect::<Vec<_>>().join("; ")
 }
@@ -167,7 +167,7 @@ fn unsound_automaton_is_rejected_with_a_reason() {
         ("", "no golden path: there are no states"),
         ("a A>b; b A>c B>a; *c", "progress edges form a cycle: 'a' -> 'b' -> 'a'"),
     ] {
-        let message = refused(states);
+        let message = rejection_of(states);
         assert!(message.contains(reason), "{message:?} does not say {reason:?}");
     }
     let misplaced_edge = Draft {
@@ -197,7 +197,7 @@ fn unsound_automaton_is_rejected_with_a_reason() {
 
 #[test]
 fn progress_cycle_is_found_when_later_states_follow_it() {
-    let message = refused("s A>a; a A>b; b A>a B>c; c A>d; *d");
+    let message = rejection_of("s A>a; a A>b; b A>a B>c; c A>d; *d");
     assert!(message.contains("'a' -> 'b' -> 'a'") || message.contains("'b' -> 'a' -> 'b'"), "{message}");
 }
 
@@ -225,7 +225,7 @@ fn candidates(automaton: &Automaton, walk: &Walk) -> Vec<Vec<Symbol>> {
         let mut next = Vec::new();
         for prefix in prefixes {
             match step.token {
-                PathToken::Symbol(symbol) if !step.harmful => next.push([prefix, vec![symbol]].concat()),
+                PathToken::Symbol(symbol) if !step.is_harmful => next.push([prefix, vec![symbol]].concat()),
                 _ => {
                     for read in automaton.loops(step.before) {
                         next.push([prefix.clone(), vec![read]].concat());
@@ -255,12 +255,12 @@ fn word_codes(word: &[Symbol]) -> Vec<distance::Code> {
 }
 
 fn best(path: &[distance::Code], references: &[Vec<Symbol>]) -> f64 {
-    let similar = |reference: &Vec<Symbol>| {
+    let similarity_to = |reference: &Vec<Symbol>| {
         let reference = word_codes(reference);
         let distance = distance::levenshtein(path, &reference);
         1.0 - distance::normalized(distance, path.len(), reference.len())
     };
-    references.iter().map(similar).fold(f64::NEG_INFINITY, f64::max)
+    references.iter().map(similarity_to).fold(f64::NEG_INFINITY, f64::max)
 }
 
 const LETTERS: [&str; 5] = ["A", "B", "C", "D", "E"];
@@ -300,7 +300,7 @@ fn run(max_length: usize) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(0u8..6, 0..=max_length)
 }
 
-fn walked(automaton: &Automaton, run: &[u8]) -> Walk {
+fn walk_of(automaton: &Automaton, run: &[u8]) -> Walk {
     let mut walk = Walk::new(automaton);
     for &letter in run {
         let symbol = LETTERS.get(letter as usize).and_then(|l| automaton.symbol(l));
@@ -314,7 +314,7 @@ proptest! {
 
     #[test]
     fn scores_equal_those_of_exhaustive_enumeration(automaton in valid_automaton(), run in run(7), lambda in 0.0f64..=1.0) {
-        let walk = walked(&automaton, &run);
+        let walk = walk_of(&automaton, &run);
         let path = correctness::codes(&walk);
         let golden = golden(&automaton);
         prop_assert_eq!(automaton.golden_path_count(), golden.len() as u64);
@@ -339,7 +339,7 @@ proptest! {
     /// Appendix C, but for its "monotonicity", which is false as stated.
     #[test]
     fn scores_have_the_properties_of_appendix_c(automaton in valid_automaton(), run in run(12), beta in 0.01f64..0.99) {
-        let walk = walked(&automaton, &run);
+        let walk = walk_of(&automaton, &run);
         let scores = PathScores::compute(&automaton, &walk, Parameters { lambda: 0.5, beta });
         let all = [scores.correctness, scores.pc_ktc, Some(scores.prefix_criticality), Some(scores.harm_rate),
             scores.efficiency, scores.pc_hlr];
@@ -348,19 +348,19 @@ proptest! {
         let is_among = |words: Vec<Vec<Symbol>>| words.iter().any(|w| word_codes(w) == path);
         prop_assert_eq!(scores.correctness == Some(1.0), is_among(golden(&automaton)));
         prop_assert_eq!(scores.pc_hlr == Some(1.0), is_among(candidates(&automaton, &walk)));
-        let harm_free = walk.harmful() == 0;
+        let harm_free = walk.harmful_count() == 0;
         prop_assert_eq!(scores.prefix_criticality == 1.0, harm_free);
         prop_assert_eq!(scores.harm_rate == 0.0, harm_free);
-        prop_assert_eq!(scores.pc_hlr == Some(1.0), harm_free && scores.accepting);
-        if !walk.condensed().is_empty() && walk.condensed().iter().all(|k| k.harmful) {
+        prop_assert_eq!(scores.pc_hlr == Some(1.0), harm_free && scores.is_accepting);
+        if !walk.condensed().is_empty() && walk.condensed().iter().all(|k| k.is_harmful) {
             prop_assert!(scores.prefix_criticality.abs() < 1e-12);
         }
         // Earlier harm weighs more.
-        let mask = |harmful: usize| -> Vec<CondensedStep> {
-        let step = |i| CondensedStep { token: PathToken::Foreign(0), harmful: i == harmful, before: automaton.initial() };
+        let steps_with_harm_at = |position: usize| -> Vec<CondensedStep> {
+        let step = |i| CondensedStep { token: PathToken::Foreign(0), is_harmful: i == position, before: automaton.initial() };
             (0..6).map(step).collect()
         };
-        prop_assert!(prefix_criticality(&mask(1), beta) < prefix_criticality(&mask(2), beta));
+        prop_assert!(prefix_criticality(&steps_with_harm_at(1), beta) < prefix_criticality(&steps_with_harm_at(2), beta));
     }
 }
 

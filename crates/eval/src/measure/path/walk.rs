@@ -21,7 +21,7 @@ pub enum PathToken {
 pub struct CondensedStep {
     pub token: PathToken,
     /// Whether the automaton has no edge for the token, or a rule on amounts or times forbids the call.
-    pub harmful: bool,
+    pub is_harmful: bool,
     /// The state before the step, which a harmful step does not change.
     pub before: StateId,
 }
@@ -89,9 +89,9 @@ impl Walk {
         }
     }
 
-    fn push_condensed(&mut self, token: PathToken, harmful: bool) {
-        self.condensed.push(CondensedStep { token, harmful, before: self.state });
-        self.harmful_count += usize::from(harmful);
+    fn push_condensed(&mut self, token: PathToken, is_harmful: bool) {
+        self.condensed.push(CondensedStep { token, is_harmful, before: self.state });
+        self.harmful_count += usize::from(is_harmful);
     }
 
     /// Removes the condensed path, on which further steps do not depend.
@@ -118,7 +118,7 @@ impl Walk {
     }
 
     /// Harmful steps so far: `H` of section 3.
-    pub fn harmful(&self) -> usize {
+    pub fn harmful_count(&self) -> usize {
         self.harmful_count
     }
 }

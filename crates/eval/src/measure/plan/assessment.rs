@@ -43,7 +43,7 @@ impl PlanAssessment {
     /// Measures `plan` by rules.
     pub fn new(mut plan: Plan, tools: Toolbox, reference: Option<Plan>) -> PlanAssessment {
         let mut reference = reference.filter(|r| !r.is_unreadable());
-        for prose in std::iter::once(&mut plan).chain(&mut reference).filter(|plan| !plan.structured) {
+        for prose in std::iter::once(&mut plan).chain(&mut reference).filter(|plan| !plan.is_structured) {
             prose::assign_tools(prose, &tools);
         }
         let issues = rules::issues(&plan, &tools, reference.as_ref());
@@ -65,7 +65,7 @@ impl PlanAssessment {
     /// The reference, if its steps can be compared with those of the plan: steps match by tool, placeholders and
     /// dependencies, which prose does not have, so prose is rated only against prose.
     fn comparable_reference(&self) -> Option<&Plan> {
-        let is_comparable = |r: &&Plan| r.structured == self.plan.structured || self.is_rejected();
+        let is_comparable = |r: &&Plan| r.is_structured == self.plan.is_structured || self.is_rejected();
         self.reference.as_ref().filter(is_comparable)
     }
 

@@ -151,7 +151,7 @@ impl ImprovementLoop {
 
     /// The current plan.
     pub fn plan(&self) -> &Plan {
-        static EMPTY_PLAN: Plan = Plan { steps: Vec::new(), structured: false, issues: Vec::new() };
+        static EMPTY_PLAN: Plan = Plan { steps: Vec::new(), is_structured: false, issues: Vec::new() };
         self.plans.last().unwrap_or(&EMPTY_PLAN)
     }
 
@@ -291,7 +291,7 @@ impl ImprovementLoop {
                 notation: StepNotation::Call,
             });
         }
-        let plan = Plan { steps, structured: true, issues: Vec::new() };
+        let plan = Plan { steps, is_structured: true, issues: Vec::new() };
         shape::is_sound(&plan).then_some(plan)
     }
 

@@ -272,9 +272,9 @@ fn differ_in_negation(a: &[ContentWord], b: &[ContentWord]) -> bool {
 /// negated side is ignored.
 fn differ_in_sides(a: &Intent, b: &Intent) -> bool {
     let sides = |one: &Intent, pair: usize| {
-        let has = |side| one.sides.iter().any(|&(p, s, negated)| p == pair && s == side && !negated);
-        let negated = one.sides.iter().any(|&(p, _, negated)| p == pair && negated);
-        (!negated).then(|| (has(true), has(false)))
+        let has_side = |side| one.sides.iter().any(|&(p, s, negated)| p == pair && s == side && !negated);
+        let is_negated = one.sides.iter().any(|&(p, _, negated)| p == pair && negated);
+        (!is_negated).then(|| (has_side(true), has_side(false)))
     };
     a.sides.iter().any(|&(pair, ..)| {
         matches!(
@@ -400,7 +400,7 @@ mod tests {
 
     use super::*;
 
-    fn compared(a: &str, b: &str) -> Likeness {
+    fn likeness_of_prompts(a: &str, b: &str) -> Likeness {
         let words = RequestWords::for_text(&format!("{a}\n{b}"));
         let (one, other) = (Intent::from_prompt(a, words), Intent::from_prompt(b, words));
         assert_eq!(one.likeness(&other, words), other.likeness(&one, words), "{a} / {b}");
@@ -440,7 +440,7 @@ mod tests {
                 "Trouve les appels qui n'ont pas été transférés par les agents",
             ),
         ] {
-            assert_eq!(compared(a, b), Likeness::Different, "{a} / {b}");
+            assert_eq!(likeness_of_prompts(a, b), Likeness::Different, "{a} / {b}");
         }
     }
 
@@ -453,7 +453,7 @@ mod tests {
             ("Calls of more than 1,000 seconds", "calls of more than 1000 seconds"),
             ("Hole die Nummern der offenen Anrufe", "Liste die Nummern der offenen Anrufe auf"),
         ] {
-            assert_eq!(compared(a, b), Likeness::Same, "{a} / {b}");
+            assert_eq!(likeness_of_prompts(a, b), Likeness::Same, "{a} / {b}");
         }
     }
 
@@ -479,18 +479,21 @@ mod tests {
                 "Geef alle nummers van gesprekken zonder oplossing",
             ),
         ] {
-            assert_eq!(compared(a, b), Likeness::Unsure, "{a} / {b}");
+            assert_eq!(likeness_of_prompts(a, b), Likeness::Unsure, "{a} / {b}");
         }
     }
 
     #[test]
     fn pairs_of_the_paper_do_not_match() {
         let a = "Fetch interaction_ids categorized by 'Did We Resolve' (DWR) status and their corresponding call drivers";
-        assert_eq!(compared(a, "Fetch interaction_ids of calls marked as 'resolved'."), Likeness::Different);
+        assert_eq!(
+            likeness_of_prompts(a, "Fetch interaction_ids of calls marked as 'resolved'."),
+            Likeness::Different
+        );
         // Steps 4 and 5 of listing 1.
         let step_4 = "Retrieve QA scores for resolution procedures in these calls.";
         assert_ne!(
-            compared(step_4, "Retrieve QA scores for professionalism in these calls."),
+            likeness_of_prompts(step_4, "Retrieve QA scores for professionalism in these calls."),
             Likeness::Same
         );
     }
@@ -512,8 +515,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_prompt_is_the_same_as_itself(a in "\\PC{0,80}", b in "\\PC{0,80}") {
-            prop_assert_eq!(compared(&a, &a), Likeness::Same);
-            compared(&a, &b);
+            prop_assert_eq!(likeness_of_prompts(&a, &a), Likeness::Same);
+            likeness_of_prompts(&a, &b);
         }
     }
 }

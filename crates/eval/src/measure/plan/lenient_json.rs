@@ -31,6 +31,7 @@ pub(crate) enum LenientValue {
 }
 
 impl LenientValue {
+    /// The member with this key, in any case; `None` if there is none or the value is no object.
     pub(crate) fn get(&self, key: &str) -> Option<&LenientValue> {
         match self {
             LenientValue::Object(members) => {
@@ -125,6 +126,7 @@ impl<'a> LenientParser<'a> {
         }
     }
 
+    /// Parses a value, with at most `depth` further levels.
     fn value(&mut self, depth: usize) -> Option<LenientValue> {
         let depth = depth.checked_sub(1)?;
         self.value_count += 1;
@@ -176,6 +178,7 @@ impl<'a> LenientParser<'a> {
         Some(())
     }
 
+    /// Parses a member of an object.
     fn member(&mut self, depth: usize) -> Option<(String, LenientValue)> {
         let key = match self.peek()? {
             c if is_quote(c) => self.string()?,
@@ -211,6 +214,7 @@ impl<'a> LenientParser<'a> {
         Some(if is_null { LenientValue::Null } else { LenientValue::Bare(word.to_owned()) })
     }
 
+    /// Parses a text in quotes.
     fn string(&mut self) -> Option<String> {
         if self.is_strict {
             let mut strings = serde_json::Deserializer::from_str(self.rest()).into_iter::<String>();

@@ -198,6 +198,7 @@ fn measure_answers(
     out
 }
 
+/// The category of the defects of a part.
 fn category(part: PlanPart) -> Category {
     match part {
         PlanPart::Format => Category::FormattingErrors,
@@ -284,7 +285,7 @@ impl PlanMeasurements<'_> {
             count("plan.steps", shape.steps),
         ];
         // Without references, prose does not state which steps may run in parallel.
-        if assessment.plan.structured || prose::has_references(&assessment.plan) {
+        if assessment.plan.is_structured || prose::has_references(&assessment.plan) {
             details.extend([count("plan.hops", shape.hops), count("plan.width", shape.width)]);
         }
         let outcome = outcome.ok_or(Unmeasured::NotApplicable);

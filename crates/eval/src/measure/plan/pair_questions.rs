@@ -211,7 +211,7 @@ mod tests {
     use crate::measure::plan::reference::Rating;
     use crate::measure::plan::tools::Toolbox;
 
-    fn assessed() -> PlanAssessment {
+    fn assessment_with_open_pairs() -> PlanAssessment {
         let plan = |one: &str, two: &str| {
             parse_plan(&format!(
                 r#"{{"1": {{"step": "T2S([], '{one}')", "depends_on": []}}, "2": {{"step": "RAG((1), '{two}')", "depends_on": [1]}}}}"#
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn judges_decide_by_majority_and_pairs_without_a_vote_stay_unsure() {
-        let mut assessment = assessed();
+        let mut assessment = assessment_with_open_pairs();
         assert_eq!(assessment.open_pairs(), [(0, 0), (1, 1)]);
         let pair = |n: u64, answer: &str| json!({ "reason": "", "pair": n, "same": answer });
         let all = [
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn cosines_decide_above_and_below_the_thresholds() {
-        let assessment = assessed();
+        let assessment = assessment_with_open_pairs();
         let question = embedding_question(&assessment, &assessment, "vectors").unwrap();
         let texts: Vec<String> = serde_json::from_str(&question.prompt.user).unwrap();
         assert_eq!((texts.len(), &question.judges[..]), (4, &["vectors".to_owned()][..]));
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn prompt_matches_golden_file() {
-        let assessment = assessed();
+        let assessment = assessment_with_open_pairs();
         let q = pair_question(&assessment, &assessment, &|_, rubric| rubric.to_owned()).unwrap();
         let text = format!("{}\n## user\n{}\n## form\n{:#}\n", q.prompt.system, q.prompt.user, q.form.schema);
         crate::measure::testing::golden("plan_pairs", &text);

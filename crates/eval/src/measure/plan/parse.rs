@@ -93,7 +93,7 @@ fn parse_nested(text: &str, depth: usize) -> Plan {
         let Some(mut plan) = plan_from_value(&parsed.value, depth) else { continue };
         let has_no_prompt = plan.steps.iter().all(|step| step.prompt.is_empty());
         let is_in_prose = start > 0 && parsed.bytes < text.len() / 2;
-        if !plan.structured && (has_no_prompt || is_in_prose) {
+        if !plan.is_structured && (has_no_prompt || is_in_prose) {
             continue;
         }
         let mut repairs = parsed.repairs;
@@ -192,12 +192,12 @@ fn plan_from_steps<'a>(values: impl Iterator<Item = (Option<&'a str>, &'a Lenien
         names.extend(name.map(|name| (name.trim(), number)));
         let depends_on = member(value, &DEPENDENCY_KEYS);
         let (step, issue) = parse_step(number, value);
-        plan.structured |= depends_on.is_some() || step.notation != StepNotation::Prose;
+        plan.is_structured |= depends_on.is_some() || step.notation != StepNotation::Prose;
         plan.steps.push(step);
         plan.issues.extend(issue);
         dependencies.push(depends_on);
     }
-    if !plan.structured {
+    if !plan.is_structured {
         prose::resolve_references(&mut plan);
         return plan;
     }
@@ -214,6 +214,7 @@ fn plan_from_steps<'a>(values: impl Iterator<Item = (Option<&'a str>, &'a Lenien
     plan
 }
 
+/// The step with this number, and its first issue.
 fn parse_step(number: usize, value: &LenientValue) -> (PlanStep, Option<PlanIssue>) {
     let text = |keys| member(value, keys).and_then(LenientValue::text);
     let prompt = text(&INSTRUCTION_KEYS[..]).or(value.text()).unwrap_or_default().trim().to_owned();
@@ -228,7 +229,7 @@ fn parse_step(number: usize, value: &LenientValue) -> (PlanStep, Option<PlanIssu
         return (step, None);
     }
     let Some(call) = call::parse_call(&step.prompt) else { return (step, None) };
-    let issue = (!call.well_formed).then(|| {
+    let issue = (!call.is_well_formed).then(|| {
         let message =
             format!("the prompt's quotes or brackets do not match: {}", clip(&step.prompt, EXCERPT_BYTES));
         PlanIssue::for_step(number, Fault::Quotes, message)

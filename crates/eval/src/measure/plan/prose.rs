@@ -283,20 +283,20 @@ mod tests {
 
     #[test]
     fn recognised_plan_has_at_least_one_step() {
-        let written = |text: &str, steps: &[&str]| recognise::RecordedPlan {
+        let recorded_plan = |text: &str, steps: &[&str]| recognise::RecordedPlan {
             text: text.into(),
             replan: false,
             steps: steps.iter().map(|step| Text::from(*step)).collect(),
         };
-        let todo = written(
+        let todo = recorded_plan(
             r#"{"todos": [{"activeForm": "Searching"}, {"activeForm": "Reading"}]}"#,
             &["Searching", "Reading"],
         );
         assert_eq!(from_recognised(&todo).steps.len(), 2);
-        let whole = from_recognised(&written("I shall look it up.", &[]));
-        assert_eq!((whole.steps.len(), whole.structured), (1, false));
+        let whole = from_recognised(&recorded_plan("I shall look it up.", &[]));
+        assert_eq!((whole.steps.len(), whole.is_structured), (1, false));
         let broken = r#"{"1": {"step": "T2S([], "depends_on": [}"#;
-        assert!(from_recognised(&written(broken, &["T2S"])).is_unreadable());
+        assert!(from_recognised(&recorded_plan(broken, &["T2S"])).is_unreadable());
     }
 
     proptest! {

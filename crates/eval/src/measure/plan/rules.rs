@@ -45,7 +45,7 @@ pub(crate) fn issues(plan: &Plan, tools: &Toolbox, reference: Option<&Plan>) -> 
         out.extend(excessive_complexity(step, tools));
         out.extend(unknown_tool(step, tools));
     }
-    if plan.structured {
+    if plan.is_structured {
         out.extend(shape::edge_issues(plan));
         out.extend(ignored_steps(plan));
         out.extend(repeated_details(plan, tools));
@@ -72,10 +72,10 @@ pub(crate) fn values(
     let mut values: PartValues = [None; 7];
     for part in PlanPart::ALL {
         let is_answered = match part {
-            PlanPart::Format => plan.structured,
-            PlanPart::Dependencies => plan.structured || prose::has_references(plan),
+            PlanPart::Format => plan.is_structured,
+            PlanPart::Dependencies => plan.is_structured || prose::has_references(plan),
             // A single step in prose cannot repeat another.
-            PlanPart::Redundancy => plan.structured || plan.steps.len() > 1,
+            PlanPart::Redundancy => plan.is_structured || plan.steps.len() > 1,
             PlanPart::StepExecutability => plan.steps.iter().all(|s| has_limits(s, tools)),
             PlanPart::ToolUsageCompleteness => {
                 reference.is_some_and(|r| !r.is_unreadable()) && judged_steps(plan, part) > 0
@@ -102,7 +102,7 @@ pub(crate) fn judged_steps(plan: &Plan, part: PlanPart) -> usize {
         part,
         PlanPart::ToolPromptAlignment | PlanPart::StepExecutability | PlanPart::ToolUsageCompleteness
     );
-    let applies = |step: &&PlanStep| plan.structured || !is_about_tools || step.tool.is_some();
+    let applies = |step: &&PlanStep| plan.is_structured || !is_about_tools || step.tool.is_some();
     plan.steps.iter().filter(applies).count()
 }
 
@@ -131,7 +131,7 @@ fn tool_spec<'a>(step: &PlanStep, tools: &'a Toolbox) -> Option<&'a ToolSpec> {
 /// Dependencies without a placeholder, and placeholders that are malformed or misplaced.
 fn placeholder_issues(plan: &Plan, step: &PlanStep, tools: &Toolbox) -> Vec<PlanIssue> {
     let mut out = Vec::new();
-    if !plan.structured {
+    if !plan.is_structured {
         return out;
     }
     let placement = tool_spec(step, tools).map_or(Placement::Anywhere, |s| s.placeholders);

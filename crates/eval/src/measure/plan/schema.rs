@@ -82,7 +82,7 @@ pub struct Plan {
     /// The steps in the order of the text.
     pub steps: Vec<PlanStep>,
     /// Whether the steps have tools or dependencies, as in the paper; otherwise the plan is prose or a todo list.
-    pub structured: bool,
+    pub is_structured: bool,
     /// Issues found by the parser: repairs, and parts that were skipped.
     pub issues: Vec<PlanIssue>,
 }

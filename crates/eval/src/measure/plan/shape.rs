@@ -207,7 +207,11 @@ mod tests {
             depends_on: dependencies.to_vec(),
             ..PlanStep::default()
         };
-        Plan { steps: depends.iter().enumerate().map(step).collect(), structured: true, issues: Vec::new() }
+        Plan {
+            steps: depends.iter().enumerate().map(step).collect(),
+            is_structured: true,
+            issues: Vec::new(),
+        }
     }
 
     fn faults(plan: &Plan) -> Vec<(usize, Fault)> {
@@ -273,8 +277,8 @@ mod tests {
         #[test]
         fn any_graph_has_a_shape(depends in prop::collection::vec(prop::collection::vec(0usize..9, 0..4), 0..7)) {
             let plan = plan(&depends.iter().map(Vec::as_slice).collect::<Vec<_>>());
-            let circular = edge_issues(&plan).iter().any(|i| i.fault == Fault::Circular);
-            prop_assert_eq!(is_rejected(&plan), circular || plan.steps.is_empty());
+            let is_circular = edge_issues(&plan).iter().any(|i| i.fault == Fault::Circular);
+            prop_assert_eq!(is_rejected(&plan), is_circular || plan.steps.is_empty());
             prop_assert!(shape(&plan).hops <= plan.steps.len());
         }
     }

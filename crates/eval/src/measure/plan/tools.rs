@@ -86,10 +86,10 @@ impl Toolbox {
 
     /// The same tools with `change` applied to their names and descriptions.
     pub fn map_texts(&self, change: impl Fn(&str) -> String) -> Toolbox {
-        let changed = |(name, spec): (&String, &ToolSpec)| {
+        let changed_spec = |(name, spec): (&String, &ToolSpec)| {
             (change(name), ToolSpec { description: change(&spec.description), ..spec.clone() })
         };
-        Toolbox { tools: self.tools.iter().map(changed).collect(), is_complete: self.is_complete }
+        Toolbox { tools: self.tools.iter().map(changed_spec).collect(), is_complete: self.is_complete }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -33,6 +33,7 @@ impl PromptWords {
         plan.steps.iter().map(|step| PromptWords::from_prompt(&step.prompt)).collect()
     }
 
+    /// The words of a prompt without its placeholders.
     pub(crate) fn from_prompt(prompt: &str) -> PromptWords {
         let prompt = placeholder::without(clip(prompt, MAX_BYTES));
         let all: Vec<String> = prompt

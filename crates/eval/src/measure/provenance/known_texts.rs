@@ -218,6 +218,7 @@ impl<'t> TextLister<'t> {
         self.known
     }
 
+    /// Adds a text, unless it is listed with this origin.
     fn add(&mut self, text: &Text, origin: Origin, agent: Option<usize>) {
         let for_agent = agent.filter(|_| origin == Origin::User);
         if self.listed.insert((text.as_ptr() as usize, text.len(), origin, for_agent)) {
@@ -319,16 +320,16 @@ mod tests {
     fn texts_of_the_user_the_instructions_results_and_answered_proposals_precede_a_call() {
         use Origin::{Model, Result, System, User};
         let trace = transfer().build();
-        let expected = |texts: &[(&str, Origin)]| -> Vec<(String, Origin)> {
+        let owned_texts = |texts: &[(&str, Origin)]| -> Vec<(String, Origin)> {
             texts.iter().map(|(text, origin)| ((*text).to_owned(), *origin)).collect()
         };
         assert_eq!(
             texts_before(&trace, 0),
-            expected(&[("Pay the rent.", User), ("At most 900 a day.", System)])
+            owned_texts(&[("Pay the rent.", User), ("At most 900 a day.", System)])
         );
         let mut second = texts_before(&trace, 1);
         second.sort();
-        let mut all = expected(&[
+        let mut all = owned_texts(&[
             ("Pay the rent.", User),
             ("At most 900 a day.", System),
             ("rent: 1150", Result),
@@ -343,10 +344,10 @@ mod tests {
     fn number_is_known_from_the_first_text_that_has_it() {
         let (trace, memo) = (transfer().build(), Memo::new());
         let known = KnownTexts::cached(&trace, &memo);
-        let has = |call: usize, number: f64| known.has_number(&trace, &memo, &trace.calls[call], number);
-        assert!(has(1, 1150.0) && has(1, 900.0) && has(1, 3.0) && has(1, 12.0) && has(1, 1.0));
-        assert!(!has(1, 77.0), "of its own result");
-        assert!(has(0, 900.0) && !has(0, 1150.0), "of a later result");
+        let knows = |call: usize, number: f64| known.has_number(&trace, &memo, &trace.calls[call], number);
+        assert!(knows(1, 1150.0) && knows(1, 900.0) && knows(1, 3.0) && knows(1, 12.0) && knows(1, 1.0));
+        assert!(!knows(1, 77.0), "of its own result");
+        assert!(knows(0, 900.0) && !knows(0, 1150.0), "of a later result");
     }
 
     #[test]

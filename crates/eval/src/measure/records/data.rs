@@ -177,6 +177,7 @@ impl Records {
         &self.summary().values
     }
 
+    /// The derived values, computed at their first use.
     fn summary(&self) -> &ColumnSummary {
         self.summary.get_or_init(|| {
             let mut summary = ColumnSummary { values: self.list_aggregates.clone(), lengths: Vec::new() };

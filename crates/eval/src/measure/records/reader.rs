@@ -176,6 +176,7 @@ impl<'n> RecordReader<'n> {
         self.records.add_field(position.parent, position.name, value);
     }
 
+    /// Adds a row of a table as a record.
     fn add_row(&mut self, row: CellRow<'_>, parent: Option<usize>, list: Option<usize>) {
         let Some(record) = self.records.add_record(self.names.none(), parent, list, row.len()) else {
             return;
@@ -506,7 +507,7 @@ mod tests {
                 reader.read_whole(&text).then_some(reader.records)
             };
             let found = RecordReader::read(&text, &names);
-            let shown = |records: &Option<Records>| {
+            let debug_text = |records: &Option<Records>| {
                 let parsed = records.as_ref();
                 parsed.map(|parsed| {
                     format!(
@@ -516,7 +517,7 @@ mod tests {
                 })
             };
             read_count += usize::from(found.is_some());
-            assert_eq!(shown(&found), shown(&expected), "{text}");
+            assert_eq!(debug_text(&found), debug_text(&expected), "{text}");
         }
         assert!(read_count > 2_000, "{read_count}");
     }

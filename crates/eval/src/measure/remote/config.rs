@@ -120,6 +120,7 @@ impl EvaluatorConfig {
         })
     }
 
+    /// The invalid values of the evaluator with this name.
     fn problems(&self, name: &str) -> Vec<Problem> {
         let mut out = Vec::new();
         let mut add_problem = |key: &str, message: String| out.push(Problem::new(key, message));

@@ -123,6 +123,7 @@ impl<'a> OutlineBuilder<'a> {
         spans_in_scope(trace, memo, scope).into_iter().filter(shows).collect()
     }
 
+    /// The outline of the spans, of about `target_bytes` bytes.
     fn build(&self, all: &[Idx], target_bytes: usize) -> Result<Outline, Unmeasured> {
         // Metadata take at most half of the request.
         let max_spans = (target_bytes / 2 / SPAN_BYTES).max(1);
@@ -203,6 +204,7 @@ impl<'a> OutlineBuilder<'a> {
         trace.agents.iter().filter(|agent| in_scope(trace, scope, agent.at)).take(MAX_AGENTS).collect()
     }
 
+    /// The outline of an agent.
     fn agent(&self, agent: &Agent, max_text_bytes: usize) -> AgentOutline {
         let content @ TraceContent { trace, asker, .. } = self.context.content();
         let parent = agent.parent.and_then(|i| trace.agents.get(i));
@@ -217,6 +219,7 @@ impl<'a> OutlineBuilder<'a> {
         }
     }
 
+    /// The outline of a span.
     fn span(&self, raw: RawSpan<'_>, shown_set: &HashSet<Idx>, max_text_bytes: usize) -> SpanOutline {
         let content @ TraceContent { trace, asker, .. } = self.context.content();
         let RawSpan { at: span_index, view, texts, repeated, omitted } = raw;

@@ -72,7 +72,7 @@ fn requests(trace: &AgentTrace, config: &EvaluatorConfig, settings: Settings) ->
     asked.iter().map(request).collect()
 }
 
-fn shop() -> AgentTrace {
+fn shop_trace() -> AgentTrace {
     Script::new("Please refund order 7.")
         .system("Never refund twice.")
         .tools(&["get_order", "refund"])
@@ -97,7 +97,7 @@ fn tool_call_is_sent_with_its_texts_and_its_answer_is_a_measurement() {
             if is_refund { vec![finding(&request.subject.span_id, r#"{"id": 7}"#)] } else { Vec::new() };
         Ok(json!({ "rationale": "because", "score": if is_refund { 0.25 } else { 0.9 }, "findings": found }))
     };
-    let (measured, asked) = evaluated(&shop(), &config, Settings::default(), answer);
+    let (measured, asked) = evaluated(&shop_trace(), &config, Settings::default(), answer);
     let first = request(&asked[0]);
     assert_eq!(
         (first.version, first.metric.as_str(), first.subject.r#type),
@@ -118,7 +118,7 @@ fn tool_call_is_sent_with_its_texts_and_its_answer_is_a_measurement() {
 #[test]
 fn run_is_sent_with_its_agents_and_every_text_once() {
     for (subject, r#type) in [("agent", SubjectType::Agent), ("trace", SubjectType::Trace)] {
-        let sent = requests(&shop(), &config(&format!("subject: {subject}\n")), Settings::default());
+        let sent = requests(&shop_trace(), &config(&format!("subject: {subject}\n")), Settings::default());
         let [request] = sent.as_slice() else { panic!("{}", sent.len()) };
         assert_eq!(request.subject.r#type, r#type);
         assert_eq!(request.agents[0].task.as_deref(), Some("Please refund order 7."));
@@ -144,7 +144,7 @@ fn labels_decide_by_the_configuration() {
         let answer = |request: &EvaluationRequest| {
             Ok(json!({ "label": label, "findings": [finding(&request.spans[1].span_id, "I look.")] }))
         };
-        let (measured, _) = evaluated(&shop(), &config, Settings::default(), answer);
+        let (measured, _) = evaluated(&shop_trace(), &config, Settings::default(), answer);
         let outcome = measured[0].outcome.as_ref().unwrap();
         assert_eq!((&outcome.value, outcome.passed), (&Value::Label(label), passed));
     }
@@ -156,9 +156,9 @@ fn cited_content_must_have_been_sent_and_a_failure_needs_evidence() {
     let measured_with = |findings: Vec<Json>| {
         let answer =
             |_: &EvaluationRequest| Ok(json!({ "rationale": "r", "score": 1, "findings": findings }));
-        evaluated(&shop(), &config, Settings::default(), answer).0.remove(0)
+        evaluated(&shop_trace(), &config, Settings::default(), answer).0.remove(0)
     };
-    let id = shop().tree.spans[1].id.to_string();
+    let id = shop_trace().tree.spans[1].id.to_string();
     let unknown = finding("00000000000000ff", "I look.");
     let invented = finding(&id, "I never looked");
     let other_span = finding(&id, "It is refunded.");
@@ -175,13 +175,14 @@ fn cited_content_must_have_been_sent_and_a_failure_needs_evidence() {
 
 #[test]
 fn null_means_that_the_metric_does_not_apply() {
-    let (measured, _) = evaluated(&shop(), &config("subject: trace\n"), Settings::default(), |_| {
+    let (measured, _) = evaluated(&shop_trace(), &config("subject: trace\n"), Settings::default(), |_| {
         Ok(json!({ "score": null }))
     });
     assert_eq!(measured[0].outcome, Err(Unmeasured::NotApplicable));
     assert_eq!(measured[0].judge, "tone/1");
-    let (timed_out, _) =
-        evaluated(&shop(), &config("subject: trace\n"), Settings::default(), |_| Err(Unmeasured::Timeout));
+    let (timed_out, _) = evaluated(&shop_trace(), &config("subject: trace\n"), Settings::default(), |_| {
+        Err(Unmeasured::Timeout)
+    });
     assert_eq!(timed_out[0].outcome, Err(Unmeasured::Timeout));
 }
 
@@ -194,7 +195,7 @@ fn hostile_answers_are_bounded() {
         let many: Vec<Json> = (0..5_000).map(|_| long.clone()).collect();
         Ok(json!({ "rationale": "r".repeat(200_000), "score": 2.5, "findings": many }))
     };
-    let (measured, _) = evaluated(&shop(), &config("subject: trace\n"), Settings::default(), answer);
+    let (measured, _) = evaluated(&shop_trace(), &config("subject: trace\n"), Settings::default(), answer);
     let outcome = measured[0].outcome.as_ref().unwrap();
     assert!(measured[0].rationale.as_ref().unwrap().len() <= 1_000);
     assert_eq!(outcome.findings.len(), 1);

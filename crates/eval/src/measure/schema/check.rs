@@ -161,6 +161,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         combined_fit
     }
 
+    /// Checks one rule of a node. If `report`, also collects the problems.
     fn rule(&mut self, rule: &'s SchemaRule, value: &'v Value, report: bool) -> SchemaFit {
         if !self.charge(1) {
             return SchemaFit::Unclear;

@@ -208,8 +208,10 @@ impl Schema {
     /// pattern.
     pub fn problem(&self) -> Option<String> {
         let mut patterns = self.nodes.iter().flat_map(|node| &node.rules).flat_map(SchemaRule::patterns);
-        let mut unusable = || patterns.find(|pattern| pattern.regex().is_none());
-        self.problem.clone().or_else(|| Some(format!("the pattern '{}' cannot be used", unusable()?.text)))
+        let mut unusable_pattern = || patterns.find(|pattern| pattern.regex().is_none());
+        self.problem
+            .clone()
+            .or_else(|| Some(format!("the pattern '{}' cannot be used", unusable_pattern()?.text)))
     }
 }
 
@@ -289,6 +291,7 @@ impl<'d> SchemaCompiler<'d> {
         }
     }
 
+    /// The rules of the keywords of a schema.
     fn rules(&mut self, map: &'d Map<String, Value>) -> Vec<SchemaRule> {
         let mut rules = Vec::new();
         for (key, value) in map {

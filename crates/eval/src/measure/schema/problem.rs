@@ -39,6 +39,7 @@ pub struct SchemaProblem {
 }
 
 impl SchemaProblem {
+    /// The problem of a required member that is missing.
     pub(super) fn missing(path: &[PathStep<'_>], name: &str) -> SchemaProblem {
         let path = [path, &[PathStep::Member(name)]].concat();
         let rationale = format!(
@@ -48,6 +49,7 @@ impl SchemaProblem {
         SchemaProblem::new(&path, Defect::MissingParameter, rationale, "a value was expected; it is missing")
     }
 
+    /// The problem of a member that the schema does not allow.
     pub(super) fn unknown(path: &[PathStep<'_>], name: &str, value: &Value) -> SchemaProblem {
         let path = [path, &[PathStep::Member(name)]].concat();
         let rationale = format!(
@@ -59,6 +61,7 @@ impl SchemaProblem {
         SchemaProblem::new(&path, Defect::UnknownParameter, rationale, fault)
     }
 
+    /// The problem of a value that does not meet a requirement.
     pub(super) fn ill_typed(path: &[PathStep<'_>], expected: &str, value: &Value) -> SchemaProblem {
         let subject = match dotted(path) {
             path if path.is_empty() => "the arguments".to_owned(),

@@ -159,7 +159,7 @@ fn shapes(n: u64) -> Vec<(&'static str, Vec<Span>)> {
             format!(r#"{{"type":"tool_call","id":"{i}","name":"look_up","arguments":{{"q":"{i}","z":1}}}}"#)
         })
         .collect();
-    let flat = |make_span: &dyn Fn(u64) -> Span| {
+    let beneath_one_agent = |make_span: &dyn Fn(u64) -> Span| {
         let mut spans = vec![agent(1, 0)];
         spans.extend((2..=n).map(make_span));
         spans
@@ -167,15 +167,19 @@ fn shapes(n: u64) -> Vec<(&'static str, Vec<Span>)> {
     vec![
         (
             "failed calls and claims",
-            flat(&|i| if i % 2 == 0 { tool(i, 1, "Error: not found") } else { chat(i, 1, &claims) }),
+            beneath_one_agent(&|i| {
+                if i % 2 == 0 { tool(i, 1, "Error: not found") } else { chat(i, 1, &claims) }
+            }),
         ),
         (
             "failed calls and admissions",
-            flat(&|i| if i % 2 == 0 { tool(i, 1, "Error: not found") } else { chat(i, 1, &gives_up) }),
+            beneath_one_agent(&|i| {
+                if i % 2 == 0 { tool(i, 1, "Error: not found") } else { chat(i, 1, &gives_up) }
+            }),
         ),
         (
             "calls and announcements",
-            flat(&|i| if i % 2 == 0 { tool(i, 1, "5,642 m") } else { chat(i, 1, &announces) }),
+            beneath_one_agent(&|i| if i % 2 == 0 { tool(i, 1, "5,642 m") } else { chat(i, 1, &announces) }),
         ),
         ("calls of one message", vec![agent(1, 0), chat(2, 1, &output(&calls.join(",")))]),
         (

@@ -148,10 +148,10 @@ fn attacks_cannot_close_the_fence_or_imitate_headings() {
     let harmless = questions(&run("a quiet text"), &settings);
     for (name, text) in attacks() {
         let attacked = questions(&run(&text), &settings);
-        let first = |asked: &[Ask], metric: &str| asked.iter().position(|a| a.metric == metric);
+        let first_position = |asked: &[Ask], metric: &str| asked.iter().position(|a| a.metric == metric);
         for metric in METRICS {
             let (Some(attacked_index), Some(harmless_index)) =
-                (first(&attacked, metric), first(&harmless, metric))
+                (first_position(&attacked, metric), first_position(&harmless, metric))
             else {
                 panic!("{name}: {metric} was not asked");
             };
@@ -197,17 +197,18 @@ fn marked(word: &str) -> AgentTrace {
         .answers(&text)
         .build();
     let word = Text::from(word);
-    let named = || Some(word.clone());
+    let marked_name = || Some(word.clone());
     for view in &mut trace.views {
-        (view.name, view.service, view.agent, view.model) = (named(), named(), named(), named());
-        (view.provider, view.response_id, view.session) = (named(), named(), named());
+        (view.name, view.service, view.agent, view.model) =
+            (marked_name(), marked_name(), marked_name(), marked_name());
+        (view.provider, view.response_id, view.session) = (marked_name(), marked_name(), marked_name());
         view.finish = vec![word.clone()];
-        view.errors.iter_mut().for_each(|sign| sign.error_type = named());
-        view.call.iter_mut().for_each(|call| (call.id, call.name) = (named(), word.clone()));
-        view.tools.iter_mut().for_each(|tool| tool.description = named());
+        view.errors.iter_mut().for_each(|sign| sign.error_type = marked_name());
+        view.call.iter_mut().for_each(|call| (call.id, call.name) = (marked_name(), word.clone()));
+        view.tools.iter_mut().for_each(|tool| tool.description = marked_name());
     }
-    trace.agents.iter_mut().for_each(|agent| agent.name = named());
-    trace.calls.iter_mut().for_each(|call| call.id = named());
+    trace.agents.iter_mut().for_each(|agent| agent.name = marked_name());
+    trace.calls.iter_mut().for_each(|call| call.id = marked_name());
     trace
 }
 
@@ -294,12 +295,12 @@ fn control_tokens_are_broken_and_hidden_characters_removed() {
             for token in tokens {
                 assert!(!user.contains(token), "{name}: {token}");
             }
-            let hidden = |c: char| {
+            let is_hidden = |c: char| {
                 c.is_control() && c != '\n' && c != '\t'
                     || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{ad}')
                     || matches!(c, '\u{e0000}'..='\u{e0fff}' | '\u{fe00}'..='\u{fe0f}' | '\u{e000}'..='\u{f8ff}')
             };
-            assert!(!user.chars().any(hidden), "{name}");
+            assert!(!user.chars().any(is_hidden), "{name}");
             assert!(tokens_of(&ask) <= 24_000, "{name}: {} tokens", tokens_of(&ask));
         }
     }
@@ -341,9 +342,9 @@ fn secrets_are_redacted_from_prompts() {
 
 /// Invalid or hostile answers, and the score of the measurement; `None` if it is unmeasured.
 fn answers() -> Vec<(&'static str, Json, Option<f64>)> {
-    let valid = || json!({ "rationale": "r", "score": 5, "findings": [] });
+    let valid_reply = || json!({ "rationale": "r", "score": 5, "findings": [] });
     let valid_with = |key: &str, value: Json| {
-        let mut all = valid();
+        let mut all = valid_reply();
         all[key] = value;
         all
     };
@@ -362,7 +363,7 @@ fn answers() -> Vec<(&'static str, Json, Option<f64>)> {
         ("a list of scores", valid_with("score", json!([5])), None),
         ("a score that is huge", valid_with("score", json!(u64::MAX)), None),
         ("no object", json!([{ "score": 5 }]), None),
-        ("an answer within an answer", json!({ "answer": valid() }), None),
+        ("an answer within an answer", json!({ "answer": valid_reply() }), None),
         ("more keys than asked for", valid_with("passed", json!(true)), Some(5.0)),
         ("findings that are none", valid_with("findings", json!([1, null, "x", [], {}])), Some(5.0)),
         ("a span that was not shown", with_finding(json!({ "span_id": "ffffffffffffffff" })), None),

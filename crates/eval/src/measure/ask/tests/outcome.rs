@@ -6,7 +6,7 @@ use crate::measure::defects::measured;
 use crate::measure::testing::golden;
 use crate::measure::{Category, Defect, Finding, Measured, Severity};
 
-fn failed(span_index: usize, metric: &'static str, findings: Vec<Finding>) -> Measurement {
+fn failed_measurement(span_index: usize, metric: &'static str, findings: Vec<Finding>) -> Measurement {
     measured(span_index, metric, Measured { value: Value::Score(1.0), passed: false, findings })
 }
 
@@ -15,9 +15,13 @@ fn failures() -> Vec<Measurement> {
     let judged = Finding { origin: Some(3), ..Finding::new("The year is wrong.", "1884", 1.0) };
     let wrong = Defect::ContradictsResult.finding("The result says 1883.", "1884");
     vec![
-        failed(0, "gpa.goal_fulfillment", vec![judged.under(Category::GoalDeviation)]),
-        failed(1, "instruction_following", vec![Defect::MissingTag.finding("A tag was expected.", "search")]),
-        failed(3, "reasoning_integrity", vec![wrong]),
+        failed_measurement(0, "gpa.goal_fulfillment", vec![judged.under(Category::GoalDeviation)]),
+        failed_measurement(
+            1,
+            "instruction_following",
+            vec![Defect::MissingTag.finding("A tag was expected.", "search")],
+        ),
+        failed_measurement(3, "reasoning_integrity", vec![wrong]),
     ]
 }
 
@@ -43,7 +47,10 @@ fn question_shows_task_answer_and_failures_by_number() {
 #[test]
 fn trace_without_a_failing_finding_has_no_question() {
     let note = Defect::MissingTag.finding("A tag was expected.", "x").noted();
-    let none = [failed(1, "instruction_following", vec![note]), failed(0, "tool_abuse", Vec::new())];
+    let none = [
+        failed_measurement(1, "instruction_following", vec![note]),
+        failed_measurement(0, "tool_abuse", Vec::new()),
+    ];
     assert!(OutcomeQuestion::new(&Asker::default(), &bridge(), &none).is_none());
 }
 
@@ -108,7 +115,7 @@ fn question_is_of_bounded_size_and_states_that_findings_are_left_out() {
         severity: Severity::Medium,
         ..Finding::new(format!("{i} {}", "why ".repeat(500)), "quote", 2.0)
     };
-    let measurements = [failed(3, "reasoning_integrity", (0..200).map(long).collect())];
+    let measurements = [failed_measurement(3, "reasoning_integrity", (0..200).map(long).collect())];
     let settings = asked_with(Settings::default(), |ask| ask.max_prompt_tokens = 8_000);
     let question = OutcomeQuestion::new(&settings.asker, &bridge(), &measurements).unwrap().question;
     assert!(question.prompt.user.len() < 8_000 * prompt_page::BYTES_PER_TOKEN);

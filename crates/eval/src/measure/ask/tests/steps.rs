@@ -22,12 +22,13 @@ fn about_the_answer(metric: &'static str, opinions: Vec<Json>) -> Measurement {
 #[test]
 fn metrics_ask_about_spans_of_their_kind() {
     let trace = bridge();
-    let asked = |metric| questions(&trace, &settings(&[metric])).iter().map(|a| a.at).collect::<Vec<_>>();
-    assert_eq!(asked(FOLLOWING), [1, 3]);
-    assert_eq!(asked("reasoning_integrity"), [1, 3]);
-    assert_eq!(asked("avoidance"), [1, 3]);
-    assert_eq!(asked("error_detection"), [1, 2, 3]);
-    assert_eq!(asked("tool_completeness"), [2]);
+    let asked_spans =
+        |metric| questions(&trace, &settings(&[metric])).iter().map(|a| a.at).collect::<Vec<_>>();
+    assert_eq!(asked_spans(FOLLOWING), [1, 3]);
+    assert_eq!(asked_spans("reasoning_integrity"), [1, 3]);
+    assert_eq!(asked_spans("avoidance"), [1, 3]);
+    assert_eq!(asked_spans("error_detection"), [1, 2, 3]);
+    assert_eq!(asked_spans("tool_completeness"), [2]);
 }
 
 #[test]
@@ -85,13 +86,16 @@ fn one_quotation_may_prove_problems_of_two_categories() {
         finding
     };
     let both = [finding_of("Goal Deviation"), finding_of("Language-only"), finding_of("Goal Deviation")];
-    let found = |opinions: Vec<Json>| {
+    let findings_from = |opinions: Vec<Json>| {
         let measured = about_the_answer(FOLLOWING, opinions).outcome.unwrap();
         measured.findings.iter().map(|f| f.category.unwrap().as_str()).collect::<Vec<_>>()
     };
-    assert_eq!(found(vec![reply_with(2, &both)]), ["Goal Deviation", "Language-only"]);
+    assert_eq!(findings_from(vec![reply_with(2, &both)]), ["Goal Deviation", "Language-only"]);
     // Two judges that assign different categories to the same quotation report one problem.
-    assert_eq!(found(vec![reply_with(2, &both[..1]), reply_with(2, &both[1..2])]), ["Goal Deviation"]);
+    assert_eq!(
+        findings_from(vec![reply_with(2, &both[..1]), reply_with(2, &both[1..2])]),
+        ["Goal Deviation"]
+    );
 }
 
 #[test]
@@ -117,11 +121,11 @@ fn failing_score_without_evidence_is_unmeasured() {
 #[test]
 fn several_scores_give_the_median_and_a_note() {
     let trace = bridge();
-    let bad = |score| reply_with(score, &[finding(&trace, 3, "in 1884", "medium")]);
-    let m = about_the_answer(FOLLOWING, vec![bad(2), reply_with(5, &[]), bad(3)]);
+    let low_reply = |score| reply_with(score, &[finding(&trace, 3, "in 1884", "medium")]);
+    let m = about_the_answer(FOLLOWING, vec![low_reply(2), reply_with(5, &[]), low_reply(3)]);
     assert_eq!(score(&m), Some(3.0));
     assert!(m.rationale.unwrap().contains("opinions differ: 2, 5, 3; median 3"));
-    let m = about_the_answer(FOLLOWING, vec![bad(3), reply_with(4, &[])]);
+    let m = about_the_answer(FOLLOWING, vec![low_reply(3), reply_with(4, &[])]);
     assert_eq!((score(&m), m.outcome.unwrap().passed), (Some(3.5), false));
     // One of three opinions is set aside.
     let m = about_the_answer(FOLLOWING, vec![reply_with(1, &[]), reply_with(5, &[]), reply_with(4, &[])]);
@@ -228,13 +232,13 @@ fn only_ended_steps_are_shown() {
         .returns("result of the first")
         .returns("result of the second")
         .build();
-    let shown = |trace: &AgentTrace| {
+    let is_shown = |trace: &AgentTrace| {
         let asked = questions(trace, &settings(&["tool_completeness"]));
         asked.iter().find(|a| a.at == 3).unwrap().question.prompt.user.contains("result of the first")
     };
-    assert!(shown(&trace));
+    assert!(is_shown(&trace));
     trace.tree.spans[2].end = trace.tree.spans[3].start + 1;
-    assert!(!shown(&trace));
+    assert!(!is_shown(&trace));
 }
 
 #[test]

@@ -235,7 +235,7 @@ fn questions_about_an_open_trace_are_those_about_the_closed_one() {
     let recogniser = Recogniser::new(&Overrides::default()).unwrap();
     let mut settings = settings(&STEPS);
     (settings.checklist.generate, settings.checklist.judges) = (true, vec!["main".to_owned()]);
-    let asked = |trace: &AgentTrace, is_early: bool| {
+    let prompts_of = |trace: &AgentTrace, is_early: bool| {
         let inputs = JudgeInputs { trace, settings: &settings, rule_measurements: &[] };
         let mut rounds = if is_early { Questions::early(inputs, &[]) } else { Questions::new(inputs, &[]) };
         std::iter::from_fn(|| rounds.next_question())
@@ -258,10 +258,10 @@ fn questions_about_an_open_trace_are_those_about_the_closed_one() {
             let mut spans: Vec<Span> = group.spans;
             spans.sort_by_key(|span| span.end);
             let closed = recogniser.trace(Tree::new(group.trace, spans.clone()), &[], false);
-            let late = asked(&closed, false);
+            let late = prompts_of(&closed, false);
             for n in 1..=spans.len() {
                 let tree = Tree::new(group.trace, spans[..n].to_vec());
-                for early in asked(&recogniser.open_trace(tree, &[]), true) {
+                for early in prompts_of(&recogniser.open_trace(tree, &[]), true) {
                     early_questions += 1;
                     early_checklists += usize::from(early.1 == CHECKLIST && n < spans.len());
                     assert!(late.contains(&early), "{name}, {n} of {} spans: {early:?}", spans.len());

@@ -87,12 +87,12 @@ fn notes<'r>(
     }
     let mut pairs: BTreeMap<(&str, &str, bool), usize> = BTreeMap::new();
     for run in runs {
-        let reviewed = |RecordedCall { name, arguments, failed }: &'r RecordedCall| ReviewedCall {
+        let reviewed_call = |RecordedCall { name, arguments, failed }: &'r RecordedCall| ReviewedCall {
             name,
             arguments: arguments.as_ref(),
             failed: *failed,
         };
-        let reviewed_calls: Vec<ReviewedCall<'_>> = run.iter().copied().map(reviewed).collect();
+        let reviewed_calls: Vec<ReviewedCall<'_>> = run.iter().copied().map(reviewed_call).collect();
         let undone = compensating(&reviewed_calls).into_iter().map(|pair| (pair, true));
         let repeats = repeated(&reviewed_calls).into_iter().map(|pair| (pair, false));
         let run_pairs: BTreeSet<_> = undone

@@ -37,7 +37,7 @@ pub(in super::super) struct LearntSymbol {
 #[derive(Debug, Clone)]
 pub(in super::super) struct CommonValues {
     /// Whether some calls lack the argument.
-    pub optional: bool,
+    pub is_optional: bool,
     pub shape: ValueShape,
 }
 
@@ -108,10 +108,10 @@ fn groups<'a>(calls: &[(usize, &'a RecordedCall)], runs: usize) -> Vec<(Option<S
         group.push((run, call));
     }
     // A single run cannot show recurrence.
-    let recurs = |group: &CallGroup<'a>| runs < 2 || run_count(group) >= 2;
+    let is_frequent = |group: &CallGroup<'a>| runs < 2 || run_count(group) >= 2;
     let are_recorded = calls.iter().all(|(_, call)| call.arguments.is_some());
     let is_separable =
-        are_recorded && order.len() > 1 && order.len() <= MAX_SEPARATE && by_key.values().all(recurs);
+        are_recorded && order.len() > 1 && order.len() <= MAX_SEPARATE && by_key.values().all(is_frequent);
     if !is_separable {
         return vec![(None, calls.to_vec())];
     }
@@ -123,6 +123,7 @@ fn run_count(group: &CallGroup<'_>) -> usize {
     group.iter().map(|(run, _)| *run).collect::<BTreeSet<usize>>().len()
 }
 
+/// A symbol for the calls of a group, with the properties that their arguments have in common.
 fn learn_symbol(name: String, function: &str, group: &CallGroup<'_>) -> LearntSymbol {
     let recorded: Option<Vec<&Map<String, Value>>> =
         group.iter().map(|(_, call)| call.arguments.as_ref()).collect();
@@ -159,7 +160,7 @@ fn common_values(name: &str, all: &[&Map<String, Value>]) -> CommonValues {
         (several, None) if is_listable => ValueShape::OneOf(several.iter().map(|v| (*v).clone()).collect()),
         _ => ValueShape::Any,
     };
-    CommonValues { optional: values.len() < all.len(), shape }
+    CommonValues { is_optional: values.len() < all.len(), shape }
 }
 
 /// Makes the names of symbols unique: a function may have the name of a numbered symbol of another function.

@@ -69,6 +69,7 @@ struct TaskReader {
 }
 
 impl TaskReader {
+    /// Reads a file with one task or a list of tasks.
     fn read_file(&mut self, root: &Node) {
         let (prefix, list) = match (&root.value, root.get("tasks").map(|n| &n.value)) {
             (Value::List(items), _) => (Vec::new(), items),
@@ -85,6 +86,7 @@ impl TaskReader {
         }
     }
 
+    /// Reads one task in either of the formats.
     fn read_task_node(&mut self, root: &Node, node: &Node, prefix: &[Step]) {
         let earlier_issue_count = self.issues.len();
         let result = match node.get("nodes").or_else(|| node.get("prompt_id")) {
@@ -106,6 +108,7 @@ impl TaskReader {
         }
     }
 
+    /// Adds a task, unless there is one with its name.
     fn add_task(&mut self, task: Task, mark: Mark, prefix: &[Step]) {
         if let Some(first) = self.names.get(&task.name) {
             let message = format!("a second task '{}'; first on line {}", task.name, first.line);
@@ -117,6 +120,7 @@ impl TaskReader {
     }
 }
 
+/// The warnings about symbols that may represent the same call.
 fn overlap_warnings(alphabet: &Alphabet) -> Vec<TaskProblem> {
     let warning = |(first, second): (&SymbolDefinition, &SymbolDefinition)| {
         let message = format!(

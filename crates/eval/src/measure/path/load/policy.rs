@@ -43,6 +43,7 @@ pub(super) struct TaskPolicy {
 }
 
 impl TaskPolicy {
+    /// Reads the rules of a task.
     pub(super) fn read(task: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> TaskPolicy {
         let mut policy = TaskPolicy::default();
         let Some(Value::List(items)) = task.get("policy").map(|node| &node.value) else { return policy };

@@ -201,6 +201,7 @@ pub(super) fn read_task(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -
     Some(task_from_file(file, matching, definitions, &states, &policy, problems))
 }
 
+/// The checked task of a file whose parts were read.
 fn task_from_file(
     file: TaskFile,
     matching: AgentConditions,
@@ -245,6 +246,7 @@ fn task_from_file(
     Ok((task, warnings))
 }
 
+/// The conditions on agents, from `match`.
 fn matching(file: MatchEntry, problems: &mut Vec<TaskProblem>) -> AgentConditions {
     let MatchEntry { service, agent, attribute, prompt } = file;
     let regex = prompt.map(|text| PromptRegex::new(&text)).transpose().unwrap_or_else(|error| {
@@ -261,6 +263,7 @@ fn not_a_regex(error: &regex::Error) -> String {
     format!("not a regular expression: {last}")
 }
 
+/// The draft of an automaton whose first state is the initial one.
 fn draft_states(
     initial: Option<&str>,
     states: &[(String, StateEntry)],
@@ -281,6 +284,7 @@ fn draft_states(
     Draft { states, symbols, location: vec![key("states")] }
 }
 
+/// A state of the draft, with its edges.
 fn draft_state(name: &str, file: &StateEntry) -> DraftState {
     let location = vec![key("states"), key(name)];
     let edge = |symbol: &String, to: &str, steps: [Step; 2]| DraftEdge {
@@ -296,6 +300,7 @@ fn draft_state(name: &str, file: &StateEntry) -> DraftState {
     DraftState { name: name.to_owned(), is_final: file.r#final, edges, location }
 }
 
+/// The parameters of the scores; adds a problem for each invalid value.
 fn parameters(file: &TaskFile, problems: &mut Vec<TaskProblem>) -> Parameters {
     let defaults = Parameters::default();
     let lambda = file.lambda.unwrap_or(defaults.lambda);
@@ -368,7 +373,7 @@ impl AlphabetReader<'_> {
 
     /// The condition on an argument; `None` if it is unreadable or missing.
     fn argument(&mut self, name: &str, value: Value, location: &[Step]) -> Option<ArgumentPattern> {
-        let (optional, pattern) = match value {
+        let (is_optional, pattern) = match value {
             Value::Object(entries) => {
                 let conditions: Conditions = self.read(location)?;
                 self.check_any(&entries, conditions.any, location);
@@ -381,21 +386,22 @@ impl AlphabetReader<'_> {
             }
             value => (false, ValuePattern::equal(value)),
         };
-        Some(ArgumentPattern { key: ArgumentKey::new(name), optional, pattern })
+        Some(ArgumentPattern { key: ArgumentKey::new(name), is_optional, pattern })
     }
 
     /// Checks that an argument has either `any` or a condition.
-    fn check_any(&mut self, entries: &Map<String, Value>, any: bool, location: &[Step]) {
+    fn check_any(&mut self, entries: &Map<String, Value>, accepts_any: bool, location: &[Step]) {
         let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
         let has_condition =
             entries.iter().any(|(name, value)| name != "any" && name != "optional" && !is_empty(value));
-        if has_condition && any {
+        if has_condition && accepts_any {
             self.add_problem(location, "'any' excludes other conditions");
-        } else if !has_condition && !any {
+        } else if !has_condition && !accepts_any {
             self.add_problem(location, "no condition; write 'any: true' to accept every value");
         }
     }
 
+    /// The pattern of the values that meet the conditions; adds a problem for each contradiction.
     fn pattern(&mut self, conditions: Conditions, location: &[Step]) -> ValuePattern {
         let mut problem = |name: &str, message: String| {
             self.problems.push(TaskProblem::new(&[location, &[key(name)]].concat(), message));

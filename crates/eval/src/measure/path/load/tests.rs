@@ -18,7 +18,7 @@ fn loaded(text: &str) -> Task {
     loaded.tasks.remove(0)
 }
 
-fn refused(text: &str) -> String {
+fn rejection_of(text: &str) -> String {
     load(&[source(text)]).map(|l| l.tasks).unwrap_err().to_string()
 }
 
@@ -81,7 +81,9 @@ fn initial_state_is_the_first_or_the_named_one() {
     let text = "task: t\nalphabet: { A: a }\ninitial: s\nstates: { e: { final: true }, s: { on: { A: e } } }";
     let task = loaded(text);
     assert_eq!(task.automaton.state_name(task.automaton.initial()), "s");
-    assert!(refused(&text.replace("initial: s", "initial: t")).contains("task.yaml:3:1: initial: no state"));
+    assert!(
+        rejection_of(&text.replace("initial: s", "initial: t")).contains("task.yaml:3:1: initial: no state")
+    );
 }
 
 #[test]
@@ -119,15 +121,15 @@ fn faults_have_location_and_reason() {
     ] {
         let text = ROVER.replacen(from, to, 1);
         assert_ne!(text, ROVER, "{from}");
-        let message = refused(&text);
+        let message = rejection_of(&text);
         assert!(message.contains(expected), "{to:?}: {message:?} does not say {expected:?}");
     }
-    assert!(refused("[]").contains("no task"));
-    assert!(refused("tasks: []").contains("no task"));
-    assert!(refused("task: t\nalphabet: {}").contains("neither 'states' nor 'policy'"));
+    assert!(rejection_of("[]").contains("no task"));
+    assert!(rejection_of("tasks: []").contains("no task"));
+    assert!(rejection_of("task: t\nalphabet: {}").contains("neither 'states' nor 'policy'"));
     let twice =
         format!("tasks:\n- {0}\n- {0}", "{ task: t, alphabet: {A: a}, states: { e: { final: true } } }");
-    assert!(refused(&twice).contains("a second task 't'; first on line 2"));
+    assert!(rejection_of(&twice).contains("a second task 't'; first on line 2"));
 }
 
 #[test]
@@ -158,12 +160,12 @@ fn record_with_misplaced_edge_or_missing_key_is_rejected() {
     let mut misplaced = record.clone();
     misplaced["nodes"][0]["transitions"][0]["from"] = json!("G1");
     assert!(
-        refused(&misplaced.to_string())
+        rejection_of(&misplaced.to_string())
             .contains("nodes[0].transitions[0]: this edge is listed under state 'G0'")
     );
     let mut missing = record.clone();
     missing["nodes"][1].as_object_mut().unwrap().remove("is_final");
-    assert!(refused(&missing.to_string()).contains("the key 'is_final' is missing"));
+    assert!(rejection_of(&missing.to_string()).contains("the key 'is_final' is missing"));
 }
 
 const POLICY: &str = "
@@ -215,7 +217,7 @@ fn one_call_satisfies_two_must_follow_rules() {
         let symbol = task.automaton.symbol(name).unwrap();
         walk.push(&task.automaton, PathToken::Symbol(symbol));
     }
-    assert!(task.automaton.is_final(walk.state()) && walk.harmful() == 0);
+    assert!(task.automaton.is_final(walk.state()) && walk.harmful_count() == 0);
 }
 
 #[test]
@@ -235,7 +237,7 @@ fn malformed_unbounded_or_contradictory_rules_are_rejected() {
     ] {
         let text = POLICY.replacen(from, to, 1);
         assert_ne!(text, POLICY, "{from}");
-        let message = refused(&text);
+        let message = rejection_of(&text);
         assert!(message.contains(expected), "{to:?}: {message:?} does not say {expected:?}");
     }
 }

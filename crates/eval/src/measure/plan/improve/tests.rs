@@ -38,7 +38,7 @@ fn ask_step(tool: &str) -> Value {
     step(tool, &[1], "What are customers most unhappy about?", &[1])
 }
 
-fn combined() -> Value {
+fn combined_revision() -> Value {
     let prompt = "Combine the following 2 outputs to answer the following query (query):First:(2)Second:(3)";
     revision(&[filter_step(), ask_step("RAG"), ask_step("T2S"), step("LLM", &[], prompt, &[2, 3])])
 }
@@ -58,8 +58,11 @@ fn run(plan: &str, max_passes: usize, answers: Vec<Result<Value, Unmeasured>>) -
 
 #[test]
 fn refund_plan_grows_from_one_hop_to_two() {
-    let (lineage, keys) =
-        run(BEFORE, MAX_PASSES, vec![Ok(check("NO_CHANGE")), Ok(check("MULTI_TOOL_PROMPT")), Ok(combined())]);
+    let (lineage, keys) = run(
+        BEFORE,
+        MAX_PASSES,
+        vec![Ok(check("NO_CHANGE")), Ok(check("MULTI_TOOL_PROMPT")), Ok(combined_revision())],
+    );
     let shapes: Vec<Shape> = lineage.revisions.iter().map(|r| r.shape).collect();
     let expected = [Shape { steps: 2, hops: 1, width: 1 }, Shape { steps: 4, hops: 2, width: 2 }];
     assert_eq!(shapes, expected);
@@ -126,11 +129,11 @@ fn invalid_revision_leaves_the_plan_unchanged() {
 
 #[test]
 fn growing_plan_is_rechecked_three_times_per_step() {
-    let grown = |n: usize| {
+    let revision_with_steps = |n: usize| {
         let steps: Vec<Value> = (0..n).map(|k| step("T2S", &[], &format!("part {k} of {n}"), &[])).collect();
         revision(&steps)
     };
-    let answers = (3..7).flat_map(|n| [Ok(check("COMPLEX_PROMPT")), Ok(grown(n))]).collect();
+    let answers = (3..7).flat_map(|n| [Ok(check("COMPLEX_PROMPT")), Ok(revision_with_steps(n))]).collect();
     let (lineage, keys) = run(BEFORE, 1, answers);
     let first: Vec<&String> =
         keys.iter().filter(|k| k.starts_with("1.1.") && k.ends_with("evaluate")).collect();
@@ -172,11 +175,11 @@ fn majority_of_opinions_decides_tags_and_plan() {
     let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), 1);
     improve.answer(Ok(vec![both]));
     let alone = revision(&[filter_step(), step("T2S", &[1], "Something else.", &[1])]);
-    improve.answer(Ok(vec![json!({ "steps": [] }), alone.clone(), combined(), combined()]));
+    improve.answer(Ok(vec![json!({ "steps": [] }), alone.clone(), combined_revision(), combined_revision()]));
     assert_eq!(improve.plan().steps.len(), 4, "the plan of two of three valid answers");
     let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), 1);
     improve.answer(Ok(vec![check("INCORRECT_TOOL")]));
-    improve.answer(Ok(vec![alone, combined()]));
+    improve.answer(Ok(vec![alone, combined_revision()]));
     assert_eq!(improve.plan().steps.len(), 2, "the first of equally frequent plans");
     improve.answer(Ok(Vec::new()));
     assert_eq!(improve.finish().unanswered, 1);
@@ -205,7 +208,7 @@ fn prompts_match_golden_file() {
 
 #[test]
 fn statistics_summarise_lineages() {
-    let answers = vec![Ok(check("NO_CHANGE")), Ok(check("MULTI_TOOL_PROMPT")), Ok(combined())];
+    let answers = vec![Ok(check("NO_CHANGE")), Ok(check("MULTI_TOOL_PROMPT")), Ok(combined_revision())];
     let all = [run(BEFORE, MAX_PASSES, answers).0, run(BEFORE, MAX_PASSES, Vec::new()).0];
     let found = crate::measure::plan::lineage::statistics(&all);
     assert_eq!((found.lineages, found.length.min, found.length.mean, found.length.max), (2, 1, 1.5, 2));

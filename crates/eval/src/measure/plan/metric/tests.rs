@@ -73,7 +73,7 @@ fn answer(part: PlanPart, opinions: Result<Vec<Json>, Unmeasured>) -> Answer {
     Answer { key: part.metric().to_owned(), opinions, usage: Usage::default() }
 }
 
-fn wrong(steps: &[usize]) -> Json {
+fn reply_naming_steps(steps: &[usize]) -> Json {
     let list: Vec<Json> = steps.iter().map(|n| json!({ "reason": "it cannot", "step": n })).collect();
     json!({ "rationale": "so", "wrong": list })
 }
@@ -145,12 +145,12 @@ fn plan_in_prose_is_measured_in_part() {
         let score = all.iter().find(|m| m.metric == PLAN_SCORE).unwrap();
         score.details.iter().filter(|d| d.key != "plan.score.reference").cloned().collect::<Vec<_>>()
     };
-    let counted = |key, n| Detail { key, value: DetailValue::Count(n) };
+    let count_detail = |key, n| Detail { key, value: DetailValue::Count(n) };
     let measured =
         Detail { key: "plan.score.measured", value: DetailValue::Texts(vec!["redundancy".to_owned()]) };
     assert_eq!(
         details(&bare),
-        [measured, counted("plan.steps", 2)],
+        [measured, count_detail("plan.steps", 2)],
         "prose without references states only the order"
     );
 
@@ -159,7 +159,7 @@ fn plan_in_prose_is_measured_in_part() {
     let wired = ruled(wired, &settings(""));
     assert_eq!(value(&wired, "plan.dependencies"), Ok((Value::Score(0.8), true)));
     assert_eq!(value(&wired, "plan.redundancy"), Ok((Value::Score(0.8), true)));
-    assert_eq!(details(&wired)[2..], [counted("plan.hops", 1), counted("plan.width", 4)]);
+    assert_eq!(details(&wired)[2..], [count_detail("plan.hops", 1), count_detail("plan.width", 4)]);
     let dependencies = wired.iter().find(|m| m.metric == "plan.dependencies").unwrap();
     let finding = &dependencies.outcome.as_ref().unwrap().findings[0];
     assert_eq!(finding.quote, "Take the result of step 6");
@@ -327,8 +327,11 @@ fn judged_metrics_enter_the_score() {
     assert_eq!(keys, ["plan.tool_prompt_alignment", "plan.step_executability", "plan.query_adherence"]);
     assert!(questions.iter().all(|q| q.prompt.user.contains("<<<BEST")));
     let answers = [
-        answer(PlanPart::ToolPromptAlignment, Ok(vec![wrong(&[2]), wrong(&[2]), wrong(&[1, 2])])),
-        answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
+        answer(
+            PlanPart::ToolPromptAlignment,
+            Ok(vec![reply_naming_steps(&[2]), reply_naming_steps(&[2]), reply_naming_steps(&[1, 2])]),
+        ),
+        answer(PlanPart::StepExecutability, Ok(vec![reply_naming_steps(&[])])),
         answer(PlanPart::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })])),
     ];
     let MetricProgress::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
@@ -355,7 +358,7 @@ fn unanswered_question_leaves_metric_and_score_unmeasured() {
     let (trace, settings) = (trace(PLAN), settings(""));
     let answers = [
         answer(PlanPart::ToolPromptAlignment, Err(Unmeasured::Timeout)),
-        answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
+        answer(PlanPart::StepExecutability, Ok(vec![reply_naming_steps(&[])])),
     ];
     let MetricProgress::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
         panic!("expected measurements")

@@ -25,7 +25,7 @@ fn depends(plan: &Plan) -> Vec<&[usize]> {
 #[test]
 fn listing_1_parses_without_issue() {
     let plan = parse_plan(LISTING_1);
-    assert!(plan.structured && plan.issues.is_empty(), "{:?}", plan.issues);
+    assert!(plan.is_structured && plan.issues.is_empty(), "{:?}", plan.issues);
     let tools: Vec<&str> = plan.steps.iter().filter_map(|s| s.tool.as_deref()).collect();
     assert_eq!(tools, ["T2S", "RAG", "LLM", "T2S", "T2S", "LLM"]);
     assert_eq!(depends(&plan), [&[][..], &[1], &[2], &[3], &[3], &[4, 5]]);
@@ -65,7 +65,7 @@ fn lists_with_fields_and_names_parse() {
 ```"#;
     let plan = parse_plan(text);
     assert_eq!(faults(&plan), [(None, Fault::Surrounded)]);
-    assert!(plan.structured);
+    assert!(plan.is_structured);
     assert_eq!(query_of_file(text), Some("q".to_owned()));
     assert_eq!(query_of_file("# Query: Why?\n# Plan:\n{}"), Some("Why?".to_owned()));
     assert_eq!(query_of_file(LISTING_1), None);
@@ -83,7 +83,7 @@ fn todo_lists_and_prose_are_unstructured() {
         r#"{"1": "Search", "2": "Read what step 1 found"}"#,
     ] {
         let plan = parse_plan(text);
-        assert!(!plan.structured, "{text}");
+        assert!(!plan.is_structured, "{text}");
         let steps: Vec<&str> = plan.steps.iter().map(|s| s.prompt.as_str()).collect();
         assert_eq!(steps, ["Search", "Read what step 1 found"], "{text}");
         assert_eq!(depends(&plan), [&[][..], &[1]], "{text}");
@@ -141,22 +141,22 @@ fn plan_with_too_many_steps_is_cut() {
 /// Texts of the maximum length that are expensive to parse.
 #[test]
 fn largest_inputs_finish_in_bounded_time() {
-    let many = |piece: &str| piece.repeat(MAX_BYTES / piece.len());
+    let repeated_to_limit = |piece: &str| piece.repeat(MAX_BYTES / piece.len());
     for text in [
-        many("\""),
-        format!("{{\"a{}x", many("\"")),
-        many("{\"1\": "),
-        many("a("),
-        format!("{{1: {}", many("f(\"(1)")),
-        many("\"depends_on\" "),
-        many("(1) "),
-        format!("{{\"1\": {{\"step\": \"f('{}')\", \"depends_on\": [1]}}}}", many("(1) ")),
+        repeated_to_limit("\""),
+        format!("{{\"a{}x", repeated_to_limit("\"")),
+        repeated_to_limit("{\"1\": "),
+        repeated_to_limit("a("),
+        format!("{{1: {}", repeated_to_limit("f(\"(1)")),
+        repeated_to_limit("\"depends_on\" "),
+        repeated_to_limit("(1) "),
+        format!("{{\"1\": {{\"step\": \"f('{}')\", \"depends_on\": [1]}}}}", repeated_to_limit("(1) ")),
         format!(
             "{{\"1\": {{\"step\": \"f('x')\", \"depends_on\": [{}]}}}}",
-            many("7,").trim_end_matches(',')
+            repeated_to_limit("7,").trim_end_matches(',')
         ),
-        many("- x\n"),
-        many("[["),
+        repeated_to_limit("- x\n"),
+        repeated_to_limit("[["),
     ] {
         let plan = parse_plan(&text);
         let tools = super::super::tools::Toolbox::default();
@@ -197,7 +197,7 @@ proptest! {
             depends_on: if n == 0 { vec![] } else { vec![n] },
             notation: StepNotation::Call,
         });
-        let plan = Plan { steps: steps.collect(), structured: true, issues: Vec::new() };
+        let plan = Plan { steps: steps.collect(), is_structured: true, issues: Vec::new() };
         let reparsed = parse_plan(&plan.to_text());
         prop_assert!(reparsed.same_as(&plan), "{:?}\n{:?}", reparsed, plan);
         prop_assert!(reparsed.issues.is_empty(), "{:?}", reparsed.issues);
