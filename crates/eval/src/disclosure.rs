@@ -31,7 +31,7 @@ impl Disclosure {
     /// Whether texts of the trace are shown: not with `explanations: off`, and not if a service of the trace is in
     /// `ask.withhold`, since a text of one span can repeat that of another.
     pub fn shows_texts(&self, trace: &AgentTrace) -> bool {
-        self.emission.explanations != Explanations::Off && !self.asker.withholds_some(trace)
+        self.emission.explanations != Explanations::Off && !self.asker.withholds_any(trace)
     }
 
     /// Whether findings of measurements that passed are shown too.

@@ -376,7 +376,7 @@ impl Evaluator {
         let judges = self.settings.outcome_judges();
         let root = trace.tree.root().or_else(|| trace.tree.top().first().copied())?;
         let asker = &self.settings.asker;
-        if judges.is_empty() || !asker.samples(trace, root) {
+        if judges.is_empty() || !asker.is_sampled(trace, root) {
             return None;
         }
         let measurements = merge_judgements(rule_measurements.clone(), judged.to_vec());

@@ -37,9 +37,9 @@ impl Relations {
     fn cached(trace: &AgentTrace, memo: &Memo) -> Arc<Relations> {
         memo.shared_value(|| {
             let mut spans: Vec<Vec<Idx>> = vec![Vec::new(); trace.agents.len()];
-            for (at, owner) in trace.owner.iter().enumerate() {
+            for (span_index, owner) in trace.owner.iter().enumerate() {
                 if let Some(spans) = owner.and_then(|i| spans.get_mut(i)) {
-                    spans.push(at);
+                    spans.push(span_index);
                 }
             }
             let mut children: Vec<Vec<usize>> = vec![Vec::new(); trace.agents.len()];
@@ -52,8 +52,8 @@ impl Relations {
             let mut subtree_calls: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
             for (i, agent) in trace.agents.iter().enumerate() {
                 agent_by_span.entry(agent.at).or_insert(i);
-                for (nth, (at, _)) in agent.plans.iter().enumerate() {
-                    plans.entry(*at).or_default().push((i, nth));
+                for (nth, (span_index, _)) in agent.plans.iter().enumerate() {
+                    plans.entry(*span_index).or_default().push((i, nth));
                 }
                 if let Some(siblings) = agent.parent.and_then(|parent| children.get_mut(parent)) {
                     siblings.push(i);
@@ -97,7 +97,7 @@ impl Relations {
     }
 }
 
-/// The agent whose span is that of the context, with its index.
+/// The agent whose span is that of the context, with the agent's index; `None` for a span that is not an agent's.
 pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
     let agents = &context.trace.agents;
     let i = match agents.len() {
@@ -124,9 +124,13 @@ pub(crate) fn agents_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<u
 }
 
 /// The plans that a span wrote, each with its agent.
-pub(crate) fn plans_at<'t>(trace: &'t AgentTrace, memo: &Memo, at: Idx) -> Vec<(usize, &'t RecordedPlan)> {
+pub(crate) fn plans_at<'t>(
+    trace: &'t AgentTrace,
+    memo: &Memo,
+    span_index: Idx,
+) -> Vec<(usize, &'t RecordedPlan)> {
     let relations = Relations::cached(trace, memo);
-    let plans = relations.plans.get(&at).map(Vec::as_slice).unwrap_or_default();
+    let plans = relations.plans.get(&span_index).map(Vec::as_slice).unwrap_or_default();
     let plan = |&(i, nth): &(usize, usize)| Some((i, &trace.agents.get(i)?.plans.get(nth)?.1));
     plans.iter().filter_map(plan).collect()
 }
@@ -177,10 +181,10 @@ pub(crate) fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
     if let Some(task) = agent.task.as_ref().filter(|t| !t.trim().is_empty()) {
         return Some((task, agent.task_at.unwrap_or(agent.at)));
     }
-    let at = *agent.llms.first()?;
-    let view = trace.views.get(at).filter(|view| !view.input_content.is_partial())?;
+    let span_index = *agent.llms.first()?;
+    let view = trace.views.get(span_index).filter(|view| !view.input_content.is_partial())?;
     let users = view.input.iter().rev().filter(|m| m.role == Role::User);
-    Some((users.into_iter().find_map(first_text)?, at))
+    Some((users.into_iter().find_map(first_text)?, span_index))
 }
 
 /// Whether the agent is one turn of a group chat: its parent calls no model, and contains several runs of one agent.

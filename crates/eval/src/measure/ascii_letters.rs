@@ -3,26 +3,27 @@
 /// Bytes that are classified at once.
 pub(crate) const BLOCK: usize = 8;
 
-/// The end of the run of ASCII letters that begins at `at`. Eight bytes are classified at once.
+/// The end of the run of ASCII letters that begins at `start`. Eight bytes are classified at once.
 #[inline]
-pub(crate) fn end_of_letters(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(block) = block_at(bytes, at) {
+pub(crate) fn end_of_letters(bytes: &[u8], start: usize) -> usize {
+    let mut end = start;
+    while let Some(block) = block_at(bytes, end) {
         let letter_count = leading_letters(block);
-        at += letter_count;
+        end += letter_count;
         if letter_count < BLOCK {
-            return at;
+            return end;
         }
     }
-    while bytes.get(at).is_some_and(u8::is_ascii_alphabetic) {
-        at += 1;
+    while bytes.get(end).is_some_and(u8::is_ascii_alphabetic) {
+        end += 1;
     }
-    at
+    end
 }
 
-/// The eight bytes at `at` as an integer, with the first byte as the lowest; `None` if fewer bytes are left.
+/// The eight bytes from `start` as an integer, with the first byte as the lowest; `None` if fewer bytes are left.
 #[inline]
-pub(crate) fn block_at(bytes: &[u8], at: usize) -> Option<u64> {
-    let block: [u8; BLOCK] = bytes.get(at..at + BLOCK)?.try_into().ok()?;
+pub(crate) fn block_at(bytes: &[u8], start: usize) -> Option<u64> {
+    let block: [u8; BLOCK] = bytes.get(start..start + BLOCK)?.try_into().ok()?;
     Some(u64::from_le_bytes(block))
 }
 
@@ -47,10 +48,10 @@ mod tests {
     #[test]
     fn letters_are_counted_up_to_any_other_byte() {
         for other in (0..=255u8).filter(|byte| !byte.is_ascii_alphabetic()) {
-            for at in 0..20 {
+            for length in 0..20 {
                 let mut text = b"aZbYcXdWeVfUgThSiRjQ".to_vec();
-                text[at] = other;
-                assert_eq!(end_of_letters(&text, 0), at, "{other}");
+                text[length] = other;
+                assert_eq!(end_of_letters(&text, 0), length, "{other}");
             }
         }
         let end = |bytes: &[u8]| end_of_letters(bytes, 0);

@@ -62,8 +62,8 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     if text.trim().is_empty() || answer.is_none() && is_intermediate_step(view, text) {
         return Some(context.unmeasured(Unmeasured::NotApplicable));
     }
-    let analysed = read(context, text);
-    match turn::judge(context, view, &analysed) {
+    let analysed = read_text(context, text);
+    match turn::turn_result(context, view, &analysed) {
         Some(TurnResult::Untried(finding)) => {
             let mut findings = Findings::new();
             findings.push(finding);
@@ -77,7 +77,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         true => TextRole::Answer,
         false => TextRole::Step,
     };
-    let AvoidanceCheck { avoidance, examined_sentences } = avoided(&analysed, text, role);
+    let AvoidanceCheck { avoidance, examined_sentences } = check_text(&analysed, text, role);
     if context.memo.budget.is_exceeded() {
         return Some(context.unmeasured(Unmeasured::Limit));
     }
@@ -118,7 +118,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
 }
 
 /// Reads the text in its own language, or in that of the task if the text is too short to recognise its language.
-fn read<'t>(context: &Context<'_>, text: &'t str) -> ReadText<'t> {
+fn read_text<'t>(context: &Context<'_>, text: &'t str) -> ReadText<'t> {
     context.memo.budget.spend(text.len().min(MAX_BYTES * 2) / 16);
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let task = agent.and_then(|agent| agent_index::task(context.trace, agent));
@@ -142,7 +142,7 @@ fn reports_own_errors(context: &Context<'_>) -> bool {
     let Some((i, agent)) = agent.and_then(|i| Some((i, context.trace.agents.get(i)?))) else { return false };
     let attempts = CallAttempts::get(context.trace, context.memo);
     let task = agent_index::task(context.trace, i).filter(|task| task.len() <= MAX_BYTES);
-    attempts.first_unfailed(agent.at, &agent.calls).is_none()
+    attempts.first_not_failed(agent.at, &agent.calls).is_none()
         && task.is_some_and(|task| !ReadText::new_counted(task, None, context.memo).mentions_errors())
 }
 
@@ -151,11 +151,12 @@ fn reports_own_errors(context: &Context<'_>) -> bool {
 fn final_answer(context: &Context<'_>) -> Option<Text> {
     let trace = context.trace;
     let agent = trace.agents.get(trace.owner.get(context.at).copied().flatten()?)?;
-    let at = agent.answer_at?;
+    let answer_span = agent.answer_at?;
     let calls = CallIndex::cached(trace, context.memo);
-    let answer_call = calls.by_tool.get(&at).and_then(|&i| trace.calls.get(i));
-    let wrote = at == context.at || answer_call.is_some_and(|call| call.llm == Some(context.at));
-    if wrote { agent.answer.clone() } else { None }
+    let answer_call = calls.by_tool.get(&answer_span).and_then(|&i| trace.calls.get(i));
+    let has_written =
+        answer_span == context.at || answer_call.is_some_and(|call| call.llm == Some(context.at));
+    if has_written { agent.answer.clone() } else { None }
 }
 
 /// Whether the output calls tools, or contains an action as text.
@@ -174,28 +175,28 @@ struct AvoidanceCheck<'t> {
 
 /// Compares a text with the kinds of avoidance. Of a long text, both the first and the last paragraph must avoid an
 /// answer.
-fn avoided<'t>(analysed: &ReadText<'t>, text: &'t str, role: TextRole) -> AvoidanceCheck<'t> {
+fn check_text<'t>(analysed: &ReadText<'t>, text: &'t str, role: TextRole) -> AvoidanceCheck<'t> {
     let text = without_answer_prefixes(text.trim());
     if text.len() <= MAX_BYTES {
-        return avoided_throughout(&analysed.part(text), role);
+        return check_every_sentence(&analysed.part(text), role);
     }
     // A long text whose first and last paragraph avoid an answer is the report of a search without a result.
     let is_text = |paragraph: &&str| !paragraph.trim().is_empty();
     let outer_paragraphs = text.split("\n\n").find(is_text).zip(text.rsplit("\n\n").find(is_text));
     let Some((first, last)) = outer_paragraphs else { return AvoidanceCheck::default() };
-    let avoided_in =
-        |paragraph: &'t str| avoided_throughout(&analysed.part(clip(paragraph, MAX_BYTES)), TextRole::Step);
-    let first = avoided_in(first);
+    let check_paragraph =
+        |paragraph: &'t str| check_every_sentence(&analysed.part(clip(paragraph, MAX_BYTES)), TextRole::Step);
+    let first = check_paragraph(first);
     if first.avoidance.is_none() {
         return first;
     }
-    let last = avoided_in(last);
+    let last = check_paragraph(last);
     let avoidance = first.avoidance.filter(|_| last.avoidance.is_some());
     AvoidanceCheck { avoidance, examined_sentences: first.examined_sentences + last.examined_sentences }
 }
 
-/// As [`avoided`], for a text whose sentences all have to avoid an answer.
-fn avoided_throughout<'t>(analysed: &ReadText<'t>, role: TextRole) -> AvoidanceCheck<'t> {
+/// As [`check_text`], for a short text: all of its sentences must avoid an answer.
+fn check_every_sentence<'t>(analysed: &ReadText<'t>, role: TextRole) -> AvoidanceCheck<'t> {
     const KINDS: [Statement; 6] = [
         Statement::Nothing,
         Statement::Refusal,
@@ -235,7 +236,7 @@ fn avoided_throughout<'t>(analysed: &ReadText<'t>, role: TextRole) -> AvoidanceC
 
 /// Whether a final answer avoids an answer.
 pub(crate) fn avoids(answer: &str, memo: &Memo) -> bool {
-    avoided(&ReadText::new(answer, None, memo), answer, TextRole::Answer).avoidance.is_some()
+    check_text(&ReadText::new(answer, None, memo), answer, TextRole::Answer).avoidance.is_some()
 }
 
 /// The first sentence at the beginning of `text` that states that nothing was found or that reports an error. A long

@@ -21,11 +21,11 @@ pub(crate) type JudgedRow<'a> = (&'static MetricSpec, Box<dyn Metric + 'a>);
 struct Implementation {
     rules: Option<&'static dyn Rule>,
     /// The name under which the rule is timed, if it is not that of the row.
-    timed: Option<&'static str>,
+    timing_name: Option<&'static str>,
     asks: Option<&'static dyn Metric>,
 }
 
-const NO_IMPLEMENTATION: Implementation = Implementation { rules: None, timed: None, asks: None };
+const NO_IMPLEMENTATION: Implementation = Implementation { rules: None, timing_name: None, asks: None };
 
 macro_rules! implementations {
     ($(
@@ -50,18 +50,23 @@ fn implementations() -> impl Iterator<Item = (&'static MetricSpec, &'static Impl
 /// Every metric with a rule: its row, the name under which it is timed, the rule.
 pub(crate) fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str, &'static dyn Rule)> {
     implementations().filter_map(|(row, implementation)| {
-        Some((row, implementation.timed.unwrap_or(row.name), implementation.rules?))
+        Some((row, implementation.timing_name.unwrap_or(row.name), implementation.rules?))
     })
 }
 
 /// Every metric that asks judges and for which the settings name at least one.
-pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec<JudgedRow<'a>> {
+pub(crate) fn judged_rows<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec<JudgedRow<'a>> {
     // Rows with their own prompts follow those that ask by their rubric.
-    let common = super::table::rows_with_rubric().map(|row| (row, Box::new(JudgedMetric) as Box<dyn Metric>));
+    let by_rubric =
+        super::table::rows_with_rubric().map(|row| (row, Box::new(JudgedMetric) as Box<dyn Metric>));
     let by_other_prompts = implementations()
         .filter_map(|(row, implementation)| Some((row, Box::new(implementation.asks?) as Box<dyn Metric>)));
     let custom = custom.iter().map(|metric| (metric.row, Box::new(metric) as Box<dyn Metric>));
-    common.chain(by_other_prompts).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
+    by_rubric
+        .chain(by_other_prompts)
+        .chain(custom)
+        .filter(|(row, _)| !settings.judges(row).is_empty())
+        .collect()
 }
 
 /// Whether any metric may apply to any span. If none may, spans need not be read.
@@ -101,15 +106,15 @@ pub(crate) fn run_each(
         let is_enabled =
             settings.is_measured_by_rules(row) && enabled_on_all != Some(false) && row.may_be_in(trace);
         let views = if is_enabled { trace.views.as_slice() } else { &[] };
-        for (at, view) in views.iter().enumerate() {
-            let applies = evaluated.get(at).copied().unwrap_or(false)
+        for (index, view) in views.iter().enumerate() {
+            let applies = evaluated.get(index).copied().unwrap_or(false)
                 && row.may_be_on(view.kind)
-                && (!view.wrapper || row.on_wrappers || row.is_on_wrapper(trace, at))
-                && enabled_on_all.unwrap_or_else(|| row_settings.is_enabled_on(trace, at));
+                && (!view.wrapper || row.on_wrappers || row.is_on_wrapper(trace, index))
+                && enabled_on_all.unwrap_or_else(|| row_settings.is_enabled_on(trace, index));
             if !applies {
                 continue;
             }
-            let context = Context { row, trace, at, settings, memo, rule_measurements: &[] };
+            let context = Context { row, trace, at: index, settings, memo, rule_measurements: &[] };
             measure_within_budget(rule, &context, &mut out);
             if memo.budget.is_void() {
                 return Vec::new();
@@ -203,7 +208,7 @@ mod tests {
     static BREVITY: MetricSpec =
         MetricSpec::custom("style.brevity", Scale::UNIT, Some(0.5)).with_need(Need::Trace);
 
-    /// A metric whose measurements have a mistyped name; of an open trace it asks a question.
+    /// A metric whose measurements have a mistyped name, and which asks one question about an open trace.
     struct Brevity;
 
     impl Metric for Brevity {

@@ -38,13 +38,13 @@ impl Turns {
     }
 
     /// The model call of the same agent before this one.
-    pub(crate) fn before(&self, at: Idx) -> Option<Idx> {
-        self.before.get(&at).copied()
+    pub(crate) fn before(&self, span_index: Idx) -> Option<Idx> {
+        self.before.get(&span_index).copied()
     }
 
     /// The model call of the same agent after this one.
-    pub(crate) fn after(&self, at: Idx) -> Option<Idx> {
-        self.after.get(&at).copied()
+    pub(crate) fn after(&self, span_index: Idx) -> Option<Idx> {
+        self.after.get(&span_index).copied()
     }
 }
 
@@ -52,7 +52,7 @@ impl Turns {
 /// of the model.
 pub(crate) fn new_in_prompt(view: &SpanView) -> impl Iterator<Item = &Text> {
     let last_assistant = view.input.iter().rposition(|m| m.role == Role::Assistant);
-    let newer_messages = last_assistant.and_then(|at| view.input.get(at + 1..)).unwrap_or_default();
+    let newer_messages = last_assistant.and_then(|index| view.input.get(index + 1..)).unwrap_or_default();
     newer_messages.iter().flat_map(|m| &m.parts).filter_map(readable_text)
 }
 

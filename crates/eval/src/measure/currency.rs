@@ -13,6 +13,7 @@ const CURRENCIES: &str = include_str!("language/data/currencies.txt");
 
 static NAMES: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(names);
 
+/// Reads the data file: the codes of currencies by their names and symbols.
 fn names() -> HashMap<&'static str, &'static str> {
     let lines = CURRENCIES.lines().filter(|line| !line.starts_with('#'));
     let names_in_line = |line: &'static str| {

@@ -133,10 +133,10 @@ impl Finding {
         self
     }
 
-    /// Adds the span at `at`.
+    /// Adds the span `span_index`.
     #[must_use]
-    pub fn citing_at(self, trace: &AgentTrace, at: Idx) -> Finding {
-        match trace.tree.spans.get(at) {
+    pub fn citing_at(self, trace: &AgentTrace, span_index: Idx) -> Finding {
+        match trace.tree.spans.get(span_index) {
             Some(span) => self.citing(span.id),
             None => self,
         }
@@ -332,8 +332,8 @@ pub(crate) fn quantity(
 }
 
 /// A measurement by the built-in rules.
-pub(crate) fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
-    Measurement::new(at, metric, RULES_JUDGE, Ok(measured))
+pub(crate) fn measured(span_index: Idx, metric: &'static str, measured: Measured) -> Measurement {
+    Measurement::new(span_index, metric, RULES_JUDGE, Ok(measured))
 }
 
 impl Context<'_> {
@@ -344,8 +344,8 @@ impl Context<'_> {
 }
 
 /// An unmeasured metric with its reason.
-pub(crate) fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> Measurement {
-    Measurement::new(at, metric, RULES_JUDGE, Err(reason))
+pub(crate) fn unmeasured(span_index: Idx, metric: &'static str, reason: Unmeasured) -> Measurement {
+    Measurement::new(span_index, metric, RULES_JUDGE, Err(reason))
 }
 
 #[cfg(test)]
@@ -468,12 +468,12 @@ mod tests {
             findings.all.len()
         };
         let contradicts = || Defect::ContradictsResult.finding("it was 1140", statement);
-        let unsupported = || Defect::UnsupportedFact.finding("no result has it", statement);
-        assert_eq!(count_findings(contradicts(), unsupported()), 1);
-        assert_eq!(count_findings(contradicts().noted(), unsupported()), 2);
-        assert_eq!(count_findings(contradicts(), Finding { origin: Some(3), ..unsupported() }), 2);
+        let unsupported_finding = || Defect::UnsupportedFact.finding("no result has it", statement);
+        assert_eq!(count_findings(contradicts(), unsupported_finding()), 1);
+        assert_eq!(count_findings(contradicts().noted(), unsupported_finding()), 2);
+        assert_eq!(count_findings(contradicts(), Finding { origin: Some(3), ..unsupported_finding() }), 2);
         assert_eq!(
-            count_findings(contradicts(), Finding { seen_in: Some(SpanId([7; 8])), ..unsupported() }),
+            count_findings(contradicts(), Finding { seen_in: Some(SpanId([7; 8])), ..unsupported_finding() }),
             2
         );
     }
@@ -484,15 +484,15 @@ mod tests {
         let row = row("completeness");
         let context =
             Context { row, trace: &trace, at: 0, settings: &settings, memo: &memo, rule_measurements: &[] };
-        let scored = |examined: usize, found: Option<Finding>| {
+        let measurement_with = |examined: usize, found: Option<Finding>| {
             let mut findings = Findings::new();
             findings.examine(examined);
             findings.extend(found);
             findings.scored(&context, Unmeasured::Truncated)
         };
-        assert_eq!(scored(0, None).outcome, Err(Unmeasured::Truncated));
-        assert!(scored(2, None).outcome.unwrap().passed);
-        let failed = scored(0, Some(Defect::EmptyAnswer.finding("", "")));
+        assert_eq!(measurement_with(0, None).outcome, Err(Unmeasured::Truncated));
+        assert!(measurement_with(2, None).outcome.unwrap().passed);
+        let failed = measurement_with(0, Some(Defect::EmptyAnswer.finding("", "")));
         assert_eq!((failed.outcome.unwrap().passed, failed.examined), (false, 1));
     }
 

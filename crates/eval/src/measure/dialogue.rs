@@ -25,18 +25,21 @@ impl Replies {
         memo.trace(|| {
             let turns = Turns::cached(trace, memo);
             let llms = trace.agents.iter().flat_map(|agent| &agent.llms);
-            Replies(llms.filter_map(|&at| Some((at, reply(trace, &turns, at)?))).collect())
+            Replies(
+                llms.filter_map(|&span_index| Some((span_index, reply(trace, &turns, span_index)?)))
+                    .collect(),
+            )
         })
     }
 
-    /// The user's reply to the text of the model call at `at`; `None` if the user did not reply.
-    pub(crate) fn to(&self, at: Idx) -> Option<&Text> {
-        self.0.get(&at)
+    /// The user's reply to the text of the model call on the span `span_index`; `None` if the user did not reply.
+    pub(crate) fn to(&self, span_index: Idx) -> Option<&Text> {
+        self.0.get(&span_index)
     }
 
     /// Whether the user replied to any text of the agent.
     pub(crate) fn has_to(&self, agent: &Agent) -> bool {
-        agent.llms.iter().any(|at| self.to(*at).is_some())
+        agent.llms.iter().any(|span_index| self.to(*span_index).is_some())
     }
 }
 
@@ -44,16 +47,16 @@ impl Replies {
 pub(crate) fn said_by_user(trace: &AgentTrace, memo: &Memo, agent: usize) -> Vec<Text> {
     let replies = Replies::cached(trace, memo);
     let llms = trace.agents.get(agent).into_iter().flat_map(|agent| &agent.llms);
-    let replied = llms.filter_map(|at| replies.to(*at));
+    let replied = llms.filter_map(|span_index| replies.to(*span_index));
     agent_index::task(trace, agent).into_iter().chain(replied).cloned().collect()
 }
 
-/// The last message of the user between the text of the model call at `at` and the next model call of the agent.
-fn reply(trace: &AgentTrace, turns: &Turns, at: Idx) -> Option<Text> {
-    if !is_for_reader(trace.views.get(at)?.output.iter()) {
+/// The last message of the user between the text of the model call on this span and the next model call of the agent.
+fn reply(trace: &AgentTrace, turns: &Turns, span_index: Idx) -> Option<Text> {
+    if !is_for_reader(trace.views.get(span_index)?.output.iter()) {
         return None;
     }
-    let next = trace.views.get(turns.after(at)?)?;
+    let next = trace.views.get(turns.after(span_index)?)?;
     // Only messages of the user may follow the text of the model: a result of a tool is no reply.
     let newer_messages = next.input.iter().rev().take_while(|message| message.role != Role::Assistant);
     let mut message_text = None;
@@ -150,31 +153,31 @@ mod tests {
         let memo = Memo::new();
         let replies = Replies::cached(&trace, &memo);
         let to: Vec<Option<&str>> =
-            trace.agents[0].llms.iter().map(|at| replies.to(*at).map(|t| &**t)).collect();
+            trace.agents[0].llms.iter().map(|span_index| replies.to(*span_index).map(|t| &**t)).collect();
         assert_eq!(to, [Some("Monday."), None, None]);
         let in_dialogue: Vec<bool> =
-            trace.agents[0].llms.iter().map(|at| is_in_dialogue(&trace.views[*at])).collect();
+            trace.agents[0].llms.iter().map(|span_index| is_in_dialogue(&trace.views[*span_index])).collect();
         assert_eq!(in_dialogue, [false, true, true]);
     }
 
     #[test]
     fn open_request_is_the_question_that_no_turn_answered() {
-        let open = |script: Script| {
+        let open_request_of = |script: Script| {
             let trace = script.answers("Done.").build();
             let last = *trace.agents[0].llms.last().unwrap();
             open_request(&trace.views[last], &Memo::new()).map(|text| text.to_string())
         };
         let first = "When is my check-up?";
         let asked_back = Script::new(first).says("What is your date of birth?").user("3 May 1990.");
-        assert_eq!(open(asked_back).as_deref(), Some(first));
+        assert_eq!(open_request_of(asked_back).as_deref(), Some(first));
         let twice = Script::new(first).says("What is your name?").user("Ana Ruiz.");
         let twice = twice.says("And which clinic is it?").user("The one in Mill Lane.");
-        assert_eq!(open(twice).as_deref(), Some(first));
+        assert_eq!(open_request_of(twice).as_deref(), Some(first));
         let next = Script::new(first).says("It is on 4 June at nine.").user("How long does it take?");
-        assert_eq!(open(next).as_deref(), Some("How long does it take?"));
+        assert_eq!(open_request_of(next).as_deref(), Some("How long does it take?"));
         let requested = Script::new(first).says("It is on 4 June at nine.").user("Please move it to July.");
-        assert_eq!(open(requested).as_deref(), Some("Please move it to July."));
-        assert_eq!(open(Script::new(first)), None);
+        assert_eq!(open_request_of(requested).as_deref(), Some("Please move it to July."));
+        assert_eq!(open_request_of(Script::new(first)), None);
     }
 
     #[test]

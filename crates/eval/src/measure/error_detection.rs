@@ -102,6 +102,7 @@ fn call_of<'a>(context: &Context<'a>, view: &SpanView) -> Option<&'a Call> {
     calls.by_tool.get(&context.at).and_then(|&i| context.trace.calls.get(i))
 }
 
+/// Whether the environment, not the agent, is at fault for an error with this cause.
 fn is_environmental(cause: Defect) -> bool {
     cause.category().is_some_and(|c| c.is_environment())
 }
@@ -171,10 +172,10 @@ fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
 
 /// Calls of this model call that have no span of their own.
 pub(crate) fn virtual_calls<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a Call> {
-    let at = context.at;
+    let own_span = context.at;
     let call_index = CallIndex::cached(context.trace, context.memo);
     let trace = context.trace;
-    let calls = (0..).map_while(move |nth| call_index.by_llm.get(&at)?.get(nth).copied());
+    let calls = (0..).map_while(move |nth| call_index.by_llm.get(&own_span)?.get(nth).copied());
     calls.filter_map(|i| trace.calls.get(i)).filter(|call| call.tool.is_none())
 }
 

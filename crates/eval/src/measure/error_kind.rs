@@ -27,6 +27,7 @@ struct Phrases {
 
 checked_static!(COMPILED: Phrases = compile());
 
+/// Compiles the phrases to one automaton.
 fn compile() -> Result<Phrases, aho_corasick::BuildError> {
     let mut texts = Vec::new();
     let mut patterns = Vec::new();
@@ -127,7 +128,7 @@ pub(crate) fn cause_excerpt(text: &str) -> &str {
 /// The row of the most specific phrase in `text`, and its first occurrence.
 fn best_phrase(text: &str) -> Option<(usize, std::ops::Range<usize>)> {
     let bytes = text.as_bytes();
-    let in_word = |i: Option<usize>| {
+    let is_word_byte = |i: Option<usize>| {
         i.and_then(|i| bytes.get(i)).is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80)
     };
     let mut best: Option<(usize, std::ops::Range<usize>)> = None;
@@ -144,10 +145,10 @@ fn best_phrase(text: &str) -> Option<(usize, std::ops::Range<usize>)> {
         let before = occurrence.start().checked_sub(1);
         let after = Some(occurrence.end());
         // A full stop or comma after a status code is punctuation when no digit follows.
-        let is_continued = is_in_path(after) && in_word(Some(occurrence.end() + 1));
-        if (!left_open && in_word(before))
+        let is_continued = is_in_path(after) && is_word_byte(Some(occurrence.end() + 1));
+        if (!left_open && is_word_byte(before))
             || is_in_path(before)
-            || (!right_open && in_word(after))
+            || (!right_open && is_word_byte(after))
             || is_continued
         {
             continue;
@@ -205,8 +206,8 @@ mod tests {
             ("Exception: No results found for query: 'x'. Use a less specific query.", Defect::EmptyResult),
             ("invalid url 'almanac': the scheme is required", Defect::Errored),
         ];
-        for (text, wanted) in cases {
-            assert_eq!(cause(text), wanted, "{text}");
+        for (text, expected) in cases {
+            assert_eq!(cause(text), expected, "{text}");
         }
     }
 

@@ -30,11 +30,13 @@ impl Deref for EvaluatedSpans {
 pub(crate) fn evaluated_spans(trace: &AgentTrace) -> Vec<bool> {
     // For each span, whether it is an evaluator span or beneath one.
     let mut is_in_evaluator = vec![false; trace.views.len()];
-    for &at in trace.tree.order() {
-        let is_beneath =
-            trace.tree.parent(at).is_some_and(|up| is_in_evaluator.get(up).copied().unwrap_or(false));
-        let is_evaluator = trace.views.get(at).is_some_and(|view| view.kind == Kind::Evaluator);
-        if let Some(entry) = is_in_evaluator.get_mut(at) {
+    for &span_index in trace.tree.order() {
+        let is_beneath = trace
+            .tree
+            .parent(span_index)
+            .is_some_and(|parent| is_in_evaluator.get(parent).copied().unwrap_or(false));
+        let is_evaluator = trace.views.get(span_index).is_some_and(|view| view.kind == Kind::Evaluator);
+        if let Some(entry) = is_in_evaluator.get_mut(span_index) {
             *entry = is_beneath || is_evaluator;
         }
     }

@@ -71,28 +71,31 @@ pub(crate) fn clip_end(text: &str, max: usize) -> &str {
     text.get(text.ceil_char_boundary(text.len().saturating_sub(max))..).unwrap_or(text)
 }
 
-/// The nearest border at or before `at`; `at` itself if there is none within [`MAX_SHIFT_BYTES`].
-fn border_before(text: &str, at: usize) -> usize {
-    let before = text.get(..at).unwrap_or_default();
-    let nearby = before.char_indices().rev().map(|(i, _)| i).take_while(|i| at - i <= MAX_SHIFT_BYTES);
-    std::iter::once(at).chain(nearby).find(|i| is_border(text, *i)).unwrap_or(at)
+/// The nearest border at or before `position`; `position` itself if there is none within [`MAX_SHIFT_BYTES`].
+fn border_before(text: &str, position: usize) -> usize {
+    let before = text.get(..position).unwrap_or_default();
+    let nearby = before.char_indices().rev().map(|(i, _)| i).take_while(|i| position - i <= MAX_SHIFT_BYTES);
+    std::iter::once(position).chain(nearby).find(|i| is_border(text, *i)).unwrap_or(position)
 }
 
-/// The nearest border at or after `at`; `at` itself if there is none within [`MAX_SHIFT_BYTES`].
-fn border_after(text: &str, at: usize) -> usize {
-    let after = text.get(at..).unwrap_or_default();
-    let nearby =
-        after.char_indices().map(|(i, c)| at + i + c.len_utf8()).take_while(|i| i - at <= MAX_SHIFT_BYTES);
-    std::iter::once(at).chain(nearby).find(|i| is_border(text, *i)).unwrap_or(at)
+/// The nearest border at or after `position`; `position` itself if there is none within [`MAX_SHIFT_BYTES`].
+fn border_after(text: &str, position: usize) -> usize {
+    let after = text.get(position..).unwrap_or_default();
+    let nearby = after
+        .char_indices()
+        .map(|(i, c)| position + i + c.len_utf8())
+        .take_while(|i| i - position <= MAX_SHIFT_BYTES);
+    std::iter::once(position).chain(nearby).find(|i| is_border(text, *i)).unwrap_or(position)
 }
 
-/// Whether no word extends across `at`. Chinese, Japanese, Thai and related scripts have no spaces.
-fn is_border(text: &str, at: usize) -> bool {
+/// Whether no word extends across `position`. In Chinese, Japanese, Thai and related scripts, which have no spaces,
+/// every position is a border.
+fn is_border(text: &str, position: usize) -> bool {
     let is_unspaced =
         |c| matches!(c, '\u{e00}'..='\u{fff}' | '\u{2e80}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}');
     let is_word_char = |c: char| c == '_' || c.is_alphanumeric() && !is_unspaced(c);
-    let before = text.get(..at).and_then(|t| t.chars().next_back());
-    let after = text.get(at..).and_then(|t| t.chars().next());
+    let before = text.get(..position).and_then(|t| t.chars().next_back());
+    let after = text.get(position..).and_then(|t| t.chars().next());
     !(before.is_some_and(is_word_char) && after.is_some_and(is_word_char))
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn each_word<'n>(name: &'n str, mut add: impl FnMut(&'n str)) {
     // A character has at least one byte.
     let end = match name.len() {
         ..=MAX_CHARS => name.len(),
-        _ => name.char_indices().nth(MAX_CHARS).map_or(name.len(), |(at, _)| at),
+        _ => name.char_indices().nth(MAX_CHARS).map_or(name.len(), |(i, _)| i),
     };
     let name = name.get(..end).unwrap_or(name);
     if name.is_ascii() {
@@ -59,10 +59,10 @@ pub(crate) fn each_word<'n>(name: &'n str, mut add: impl FnMut(&'n str)) {
     }
     for part in name.split(|c: char| !c.is_alphanumeric()) {
         let (mut start, mut after_lower) = (0, false);
-        for (at, c) in part.char_indices() {
+        for (i, c) in part.char_indices() {
             if after_lower && c.is_uppercase() {
-                add(part.get(start..at).unwrap_or_default());
-                start = at;
+                add(part.get(start..i).unwrap_or_default());
+                start = i;
             }
             after_lower = c.is_lowercase();
         }
@@ -80,13 +80,13 @@ fn each_ascii_word<'n>(name: &'n str, mut add: impl FnMut(&'n str)) {
             add(name.get(start..end).unwrap_or_default());
         }
     };
-    for (at, byte) in name.bytes().enumerate() {
+    for (i, byte) in name.bytes().enumerate() {
         if !byte.is_ascii_alphanumeric() {
-            add_range(start, at);
-            start = at + 1;
+            add_range(start, i);
+            start = i + 1;
         } else if after_lower && byte.is_ascii_uppercase() {
-            add_range(start, at);
-            start = at;
+            add_range(start, i);
+            start = i;
         }
         after_lower = byte.is_ascii_lowercase();
     }

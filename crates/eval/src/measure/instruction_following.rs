@@ -111,8 +111,13 @@ impl<'a> ModelOutput<'a> {
     fn new(context: &Context<'a>, view: &'a SpanView) -> ModelOutput<'a> {
         let text = view.output_text();
         let call_count = view.requests().count();
-        let agent =
-            context.trace.owner.get(context.at).copied().flatten().and_then(|a| context.trace.agents.get(a));
+        let agent = context
+            .trace
+            .owner
+            .get(context.at)
+            .copied()
+            .flatten()
+            .and_then(|agent| context.trace.agents.get(agent));
         let answering_agent = agent.filter(|a| a.answer_at == Some(context.at));
         let is_undecided = agent.is_none_or(|a| a.answer_at.is_none() && a.answer.is_none());
         let is_answer = call_count == 0

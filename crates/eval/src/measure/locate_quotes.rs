@@ -33,8 +33,9 @@ pub(crate) fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measur
         let Ok(measured) = &mut m.outcome else { continue };
         for finding in measured.findings.iter_mut().filter(|f| f.seen_in.is_none() && !f.quote.is_empty()) {
             let candidates = candidate_spans(trace, memo, m.at, finding);
-            if let Some((at, quote)) = find_quote(trace, memo, &candidates, &finding.quote) {
-                finding.seen_in = trace.tree.spans.get(at).filter(|_| at != m.at).map(|span| span.id);
+            if let Some((span_index, quote)) = find_quote(trace, memo, &candidates, &finding.quote) {
+                finding.seen_in =
+                    trace.tree.spans.get(span_index).filter(|_| span_index != m.at).map(|span| span.id);
                 finding.quote = quote;
             }
         }
@@ -51,34 +52,41 @@ fn find_quote(trace: &AgentTrace, memo: &Memo, candidates: &[Idx], quote: &str) 
     std::iter::once(quote).chain(lines).find_map(|piece| {
         let search = QuoteSearch::new(piece);
         // Beyond the budget no span is searched, and the quote is not located.
-        let may_search =
-            |at: Idx| memo.budget.spend(trace.tree.spans.get(at).map_or(0, |span| span.bytes.len() / 64));
-        let in_output =
-            |at: &&Idx| may_search(**at) && trace.views.get(**at).is_some_and(|view| search.in_output(view));
-        let in_input =
-            |at: &&Idx| may_search(**at) && trace.views.get(**at).is_some_and(|view| search.in_input(view));
-        let finding_span = candidates.iter().take(1).find(|at| in_output(at) || in_input(at));
+        let may_search = |span_index: Idx| {
+            memo.budget.spend(trace.tree.spans.get(span_index).map_or(0, |span| span.bytes.len() / 64))
+        };
+        let is_in_output = |span_index: &&Idx| {
+            may_search(**span_index)
+                && trace.views.get(**span_index).is_some_and(|view| search.is_in_output(view))
+        };
+        let is_in_input = |span_index: &&Idx| {
+            may_search(**span_index)
+                && trace.views.get(**span_index).is_some_and(|view| search.is_in_input(view))
+        };
+        let finding_span =
+            candidates.iter().take(1).find(|span_index| is_in_output(span_index) || is_in_input(span_index));
         let containing = finding_span
-            .or_else(|| candidates.iter().find(in_output))
-            .or_else(|| candidates.iter().find(in_input));
-        containing.map(|at| (*at, piece.to_owned()))
+            .or_else(|| candidates.iter().find(is_in_output))
+            .or_else(|| candidates.iter().find(is_in_input));
+        containing.map(|span_index| (*span_index, piece.to_owned()))
     })
 }
 
 /// The spans that may contain the quote, the most likely first.
-fn candidate_spans(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) -> Vec<Idx> {
+fn candidate_spans(trace: &AgentTrace, memo: &Memo, span_index: Idx, finding: &Finding) -> Vec<Idx> {
     let spans =
         memo.trace(|| SpanIndex(trace.tree.spans.iter().enumerate().map(|(i, s)| (s.id, i)).collect()));
     let turns = Turns::cached(trace, memo);
     let cited = finding.cited.iter().filter_map(|id| spans.0.get(id).copied());
-    let agent = trace.owner.get(at).copied().flatten().and_then(|a| trace.agents.get(a));
+    let agent = trace.owner.get(span_index).copied().flatten().and_then(|agent| trace.agents.get(agent));
     let agent_spans = agent.into_iter().flat_map(|a| {
-        let plans = a.plans.iter().map(|(at, _)| *at);
+        let plans = a.plans.iter().map(|(span_index, _)| *span_index);
         [Some(a.at), a.answer_at, a.llms.first().copied()].into_iter().flatten().chain(plans)
     });
-    let adjacent_spans = [turns.before(at), turns.after(at), trace.tree.parent(at), trace.tree.root()];
+    let adjacent_spans =
+        [turns.before(span_index), turns.after(span_index), trace.tree.parent(span_index), trace.tree.root()];
     let mut out: Vec<Idx> = Vec::new();
-    for candidate in [at]
+    for candidate in [span_index]
         .into_iter()
         .chain(finding.origin)
         .chain(cited)
@@ -128,7 +136,7 @@ impl<'q> QuoteSearch<'q> {
         spellings.iter().skip(1).map(|s| Finder::new(s).into_owned()).collect()
     }
 
-    fn in_text(&self, text: &str) -> bool {
+    fn is_in_text(&self, text: &str) -> bool {
         let has = |finder: &Finder<'_>| finder.find(text.as_bytes()).is_some();
         // Most quotes begin a text.
         text.starts_with(self.quote)
@@ -136,24 +144,24 @@ impl<'q> QuoteSearch<'q> {
             || self.escaped.get_or_init(|| QuoteSearch::escaped(self.quote)).iter().any(has)
     }
 
-    fn in_request(&self, request: &ToolRequest) -> bool {
-        self.in_text(&request.name) || request.arguments.as_deref().is_some_and(|a| self.in_text(a))
+    fn is_in_request(&self, request: &ToolRequest) -> bool {
+        self.is_in_text(&request.name) || request.arguments.as_deref().is_some_and(|a| self.is_in_text(a))
     }
 
-    fn in_part(&self, part: &Part) -> bool {
+    fn is_in_part(&self, part: &Part) -> bool {
         match part {
-            Part::Text(text) | Part::Reasoning(text) => self.in_text(text),
-            Part::Call(request) => self.in_request(request),
+            Part::Text(text) | Part::Reasoning(text) => self.is_in_text(text),
+            Part::Call(request) => self.is_in_request(request),
             Part::Result { content, .. } => {
                 let is_new = self.unmatched_results.borrow_mut().insert(content.as_ptr());
-                is_new && self.in_text(content)
+                is_new && self.is_in_text(content)
             }
             Part::Media => false,
         }
     }
 
     /// Whether the span's output, call, result or error contains the quote.
-    fn in_output(&self, view: &SpanView) -> bool {
+    fn is_in_output(&self, view: &SpanView) -> bool {
         let fields = [&view.result, &view.name, &view.agent, &view.model].into_iter().flatten();
         let errors = view
             .errors
@@ -161,16 +169,16 @@ impl<'q> QuoteSearch<'q> {
             .chain(&view.inherited_errors)
             .flat_map(|e| [&e.error_type, &e.message])
             .flatten();
-        view.output.iter().flat_map(|m| &m.parts).any(|p| self.in_part(p))
-            || self.quote.contains('\n') && self.in_text(&view.output_text())
-            || fields.chain(errors).chain(&view.finish).any(|t| self.in_text(t))
-            || view.call.as_ref().is_some_and(|c| self.in_request(c))
-            || view.plans.iter().any(|p| self.in_text(&p.text))
+        view.output.iter().flat_map(|m| &m.parts).any(|p| self.is_in_part(p))
+            || self.quote.contains('\n') && self.is_in_text(&view.output_text())
+            || fields.chain(errors).chain(&view.finish).any(|t| self.is_in_text(t))
+            || view.call.as_ref().is_some_and(|c| self.is_in_request(c))
+            || view.plans.iter().any(|p| self.is_in_text(&p.text))
     }
 
     /// Whether the span's input contains the quote. The search begins with the last message, which is the newest.
-    fn in_input(&self, view: &SpanView) -> bool {
-        view.input.iter().rev().flat_map(|m| &m.parts).any(|p| self.in_part(p))
+    fn is_in_input(&self, view: &SpanView) -> bool {
+        view.input.iter().rev().flat_map(|m| &m.parts).any(|p| self.is_in_part(p))
     }
 }
 
@@ -181,12 +189,12 @@ mod tests {
     use crate::measure::testing::{Script, row};
     use crate::measure::{Context, Settings, Unmeasured};
 
-    fn located(trace: &AgentTrace, at: Idx, quote: &str) -> (Option<Idx>, String) {
+    fn located(trace: &AgentTrace, span_index: Idx, quote: &str) -> (Option<Idx>, String) {
         let (settings, memo) = (Settings::default(), Memo::new());
         let context = Context {
             row: row("plan_efficiency"),
             trace,
-            at,
+            at: span_index,
             settings: &settings,
             memo: &memo,
             rule_measurements: &[],

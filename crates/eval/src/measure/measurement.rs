@@ -192,7 +192,8 @@ pub struct Finding {
     /// The span that caused the failure, if it is another one (an LLM span that wrote the arguments
     /// with which a tool span failed). The failure counts there.
     pub origin: Option<Idx>,
-    /// A fact (an error status, arguments that violate their schema) that no judge overrules.
+    /// Whether the finding is a fact (an error status, arguments that violate their schema), which no judge
+    /// overrules.
     pub fact: bool,
     /// The defect, for a finding of a rule; `None` for a finding of a judge.
     pub defect: Option<Defect>,
@@ -205,10 +206,11 @@ pub struct Finding {
 /// One metric's result on one span.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measurement {
+    /// The measured span.
     pub at: Idx,
     /// The name of the metric, as in its attribute key.
     pub metric: &'static str,
-    /// The task in its name, if several tasks are measured on one span: `path.<task>.correctness`.
+    /// The task in the name of the metric, if several tasks are measured on one span: `path.<task>.correctness`.
     pub task: Option<Arc<str>>,
     /// The value and findings, or the reason why there are none.
     pub outcome: Result<Measured, Unmeasured>,
@@ -261,15 +263,24 @@ impl Finding {
 }
 
 impl Measurement {
-    /// A measurement of `metric` on the span `at` by `judge`, for example `rules/1`.
+    /// A measurement of `metric` on the span `span_index` by `judge`, for example `rules/1`.
     pub fn new(
-        at: Idx,
+        span_index: Idx,
         metric: &'static str,
         judge: impl Into<Cow<'static, str>>,
         outcome: Result<Measured, Unmeasured>,
     ) -> Measurement {
         let (judge, details) = (judge.into(), Vec::new());
-        Measurement { at, metric, task: None, outcome, judge, examined: 0, details, rationale: None }
+        Measurement {
+            at: span_index,
+            metric,
+            task: None,
+            outcome,
+            judge,
+            examined: 0,
+            details,
+            rationale: None,
+        }
     }
 
     /// The name of the metric in the output, with the task.

@@ -100,7 +100,7 @@ impl Memo {
         Memo { budget, ..Memo::default() }
     }
 
-    /// Sets the values of an earlier memo of the same trace.
+    /// Sets the shared values to those of an earlier memo of the same trace.
     pub(crate) fn with_shared_values(self, shared_values: SharedValues) -> Memo {
         Memo { shared_values: RefCell::new(shared_values), ..self }
     }
@@ -111,10 +111,14 @@ impl Memo {
     }
 
     /// As [`RecurringValues::get`]: the value must depend on the text alone. Without a cache the value is computed.
-    pub(crate) fn recurring<T: Send + Sync + 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Arc<T> {
+    pub(crate) fn recurring<T: Send + Sync + 'static>(
+        &self,
+        text: &str,
+        compute: impl FnOnce() -> T,
+    ) -> Arc<T> {
         match &self.recurring {
-            Some(recurring) => recurring.get(text, work),
-            None => Arc::new(work()),
+            Some(recurring) => recurring.get(text, compute),
+            None => Arc::new(compute()),
         }
     }
 
@@ -124,24 +128,24 @@ impl Memo {
 
     /// The value of type `T` for the trace and its settings, computed once for all successive memos of the trace: each
     /// round of questions has its own memo. Each use has its own type.
-    pub(crate) fn shared_value<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T) -> Arc<T> {
+    pub(crate) fn shared_value<T: Send + Sync + 'static>(&self, compute: impl FnOnce() -> T) -> Arc<T> {
         let cached = self.shared_values.borrow().get(&TypeId::of::<T>()).cloned();
         if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
             return value;
         }
-        let computed = Arc::new(work());
+        let computed = Arc::new(compute());
         self.shared_values.borrow_mut().insert(TypeId::of::<T>(), computed.clone());
         computed
     }
 
     /// The value of type `T` for the text, computed once. Each use has its own type.
-    pub(crate) fn for_text<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
+    pub(crate) fn for_text<T: 'static>(&self, text: &Text, compute: impl FnOnce(&str) -> T) -> Rc<T> {
         let key = (TypeId::of::<T>(), text.as_ptr() as usize, text.len());
         let cached = self.text_values.borrow().get(&key).map(|(_, value)| value.clone());
         if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
             return value;
         }
-        let computed = Rc::new(work(text));
+        let computed = Rc::new(compute(text));
         let mut values = self.text_values.borrow_mut();
         reserve_at_first_growth(&mut values);
         values.insert(key, (text.clone(), computed.clone()));
@@ -150,7 +154,7 @@ impl Memo {
 
     /// The value of type `T` for any text with this content, computed once. It serves texts that are not interned, such
     /// as parts of other texts.
-    pub(crate) fn for_content<T: 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Rc<T> {
+    pub(crate) fn for_content<T: 'static>(&self, text: &str, compute: impl FnOnce() -> T) -> Rc<T> {
         let type_id = TypeId::of::<T>();
         if let Some(Some((recent_type, recent_text, value))) = self.recent_content.borrow().get(slot(text))
             && *recent_type == type_id
@@ -169,7 +173,7 @@ impl Memo {
             return cached;
         }
         drop(values);
-        let computed = Rc::new(work());
+        let computed = Rc::new(compute());
         let bytes = self.content_bytes.get() + text.len();
         if bytes <= MAX_CONTENT_BYTES {
             self.content_bytes.set(bytes);
@@ -180,6 +184,7 @@ impl Memo {
         computed
     }
 
+    /// Stores the value of a text in its slot.
     fn set_recent(&self, type_id: TypeId, text: Rc<str>, value: Rc<dyn Any>) {
         let mut recent = self.recent_content.borrow_mut();
         // Many traces have no such texts, so that the slots are allocated at their first use.
@@ -193,7 +198,7 @@ impl Memo {
 
     /// The value of type `T` for the trace, computed once. Each use has its own type. A value whose computation
     /// exceeded the budget is incomplete, so that every later use of it exceeds the budget of its metric, too.
-    pub(crate) fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
+    pub(crate) fn trace<T: 'static>(&self, compute: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
         if let Some((_, recent)) =
             self.recent_trace_value.borrow().as_ref().filter(|(type_id, _)| *type_id == key)
@@ -211,7 +216,7 @@ impl Memo {
             }
             return value;
         }
-        let computed = Rc::new(work());
+        let computed = Rc::new(compute());
         let mut values = self.trace_values.borrow_mut();
         reserve_at_first_growth(&mut values);
         values.insert(key, (computed.clone(), self.budget.is_exceeded()));
@@ -257,7 +262,7 @@ mod tests {
         assert_eq!((part(&memo, 1), part(&memo, 2)), (1, 1));
         let long = "x".repeat(MAX_CONTENT_BYTES);
         assert_eq!(memo.for_content(&long, || WordCount(1)).0, 1);
-        assert_eq!(memo.for_content(&long, || WordCount(2)).0, 2, "more is not kept");
+        assert_eq!(memo.for_content(&long, || WordCount(2)).0, 2, "texts beyond the limit are not stored");
         assert_eq!(memo.trace(|| WordCount(7)).0, 7);
         assert_eq!(memo.trace(|| WordCount(8)).0, 7);
         assert_eq!(memo.shared_value(|| WordCount(9)).0, 9);

@@ -10,9 +10,12 @@ use std::collections::HashMap;
 use super::{Measurement, Unmeasured};
 
 /// Merges both lists. Neither has two measurements of one metric on one span.
-pub(crate) fn merge_judgements(rules: Vec<Measurement>, judged: Vec<Measurement>) -> Vec<Measurement> {
+pub(crate) fn merge_judgements(
+    rules: Vec<Measurement>,
+    judge_measurement: Vec<Measurement>,
+) -> Vec<Measurement> {
     let mut by_key: HashMap<(usize, &'static str), Measurement> =
-        judged.into_iter().map(|m| ((m.at, m.metric), m)).collect();
+        judge_measurement.into_iter().map(|m| ((m.at, m.metric), m)).collect();
     let mut out: Vec<Measurement> = rules
         .into_iter()
         .map(|rule| match by_key.remove(&(rule.at, rule.metric)) {
@@ -48,14 +51,14 @@ mod tests {
     use crate::measure::defects::{Defect, measured, unmeasured};
     use crate::measure::{Measured, Value};
 
-    fn ruled(at: usize, findings: Vec<crate::measure::Finding>) -> Measurement {
+    fn rule_measurement(span_index: usize, findings: Vec<crate::measure::Finding>) -> Measurement {
         let passed = findings.is_empty();
-        measured(at, "tool_completeness", Measured { value: Value::Score(3.0), passed, findings })
+        measured(span_index, "tool_completeness", Measured { value: Value::Score(3.0), passed, findings })
     }
 
-    fn judged(at: usize, score: f64) -> Measurement {
+    fn judge_measurement(span_index: usize, score: f64) -> Measurement {
         let mut m = measured(
-            at,
+            span_index,
             "tool_completeness",
             Measured { value: Value::Score(score), passed: score >= 4.0, findings: Vec::new() },
         );
@@ -65,20 +68,22 @@ mod tests {
 
     #[test]
     fn finding_of_a_fact_is_final_and_another_finding_is_not() {
-        let fact = ruled(0, vec![Defect::MissingParameter.finding("no city", "{}")]);
-        let hunch = ruled(1, vec![Defect::PartNotCovered.finding("nothing about dogs", "cats")]);
-        let clean = ruled(2, Vec::new());
+        let fact = rule_measurement(0, vec![Defect::MissingParameter.finding("no city", "{}")]);
+        let hunch = rule_measurement(1, vec![Defect::PartNotCovered.finding("nothing about dogs", "cats")]);
+        let clean = rule_measurement(2, Vec::new());
         let all = merge_judgements(
             vec![fact.clone(), hunch, clean],
-            vec![judged(0, 5.0), judged(1, 5.0), judged(2, 2.0)],
+            vec![judge_measurement(0, 5.0), judge_measurement(1, 5.0), judge_measurement(2, 2.0)],
         );
-        assert_eq!(all, [fact, judged(1, 5.0), judged(2, 2.0)]);
+        assert_eq!(all, [fact, judge_measurement(1, 5.0), judge_measurement(2, 2.0)]);
     }
 
     #[test]
     fn failed_judge_leaves_the_measurement_of_the_rules_or_its_reason() {
-        let rules = vec![ruled(0, Vec::new()), unmeasured(1, "tool_completeness", Unmeasured::NoContent)];
-        let mut failed = [0, 1].map(|at| unmeasured(at, "tool_completeness", Unmeasured::Timeout));
+        let rules =
+            vec![rule_measurement(0, Vec::new()), unmeasured(1, "tool_completeness", Unmeasured::NoContent)];
+        let mut failed =
+            [0, 1].map(|span_index| unmeasured(span_index, "tool_completeness", Unmeasured::Timeout));
         failed.iter_mut().for_each(|m| m.judge = "model/hash".into());
         let all = merge_judgements(rules.clone(), failed.to_vec());
         assert_eq!(all, [rules[0].clone(), failed[1].clone()]);
@@ -86,9 +91,12 @@ mod tests {
 
     #[test]
     fn measurements_by_judges_alone_follow_those_of_rules() {
-        let mut gpa = judged(0, 5.0);
+        let mut gpa = judge_measurement(0, 5.0);
         gpa.metric = "gpa.tool_calling";
-        let all = merge_judgements(vec![ruled(0, Vec::new()), ruled(1, Vec::new())], vec![gpa.clone()]);
-        assert_eq!(all, [ruled(0, Vec::new()), gpa, ruled(1, Vec::new())]);
+        let all = merge_judgements(
+            vec![rule_measurement(0, Vec::new()), rule_measurement(1, Vec::new())],
+            vec![gpa.clone()],
+        );
+        assert_eq!(all, [rule_measurement(0, Vec::new()), gpa, rule_measurement(1, Vec::new())]);
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use verdict_otlp::labelled_enum;
 
 labelled_enum! {
-    /// The seven metrics of 000.
+    /// The seven metrics of paper 000.
     // Labels are names of metrics.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
@@ -21,7 +21,7 @@ labelled_enum! {
 }
 
 labelled_enum! {
-    /// A metric of `path` (002); those of `fail_on` fail their spans.
+    /// A metric of `path` (002). A metric that `fail_on` lists fails its span.
     // Labels are names of metrics.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]

@@ -80,7 +80,7 @@ impl Context<'_> {
     }
 }
 
-/// A metric. Deterministic: equal contexts and answers give equal steps.
+/// A metric. It must be deterministic: equal contexts and answers give equal steps.
 pub trait Metric: Send + Sync {
     /// The next step, by all answers so far. Its measurements are written under the name of the row, no matter with
     /// which name they were created.

@@ -47,17 +47,20 @@ impl Number {
 pub(crate) fn scan(text: &str, mut visit: impl FnMut(Number)) {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let bytes = text.as_bytes();
-    let (mut at, mut count) = (0, 0);
-    while let Some(digit) = next_digit(bytes, at) {
+    let (mut position, mut count) = (0, 0);
+    while let Some(digit) = next_digit(bytes, position) {
         // The digits of "GPT4" or "x86" are skipped.
-        if digit > at && bytes.get(digit - 1).is_some_and(|&b| is_word_byte(b)) && !is_version(bytes, digit) {
-            at = word_end(bytes, digit);
+        if digit > position
+            && bytes.get(digit - 1).is_some_and(|&b| is_word_byte(b))
+            && !is_version(bytes, digit)
+        {
+            position = word_end(bytes, digit);
             continue;
         }
-        let mut number = read(bytes, digit);
+        let mut number = read_number(bytes, digit);
         number.in_identifier |= is_version(bytes, digit);
         // In "5642m" or "3rd" the letters after the digits belong to the same word.
-        at = word_end(bytes, number.end);
+        position = word_end(bytes, number.end);
         if !number.value.is_finite() {
             continue; // Hundreds of digits are a key, not a quantity.
         }
@@ -75,21 +78,24 @@ fn is_in_account_number(bytes: &[u8], start: usize, end: usize) -> bool {
     const GROUP_BYTES: usize = 5;
     /// Maximum groups before the digits.
     const MAX_GROUPS: usize = 8;
-    let mut at = start;
+    let mut group_end = start;
     for _ in 0..MAX_GROUPS {
-        let Some(begin) = at.checked_sub(GROUP_BYTES).filter(|_| end - start < GROUP_BYTES) else {
+        let Some(group_start) = group_end.checked_sub(GROUP_BYTES).filter(|_| end - start < GROUP_BYTES)
+        else {
             return false;
         };
-        match bytes.get(begin..at) {
+        match bytes.get(group_start..group_end) {
             Some([a, b, c, d, b' ']) if [a, b].iter().all(|byte| byte.is_ascii_uppercase()) => {
-                let is_first =
-                    begin.checked_sub(1).and_then(|at| bytes.get(at)).is_none_or(|byte| !is_word_byte(*byte));
+                let is_first = group_start
+                    .checked_sub(1)
+                    .and_then(|i| bytes.get(i))
+                    .is_none_or(|byte| !is_word_byte(*byte));
                 return is_first && c.is_ascii_digit() && d.is_ascii_digit();
             }
             Some([group @ .., b' '])
                 if group.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase()) =>
             {
-                at = begin;
+                group_end = group_start;
             }
             _ => return false,
         }
@@ -102,27 +108,27 @@ fn is_in_account_number(bytes: &[u8], start: usize, end: usize) -> bool {
 fn is_version(bytes: &[u8], start: usize) -> bool {
     let Some(before) = start.checked_sub(1) else { return false };
     matches!(bytes.get(before), Some(b'v' | b'V'))
-        && before.checked_sub(1).and_then(|at| bytes.get(at)).is_none_or(|b| !is_word_byte(*b))
+        && before.checked_sub(1).and_then(|i| bytes.get(i)).is_none_or(|b| !is_word_byte(*b))
 }
 
 /// The text with the space in "1 284,00" replaced by a thousands separator of the same length.
 pub(super) fn with_joined_groups(text: &str) -> String {
     let bytes = text.as_bytes();
-    let digits = |range: Option<&[u8]>| range.is_some_and(|part| part.iter().all(u8::is_ascii_digit));
-    let joins_groups = |at: usize| {
-        let digits_before = bytes.iter().take(at).rev().take_while(|b| b.is_ascii_digit()).count();
-        let is_end = bytes.get(at + 4).is_none_or(|b| !b.is_ascii_digit());
-        (1..=3).contains(&digits_before) && digits(bytes.get(at + 1..at + 4)) && is_end
+    let are_digits = |range: Option<&[u8]>| range.is_some_and(|part| part.iter().all(u8::is_ascii_digit));
+    let joins_groups = |space: usize| {
+        let digits_before = bytes.iter().take(space).rev().take_while(|b| b.is_ascii_digit()).count();
+        let is_end = bytes.get(space + 4).is_none_or(|b| !b.is_ascii_digit());
+        (1..=3).contains(&digits_before) && are_digits(bytes.get(space + 1..space + 4)) && is_end
     };
-    text.char_indices().map(|(at, c)| if c == ' ' && joins_groups(at) { '\'' } else { c }).collect()
+    text.char_indices().map(|(i, c)| if c == ' ' && joins_groups(i) { '\'' } else { c }).collect()
 }
 
 /// The position of the next digit from `from` on. Blocks without a digit, which are most of a text, are skipped whole.
 pub(crate) fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
     const BLOCK: usize = 32;
     let has_no_digit = |block: &&[u8]| !block.iter().fold(false, |any, b| any | b.is_ascii_digit());
-    let at = from + BLOCK * bytes.get(from..)?.chunks_exact(BLOCK).take_while(has_no_digit).count();
-    Some(at + bytes.get(at..)?.iter().position(u8::is_ascii_digit)?)
+    let start = from + BLOCK * bytes.get(from..)?.chunks_exact(BLOCK).take_while(has_no_digit).count();
+    Some(start + bytes.get(start..)?.iter().position(u8::is_ascii_digit)?)
 }
 
 /// Whether the text has a digit.
@@ -163,10 +169,9 @@ fn append_digits(value: f64, digits: &[u8]) -> f64 {
 }
 
 /// Reads the number whose first digit is at `start`.
-fn read(bytes: &[u8], start: usize) -> Number {
+fn read_number(bytes: &[u8], start: usize) -> Number {
     // A bracket or a comma before the number indicates a list, in which a comma is no separator: "[180,210]".
-    let is_listed =
-        start.checked_sub(1).and_then(|at| bytes.get(at)).is_some_and(|b| matches!(b, b'[' | b','));
+    let is_listed = start.checked_sub(1).and_then(|i| bytes.get(i)).is_some_and(|b| matches!(b, b'[' | b','));
     let whole = read_whole(bytes, start, is_listed);
     let fraction = read_fraction(bytes, &whole).filter(|fraction| !(is_listed && fraction.is_comma));
     let unit = fraction.as_ref().map_or(1.0, |fraction| 10f64.powi(-(fraction.digit_count as i32)));
@@ -293,12 +298,15 @@ fn alternative_reading(whole: &WholeDigits, fraction: &Fraction) -> Option<f64> 
     fraction.is_comma.then_some(whole.value)
 }
 
-/// The number of bytes of a thousands separator at `at`: a comma, dot, apostrophe, underscore, thin or no-break space.
-fn separator(bytes: &[u8], at: usize) -> Option<usize> {
-    match bytes.get(at)? {
+/// The number of bytes of the thousands separator at `start`: a comma, dot, apostrophe, underscore, thin or no-break
+/// space; `None` for another byte.
+fn separator(bytes: &[u8], start: usize) -> Option<usize> {
+    match bytes.get(start)? {
         b',' | b'.' | b'\'' | b'_' => Some(1),
-        0xC2 if bytes.get(at + 1) == Some(&0xA0) => Some(2),
-        0xE2 if bytes.get(at + 1) == Some(&0x80) && matches!(bytes.get(at + 2), Some(0xAF | 0x89 | 0x99)) => {
+        0xC2 if bytes.get(start + 1) == Some(&0xA0) => Some(2),
+        0xE2 if bytes.get(start + 1) == Some(&0x80)
+            && matches!(bytes.get(start + 2), Some(0xAF | 0x89 | 0x99)) =>
+        {
             Some(3)
         }
         _ => None,

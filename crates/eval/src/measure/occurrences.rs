@@ -58,13 +58,14 @@ impl Occurrences {
             return;
         };
         let bytes = text.as_bytes();
-        let mut at = 0;
-        while let Some(byte) = bytes.get(at) {
-            let rest = bytes.get(at..).unwrap_or_default();
-            if beginnings.may_begin(rest) && !self.read(rest, at, Anchored::Yes, &mut visit) {
+        let mut position = 0;
+        while let Some(byte) = bytes.get(position) {
+            let rest = bytes.get(position..).unwrap_or_default();
+            if beginnings.may_begin(rest) && !self.read(rest, position, Anchored::Yes, &mut visit) {
                 return;
             }
-            at = if byte.is_ascii_alphabetic() { end_of_letters(bytes, at) } else { at + 1 };
+            position =
+                if byte.is_ascii_alphabetic() { end_of_letters(bytes, position) } else { position + 1 };
         }
     }
 
@@ -78,7 +79,7 @@ impl Occurrences {
         visit: &mut impl FnMut(usize, Range<usize>) -> bool,
     ) -> bool {
         let mut state = self.start;
-        for (at, byte) in rest.iter().enumerate() {
+        for (i, byte) in rest.iter().enumerate() {
             state = self.dfa.next_state(anchored, state, *byte);
             if !self.dfa.is_special(state) {
                 continue;
@@ -88,7 +89,7 @@ impl Occurrences {
             }
             for nth in 0..if self.dfa.is_match(state) { self.dfa.match_len(state) } else { 0 } {
                 let word = self.dfa.match_pattern(state, nth);
-                let end = from + at + 1;
+                let end = from + i + 1;
                 if !visit(word.as_usize(), end - self.dfa.pattern_len(word)..end) {
                     return false;
                 }
@@ -102,7 +103,7 @@ impl Occurrences {
 #[derive(Debug)]
 pub(crate) struct Beginnings {
     /// By the first byte, a set of second bytes as bits, see [`bit`].
-    seconds: [u32; 256],
+    second_bytes: [u32; 256],
 }
 
 /// The bit of a byte in a set. Several bytes share a bit, among them the two cases of a letter.
@@ -112,22 +113,22 @@ fn bit(byte: u8) -> u32 {
 
 impl Beginnings {
     pub(crate) fn new(words: &[impl AsRef<[u8]>]) -> Beginnings {
-        let mut seconds = [0; 256];
+        let mut second_bytes = [0; 256];
         for word in words {
             if let [first, rest @ ..] = word.as_ref() {
                 for first in [first.to_ascii_lowercase(), first.to_ascii_uppercase()] {
-                    seconds[usize::from(first)] |= rest.first().map_or(u32::MAX, |second| bit(*second));
+                    second_bytes[usize::from(first)] |= rest.first().map_or(u32::MAX, |second| bit(*second));
                 }
             }
         }
-        Beginnings { seconds }
+        Beginnings { second_bytes }
     }
 
     /// Whether `rest` may begin with a word.
     #[inline]
     pub(crate) fn may_begin(&self, rest: &[u8]) -> bool {
         let [first, rest @ ..] = rest else { return false };
-        self.seconds[usize::from(*first)] & rest.first().map_or(u32::MAX, |second| bit(*second)) != 0
+        self.second_bytes[usize::from(*first)] & rest.first().map_or(u32::MAX, |second| bit(*second)) != 0
     }
 }
 
@@ -141,8 +142,8 @@ mod tests {
         let find = |positions, text: &str| {
             let occurrences = Occurrences::new(&words, true, positions).unwrap();
             let mut found = Vec::new();
-            occurrences.find_each(text, |word, at| {
-                found.push((words[word], at.start));
+            occurrences.find_each(text, |word, range| {
+                found.push((words[word], range.start));
                 true
             });
             found.sort();

@@ -27,7 +27,8 @@ static WORDS: LazyLock<PeopleWords> = LazyLock::new(|| {
     for (language, words) in lines.filter_map(|line| line.split_once(' ')) {
         let (names, word_pairs) = words.split_once('|').unwrap_or((words, ""));
         let known_language = Language::ALL.into_iter().find(|known| known.as_str() == language);
-        if let Some(counters) = known_language.and_then(counter_index).and_then(|at| out.counters.get_mut(at))
+        if let Some(counters) =
+            known_language.and_then(counter_index).and_then(|index| out.counters.get_mut(index))
         {
             let counter =
                 |word: &'static str| word.strip_prefix('-').map_or((word, true), |word| (word, false));
@@ -54,29 +55,29 @@ fn precedes_people_count(words: &str) -> bool {
     words.contains(' ') && WORDS.words.contains(words)
 }
 
-/// Whether the number at index `at` of `words` counts people by the words before it ("a table for 4"), and no noun
+/// Whether the number at `index` in `words` counts people by the words before it ("a table for 4"), and no noun
 /// that it could count follows it.
-pub(crate) fn is_people_count(language: Option<Language>, words: &[&str], at: usize) -> bool {
-    let before = at.checked_sub(2).and_then(|from| words.get(from..at)).unwrap_or_default();
-    let ends_clause = words.get(at).is_some_and(|word| word.ends_with([',', '.', ';', '!', '?']));
+pub(crate) fn is_people_count(language: Option<Language>, words: &[&str], index: usize) -> bool {
+    let before = index.checked_sub(2).and_then(|from| words.get(from..index)).unwrap_or_default();
+    let ends_clause = words.get(index).is_some_and(|word| word.ends_with([',', '.', ';', '!', '?']));
     let is_relation = |word: &&str| {
         language
             .is_some_and(|language| language.table().name(&word.to_lowercase()).0.has(WordClass::Relation))
     };
     precedes_people_count(&before.join(" ").to_lowercase())
-        && (ends_clause || words.get(at + 1).is_none_or(is_relation))
+        && (ends_clause || words.get(index + 1).is_none_or(is_relation))
 }
 
 /// The numbers of people in a text of a language without spaces between words: "4位", "四人".
 pub(crate) fn numbers_in(text: &str, language: Language) -> Vec<f64> {
-    let Some(counters) = counter_index(language).and_then(|at| WORDS.counters.get(at)) else {
+    let Some(counters) = counter_index(language).and_then(|index| WORDS.counters.get(index)) else {
         return Vec::new();
     };
     let is_numeral = |c: char| c.is_ascii_digit() || c == '两' || NUMERALS.contains(&c);
     let mut out = Vec::new();
     let mut rest = text;
-    while let Some(at) = rest.find(is_numeral) {
-        let (before, from_numeral) = rest.split_at(at);
+    while let Some(start) = rest.find(is_numeral) {
+        let (before, from_numeral) = rest.split_at(start);
         let after = from_numeral.trim_start_matches(is_numeral);
         let numeral = from_numeral.get(..from_numeral.len() - after.len()).unwrap_or_default();
         let after_space = after.trim_start_matches(' ');

@@ -138,8 +138,8 @@ impl Provenance {
 /// Whether a negation precedes `part` in the text, so that the text states a lack before it ("there is no ferry; ask
 /// at ...").
 pub(crate) fn follows_negation(text: &str, part: &str) -> bool {
-    let at = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
-    let before = text.get(..at).unwrap_or_default();
+    let start = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+    let before = text.get(..start).unwrap_or_default();
     RequestWords::for_text(text)
         .is_some_and(|words| split(before).any(|word| words.negates(&word.to_lowercase())))
 }
@@ -423,8 +423,8 @@ mod tests {
         );
         let mut second = origins(&trace, 1);
         second.sort();
-        let wanted = [("D-1993", Model), ("MUC21", System), ("T-8802", Result)];
-        assert_eq!(second, wanted.map(|(v, o)| (v.to_owned(), o)));
+        let expected = [("D-1993", Model), ("MUC21", System), ("T-8802", Result)];
+        assert_eq!(second, expected.map(|(v, o)| (v.to_owned(), o)));
         assert_eq!(invented(&trace, 1).as_deref(), Some("D-1993"));
     }
 

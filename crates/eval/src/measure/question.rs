@@ -53,34 +53,34 @@ impl Shows {
         Shows(Some(BTreeSet::new()))
     }
 
-    /// The span `at`.
-    pub(super) fn only(at: Idx) -> Shows {
-        Shows(Some([at].into()))
+    /// The span `span_index`.
+    pub(super) fn only(span_index: Idx) -> Shows {
+        Shows(Some([span_index].into()))
     }
 
-    /// The span `at`, and its agent, whose name may be in the title.
-    pub(super) fn span(trace: &AgentTrace, at: Idx) -> Shows {
-        let agent = trace.owner.get(at).copied().flatten().and_then(|i| trace.agents.get(i));
+    /// The span `span_index`, and its agent, whose name may be in the title.
+    pub(super) fn span(trace: &AgentTrace, span_index: Idx) -> Shows {
+        let agent = trace.owner.get(span_index).copied().flatten().and_then(|i| trace.agents.get(i));
         let titled = agent.filter(|_| trace.agents.len() > 1).map(|agent| agent.at);
-        Shows(Some(titled.into_iter().chain([at]).collect()))
+        Shows(Some(titled.into_iter().chain([span_index]).collect()))
     }
 
-    /// Adds the span `at`, unless a span of its service is in the set. With too many services, the set becomes any
-    /// span.
-    pub(super) fn add(&mut self, trace: &AgentTrace, at: Idx) {
+    /// Adds the span `span_index`, unless a span of its service is in the set. With too many services, the set becomes
+    /// any span.
+    pub(super) fn add(&mut self, trace: &AgentTrace, span_index: Idx) {
         const MAX_SERVICES: usize = 16;
-        let service = |at: Idx| trace.views.get(at).and_then(|view| view.service.as_ref());
+        let service = |span_index: Idx| trace.views.get(span_index).and_then(|view| view.service.as_ref());
         if let Some(spans) = &mut self.0
-            && spans.iter().all(|shown| service(*shown) != service(at))
+            && spans.iter().all(|shown| service(*shown) != service(span_index))
         {
-            spans.insert(at);
+            spans.insert(span_index);
             self.0.take_if(|spans| spans.len() > MAX_SERVICES);
         }
     }
 
     /// Whether the predicate is true for a shown span, or any span may be shown.
     pub(super) fn may_show(&self, predicate: impl Fn(Idx) -> bool) -> bool {
-        self.0.as_ref().is_none_or(|spans| spans.iter().any(|at| predicate(*at)))
+        self.0.as_ref().is_none_or(|spans| spans.iter().any(|span_index| predicate(*span_index)))
     }
 
     /// The union of both sets.
@@ -90,7 +90,7 @@ impl Shows {
 
     /// The services of the shown spans; `all` if any span may be shown, or if a shown span has no service.
     pub(super) fn services(&self, trace: &AgentTrace, all: &Arc<[Text]>) -> Arc<[Text]> {
-        let service = |at: &Idx| trace.views.get(*at)?.service.clone();
+        let service = |span_index: &Idx| trace.views.get(*span_index)?.service.clone();
         let shown_services = self.0.as_ref().and_then(|spans| spans.iter().map(service).collect());
         shown_services
             .map_or_else(|| Arc::clone(all), |services: BTreeSet<Text>| services.into_iter().collect())

@@ -47,27 +47,27 @@ pub struct QuestionContext {
 }
 
 impl QuestionContext {
-    /// The context of a question of the metric `row` about the span `at`.
+    /// The context of a question of the metric `row` about the span `span_index`.
     pub(super) fn new(
         row: &MetricSpec,
         inputs: JudgeInputs<'_>,
-        at: Idx,
+        span_index: Idx,
         form: &AnswerForm,
     ) -> QuestionContext {
         let JudgeInputs { trace, settings, rule_measurements } = inputs;
-        let measured = || {
-            let measurements = measurements_at(rule_measurements, at).iter();
+        let rule_results = || {
+            let measurements = measurements_at(rule_measurements, span_index).iter();
             measurements.filter_map(|m| Some((m.metric == row.name, m.outcome.as_ref().ok()?)))
         };
-        let metric_passed = measured().find(|(is_own, _)| *is_own).map(|(_, m)| m.passed);
-        let has_failed = measured().any(|(_, m)| !m.passed).then_some(false);
-        let failing = measured().filter(|(_, m)| !m.passed);
+        let metric_passed = rule_results().find(|(is_own, _)| *is_own).map(|(_, m)| m.passed);
+        let has_failed = rule_results().any(|(_, m)| !m.passed).then_some(false);
+        let failing = rule_results().filter(|(_, m)| !m.passed);
         let has_severe_finding = failing.flat_map(|(_, m)| &m.findings).any(|f| f.severity == Severity::High);
         QuestionContext {
-            subject: subject(row, trace, at),
+            subject: subject(row, trace, span_index),
             rules_passed: metric_passed.or(has_failed),
             has_severe_finding,
-            criterion: criterion(row, settings, trace, at, form),
+            criterion: criterion(row, settings, trace, span_index, form),
             is_early: false,
         }
     }
@@ -78,19 +78,21 @@ impl QuestionContext {
     }
 }
 
-fn subject(row: &MetricSpec, trace: &AgentTrace, at: Idx) -> QuestionSubject {
+/// The part of the trace that a question of the metric on a span is about.
+fn subject(row: &MetricSpec, trace: &AgentTrace, span_index: Idx) -> QuestionSubject {
     match row.about.is_run() {
         false => QuestionSubject::Span,
-        true if trace.tree.root() == Some(at) => QuestionSubject::Trace,
+        true if trace.tree.root() == Some(span_index) => QuestionSubject::Trace,
         true => QuestionSubject::Agent,
     }
 }
 
+/// The text by which judges answer the question.
 fn criterion(
     row: &MetricSpec,
     settings: &Settings,
     trace: &AgentTrace,
-    at: Idx,
+    span_index: Idx,
     form: &AnswerForm,
 ) -> Option<PassCriterion> {
     match (row.rubric, row.scale) {
@@ -98,7 +100,9 @@ fn criterion(
             let (fail, pass) = labels.iter().partition(|label| settings.fails(row, label));
             Some(PassCriterion::Label { key: LABEL, pass, fail })
         }
-        (Some(_), _) => form.score.as_ref().map(|_| PassCriterion::Score(settings.threshold(row, trace, at))),
+        (Some(_), _) => {
+            form.score.as_ref().map(|_| PassCriterion::Score(settings.threshold(row, trace, span_index)))
+        }
         (None, _) if form.answers_yes_or_no() => {
             Some(PassCriterion::Label { key: "answer", pass: vec!["yes"], fail: vec!["no"] })
         }
@@ -130,12 +134,12 @@ mod tests {
         let root = sample.span(None, llm(Vec::new(), "one"));
         sample.span(Some(root), llm(Vec::new(), "two"));
         let (trace, settings) = (sample.trace(), Settings::default());
-        let context = |metric: &str, at, rule_measurements: &[Measurement]| {
+        let context = |metric: &str, span_index, rule_measurements: &[Measurement]| {
             let row = spec(metric).unwrap();
             QuestionContext::new(
                 row,
                 JudgeInputs { trace: &trace, settings: &settings, rule_measurements },
-                at,
+                span_index,
                 &grade_only(row),
             )
         };

@@ -72,14 +72,14 @@ pub struct Questions<'a> {
     /// Questions that are ready to be asked.
     ready: VecDeque<Ask>,
     /// Metrics that wait for answers, by id.
-    open: HashMap<usize, PendingMetric>,
+    pending: HashMap<usize, PendingMetric>,
     last_id: usize,
     /// The measurements of completed metrics.
     done: Vec<Measurement>,
     /// Every service of the trace.
     services: Arc<[Text]>,
     /// The remaining steps of the trace's work budget.
-    steps: u64,
+    remaining_steps: u64,
     /// Starts the clock that ends the work.
     stop: Option<fn() -> Stop>,
     /// The cached values that questions about this trace share.
@@ -89,7 +89,7 @@ pub struct Questions<'a> {
 impl<'a> Questions<'a> {
     /// All questions about a closed trace.
     pub(crate) fn new(inputs: JudgeInputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
-        let metrics = catalog::asking(inputs.settings, custom);
+        let metrics = catalog::judged_rows(inputs.settings, custom);
         Questions::with_metrics(metrics, inputs, AskConditions::closed(inputs.rule_measurements), |_, _| true)
     }
 
@@ -102,17 +102,17 @@ impl<'a> Questions<'a> {
         let inputs = JudgeInputs { rule_measurements: &[], ..inputs };
         let AgentTrace { tree, agents, owner, .. } = inputs.trace;
         let agent_spans: HashSet<Idx> = agents.iter().map(|agent| agent.at).collect();
-        let has_parent = |at| tree.parent(at).is_some() || tree.root() == Some(at);
-        let is_ready = |row: &MetricSpec, at: Idx| match row.need {
-            Need::Span => has_parent(at),
-            Need::Agent => match owner.get(at).copied().flatten().and_then(|i| agents.get(i)) {
+        let has_parent = |span_index| tree.parent(span_index).is_some() || tree.root() == Some(span_index);
+        let is_ready = |row: &MetricSpec, span_index: Idx| match row.need {
+            Need::Span => has_parent(span_index),
+            Need::Agent => match owner.get(span_index).copied().flatten().and_then(|i| agents.get(i)) {
                 Some(agent) => has_ended(inputs.trace, agent),
-                None => has_parent(at),
+                None => has_parent(span_index),
             },
             // Some questions of metrics of whole runs depend on the task alone.
-            _ => row.rubric.is_none() && agent_spans.contains(&at),
+            _ => row.rubric.is_none() && agent_spans.contains(&span_index),
         };
-        let mut metrics = catalog::asking(inputs.settings, custom);
+        let mut metrics = catalog::judged_rows(inputs.settings, custom);
         metrics.retain(|_| inputs.settings.asker.ask.withhold.is_empty());
         Questions {
             is_early: true,
@@ -135,21 +135,24 @@ impl<'a> Questions<'a> {
         let mut not_asked = Vec::new();
         for (index, (row, _)) in metrics.iter().enumerate() {
             let metric_settings = inputs.settings.metric_settings(row);
-            for (at, view) in inputs.trace.views.iter().enumerate() {
-                let applies = evaluated.get(at).copied().unwrap_or(false)
-                    && (!view.wrapper || row.is_on_wrapper(inputs.trace, at))
-                    && is_ready(row, at)
-                    && metric_settings.is_enabled_on(inputs.trace, at);
+            for (span_index, view) in inputs.trace.views.iter().enumerate() {
+                let applies = evaluated.get(span_index).copied().unwrap_or(false)
+                    && (!view.wrapper || row.is_on_wrapper(inputs.trace, span_index))
+                    && is_ready(row, span_index)
+                    && metric_settings.is_enabled_on(inputs.trace, span_index);
                 if !applies {
                     continue;
                 }
-                let context = Context { row, trace, at, settings, memo: &memo, rule_measurements };
+                let context =
+                    Context { row, trace, at: span_index, settings, memo: &memo, rule_measurements };
                 match settings.asker.decide(&context, conditions) {
-                    AskDecision::Ask => not_begun.push_back((index, at)),
+                    AskDecision::Ask => not_begun.push_back((index, span_index)),
                     AskDecision::Unmeasured(reason) if row.rubric.is_none() => {
-                        not_asked.push((index, at, reason))
+                        not_asked.push((index, span_index, reason))
                     }
-                    AskDecision::Unmeasured(reason) => done.push(defects::unmeasured(at, row.name, reason)),
+                    AskDecision::Unmeasured(reason) => {
+                        done.push(defects::unmeasured(span_index, row.name, reason))
+                    }
                     AskDecision::Skip => {}
                 }
             }
@@ -160,12 +163,12 @@ impl<'a> Questions<'a> {
             not_asked,
             is_early: false,
             ready: VecDeque::new(),
-            open: HashMap::new(),
+            pending: HashMap::new(),
             last_id: 0,
             done,
             services: services(inputs.trace),
             inputs,
-            steps: DEFAULT_STEPS,
+            remaining_steps: DEFAULT_STEPS,
             stop: None,
             shared_values: memo.into_shared_values(),
         }
@@ -173,21 +176,21 @@ impl<'a> Questions<'a> {
 
     /// Sets the steps that the rules have left of the trace's work budget. `stop` is called each time that questions
     /// are prepared, so that the time during which judges answer does not count.
-    pub(crate) fn within(self, steps: u64, stop: Option<fn() -> Stop>) -> Questions<'a> {
-        Questions { steps, stop, ..self }
+    pub(crate) fn within(self, remaining_steps: u64, stop: Option<fn() -> Stop>) -> Questions<'a> {
+        Questions { remaining_steps, stop, ..self }
     }
 
-    /// Calls `work` with a memo within the budget. A [`Memo`] cannot be stored between answers, which may arrive on
+    /// Calls `run` with a memo within the budget. A [`Memo`] cannot be stored between answers, which may arrive on
     /// other threads, so that only its [`SharedValues`] are stored.
-    fn with_memo(&mut self, work: impl FnOnce(&mut Self, &Memo)) {
+    fn with_memo(&mut self, run: impl FnOnce(&mut Self, &Memo)) {
         let memo = self.memo();
-        work(self, &memo);
-        self.steps = memo.budget.left();
+        run(self, &memo);
+        self.remaining_steps = memo.budget.left();
         self.shared_values = memo.into_shared_values();
     }
 
     fn memo(&mut self) -> Memo {
-        let budget = WorkBudget::new(self.steps, self.stop.map(|stop| stop()));
+        let budget = WorkBudget::new(self.remaining_steps, self.stop.map(|stop| stop()));
         Memo::within(budget).with_shared_values(std::mem::take(&mut self.shared_values))
     }
 
@@ -202,68 +205,68 @@ impl<'a> Questions<'a> {
     /// Begins metrics until one has a question.
     fn begin_next(&mut self, memo: &Memo) {
         while self.ready.is_empty() {
-            let Some((metric, at)) = self.not_begun.pop_front() else { return };
+            let Some((metric, span_index)) = self.not_begun.pop_front() else { return };
             self.last_id += 1;
-            let open = PendingMetric {
+            let pending = PendingMetric {
                 metric,
-                at,
+                at: span_index,
                 round: 0,
                 unanswered: 0,
                 asked_keys: Vec::new(),
                 answers: Vec::new(),
             };
-            self.step(self.last_id, open, memo);
+            self.step(self.last_id, pending, memo);
         }
     }
 
     /// Adds an answer. When all questions of the round are answered, the metric takes its next step.
     pub fn answer(&mut self, id: usize, answer: Answer) {
-        let Some(mut open) = self.open.remove(&id) else { return };
+        let Some(mut pending) = self.pending.remove(&id) else { return };
         if self.is_early
-            && self.metrics.get(open.metric).is_none_or(|(row, _)| !has_only_early_questions(row))
+            && self.metrics.get(pending.metric).is_none_or(|(row, _)| !has_only_early_questions(row))
         {
             // The following questions may depend on findings of the rules, which are not known yet.
             return;
         }
-        open.answers.push(answer);
-        open.unanswered = open.unanswered.saturating_sub(1);
-        if open.unanswered == 0 {
-            self.with_memo(|rounds, memo| rounds.step(id, open, memo));
+        pending.answers.push(answer);
+        pending.unanswered = pending.unanswered.saturating_sub(1);
+        if pending.unanswered == 0 {
+            self.with_memo(|rounds, memo| rounds.step(id, pending, memo));
         } else {
-            self.open.insert(id, open);
+            self.pending.insert(id, pending);
         }
     }
 
     /// The next step of a metric: its measurements, or a round of questions.
-    fn step(&mut self, id: usize, mut open: PendingMetric, memo: &Memo) {
-        let Some((row, metric)) = self.metrics.get(open.metric) else { return };
+    fn step(&mut self, id: usize, mut pending: PendingMetric, memo: &Memo) {
+        let Some((row, metric)) = self.metrics.get(pending.metric) else { return };
         // The order in which answers arrive must have no effect.
-        open.answers.sort_by(|a, b| a.key.cmp(&b.key));
+        pending.answers.sort_by(|a, b| a.key.cmp(&b.key));
         let JudgeInputs { trace, settings, rule_measurements } = self.inputs;
-        let context = Context { row, trace, at: open.at, settings, memo, rule_measurements };
+        let context = Context { row, trace, at: pending.at, settings, memo, rule_measurements };
         let early = EarlyMetric(&**metric);
         let metric: &dyn Metric =
             if self.is_early && has_only_early_questions(row) { &early } else { &**metric };
-        match catalog::step_within_budget(metric, &context, &open.answers) {
+        match catalog::step_within_budget(metric, &context, &pending.answers) {
             MetricProgress::Done(measurements) => self.done.extend(measurements),
-            MetricProgress::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
+            MetricProgress::Ask(questions) if pending.round < MAX_ROUNDS && !questions.is_empty() => {
                 let judges = settings.judges(row);
-                let (at, metric) = (open.at, row.name);
-                open.round += 1;
-                open.unanswered = questions.len();
-                open.asked_keys = questions.iter().map(|question| question.key.clone()).collect();
+                let (span_index, metric) = (pending.at, row.name);
+                pending.round += 1;
+                pending.unanswered = questions.len();
+                pending.asked_keys = questions.iter().map(|question| question.key.clone()).collect();
                 self.ready.extend(questions.into_iter().map(|mut question| {
                     let question_judges = std::mem::take(&mut question.judges);
                     let judges = if question_judges.is_empty() { judges.clone() } else { question_judges };
                     let services = question.prompt.shows().services(trace, &self.services);
-                    let context = QuestionContext::new(row, self.inputs, at, &question.form);
+                    let context = QuestionContext::new(row, self.inputs, span_index, &question.form);
                     let context = QuestionContext { is_early: self.is_early, ..context };
-                    Ask { id, at, metric, question, judges, services, context }
+                    Ask { id, at: span_index, metric, question, judges, services, context }
                 }));
-                self.open.insert(id, open);
+                self.pending.insert(id, pending);
             }
             MetricProgress::Ask(_) => {
-                self.done.push(defects::unmeasured(open.at, row.name, Unmeasured::JudgeError));
+                self.done.push(defects::unmeasured(pending.at, row.name, Unmeasured::JudgeError));
             }
         }
     }
@@ -272,22 +275,25 @@ impl<'a> Questions<'a> {
     /// suffice.
     pub fn finish(mut self, reason: Unmeasured) -> Vec<Measurement> {
         let memo = self.memo();
-        let begun = self.open.into_values().map(|mut open| {
-            add_missing_answers(&mut open.answers, open.asked_keys, reason);
-            (open.metric, open.at, open.answers, reason)
+        let begun = self.pending.into_values().map(|mut pending| {
+            add_missing_answers(&mut pending.answers, pending.asked_keys, reason);
+            (pending.metric, pending.at, pending.answers, reason)
         });
-        let not_begun = self.not_begun.into_iter().map(|(metric, at)| (metric, at, Vec::new(), reason));
-        let not_asked =
-            self.not_asked.into_iter().map(|(metric, at, reason)| (metric, at, Vec::new(), reason));
-        for (metric, at, answers, reason) in begun.chain(not_begun).chain(not_asked) {
+        let not_begun =
+            self.not_begun.into_iter().map(|(metric, span_index)| (metric, span_index, Vec::new(), reason));
+        let not_asked = self
+            .not_asked
+            .into_iter()
+            .map(|(metric, span_index, reason)| (metric, span_index, Vec::new(), reason));
+        for (metric, span_index, answers, reason) in begun.chain(not_begun).chain(not_asked) {
             let Some((row, metric)) = self.metrics.get(metric) else { continue };
             if row.rubric.is_some() {
                 // A metric with a rubric is known to apply, and its step would render a prompt.
-                self.done.push(defects::unmeasured(at, row.name, reason));
+                self.done.push(defects::unmeasured(span_index, row.name, reason));
                 continue;
             }
             let JudgeInputs { trace, settings, rule_measurements } = self.inputs;
-            let context = Context { row, trace, at, settings, memo: &memo, rule_measurements };
+            let context = Context { row, trace, at: span_index, settings, memo: &memo, rule_measurements };
             self.done.extend(finish_without_answers(&**metric, &context, answers, reason));
         }
         self.done.sort_by_key(|m| m.at);

@@ -12,21 +12,23 @@ use super::ask::transcript::{RunScope, in_scope};
 use super::table::{About, spec};
 use crate::recognise::AgentTrace;
 
-/// Whether the measurement of `metric` on the span `at` is about the span `other`.
-pub fn covers(trace: &AgentTrace, settings: &Settings, metric: &str, at: Idx, other: Idx) -> bool {
-    let is_beneath = || trace.tree.ancestors(other).any(|span| span == at);
+/// Whether the measurement of `metric` on the span `span_index` is about the span `other`.
+pub fn covers(trace: &AgentTrace, settings: &Settings, metric: &str, span_index: Idx, other: Idx) -> bool {
+    let is_beneath = || trace.tree.ancestors(other).any(|span| span == span_index);
     let about = spec(metric).map_or(About::Any, |row| row.about);
     match about {
         About::Agent => is_beneath(),
-        About::Run | About::Plans | About::Segments => match run_scope(about, trace, &settings.gpa.per, at) {
-            Some(RunScope::Own(agent)) => in_scope(trace, RunScope::Own(agent), other),
-            Some(RunScope::Trace) => true,
-            Some(RunScope::Beneath(_)) | None => is_beneath(),
-        },
+        About::Run | About::Plans | About::Segments => {
+            match run_scope(about, trace, &settings.gpa.per, span_index) {
+                Some(RunScope::Own(agent)) => in_scope(trace, RunScope::Own(agent), other),
+                Some(RunScope::Trace) => true,
+                Some(RunScope::Beneath(_)) | None => is_beneath(),
+            }
+        }
         // A step or an agent's span covers the spans of the same agent beneath it.
         About::Model | About::Tool | About::Call | About::Any => {
             let owner = |span: Idx| trace.owner.get(span).copied().flatten();
-            is_beneath() && owner(at).is_none_or(|agent| owner(other) == Some(agent))
+            is_beneath() && owner(span_index).is_none_or(|agent| owner(other) == Some(agent))
         }
     }
 }
@@ -49,8 +51,8 @@ mod tests {
             .build()
     }
 
-    fn covered(trace: &AgentTrace, settings: &Settings, metric: &str, at: Idx) -> Vec<Idx> {
-        (0..trace.tree.len()).filter(|&other| covers(trace, settings, metric, at, other)).collect()
+    fn covered_spans(trace: &AgentTrace, settings: &Settings, metric: &str, span_index: Idx) -> Vec<Idx> {
+        (0..trace.tree.len()).filter(|&other| covers(trace, settings, metric, span_index, other)).collect()
     }
 
     #[test]
@@ -59,9 +61,9 @@ mod tests {
         let all: Vec<Idx> = (0..trace.tree.len()).collect();
         let inner = trace.agents[1].at;
         for metric in ["plan_efficiency", "tool_coverage", "tool_abuse", "completeness"] {
-            assert_eq!(covered(&trace, &settings, metric, trace.agents[0].at), all, "{metric}");
+            assert_eq!(covered_spans(&trace, &settings, metric, trace.agents[0].at), all, "{metric}");
             let beneath: Vec<Idx> = trace.tree.subtree(inner).collect();
-            assert_eq!(covered(&trace, &settings, metric, inner), beneath, "{metric}");
+            assert_eq!(covered_spans(&trace, &settings, metric, inner), beneath, "{metric}");
         }
     }
 
@@ -73,14 +75,14 @@ mod tests {
         let spans_of = |agent: usize| -> Vec<Idx> {
             all.iter().copied().filter(|&span| trace.owner[span] == Some(agent)).collect()
         };
-        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", outer), all);
-        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", inner), spans_of(1));
+        assert_eq!(covered_spans(&trace, &settings, "gpa.logical_consistency", outer), all);
+        assert_eq!(covered_spans(&trace, &settings, "gpa.logical_consistency", inner), spans_of(1));
         // Each agent is judged alone: of an agent that it calls, only the topmost span is covered, with task and
         // answer.
         settings.gpa.per = vec![Per::Agents];
         let outer_spans: Vec<Idx> =
             all.iter().copied().filter(|&s| trace.owner[s] == Some(0) || s == inner).collect();
-        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", outer), outer_spans);
+        assert_eq!(covered_spans(&trace, &settings, "gpa.logical_consistency", outer), outer_spans);
         assert!(outer_spans.len() < all.len());
     }
 
@@ -89,6 +91,9 @@ mod tests {
         let (trace, settings) = (nested(), Settings::default());
         let first_agent_spans: Vec<Idx> =
             (0..trace.tree.len()).filter(|&s| trace.owner[s] == Some(0)).collect();
-        assert_eq!(covered(&trace, &settings, "error_detection", trace.agents[0].at), first_agent_spans);
+        assert_eq!(
+            covered_spans(&trace, &settings, "error_detection", trace.agents[0].at),
+            first_agent_spans
+        );
     }
 }

@@ -30,20 +30,20 @@ pub(crate) struct RecurringValues {
 }
 
 impl RecurringValues {
-    /// The value of type `T` for the text, computed by `work` if it is not cached. Each use has its own type.
-    pub(crate) fn get<T: Send + Sync + 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Arc<T> {
+    /// The value of type `T` for the text, computed by `compute` if it is not cached. Each use has its own type.
+    pub(crate) fn get<T: Send + Sync + 'static>(&self, text: &str, compute: impl FnOnce() -> T) -> Arc<T> {
         let hash = self.hash_state.hash_one((TypeId::of::<T>(), text));
         let slot = self.slots.get(hash as usize % SLOTS).filter(|_| text.len() <= MAX_BYTES);
-        let Some(slot) = slot else { return Arc::new(work()) };
-        let lock = || slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known =
+        let Some(slot) = slot else { return Arc::new(compute()) };
+        let lock_slot = || slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_of_text =
             |entry: &&RecurringEntry| entry.value_type == TypeId::of::<T>() && *entry.text == *text;
-        let cached = lock().as_ref().filter(is_known).map(|entry| entry.value.clone());
+        let cached = lock_slot().as_ref().filter(is_of_text).map(|entry| entry.value.clone());
         if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
             return value;
         }
-        let value = Arc::new(work());
-        *lock() =
+        let value = Arc::new(compute());
+        *lock_slot() =
             Some(RecurringEntry { value_type: TypeId::of::<T>(), text: text.into(), value: value.clone() });
         value
     }

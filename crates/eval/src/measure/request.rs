@@ -22,9 +22,9 @@ const MAX_NAMES: usize = 16;
 /// A demand of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Demand {
-    /// To find a fact: who, when, how many, which, find, look up.
+    /// To find a fact, by words such as who, when, how many, which, find, look up.
     Fact,
-    /// To write a text, code or a plan, whose numbers need no source.
+    /// To write a text, code or a plan: the numbers in it need no source.
     Writing,
     /// To transform a text (translate, decode, reverse, solve a riddle).
     Transformation,
@@ -49,13 +49,13 @@ impl Demand {
     fn pattern(self) -> &'static Regex {
         match self {
             Demand::Fact => &FACT,
-            Demand::Writing => &MAKING,
-            Demand::Transformation => &REARRANGING,
+            Demand::Writing => &WRITING,
+            Demand::Transformation => &TRANSFORMATION,
             Demand::Estimate => &ESTIMATE,
             Demand::Source => &SOURCE,
             Demand::Number => &NUMBER,
             Demand::Figure => &FIGURE,
-            Demand::Name => &WHO,
+            Demand::Name => &QUESTION_FOR_NAME,
             Demand::Calendar => &CALENDAR,
         }
     }
@@ -77,11 +77,11 @@ regex!(
     r"(?i)\b(how (many|much|tall|high|far|long|old|big|large|deep|heavy|fast|wide|often)|what(['’]s| is| was| are| were| year| date| time| number| percentage)?|who|whom|whose|when|where|which|find( out)?|look up|determine|calculate|compute|according to|tell me the|give me the|report the|name the)\b"
 );
 regex!(
-    MAKING,
+    WRITING,
     r"(?im)^\W*(please |can you |could you |i (want|need) you to |help me )*(write|draft|compose|create|generate|design|implement|fix|refactor|build|develop|plan|brainstorm|suggest|recommend|imagine|invent|rewrite|improve|simulate|act as|pretend)\b|\b(poem|story|essay|haiku|slogan|itinerary|pull request|unit tests?|bug|code ?base|repository)\b"
 );
 regex!(
-    REARRANGING,
+    TRANSFORMATION,
     r"(?i)\b(translate|decode|decipher|encode|encrypt|cipher|unscramble|anagram|reverse(d)?|backwards|rot13|rhyme|palindrome|logically|logic)\b|\b(solve|solves|solution|crack|this|these|following|is an?|here(['’]s| is) an?)\b[^.?!\n]{0,40}\b(puzzle|riddle)s?\b|\b(puzzle|riddle)\s*:"
 );
 regex!(
@@ -92,7 +92,7 @@ regex!(
     SOURCE,
     r"(?i)\b(according to (the|an?|its|their|this|that)? ?[^.?!,\n]{2,60}?\b(page|article|website|site|report|paper|document|file|database|dataset|table|\w*pa?edia|wiki|dictionary|handbook|manual|docs|documentation|record|records|book|video|census|list)\b|(numbers?|figures?|values?|amounts?|rates?|totals?|dates?|prices?|facts?|claims?|statements?|answers?|information|data)\b[^.?!\n]{0,40}? (must|have to|has to|should|may) (only )?(come|originate|stem|be (taken|read|quoted|copied|drawn)) (only )?from\b|(search|look up|look it up|browse) (for|the web|online|on the|the internet|in the|the [\w ]{2,30}? (database|archive|site|website|catalogue?))\b|(use|using) (the |your )?(web|search|internet|browser)\b|cite (your|the|its|all) sources?|with (a )?(source|citation)s?|visit the (page|website|site)|do not (guess|answer from memory)|verify (it|this|your answer|that))"
 );
-regex!(TOOLS, r"(?i)\b(use|using) (the|your|these|following) (\w+ )?tools?\b");
+regex!(USE_OF_TOOLS, r"(?i)\b(use|using) (the|your|these|following) (\w+ )?tools?\b");
 regex!(
     NUMBER,
     r"(?i)\b(how (many|much|tall|high|far|old|deep|heavy|wide|fast)|what (is |was )?(the )?(number|percentage|year|total|sum|difference|population|price|cost|height|distance|age) (of|in|between|did|was|is|were)|in (what|which) year|answer with a number)\b"
@@ -101,13 +101,16 @@ regex!(
     FIGURE,
     r"(?i)\b(?:(?:find|get|tell me|give me|report|look up|need|want|show me|check)(?: out)? (?:me )?(?:the )?(?:current |exact |latest |total |average )?(?:number|percentage|share|sum|amount|price|cost|population|size|limit|rate|distance|weight|height|length|speed) (?:of|for|in|to|that)|(?:to|at|for|by|until|with|and|or) (?:what|which) (?:maximum |minimum |total )?(?:amount|price|rate|sum|limit|percentage|share|number|cost|age|weight|height|distance)|(?:what|which) (?:amount|price|percentage|share|sum)|what(?:['’]s| is| was) the (?:\w+ )?(?:amount|limit|rate|maximum|minimum|threshold|size|share|capacity|weight|length|speed|fee|fine|deductible|allowance))\b"
 );
-regex!(WHO, r"(?i)\b(who|whom|whose|which|where|named?|names|surname|author|title|called|city|country)\b");
+regex!(
+    QUESTION_FOR_NAME,
+    r"(?i)\b(who|whom|whose|which|where|named?|names|surname|author|title|called|city|country)\b"
+);
 regex!(
     CALENDAR,
     r"(?i)\b(days?|weeks?|months?) (after|before|from|until|between|later|ago)|today|tomorrow|yesterday|current date|next (week|month|year)|schedule|calendar|deadline\b"
 );
 regex!(
-    NAME,
+    PROPER_NAME,
     r#"\b[\p{Lu}][\p{L}'’-]+(?: (?:of|de|du|la|van|von|der|the) [\p{Lu}][\p{L}'’-]+| [\p{Lu}][\p{L}'’-]+)+"#
 );
 /// Capitalised words at the beginning of a sentence that are not part of a name.
@@ -166,6 +169,7 @@ pub(crate) const SENTENCE_OPENERS: [&str; 52] = [
     "Find",
 ];
 
+/// The first words that match the pattern.
 fn first_match(pattern: &Regex, text: &str) -> Option<String> {
     Some(pattern.find(text)?.as_str().trim().to_owned())
 }
@@ -222,10 +226,10 @@ impl TaskDemands {
 /// The words of the instructions that demand a source for every answer; `None` if they demand none.
 pub(crate) fn source_demand(instructions: &str) -> Option<String> {
     let text = read_part(instructions);
-    first_match(&SOURCE, &text).or_else(|| first_match(&TOOLS, &text))
+    first_match(&SOURCE, &text).or_else(|| first_match(&USE_OF_TOOLS, &text))
 }
 
-/// The part of a task that is read: all of it, or its beginning and end.
+/// The part of a text that is read: all of it, or its beginning and end.
 fn read_part(text: &str) -> String {
     if text.len() <= 2 * READ_BYTES {
         return text.to_owned();
@@ -236,7 +240,7 @@ fn read_part(text: &str) -> String {
 /// The distinct proper names of several words in `text`, in order.
 pub(crate) fn names(text: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
-    for found in NAME.find_iter(text).take(8 * MAX_NAMES) {
+    for found in PROPER_NAME.find_iter(text).take(8 * MAX_NAMES) {
         let words: Vec<&str> =
             found.as_str().split(' ').skip_while(|w| SENTENCE_OPENERS.contains(w)).collect();
         let name = words.join(" ");

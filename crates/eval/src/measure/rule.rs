@@ -17,7 +17,7 @@ pub(crate) trait Rule: Metric {
     }
 }
 
-/// Counts the work on the prompts of questions in the budget.
+/// Counts the work of building the prompts of questions in the budget.
 pub(crate) fn count_prompts(questions: &[Question], budget: &WorkBudget) {
     let bytes: usize = questions.iter().map(|q| q.prompt.system.len() + q.prompt.user.len()).sum();
     budget.spend(bytes / BYTES_PER_STEP + 1);

@@ -118,8 +118,8 @@ impl SampleTrace {
             at: tool.or(llm).unwrap_or(0),
             start: self.calls.len() as u64,
         });
-        let last = self.calls.len() - 1;
-        &mut self.calls[last]
+        let index = self.calls.len() - 1;
+        &mut self.calls[index]
     }
 
     pub(crate) fn trace(self) -> AgentTrace {
@@ -137,10 +137,11 @@ impl SampleTrace {
 }
 
 /// The measurements of one span by the rule of a metric.
-pub(crate) fn measure(metric: &str, trace: &AgentTrace, at: Idx) -> Vec<Measurement> {
+pub(crate) fn measure(metric: &str, trace: &AgentTrace, span_index: Idx) -> Vec<Measurement> {
     let (settings, memo) = (Settings::default(), Memo::new());
     let (row, _, rule) = super::catalog::rules().find(|(row, ..)| row.name == metric).unwrap();
-    let context = Context { row, trace, at, settings: &settings, memo: &memo, rule_measurements: &[] };
+    let context =
+        Context { row, trace, at: span_index, settings: &settings, memo: &memo, rule_measurements: &[] };
     match rule.step(&context, &[]) {
         MetricProgress::Done(measurements) => measurements,
         MetricProgress::Ask(_) => panic!("a rule without judges has a question"),

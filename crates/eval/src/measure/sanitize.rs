@@ -162,8 +162,8 @@ mod tests {
             let once = sanitize(&text).into_owned();
             prop_assert!(!once.contains("<|") && !once.contains("|>") && !once.contains("[INST]"));
             prop_assert!(!once.contains("<data") && !once.contains("</data"));
-            let bare = |t: &str| t.chars().filter(|c| !c.is_whitespace() && !is_hidden(*c)).collect::<String>();
-            prop_assert_eq!(bare(&once), bare(&text));
+            let visible_text = |t: &str| t.chars().filter(|c| !c.is_whitespace() && !is_hidden(*c)).collect::<String>();
+            prop_assert_eq!(visible_text(&once), visible_text(&text));
         }
     }
 }

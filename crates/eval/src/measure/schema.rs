@@ -90,8 +90,8 @@ const MAX_RECENT_NODES: usize = 1000;
 /// The compiled schema, from [`RECENT`] if it is there.
 fn compiled(schema: &Arc<Value>) -> CachedSchema {
     RECENT.with_borrow_mut(|cache| {
-        let at = cache.iter().position(|(cached, _)| Arc::ptr_eq(cached, schema));
-        let entry = at.and_then(|at| cache.remove(at));
+        let index = cache.iter().position(|(cached, _)| Arc::ptr_eq(cached, schema));
+        let entry = index.and_then(|index| cache.remove(index));
         let entry = entry.unwrap_or_else(|| (Arc::clone(schema), Rc::new(Schema::compile(schema))));
         if entry.1.nodes.len() <= MAX_RECENT_NODES {
             cache.truncate(MAX_RECENT - 1);
@@ -114,20 +114,22 @@ pub(crate) fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> V
         compiled.0.borrow_mut().entry(Arc::as_ptr(schema) as usize).or_insert_with(compile).1.clone()
     };
     let limit = memo.budget.share().min(MAX_STEPS);
-    let checked = schema.check_within(arguments, limit);
-    memo.budget.spend(usize::try_from(checked.steps).unwrap_or(usize::MAX));
-    if checked.steps > limit {
+    let validation = schema.check_within(arguments, limit);
+    memo.budget.spend(usize::try_from(validation.steps).unwrap_or(usize::MAX));
+    if validation.steps > limit {
         memo.budget.exceed();
     }
-    checked.problems
+    validation.problems
 }
 
 /// The names in `arguments` that the schema does not list. Empty if the schema lists no names, or explicitly allows
 /// others.
 pub(crate) fn unlisted<'a>(schema: &Value, arguments: &'a Value) -> Vec<&'a str> {
     let listed = schema.get("properties").and_then(Value::as_object);
-    let is_open = !matches!(schema.get("additionalProperties"), None | Some(Value::Bool(false)));
-    let Some(listed) = listed.filter(|listed| !listed.is_empty() && !is_open) else { return Vec::new() };
+    let allows_others = !matches!(schema.get("additionalProperties"), None | Some(Value::Bool(false)));
+    let Some(listed) = listed.filter(|listed| !listed.is_empty() && !allows_others) else {
+        return Vec::new();
+    };
     let names = arguments.as_object().into_iter().flat_map(|members| members.keys());
     names.filter(|name| !listed.contains_key(*name)).map(String::as_str).collect()
 }

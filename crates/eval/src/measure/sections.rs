@@ -151,8 +151,8 @@ macro_rules! failing_labels {
         impl Default for $list {
             fn default() -> Self {
                 let names = rows_of(SectionKey::$section).flat_map(|row| row.fail_labels);
-                let named = |name: &&str| $label::ALL.into_iter().find(|label| label.as_str() == *name);
-                $list(names.filter_map(named).collect())
+                let label_named = |name: &&str| $label::ALL.into_iter().find(|label| label.as_str() == *name);
+                $list(names.filter_map(label_named).collect())
             }
         }
 
@@ -225,10 +225,10 @@ impl MetricSettings<'_> {
     pub(crate) const OFF: MetricSettings<'static> =
         MetricSettings { enabled: false, threshold: None, judges: &[], overrides: &[] };
 
-    /// Whether the metric is enabled on the span `at`.
-    pub(crate) fn is_enabled_on(&self, trace: &AgentTrace, at: Idx) -> bool {
+    /// Whether the metric is enabled on the span `span_index`.
+    pub(crate) fn is_enabled_on(&self, trace: &AgentTrace, span_index: Idx) -> bool {
         let mut overrides = self.overrides.iter().filter(|o| o.enabled.is_some());
-        overrides.find(|o| o.matches(trace, at)).and_then(|o| o.enabled).unwrap_or(self.enabled)
+        overrides.find(|o| o.matches(trace, span_index)).and_then(|o| o.enabled).unwrap_or(self.enabled)
     }
 
     /// Whether the metric is enabled on all spans or on none; `None` if overrides enable or disable it for some spans.
@@ -333,21 +333,21 @@ pub(crate) fn threshold_problem(scale: Scale, key: String, threshold: f64) -> Op
 }
 
 impl Override {
-    /// Whether the override applies to the span `at`.
-    pub(crate) fn matches(&self, trace: &AgentTrace, at: Idx) -> bool {
-        let Some(view) = trace.views.get(at) else { return false };
+    /// Whether the override applies to the span `span_index`.
+    pub(crate) fn matches(&self, trace: &AgentTrace, span_index: Idx) -> bool {
+        let Some(view) = trace.views.get(span_index) else { return false };
         self.kind.is_none_or(|kind| kind == view.kind)
             && admits(self.service.as_deref(), view.service.as_deref())
             && admits(self.model.as_deref(), view.model.as_deref())
-            && admits(self.agent.as_deref(), agent_name(trace, at))
+            && admits(self.agent.as_deref(), agent_name(trace, span_index))
     }
 }
 
 /// The name of the agent of a span: from the span itself, or from the agent span above it.
-pub(crate) fn agent_name(trace: &AgentTrace, at: Idx) -> Option<&str> {
-    let span_agent = trace.views.get(at).and_then(|view| view.agent.as_deref());
+pub(crate) fn agent_name(trace: &AgentTrace, span_index: Idx) -> Option<&str> {
+    let span_agent = trace.views.get(span_index).and_then(|view| view.agent.as_deref());
     span_agent.or_else(|| {
-        let agent = trace.owner.get(at).copied().flatten()?;
+        let agent = trace.owner.get(span_index).copied().flatten()?;
         trace.agents.get(agent)?.name.as_deref()
     })
 }

@@ -139,11 +139,12 @@ impl Settings {
         }
     }
 
-    /// The threshold of the metric of `row` on the span `at`; a score below it fails. 0 for a metric without scores.
-    pub(crate) fn threshold(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> f64 {
+    /// The threshold of the metric of `row` on the span `span_index`; a score below it fails. 0 for a metric without
+    /// scores.
+    pub(crate) fn threshold(&self, row: &MetricSpec, trace: &AgentTrace, span_index: Idx) -> f64 {
         let settings = self.metric_settings(row);
         let mut overrides = settings.overrides.iter().filter(|o| o.threshold.is_some());
-        let overriding = overrides.find(|o| o.matches(trace, at)).and_then(|o| o.threshold);
+        let overriding = overrides.find(|o| o.matches(trace, span_index)).and_then(|o| o.threshold);
         overriding.or(settings.threshold).unwrap_or_default()
     }
 
@@ -187,11 +188,11 @@ impl MetricsConfig {
         all.filter(|(_, judge)| *judge != RULES_NAME)
     }
 
-    /// The limit on the duration of the span `at` in milliseconds, if one is set.
-    pub(super) fn max_ms(&self, trace: &AgentTrace, at: Idx) -> Option<f64> {
-        let view = trace.views.get(at)?;
+    /// The limit on the duration of the span `span_index` in milliseconds, if one is set.
+    pub(super) fn max_ms(&self, trace: &AgentTrace, span_index: Idx) -> Option<f64> {
+        let view = trace.views.get(span_index)?;
         let limits = &self.latency;
-        let agent_limit = agent_name(trace, at)
+        let agent_limit = agent_name(trace, span_index)
             .and_then(|name| by_pattern(&limits.by_agent, name))
             .and_then(|kinds| kinds.get(&view.kind));
         let model_limit = || match (view.kind, &view.model) {
@@ -201,11 +202,11 @@ impl MetricsConfig {
         agent_limit.or_else(model_limit).or_else(|| limits.max_ms.get(&view.kind)).copied()
     }
 
-    /// The limit on the tokens of the span `at`, if one is set.
-    pub(super) fn max_tokens(&self, trace: &AgentTrace, at: Idx) -> Option<u64> {
+    /// The limit on the tokens of the span `span_index`, if one is set.
+    pub(super) fn max_tokens(&self, trace: &AgentTrace, span_index: Idx) -> Option<u64> {
         let limits = &self.tokens;
-        let agent_limit = agent_name(trace, at).and_then(|name| by_pattern(&limits.by_agent, name));
-        let model = trace.views.get(at).and_then(|r| r.model.as_deref());
+        let agent_limit = agent_name(trace, span_index).and_then(|name| by_pattern(&limits.by_agent, name));
+        let model = trace.views.get(span_index).and_then(|r| r.model.as_deref());
         let model_limit = || model.and_then(|name| by_pattern(&limits.by_model, name));
         agent_limit.or_else(model_limit).copied().or(limits.max)
     }

@@ -44,7 +44,7 @@ pub(crate) const PLAN_RATING: &str = "plan.rating";
 /// differences from the base, and the types that implement it.
 ///
 /// Implementations: `rules` measures without judges (if it measures several rows of a section, the first
-/// of these rows has it); `timed` is the name under which its duration is reported, if not the row's;
+/// of these rows has it); `timing_name` is the name under which its duration is reported, if not the row's;
 /// `asks` asks judges by other prompts than the row's rubric.
 macro_rules! metric_table {
     ($expand:ident) => { $expand! {
@@ -118,7 +118,7 @@ macro_rules! metric_table {
         /// An agent's calls compared with the paths that its task allows (0-1): `path.*`.
         path: PathSettings =
             PathMetric::Correctness.as_str() => PATHS { threshold: Some(0.8) }
-                by { rules: &path::metric::Paths, timed: "path" },
+                by { rules: &path::metric::Paths, timing_name: "path" },
             PathMetric::PcKtc.as_str() => PATHS { threshold: Some(0.8) },
             PathMetric::PrefixCriticality.as_str() => PATHS { threshold: Some(0.8) },
             PathMetric::HarmRate.as_str() => PATHS { threshold: Some(0.0) },
@@ -345,10 +345,11 @@ impl MetricSpec {
         self.section.map(SectionKey::as_str)
     }
 
-    /// Whether the metric is measured on the span `at` although it is a wrapper: a metric of the run applies to the
-    /// root of the trace, whether it is the span of an agent or only contains one.
-    pub(crate) fn is_on_wrapper(&self, trace: &AgentTrace, at: Idx) -> bool {
-        matches!(self.about, About::Run | About::Plans | About::Segments) && trace.tree.root() == Some(at)
+    /// Whether the metric is measured on the span `span_index` although it is a wrapper: a metric of the run applies to
+    /// the root of the trace, whether it is the span of an agent or only contains one.
+    pub(crate) fn is_on_wrapper(&self, trace: &AgentTrace, span_index: Idx) -> bool {
+        matches!(self.about, About::Run | About::Plans | About::Segments)
+            && trace.tree.root() == Some(span_index)
     }
 
     /// Whether the metric may be measured in a trace: a metric of agents needs an agent.

@@ -37,8 +37,8 @@ pub const MAX_STEPS: u64 = schema::MAX_STEPS;
 pub const MAX_PROBLEMS: usize = schema::problem::MAX_PROBLEMS;
 
 /// A measurement by the built-in rules.
-pub fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
-    defects::measured(at, metric, measured)
+pub fn measured(span_index: Idx, metric: &'static str, measured: Measured) -> Measurement {
+    defects::measured(span_index, metric, measured)
 }
 
 /// The row of a metric.
@@ -104,12 +104,13 @@ impl Script {
         script
     }
 
+    /// Adds a span of the agent `owner`.
     fn span(&mut self, kind: Kind, parent: Option<Idx>, owner: usize) -> Idx {
-        let at = self.spans.len();
+        let span_index = self.spans.len();
         let id = |i: usize| SpanId(((i + 1) as u64).to_be_bytes());
-        let start = 1_000_000 * (at as u64 + 1);
+        let start = 1_000_000 * (span_index as u64 + 1);
         self.spans.push(Span {
-            id: id(at),
+            id: id(span_index),
             parent: parent.map_or(SpanId::default(), id),
             start,
             end: start + 500_000,
@@ -128,20 +129,21 @@ impl Script {
             ..SpanView::default()
         });
         self.owner.push(Some(owner));
-        at
+        span_index
     }
 
+    /// Starts an agent.
     fn begin(&mut self, name: &str, task: &str, parent: Option<Idx>) {
         let agent = self.agents.len();
         let parent_agent = self.running.last().map(|(a, _)| *a);
-        let at = self.span(Kind::Agent, parent, agent);
+        let span_index = self.span(Kind::Agent, parent, agent);
         let task = Text::from(task);
         self.agents.push(Agent {
-            at,
+            at: span_index,
             name: Some(name.into()),
             parent: parent_agent,
             task: Some(task.clone()),
-            task_at: Some(at),
+            task_at: Some(span_index),
             answer_content: Content::Present,
             ..Agent::default()
         });
@@ -183,12 +185,12 @@ impl Script {
     /// Adds a plan that the running agent's last model call wrote, or its own span without a model call.
     pub fn plan(mut self, steps: &[&str]) -> Script {
         let agent = self.running_agent().0;
-        let at = self.agents[agent].llms.last().copied().unwrap_or(self.agents[agent].at);
+        let span_index = self.agents[agent].llms.last().copied().unwrap_or(self.agents[agent].at);
         let replan = !self.agents[agent].plans.is_empty();
         let steps: Vec<Text> = steps.iter().map(|s| Text::from(*s)).collect();
         let text = steps.iter().map(|s| &**s).collect::<Vec<_>>().join("\n");
         let plan = RecordedPlan { text: text.as_str().into(), replan, steps };
-        self.agents[agent].plans.push((at, plan));
+        self.agents[agent].plans.push((span_index, plan));
         self
     }
 
@@ -196,14 +198,14 @@ impl Script {
     fn model_call(&mut self, parts: Vec<Part>) -> Idx {
         let (agent, history) = self.running_agent().clone();
         let parent = self.agents[agent].at;
-        let at = self.span(Kind::Llm, Some(parent), agent);
+        let span_index = self.span(Kind::Llm, Some(parent), agent);
         let output = message(Role::Assistant, parts);
-        self.views[at].tools = self.agents[agent].tools.clone();
-        self.views[at].input = history;
-        self.views[at].output = vec![output.clone()];
+        self.views[span_index].tools = self.agents[agent].tools.clone();
+        self.views[span_index].input = history;
+        self.views[span_index].output = vec![output.clone()];
         self.running_agent().1.push(output);
-        self.agents[agent].llms.push(at);
-        at
+        self.agents[agent].llms.push(span_index);
+        span_index
     }
 
     /// Adds a model call that outputs a text.
@@ -243,23 +245,24 @@ impl Script {
     }
 
     /// The position of a request among those of its model call.
-    fn request_position(&self, llm: Idx, request: &ToolRequest) -> Option<usize> {
+    fn position_of_request(&self, llm: Idx, request: &ToolRequest) -> Option<usize> {
         self.views[llm].requests().position(|candidate| candidate.id == request.id)
     }
 
+    /// Adds the span of a requested call and the call; returns the indices of both.
     fn tool_span(&mut self, agent: usize, llm: Idx, request: &ToolRequest) -> (Idx, usize) {
         let parent = self.agents[agent].at;
-        let at = self.span(Kind::Tool, Some(parent), agent);
-        self.views[at].call = Some(request.clone());
+        let span_index = self.span(Kind::Tool, Some(parent), agent);
+        self.views[span_index].call = Some(request.clone());
         let parsed = request.arguments.as_deref().and_then(|a| serde_json::from_str(a).ok()).map(Arc::new);
         self.agents[agent].calls.push(self.calls.len());
         self.calls.push(Call {
             llm: Some(llm),
-            tool: Some(at),
+            tool: Some(span_index),
             agent: Some(agent),
             name: request.name.clone(),
             id: request.id.clone(),
-            request_index: self.request_position(llm, request),
+            request_index: self.position_of_request(llm, request),
             arguments: request.arguments.clone(),
             arguments_content: Content::Present,
             parsed,
@@ -268,20 +271,21 @@ impl Script {
             result_content: Content::Absent,
             failed: false,
             definition: None,
-            at,
-            start: self.spans[at].start,
+            at: span_index,
+            start: self.spans[span_index].start,
         });
-        (at, self.calls.len() - 1)
+        (span_index, self.calls.len() - 1)
     }
 
-    fn finish(&mut self, at: Idx, call: usize, request: &ToolRequest, result: &str, failed: bool) {
+    /// Adds the result of a call, also to the conversation of the running agent.
+    fn finish(&mut self, span_index: Idx, call: usize, request: &ToolRequest, result: &str, failed: bool) {
         let content = Text::from(result);
-        self.views[at].result = Some(content.clone());
+        self.views[span_index].result = Some(content.clone());
         self.calls[call].result = Some(content.clone());
         self.calls[call].failed = failed;
         if failed {
-            self.spans[at].status = Status::Error;
-            self.views[at].errors.push(ErrorSign {
+            self.spans[span_index].status = Status::Error;
+            self.views[span_index].errors.push(ErrorSign {
                 source: ErrorSource::Exception,
                 error_type: None,
                 message: Some(content.clone()),
@@ -294,16 +298,16 @@ impl Script {
     /// Adds that the earliest pending call returns `result`.
     pub fn returns(mut self, result: &str) -> Script {
         let (agent, llm, request) = self.next_pending();
-        let (at, call) = self.tool_span(agent, llm, &request);
-        self.finish(at, call, &request, result, false);
+        let (span_index, call) = self.tool_span(agent, llm, &request);
+        self.finish(span_index, call, &request, result, false);
         self
     }
 
     /// Adds that the earliest pending call raises an exception; its span has the status ERROR.
     pub fn raises(mut self, text: &str) -> Script {
         let (agent, llm, request) = self.next_pending();
-        let (at, call) = self.tool_span(agent, llm, &request);
-        self.finish(at, call, &request, text, true);
+        let (span_index, call) = self.tool_span(agent, llm, &request);
+        self.finish(span_index, call, &request, text, true);
         self
     }
 
@@ -311,17 +315,17 @@ impl Script {
     pub fn retrieves(mut self, passages: &str) -> Script {
         let agent = self.running_agent().0;
         let parent = self.agents[agent].at;
-        let at = self.span(Kind::Retriever, Some(parent), agent);
-        self.views[at].result = Some(passages.into());
+        let span_index = self.span(Kind::Retriever, Some(parent), agent);
+        self.views[span_index].result = Some(passages.into());
         self
     }
 
     /// Adds that the earliest pending call starts an agent, which runs until [`Script::leave`].
     pub fn enter(mut self, task: &str) -> Script {
         let (agent, llm, request) = self.next_pending();
-        let (at, _) = self.tool_span(agent, llm, &request);
+        let (span_index, _) = self.tool_span(agent, llm, &request);
         self.pending.insert(0, (agent, llm, request.clone()));
-        self.begin(&request.name, task, Some(at));
+        self.begin(&request.name, task, Some(span_index));
         self
     }
 
@@ -329,8 +333,8 @@ impl Script {
     pub fn retrieves_for_prompt(mut self, documents: &str) -> Script {
         let agent = self.running_agent().0;
         let parent = self.agents[agent].at;
-        let at = self.span(Kind::Retriever, Some(parent), agent);
-        self.views[at].result = Some(documents.into());
+        let span_index = self.span(Kind::Retriever, Some(parent), agent);
+        self.views[span_index].result = Some(documents.into());
         self.user(documents)
     }
 
@@ -340,18 +344,18 @@ impl Script {
         let answer = self.agents[agent].answer.clone().unwrap_or_else(|| "".into());
         let (_, _, request) = self.next_pending();
         let call = self.calls.iter().rposition(|c| c.id == request.id).expect("the call that started it");
-        let at = self.calls[call].at;
-        self.spans[at].end = self.spans.last().map_or(0, |s| s.end);
-        self.finish(at, call, &request, &answer, false);
+        let span_index = self.calls[call].at;
+        self.spans[span_index].end = self.spans.last().map_or(0, |s| s.end);
+        self.finish(span_index, call, &request, &answer, false);
         self
     }
 
     /// Adds a model call with the running agent's final answer.
     pub fn answers(mut self, text: &str) -> Script {
-        let at = self.model_call(vec![Part::Text(text.into())]);
+        let span_index = self.model_call(vec![Part::Text(text.into())]);
         let agent = self.running_agent().0;
         self.agents[agent].answer = Some(text.into());
-        self.agents[agent].answer_at = Some(at);
+        self.agents[agent].answer_at = Some(span_index);
         self
     }
 

@@ -28,7 +28,7 @@ impl OfferedTo {
     /// The offered tools.
     pub(crate) fn tools(self, trace: &AgentTrace) -> &[ToolDefinition] {
         match self {
-            OfferedTo::Model(at) => trace.views.get(at).map_or(&[], |view| &view.tools),
+            OfferedTo::Model(span_index) => trace.views.get(span_index).map_or(&[], |view| &view.tools),
             OfferedTo::Agent(agent) => trace.agents.get(agent).map_or(&[], |agent| &agent.tools),
         }
     }
@@ -67,6 +67,7 @@ impl OfferedTo {
 #[derive(Default)]
 struct Indexes(RefCell<HashMap<OfferedTo, Rc<ToolIndex>>>);
 
+/// The names of a list of tools.
 struct ToolIndex {
     /// The first tool of each name.
     by_name: HashMap<Box<str>, usize>,

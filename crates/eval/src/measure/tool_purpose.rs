@@ -25,7 +25,7 @@ const MAX_WORDS: usize = 40;
 const MAX_VERB_CHARS: usize = 6;
 /// Maximum tools of one agent that are read.
 const MAX_TOOLS: usize = 256;
-/// Most parameters of a tool that are read.
+/// Maximum parameters of a tool that are read.
 const MAX_PARAMETERS: usize = 64;
 
 /// The purpose of a tool.
@@ -59,6 +59,7 @@ struct Verbs {
 
 checked_static!(VERBS: Verbs = verbs(include_str!("tool_verbs.txt")));
 
+/// Reads the data file.
 fn verbs(file: &'static str) -> Result<Verbs, String> {
     let mut out = Verbs::default();
     for line in file.lines().filter(|line| !line.starts_with('#')) {
@@ -148,6 +149,7 @@ pub(crate) fn is_of_kind(kind: &str, words: &[String]) -> bool {
         .is_some_and(|kind_words| words.iter().any(|word| kind_words.contains(word.as_str())))
 }
 
+/// As [`varies`], by the words of the tool's name.
 fn is_varying(words: &[String]) -> bool {
     let pairs: Vec<String> = words.windows(2).map(|pair| pair.concat()).collect();
     is_of_kind("varies", words) || is_of_kind("varies", &pairs)
@@ -390,24 +392,28 @@ mod tests {
 
     #[test]
     fn names_in_every_language_have_their_actions() {
-        let mut heading = "";
-        let (mut count, mut wrong) = (std::collections::BTreeMap::<&str, usize>::new(), Vec::new());
+        let mut language = "";
+        let (mut count_by_language, mut wrong) =
+            (std::collections::BTreeMap::<&str, usize>::new(), Vec::new());
         for line in include_str!("language/sentences/tool_names.txt").lines() {
             if let Some(next) = line.strip_prefix("= ") {
-                heading = next;
+                language = next;
                 continue;
             }
-            *count.entry(heading).or_default() += 1;
+            *count_by_language.entry(language).or_default() += 1;
             let (action, name) = line.split_once(": ").unwrap_or(("", line));
             let tool = ToolPurpose::new(name, None);
             let first = tool.actions.first().map_or("", |action| action.as_str());
             let is_right = if action.is_empty() { tool.purpose != Purpose::Action } else { first == action };
             if !is_right {
-                wrong.push(format!("{heading}: {line}: {:?} {:?}", tool.actions, tool.purpose));
+                wrong.push(format!("{language}: {line}: {:?} {:?}", tool.actions, tool.purpose));
             }
         }
         assert!(wrong.is_empty(), "{} names:\n{}", wrong.len(), wrong.join("\n"));
-        assert!(count.len() == 16 && count.values().all(|count| *count >= 20), "{count:?}");
+        assert!(
+            count_by_language.len() == 16 && count_by_language.values().all(|count| *count >= 20),
+            "{count_by_language:?}"
+        );
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(crate) struct Unit {
     pub power: Option<i32>,
 }
 
+/// Reads the data file: the units by their symbols and names.
 fn names() -> HashMap<&'static str, Unit> {
     let mut names = HashMap::default();
     for line in UNITS.lines().filter(|line| !line.starts_with('#')) {

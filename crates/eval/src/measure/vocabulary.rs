@@ -76,9 +76,9 @@ verdict_otlp::labelled_enum! {
 struct VocabularyEntry {
     meaning: WordMeaning,
     word: &'static str,
-    /// Whether letters may follow.
+    /// Whether further letters of the same word may follow.
     has_open_end: bool,
-    /// Whether the word must not begin or end within another word.
+    /// Whether the word must not begin or end inside another word.
     needs_word_borders: bool,
 }
 
@@ -96,6 +96,7 @@ struct VocabularyTable {
 
 checked_static!(WORDS: VocabularyTable = words());
 
+/// Reads and compiles the data file.
 fn words() -> Result<VocabularyTable, String> {
     let mut entries = Vec::new();
     for line in VOCABULARY.lines().filter(|line| !line.starts_with('#')) {

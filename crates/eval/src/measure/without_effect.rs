@@ -204,8 +204,8 @@ fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
 
 /// Whether the state in the result of a call reports a refusal.
 fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
-    let may_have = |state: &&str| contains_ignoring_case(result, state);
-    if result.len() > MAX_BYTES || !REFUSED.iter().chain(&["not_"]).any(may_have) {
+    let may_have_state = |state: &&str| contains_ignoring_case(result, state);
+    if result.len() > MAX_BYTES || !REFUSED.iter().chain(&["not_"]).any(may_have_state) {
         return false;
     }
     let structure = Structure::cached(result, memo);
@@ -234,8 +234,8 @@ pub(crate) fn waiting_state(call: &Call, memo: &Memo) -> Option<String> {
         states(structure.0.as_ref()?).filter(|(name, _)| name.len() == 1).map(|(_, state)| state);
     let state = states.find(|state| {
         let words = identifier_words(state);
-        let has = |terms: &[&str]| words.iter().any(|word| terms.contains(&word.as_str()));
-        has(&WAITLISTED) || has(&WAITING) && has(&DECISIONS)
+        let has_any = |terms: &[&str]| words.iter().any(|word| terms.contains(&word.as_str()));
+        has_any(&WAITLISTED) || has_any(&WAITING) && has_any(&DECISIONS)
     });
     state.filter(|state| state.len() <= MAX_STATE_BYTES).map(str::to_owned)
 }
@@ -261,8 +261,8 @@ fn asks_for(call: &Call, state: &str, memo: &Memo) -> bool {
         }
         _ => false,
     };
-    let has = |text: &str| contains_ignoring_case(text, stem) || contains_ignoring_case(text, state);
-    call.arguments.as_deref().is_some_and(has)
+    let has_state = |text: &str| contains_ignoring_case(text, stem) || contains_ignoring_case(text, state);
+    call.arguments.as_deref().is_some_and(has_state)
         || arguments.is_some_and(|arguments| arguments.values().any(is_no))
 }
 
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn counts_that_are_all_zero_report_no_effect() {
-        for (result, is_none) in [
+        for (result, expected) in [
             (r#"{"matched":0,"modified":0}"#, true),
             (r#"{"acknowledged":true,"result":{"rows_affected":0}}"#, true),
             (r#"{"sent":0,"failed":1}"#, true),
@@ -323,18 +323,18 @@ mod tests {
             ("Done: 10 rows affected", false),
             ("0 errors", false),
         ] {
-            assert_eq!(counts_nothing(&result.into(), &Memo::new()), is_none, "{result}");
+            assert_eq!(counts_nothing(&result.into(), &Memo::new()), expected, "{result}");
         }
     }
 
     #[test]
     fn flag_with_a_reason_reports_no_effect() {
-        let denied = |tool: &str, arguments: &str, result: &str| {
+        let has_no_effect = |tool: &str, arguments: &str, result: &str| {
             let run =
                 Script::new("task").calls("", &[(tool, arguments)]).returns(result).answers("done").build();
             reports_no_effect(&run.calls[0], &Memo::new())
         };
-        for (tool, result, is_none) in [
+        for (tool, result, expected) in [
             (
                 "cancel_plan",
                 r#"{"http":200,"data":{"state":"active","change":{"accepted":false,"code":"DUES"}}}"#,
@@ -352,33 +352,41 @@ mod tests {
             ("update_member", r#"{"id":7,"active":false,"message":"saved"}"#, false),
             ("book_room", r#"{"booked":true,"breakfast":false,"message":"ok"}"#, false),
         ] {
-            assert_eq!(denied(tool, "{}", result), is_none, "{tool} {result}");
+            assert_eq!(has_no_effect(tool, "{}", result), expected, "{tool} {result}");
         }
     }
 
     #[test]
     fn state_of_a_refusal_reports_no_effect() {
-        let none = |tool: &str, arguments: &str, result: &str| {
+        let has_no_effect = |tool: &str, arguments: &str, result: &str| {
             let run =
                 Script::new("task").calls("", &[(tool, arguments)]).returns(result).answers("done").build();
             reports_no_effect(&run.calls[0], &Memo::new())
         };
-        assert!(none(
+        assert!(has_no_effect(
             "reserve_car",
             r#"{"quote":"Q-771"}"#,
             r#"{"status":"rejected","reason":"quote expired"}"#
         ));
-        assert!(none("pay_invoice", "{}", r#"{"payment":{"state":"declined"}}"#));
-        assert!(!none("update_claim", r#"{"state":"rejected"}"#, r#"{"id":"C-7","state":"rejected"}"#));
-        assert!(!none(
+        assert!(has_no_effect("pay_invoice", "{}", r#"{"payment":{"state":"declined"}}"#));
+        assert!(!has_no_effect(
+            "update_claim",
+            r#"{"state":"rejected"}"#,
+            r#"{"id":"C-7","state":"rejected"}"#
+        ));
+        assert!(!has_no_effect(
             "update_rsvp",
             r#"{"event":"EV-1","answer":"no"}"#,
             r#"{"event":"EV-1","status":"declined"}"#
         ));
-        assert!(!none("update_request", r#"{"action":"deny"}"#, r#"{"state":"denied"}"#));
-        assert!(none("update_rsvp", r#"{"event":"EV-1","answer":"yes"}"#, r#"{"status":"declined"}"#));
-        assert!(!none("submit_claim", "{}", r#"{"id":"C-7","state":"rejected"}"#));
-        assert!(!none("book_room", "{}", r#"{"state":"booked","earlier":[{"state":"rejected"}]}"#));
-        assert!(!none("book_room", "{}", "The first request was rejected, then it was booked."));
+        assert!(!has_no_effect("update_request", r#"{"action":"deny"}"#, r#"{"state":"denied"}"#));
+        assert!(has_no_effect(
+            "update_rsvp",
+            r#"{"event":"EV-1","answer":"yes"}"#,
+            r#"{"status":"declined"}"#
+        ));
+        assert!(!has_no_effect("submit_claim", "{}", r#"{"id":"C-7","state":"rejected"}"#));
+        assert!(!has_no_effect("book_room", "{}", r#"{"state":"booked","earlier":[{"state":"rejected"}]}"#));
+        assert!(!has_no_effect("book_room", "{}", "The first request was rejected, then it was booked."));
     }
 }

@@ -30,15 +30,19 @@ pub type Stop = Box<dyn Fn() -> bool>;
 /// Whether this number of further steps of work is allowed.
 pub(crate) type Allows<'a> = &'a dyn Fn(usize) -> bool;
 
-/// The remaining steps of a trace.
+/// The remaining steps of a trace, and the share of the current metric.
 pub(crate) struct WorkBudget {
+    /// Steps of the trace that may still be used.
     left: Cell<u64>,
     /// Steps of the trace that an attempt may not use; 0 if the budget is no attempt.
     withheld: u64,
+    /// Whether an attempt has reached its limit.
     is_void: Cell<bool>,
     /// Steps that the current metric may use.
     share: Cell<u64>,
+    /// Whether the current metric has exceeded its share.
     is_exceeded: Cell<bool>,
+    /// Steps until the next call of `stop`.
     steps_until_poll: Cell<u64>,
     stop: Option<Stop>,
 }

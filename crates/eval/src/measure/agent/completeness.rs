@@ -72,7 +72,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     findings.extend(unsupported.map(|finding| unsupported_answer(context, agent, finding)));
     let task = agent_index::task(context.trace, i);
     // In a dialogue the last turn answers the latest request, not the first one.
-    let answering_view = agent.answer_at.and_then(|at| context.trace.views.get(at));
+    let answering_view = agent.answer_at.and_then(|span_index| context.trace.views.get(span_index));
     if let Some(task) = answering_view.and_then(|view| open_request(view, context.memo)).or(task) {
         check_number(context, i, task, answer, &mut findings);
         check_fields(task, answer, &mut findings);
@@ -102,8 +102,8 @@ fn missing_answer(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmea
     if agent.answer_content != Content::Present && !failed {
         return Err(Unmeasured::NoContent);
     }
-    let has_media_output = |at: &Idx| {
-        let output = context.trace.views.get(*at).map(|view| &view.output).into_iter().flatten();
+    let has_media_output = |span_index: &Idx| {
+        let output = context.trace.views.get(*span_index).map(|view| &view.output).into_iter().flatten();
         output.flat_map(|message| &message.parts).any(|part| matches!(part, Part::Media))
     };
     // The answer may be an image or a recording, which the rule cannot read.
@@ -152,14 +152,15 @@ fn unsupported_answer(context: &Context<'_>, agent: &Agent, answer_finding: &Fin
     let finding = rule.into_iter().fold(finding, Finding::by_rule);
     let finding = Finding { category: answer_finding.category, seen_in: answer_finding.seen_in, ..finding };
     // The model call that wrote the answer fails for the same reason; it is the origin of this failure.
-    let origin = agent.answer_at.filter(|at| *at != agent.at && is_llm(context, *at));
+    let origin = agent.answer_at.filter(|span_index| *span_index != agent.at && is_llm(context, *span_index));
     let finding = Finding { origin, ..finding };
-    let answer_span_id = agent.answer_at.and_then(|at| context.trace.tree.spans.get(at)).map(|s| s.id);
+    let answer_span_id =
+        agent.answer_at.and_then(|span_index| context.trace.tree.spans.get(span_index)).map(|s| s.id);
     answer_span_id.into_iter().chain(answer_finding.cited.iter().copied()).fold(finding, Finding::citing)
 }
 
-fn is_llm(context: &Context<'_>, at: Idx) -> bool {
-    context.trace.views.get(at).is_some_and(|view| view.kind == Kind::Llm)
+fn is_llm(context: &Context<'_>, span_index: Idx) -> bool {
+    context.trace.views.get(span_index).is_some_and(|view| view.kind == Kind::Llm)
 }
 
 /// Reports an answer without a number where the task asks for one and a result of the run contains one. A value of 0
@@ -179,8 +180,8 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
     if gives_number(task, &request, asked_words, answer) {
         return findings.examine(1);
     }
-    let may_give = CARDINALS.is_match(answer) || MAY_BE_NUMBER.is_match(answer);
-    if may_give || !may_give_number(context, i) || avoidance::mentions_lack(answer, memo) {
+    let may_contain_number = CARDINALS.is_match(answer) || MAY_BE_NUMBER.is_match(answer);
+    if may_contain_number || !may_know_number(context, i) || avoidance::mentions_lack(answer, memo) {
         return;
     }
     findings.examine(1);
@@ -192,21 +193,21 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
 /// Whether the answer contains a number that the request does not contain: digits outside a name, a number word, or
 /// a counting word before the requested noun ("no rooms").
 fn gives_number(task: &str, request: &TaskDemands, asked_words: &str, answer: &str) -> bool {
-    let is_given = |n: &numbers::Number| !n.in_identifier && !request.has_number(n);
+    let is_new_number = |n: &numbers::Number| !n.in_identifier && !request.has_number(n);
     let words = |text: &str| {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         words.map(str::to_lowercase).collect::<Vec<String>>()
     };
     let task_words = words(task);
-    let is_new = |word: &str| !task_words.iter().any(|other| other.eq_ignore_ascii_case(word));
-    if numbers::all(answer).iter().any(is_given)
-        || CARDINALS.find_iter(answer).any(|word| is_new(word.as_str()))
+    let is_new_word = |word: &str| !task_words.iter().any(|other| other.eq_ignore_ascii_case(word));
+    if numbers::all(answer).iter().any(is_new_number)
+        || CARDINALS.find_iter(answer).any(|word| is_new_word(word.as_str()))
     {
         return true;
     }
     // "How many rooms": the noun follows the words of the demand.
     let after_demand =
-        task.find(asked_words).and_then(|at| task.get(at + asked_words.len()..)).unwrap_or_default();
+        task.find(asked_words).and_then(|start| task.get(start + asked_words.len()..)).unwrap_or_default();
     let Some(noun) = words(after_demand).into_iter().find(|word| word.chars().count() >= MIN_NOUN_LETTERS)
     else {
         return false;
@@ -215,11 +216,11 @@ fn gives_number(task: &str, request: &TaskDemands, asked_words: &str, answer: &s
     let is_counting_word = |word: &String| matches!(word.as_str(), "no" | "one" | "both");
     let answer_words = words(answer);
     let mut counting_words = answer_words.iter().enumerate().filter(|(_, word)| is_counting_word(word));
-    counting_words.any(|(at, _)| answer_words.iter().skip(at + 1).take(MAX_WORDS_BETWEEN + 1).any(is_noun))
+    counting_words.any(|(i, _)| answer_words.iter().skip(i + 1).take(MAX_WORDS_BETWEEN + 1).any(is_noun))
 }
 
 /// Whether the agent may know a number other than 0: its results contain one and none that is 0, or it made no calls.
-fn may_give_number(context: &Context<'_>, i: usize) -> bool {
+fn may_know_number(context: &Context<'_>, i: usize) -> bool {
     let trace = context.trace;
     let mut call_count = 0;
     let mut has_number = false;
@@ -278,12 +279,12 @@ fn check_parts(task: &str, memo: &Memo, answer: &str, findings: &mut Findings) {
         long_words.any(|t| words.contains(t.to_lowercase().as_str()))
     };
     let names: Vec<Vec<String>> = parts.iter().map(|p| request::names(p)).collect();
-    let some_mentioned = names.iter().flatten().any(is_mentioned);
+    let is_any_mentioned = names.iter().flatten().any(is_mentioned);
     for (i, (part, part_names)) in parts.iter().zip(&names).enumerate() {
         let is_in_other_part =
             |n: &String| names.iter().enumerate().any(|(j, other)| j != i && other.contains(n));
         let exclusive: Vec<&String> = part_names.iter().filter(|n| !is_in_other_part(n)).collect();
-        if !some_mentioned || exclusive.is_empty() {
+        if !is_any_mentioned || exclusive.is_empty() {
             continue;
         }
         findings.examine(1);
@@ -320,7 +321,7 @@ mod tests {
         measure(&context, 0, &trace.agents[0]).outcome
     }
 
-    fn answered(task: &str, answer: &str) -> Measured {
+    fn measure_answer(task: &str, answer: &str) -> Measured {
         measure_trace(&Script::new(task).answers(answer).build()).unwrap()
     }
 
@@ -337,7 +338,7 @@ mod tests {
             ("How high is Mont Blanc? And who first climbed Mount Elbrus?", "4806 m; Killar Khashirov"),
             ("Return JSON with keys \"name\" and \"height\".", "{\"name\": \"Elbrus\", \"height\": 5642}"),
         ] {
-            let measured = answered(task, answer);
+            let measured = measure_answer(task, answer);
             assert_eq!((measured.passed, measured.findings.len()), (true, 0), "{task}: {measured:?}");
         }
     }
@@ -361,16 +362,16 @@ mod tests {
 
     #[test]
     fn facts_of_the_answer_are_compared_with_results_and_not_with_the_request() {
-        let answered = |answer: &str| {
+        let measurement_of_answer = |answer: &str| {
             let asked = Script::new("What happened to parcel 88127?");
             let called = asked.calls("", &[("track_parcel", r#"{"parcel":88127}"#)]);
             let trace = called.returns("The parcel of 412 g was sorted in Lyon.").answers(answer).build();
             measure_trace(&trace)
         };
-        assert_eq!(answered("Parcel 88127 was sorted."), Err(Unmeasured::NotApplicable));
-        let compared = answered("Parcel 88127 was sorted, it weighs 412 g.").unwrap();
+        assert_eq!(measurement_of_answer("Parcel 88127 was sorted."), Err(Unmeasured::NotApplicable));
+        let compared = measurement_of_answer("Parcel 88127 was sorted, it weighs 412 g.").unwrap();
         assert_eq!((compared.value, compared.findings.len()), (Value::Score(5.0), 0));
-        assert!(!answered("Parcel 88127 was sorted, it weighs 977 g.").unwrap().passed);
+        assert!(!measurement_of_answer("Parcel 88127 was sorted, it weighs 977 g.").unwrap().passed);
     }
 
     #[test]
@@ -382,7 +383,7 @@ mod tests {
             ("Return JSON with keys \"name\" and \"height\".", "{\"name\": \"Elbrus\"}"),
             ("How high is Mont Blanc? And who first climbed Mount Elbrus?", long),
         ] {
-            let measured = answered(task, answer);
+            let measured = measure_answer(task, answer);
             assert_eq!(measured.value, Value::Score(3.0), "{task}: {measured:?}");
             assert!(!measured.passed && !measured.findings[0].quote.is_empty());
         }
@@ -390,13 +391,13 @@ mod tests {
 
     #[test]
     fn last_turn_of_a_dialogue_is_compared_with_the_open_request() {
-        let later = || {
+        let script_with_two_requests = || {
             Script::new("How many rooms are free?")
                 .says("There are 12 of them.")
                 .user("Which floor is the spa on?")
         };
         assert_eq!(
-            measure_trace(&later().answers("The spa is in the garden wing.").build()),
+            measure_trace(&script_with_two_requests().answers("The spa is in the garden wing.").build()),
             Err(Unmeasured::NotApplicable)
         );
         let asked_back =

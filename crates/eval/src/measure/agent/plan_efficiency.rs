@@ -30,8 +30,11 @@ const MIN_FAILURES: usize = 2;
 
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     if agent.plans.is_empty() {
-        let outputs =
-            agent.llms.iter().filter_map(|at| context.trace.views.get(*at)).map(|r| r.output_content);
+        let outputs = agent
+            .llms
+            .iter()
+            .filter_map(|span_index| context.trace.views.get(*span_index))
+            .map(|r| r.output_content);
         let has_output = agent.llms.is_empty() || outputs.clone().any(|output| output == Content::Present);
         let cut_output = outputs.filter(|output| output.is_partial()).max();
         let reason = match (cut_output, has_output) {
@@ -56,10 +59,10 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     let check = PlanCheck { context, agent: i, review: &review, attempts: &attempts, execution: &execution };
     let mut findings = Findings::new();
     findings.examine(execution.steps_naming_tools().count());
-    check.skipped_steps(&mut findings);
-    check.reordered_steps(&mut findings);
-    check.repeated_steps(&mut findings);
-    check.unrevised_failures(&mut findings);
+    check.report_skipped_steps(&mut findings);
+    check.report_reordered_steps(&mut findings);
+    check.report_repeated_steps(&mut findings);
+    check.report_unrevised_failures(&mut findings);
     findings.scored(context, Unmeasured::NotApplicable)
 }
 
@@ -72,8 +75,8 @@ fn execution_of_plan<'a>(
     n: usize,
 ) -> Option<Execution<'a>> {
     let (plan_span, plan) = agent.plans.get(n)?;
-    let start_of = |at: Idx| context.trace.tree.spans.get(at).map_or(0, |s| s.start);
-    let next = agent.plans.get(n + 1).map_or(u64::MAX, |(at, _)| start_of(*at));
+    let start_of = |span_index: Idx| context.trace.tree.spans.get(span_index).map_or(0, |s| s.start);
+    let next = agent.plans.get(n + 1).map_or(u64::MAX, |(span_index, _)| start_of(*span_index));
     let validity = start_of(*plan_span)..next;
     let mut calls = agent_index::subtree_calls(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
@@ -93,9 +96,11 @@ pub(crate) fn evidence(context: &Context<'_>, i: usize) -> Option<String> {
     let agent = context.trace.agents.get(i)?;
     let attempts = CallAttempts::get(context.trace, context.memo);
     let mut out = String::new();
-    for (n, (at, plan)) in agent.plans.iter().enumerate().skip(agent.plans.len().saturating_sub(MAX_PLANS)) {
+    for (n, (span_index, plan)) in
+        agent.plans.iter().enumerate().skip(agent.plans.len().saturating_sub(MAX_PLANS))
+    {
         let Some(execution) = execution_of_plan(context, i, agent, &attempts, n) else { continue };
-        let id = context.trace.tree.spans.get(*at).map(|span| span.id).unwrap_or_default();
+        let id = context.trace.tree.spans.get(*span_index).map(|span| span.id).unwrap_or_default();
         let label = if plan.replan { "Replan" } else { "Plan" };
         out.push_str(&format!(
             "{label} of span {id}:\n{}\n",
@@ -129,10 +134,11 @@ struct PlanCheck<'a> {
 }
 
 impl PlanCheck<'_> {
-    fn skipped_steps(&self, findings: &mut Findings) {
+    /// Adds a finding for each step that was not carried out, which the rest of the run shows.
+    fn report_skipped_steps(&self, findings: &mut Findings) {
         let steps = self.execution.steps_naming_tools();
         // The answer was compared with the results of the run, and the comparison has no findings.
-        let supported = self.review.answer_findings.get(&self.agent).is_some_and(Vec::is_empty);
+        let is_answer_supported = self.review.answer_findings.get(&self.agent).is_some_and(Vec::is_empty);
         for (n, step) in steps.filter(|(n, _)| self.execution.outcome(*n) == StepOutcome::Skipped) {
             let rationale = format!(
                 "a call to {} was expected for step {} of the plan; none followed the plan",
@@ -141,11 +147,12 @@ impl PlanCheck<'_> {
             );
             let finding = Defect::StepSkipped.finding(rationale, step.text).by_rule("plan");
             let finding = self.review.note_if_claimed(self.agent, &step.tools, finding);
-            findings.push(note_unneeded_lookup(finding, supported));
+            findings.push(note_unneeded_lookup(finding, is_answer_supported));
         }
     }
 
-    fn reordered_steps(&self, findings: &mut Findings) {
+    /// Adds a finding for each step that was begun before an earlier step of the plan.
+    fn report_reordered_steps(&self, findings: &mut Findings) {
         for ((earlier, later), (call, first)) in self.execution.reordered() {
             let rationale = format!(
                 "the plan's order was expected; step {} was begun before step {}",
@@ -158,7 +165,8 @@ impl PlanCheck<'_> {
         }
     }
 
-    fn repeated_steps(&self, findings: &mut Findings) {
+    /// Adds a finding for each step that was carried out again with the same arguments and the same result.
+    fn report_repeated_steps(&self, findings: &mut Findings) {
         for (n, step) in self.execution.steps_naming_tools() {
             let mut call_counts: HashMap<(&str, &str), usize> = HashMap::new();
             for call in &step.possible_calls {
@@ -180,15 +188,16 @@ impl PlanCheck<'_> {
         }
     }
 
-    fn unrevised_failures(&self, findings: &mut Findings) {
+    /// Adds a finding for each step whose calls all failed without a revision of the plan.
+    fn report_unrevised_failures(&self, findings: &mut Findings) {
         for (n, step) in self.execution.steps_naming_tools() {
             // Delegating the step to another agent is another way to carry it out.
             let is_own_call = |c: &usize| {
                 self.context.trace.calls.get(*c).is_some_and(|call| call.agent == Some(self.agent))
             };
             let calls: Vec<usize> = step.possible_calls.iter().copied().filter(is_own_call).collect();
-            let have_all_failed = calls.iter().all(|c| self.attempts.at(*c).is_some_and(Attempt::failed));
-            if calls.len() < MIN_FAILURES || !have_all_failed {
+            let all_failed = calls.iter().all(|c| self.attempts.at(*c).is_some_and(Attempt::failed));
+            if calls.len() < MIN_FAILURES || !all_failed {
                 continue;
             }
             let rationale = format!(
@@ -204,8 +213,8 @@ impl PlanCheck<'_> {
 
 /// Turns a finding about a missing lookup into a note if the answer is supported without it; returns any other
 /// finding unchanged.
-pub(super) fn note_unneeded_lookup(finding: Finding, supported: bool) -> Finding {
-    if supported && looks_up(&finding.quote) { finding.noted() } else { finding }
+pub(super) fn note_unneeded_lookup(finding: Finding, is_answer_supported: bool) -> Finding {
+    if is_answer_supported && looks_up(&finding.quote) { finding.noted() } else { finding }
 }
 
 #[cfg(test)]
@@ -235,7 +244,7 @@ mod tests {
         measure(&context, 0, &trace.agents[0]).outcome
     }
 
-    fn planned(plan: &[&str], calls: &[(&str, &str)]) -> Script {
+    fn script_with_plan(plan: &[&str], calls: &[(&str, &str)]) -> Script {
         let mut script =
             Script::new("task").tools(&["web_search", "visit_page", "calculator"]).says("Plan").plan(plan);
         for (n, (name, result)) in calls.iter().enumerate() {
@@ -252,13 +261,14 @@ mod tests {
     fn followed_plan_passes() {
         let calls =
             [("web_search", "hits"), ("visit_page", "page"), ("visit_page", "more"), ("calculator", "836")];
-        let trace = planned(&PLAN, &calls).answers("836").build();
+        let trace = script_with_plan(&PLAN, &calls).answers("836").build();
         assert_eq!(measure_trace(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
     fn skipped_step_is_found_and_quoted() {
-        let trace = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
+        let trace =
+            script_with_plan(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
         let measured = measure_trace(&trace).unwrap();
         assert_eq!((measured.passed, measured.value), (false, Value::Score(3.0)));
         assert_eq!(measured.findings[0].quote, PLAN[2]);
@@ -267,15 +277,19 @@ mod tests {
     #[test]
     fn skipped_step_that_the_agent_claims_to_have_carried_out_fails_as_the_false_claim_alone() {
         const STEPS: [&str; 2] = ["Read the tide with visit_page", "Round it with calculator"];
-        let skipped = |claim: &str| {
-            let trace = planned(&STEPS, &[("visit_page", "tide 4.12 m")]).answers(claim).build();
+        let result_with_claim = |claim: &str| {
+            let trace = script_with_plan(&STEPS, &[("visit_page", "tide 4.12 m")]).answers(claim).build();
             let measured = measure_trace(&trace).unwrap();
             (measured.passed, measured.findings[0].is_note())
         };
-        assert_eq!(skipped("I verified the tide with the calculator: 4.1 m."), (true, true));
-        assert_eq!(skipped("The tide is 4.1 m."), (false, false), "no claim");
-        assert_eq!(skipped("I verified the tide with web_search: 4.1 m."), (false, false), "of another tool");
-        let trace = planned(&STEPS[1..], &[("visit_page", "tide 4.12 m")]);
+        assert_eq!(result_with_claim("I verified the tide with the calculator: 4.1 m."), (true, true));
+        assert_eq!(result_with_claim("The tide is 4.1 m."), (false, false), "no claim");
+        assert_eq!(
+            result_with_claim("I verified the tide with web_search: 4.1 m."),
+            (false, false),
+            "of another tool"
+        );
+        let trace = script_with_plan(&STEPS[1..], &[("visit_page", "tide 4.12 m")]);
         let trace = trace.calls("", &[("calculator", "{}")]).returns("4.1");
         let trace = trace.answers("I verified the tide with the calculator: 4.1 m.").build();
         assert_eq!(rationales(&trace), Vec::<String>::new(), "called");
@@ -283,7 +297,8 @@ mod tests {
 
     #[test]
     fn evidence_for_judges_describes_each_step() {
-        let trace = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
+        let trace =
+            script_with_plan(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
         let (settings, memo) = (Settings::default(), Memo::new());
         let context = Context {
             row: row("plan_efficiency"),
@@ -309,13 +324,13 @@ mod tests {
             "Find the row (e.g., with visit_page)",
             "Confirm the heights on a second source",
         ];
-        let trace = planned(&plan, &[("web_search", "hits")]).answers("836").build();
+        let trace = script_with_plan(&plan, &[("web_search", "hits")]).answers("836").build();
         assert_eq!(measure_trace(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
     fn replan_replaces_the_previous_plan() {
-        let trace = planned(&PLAN, &[("web_search", "hits")])
+        let trace = script_with_plan(&PLAN, &[("web_search", "hits")])
             .says("New plan")
             .plan(&["Compute with calculator"])
             .calls("", &[("calculator", "{}")])
@@ -328,25 +343,34 @@ mod tests {
     #[test]
     fn reordered_steps_are_noted_and_pass() {
         let calls = [("calculator", "836"), ("web_search", "hits"), ("visit_page", "page")];
-        let measured = measure_trace(&planned(&PLAN, &calls).answers("836").build()).unwrap();
+        let measured = measure_trace(&script_with_plan(&PLAN, &calls).answers("836").build()).unwrap();
         assert_eq!((measured.passed, measured.value), (true, Value::Score(5.0)));
         assert!(measured.findings[0].is_note());
     }
 
     #[test]
     fn repeated_errors_without_a_replan_are_found_and_a_recovery_is_not() {
-        let bad = "Error: invalid url: the scheme https:// is required";
-        let calls = [("web_search", "hits"), ("visit_page", bad), ("visit_page", bad), ("calculator", "836")];
-        let trace = planned(&PLAN, &calls).answers("836").build();
+        let url_error = "Error: invalid url: the scheme https:// is required";
+        let calls = [
+            ("web_search", "hits"),
+            ("visit_page", url_error),
+            ("visit_page", url_error),
+            ("calculator", "836"),
+        ];
+        let trace = script_with_plan(&PLAN, &calls).answers("836").build();
         assert!(rationales(&trace)[0].contains("not revised"), "{:?}", rationales(&trace));
-        let calls =
-            [("web_search", "hits"), ("visit_page", bad), ("visit_page", "page"), ("calculator", "836")];
-        assert!(rationales(&planned(&PLAN, &calls).answers("836").build()).is_empty());
+        let calls = [
+            ("web_search", "hits"),
+            ("visit_page", url_error),
+            ("visit_page", "page"),
+            ("calculator", "836"),
+        ];
+        assert!(rationales(&script_with_plan(&PLAN, &calls).answers("836").build()).is_empty());
     }
 
     #[test]
     fn three_equal_calls_of_a_step_are_a_repeated_step() {
-        let mut script = planned(&PLAN[..1], &[]);
+        let mut script = script_with_plan(&PLAN[..1], &[]);
         for _ in 0..3 {
             script = script.calls("", &[("web_search", r#"{"q":1}"#)]).returns("hits");
         }
@@ -356,9 +380,9 @@ mod tests {
     #[test]
     fn missing_plan_incomplete_run_and_missing_content_are_unmeasured() {
         assert_eq!(measure_trace(&Script::new("task").answers("x").build()), Err(Unmeasured::NotApplicable));
-        let cut = planned(&PLAN, &[("web_search", "hits")]).incomplete().build();
+        let cut = script_with_plan(&PLAN, &[("web_search", "hits")]).incomplete().build();
         assert_eq!(measure_trace(&cut), Err(Unmeasured::NotApplicable));
-        let hidden = planned(&PLAN, &[("web_search", "hits")]).build_without_content();
+        let hidden = script_with_plan(&PLAN, &[("web_search", "hits")]).build_without_content();
         assert_eq!(measure_trace(&hidden), Err(Unmeasured::NoContent));
     }
 }

@@ -55,11 +55,11 @@ pub(crate) fn measure(context: &Context<'_>, _: usize, agent: &Agent) -> Measure
         CallSequence { trace: context.trace, memo: context.memo, attempts: &attempts, calls: &calls };
     let mut findings = Findings::new();
     findings.examine(calls.iter().filter(|i| is_recorded(i)).count());
-    sequence.failing_repeats(agent, &mut findings);
-    sequence.same_results(&mut findings);
-    sequence.near_misses(&mut findings);
-    sequence.unadapted_calls(&mut findings);
-    sequence.loops(&mut findings);
+    sequence.report_failing_repeats(agent, &mut findings);
+    sequence.report_same_results(&mut findings);
+    sequence.report_near_misses(&mut findings);
+    sequence.report_unadapted_calls(&mut findings);
+    sequence.report_loop(&mut findings);
     findings.scored(context, Unmeasured::NoContent)
 }
 
@@ -93,12 +93,12 @@ impl<'a> CallSequence<'a> {
     }
 
     /// Reports calls that were repeated unchanged after a failure, with one finding for each failed call.
-    fn failing_repeats(&self, agent: &Agent, findings: &mut Findings) {
+    fn report_failing_repeats(&self, agent: &Agent, findings: &mut Findings) {
         let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let repeats = &self.attempts.repeats;
         for call in &agent.calls {
             let repeat = repeats.binary_search_by_key(call, |repeat| repeat.call);
-            if let Some(repeat) = repeat.ok().and_then(|at| repeats.get(at)) {
+            if let Some(repeat) = repeat.ok().and_then(|index| repeats.get(index)) {
                 groups.entry(repeat.first).or_default().push(repeat.call);
             }
         }
@@ -129,7 +129,7 @@ impl<'a> CallSequence<'a> {
     }
 
     /// Reports equal calls with equal results between which no call changed anything.
-    fn same_results(&self, findings: &mut Findings) {
+    fn report_same_results(&self, findings: &mut Findings) {
         let mut calls_by_key: HashMap<&str, (usize, Vec<usize>)> = HashMap::new();
         let mut changes = 0;
         for &i in self.calls {
@@ -176,7 +176,7 @@ impl<'a> CallSequence<'a> {
 
     /// Returns series of at least `min_calls` calls of one tool, in order, that failed with the same error and for
     /// which `is_similar` is true; calls of other tools may be between them. Series of identical calls are excluded,
-    /// since `failing_repeats` reports them.
+    /// since `report_failing_repeats` reports them.
     fn failing_series(
         &self,
         min_calls: usize,
@@ -189,7 +189,7 @@ impl<'a> CallSequence<'a> {
         by_tool.sort_by_key(|&i| (self.name(i), i));
         let continues = move |&a: &usize, &b: &usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
-            self.name(a) == self.name(b) && errors_alike(one, two) && is_similar(one, two)
+            self.name(a) == self.name(b) && have_similar_errors(one, two) && is_similar(one, two)
         };
         let key = |i: &usize| self.attempt(*i).and_then(|a| a.key.as_deref());
         let is_identical = move |calls: &[usize]| {
@@ -201,7 +201,7 @@ impl<'a> CallSequence<'a> {
     }
 
     /// Reports series of failing calls with nearly equal arguments.
-    fn near_misses(&self, findings: &mut Findings) {
+    fn report_near_misses(&self, findings: &mut Findings) {
         let is_similar = |a: &Attempt, b: &Attempt| {
             a.key.as_ref().zip(b.key.as_ref()).is_some_and(|(a, b)| nearly_equal(a, b))
         };
@@ -220,7 +220,7 @@ impl<'a> CallSequence<'a> {
     }
 
     /// Reports repeated errors that state how the tool must be called.
-    fn unadapted_calls(&self, findings: &mut Findings) {
+    fn report_unadapted_calls(&self, findings: &mut Findings) {
         use Defect::{EnvironmentBroken, ToolMisdefined, Unauthenticated, WrongArguments};
         let is_about_call = |attempt: &Attempt| match attempt.outcome {
             CallOutcome::Failed { cause, .. } => {
@@ -242,7 +242,7 @@ impl<'a> CallSequence<'a> {
     }
 
     /// Reports the first cycle of calls (A, B, A, B, A, B) with the same results in each round.
-    fn loops(&self, findings: &mut Findings) {
+    fn report_loop(&self, findings: &mut Findings) {
         let are_equal_calls = |a: usize, b: usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
             let result = |i: usize| self.trace.calls.get(i).and_then(|c| c.result.as_deref()).map(str::trim);
@@ -250,16 +250,16 @@ impl<'a> CallSequence<'a> {
         };
         for period in 2..=MAX_PERIOD {
             let mut matched = 0;
-            for (at, &i) in self.calls.iter().enumerate().skip(period) {
-                let previous = self.calls.get(at - period).copied().unwrap_or_default();
+            for (end, &i) in self.calls.iter().enumerate().skip(period) {
+                let previous = self.calls.get(end - period).copied().unwrap_or_default();
                 matched = if are_equal_calls(previous, i) { matched + 1 } else { 0 };
                 if matched < period * (MIN_ROUNDS - 1) {
                     continue;
                 }
-                let round = self.calls.get(at + 1 - period..=at).unwrap_or_default();
+                let round = self.calls.get(end + 1 - period..=end).unwrap_or_default();
                 let first = round.first().copied().unwrap_or_default();
                 if round.iter().all(|j| are_equal_calls(first, *j)) {
-                    break; // One call repeated, which `same_results` reports.
+                    break; // One call repeated, which `report_same_results` reports.
                 }
                 let names: Vec<&str> = round.iter().map(|j| self.name(*j)).collect();
                 let rationale = format!(
@@ -276,7 +276,7 @@ impl<'a> CallSequence<'a> {
 }
 
 /// Whether both calls failed with nearly equal errors, ignoring digits and case.
-fn errors_alike(one: &Attempt, two: &Attempt) -> bool {
+fn have_similar_errors(one: &Attempt, two: &Attempt) -> bool {
     let normalised = |error_text: &str| -> String {
         error_text.chars().filter(|c| !c.is_ascii_digit()).flat_map(char::to_lowercase).take(120).collect()
     };
@@ -291,10 +291,10 @@ fn errors_alike(one: &Attempt, two: &Attempt) -> bool {
 
 /// Whether the first bytes of two texts are nearly equal. Texts whose lengths differ by more than a fifth are not.
 fn nearly_equal(a: &str, b: &str) -> bool {
-    let cut = |s| crate::measure::defects::clip(s, COMPARED_BYTES);
+    let clipped = |s| crate::measure::defects::clip(s, COMPARED_BYTES);
     let longest = a.len().max(b.len());
     a.len().abs_diff(b.len()) * 5 <= longest
-        && strsim::normalized_levenshtein(cut(a), cut(b)) >= MIN_SIMILARITY
+        && strsim::normalized_levenshtein(clipped(a), clipped(b)) >= MIN_SIMILARITY
 }
 
 #[cfg(test)]

@@ -60,8 +60,11 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     let request = TaskDemands::cached(task, context.memo);
     let mut findings = Findings::new();
     if calls.is_empty() {
-        let outputs =
-            agent.llms.iter().filter_map(|at| context.trace.views.get(*at)).map(|r| r.output_content);
+        let outputs = agent
+            .llms
+            .iter()
+            .filter_map(|span_index| context.trace.views.get(*span_index))
+            .map(|r| r.output_content);
         let has_output = outputs.clone().any(|output| output == Content::Present);
         if let Some(partial) = outputs.filter(|output| output.is_partial()).max() {
             return context.unmeasured(partial.into());
@@ -73,8 +76,8 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         };
         let is_call_expected = has_output && !has_sub_agents && !context.trace.incomplete && !asks_back();
         let Some(source) = is_call_expected.then(|| request.words(Demand::Source)).flatten() else {
-            let is_read = is_english(task, None, context.memo);
-            let reason = if is_read { Unmeasured::NotApplicable } else { Unmeasured::Language };
+            let is_readable = is_english(task, None, context.memo);
+            let reason = if is_readable { Unmeasured::NotApplicable } else { Unmeasured::Language };
             return context.unmeasured(reason);
         };
         let rationale = format!(
@@ -82,21 +85,22 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
             agent.tools.len()
         );
         // Only the part around the demand is quoted from a long task.
-        let source_at = task.find(source).filter(|_| task.len() > QUOTE_BYTES);
-        let quote = source_at.map_or(&**task, |at| around(task, at, at + source.len(), QUOTE_BYTES / 4));
+        let source_start = task.find(source).filter(|_| task.len() > QUOTE_BYTES);
+        let quote =
+            source_start.map_or(&**task, |start| around(task, start, start + source.len(), QUOTE_BYTES / 4));
         findings.push(Defect::NothingCovered.finding(rationale, quote));
         return findings.scored(context, Unmeasured::NotApplicable);
     }
     if !context.trace.incomplete {
-        check.demanded_tools(&mut findings);
-        check.planned_tools(i, &mut findings);
-        check.failed_until_the_answer(i, &mut findings);
+        check.report_uncalled_tools(&mut findings);
+        check.report_uncalled_planned_tools(i, &mut findings);
+        check.report_final_failures(i, &mut findings);
     }
     // Names are recognised by their capitals, and may have other forms in other languages.
     if !is_english(task, None, context.memo) {
         return findings.scored(context, Unmeasured::Language);
     }
-    check.unmentioned_names(&request, &mut findings);
+    check.report_unmentioned_names(&request, &mut findings);
     findings.scored(context, Unmeasured::NotApplicable)
 }
 
@@ -122,15 +126,15 @@ impl CoverageCheck<'_> {
     }
 
     /// Reports tools that the task tells the agent to use and that were not called.
-    fn demanded_tools(&self, findings: &mut Findings) {
+    fn report_uncalled_tools(&self, findings: &mut Findings) {
         for tool in &self.agent.tools {
             let name = tool.name.trim();
             // Only an identifier names a tool; "search" may be an ordinary word of the task.
             if !name.contains(['_', '-']) || !self.spend(self.task.len() / 64 + 1) {
                 continue;
             }
-            let Some(at) = self.task.find(name) else { continue };
-            let before = self.task.get(..at).unwrap_or_default();
+            let Some(name_start) = self.task.find(name) else { continue };
+            let before = self.task.get(..name_start).unwrap_or_default();
             let start = before.rfind(['.', ';', '\n']).map_or(0, |i| i + 1);
             let clause = before.get(start..).unwrap_or_default().to_ascii_lowercase();
             let non_demands =
@@ -141,21 +145,21 @@ impl CoverageCheck<'_> {
             findings.examine(1);
             if !self.was_called(name) {
                 let rationale = format!("a call to {name} was expected, as the task says; there was none");
-                let quote = self.task.get(start..at + name.len()).unwrap_or(name);
+                let quote = self.task.get(start..name_start + name.len()).unwrap_or(name);
                 findings.push(Defect::PartNotCovered.finding(rationale, quote.trim()));
             }
         }
     }
 
     /// Reports steps of the latest plan that name tools of which none was called.
-    fn planned_tools(&self, i: usize, findings: &mut Findings) {
+    fn report_uncalled_planned_tools(&self, i: usize, findings: &mut Findings) {
         let Some((_, plan)) =
             self.agent.plans.last().filter(|(_, plan)| is_english(&plan.text, None, self.context.memo))
         else {
             return;
         };
         let review = Review::get(self.context.trace, self.context.memo);
-        let supported = review.answer_findings.get(&i).is_some_and(Vec::is_empty);
+        let is_answer_supported = review.answer_findings.get(&i).is_some_and(Vec::is_empty);
         let mut tools: Vec<&str> = self.agent.tools.iter().map(|t| t.name.trim()).collect();
         tools.retain(|name| !self.context.trace.control_tools.is_final_answer(name));
         let finder = MentionFinder::new(tools.iter().copied());
@@ -172,19 +176,19 @@ impl CoverageCheck<'_> {
                     format!("a call to {first} was expected in this step of the plan; it was never called");
                 let finding = Defect::PlannedCallMissing.finding(rationale, step);
                 let finding = review.note_if_claimed(i, &[first], finding);
-                findings.push(note_unneeded_lookup(finding, supported));
+                findings.push(note_unneeded_lookup(finding, is_answer_supported));
             }
         }
     }
 
     /// Reports that the last calls all failed while the answer is unsupported.
-    fn failed_until_the_answer(&self, i: usize, findings: &mut Findings) {
+    fn report_final_failures(&self, i: usize, findings: &mut Findings) {
         let review = Review::get(self.context.trace, self.context.memo);
         if review.answer_findings.get(&i).is_none_or(Vec::is_empty) {
             return;
         }
-        let failed = |c: &&usize| self.attempts.at(**c).is_some_and(Attempt::failed);
-        let last_failures: Vec<usize> = self.calls.iter().rev().take_while(failed).copied().collect();
+        let has_failed = |c: &&usize| self.attempts.at(**c).is_some_and(Attempt::failed);
+        let last_failures: Vec<usize> = self.calls.iter().rev().take_while(has_failed).copied().collect();
         let Some(call) = last_failures.first().and_then(|c| self.context.trace.calls.get(*c)) else { return };
         let quote = match last_failures.first().and_then(|c| self.attempts.at(*c)).map(|a| &a.outcome) {
             Some(CallOutcome::Failed { error_text, .. }) => error_text.as_str(),
@@ -208,7 +212,7 @@ impl CoverageCheck<'_> {
     /// Reports that no argument and no result contains a name of the task. A part of a longer word may be a form of the
     /// name, so that the name does not count as missing; a name counts as examined only if the calls contain each of
     /// its words.
-    fn unmentioned_names(&self, request: &TaskDemands, findings: &mut Findings) {
+    fn report_unmentioned_names(&self, request: &TaskDemands, findings: &mut Findings) {
         let names: Vec<Vec<String>> = request.names().iter().map(|name| words_of_name(name)).collect();
         let words: Vec<&String> = names.iter().flatten().collect();
         if names.len() < MIN_NAMES || !request.asks_for_facts() || words.is_empty() {
@@ -226,8 +230,8 @@ impl CoverageCheck<'_> {
                 may_mention = true;
                 break;
             }
-            let is_read = texts.iter().all(|text| text.is_some());
-            may_mention |= !is_read || !call.parsed.as_deref().is_some_and(names_in_words);
+            let is_readable = texts.iter().all(|text| text.is_some());
+            may_mention |= !is_readable || !call.parsed.as_deref().is_some_and(names_in_words);
             for text in texts.into_iter().flatten() {
                 for part in finder.find_overlapping_iter(&**text) {
                     may_mention = true;
@@ -269,8 +273,8 @@ fn is_whole_word(text: &str, part: Range<usize>) -> bool {
     !before.into_iter().chain(after).any(char::is_alphanumeric)
 }
 
-/// Whether all arguments are words and plain counts, which represent no name by a code, a position or an identifier
-/// ("JFK").
+/// Whether all arguments are words and plain counts: such arguments cannot refer to a name by a code ("JFK"), a
+/// position or an identifier.
 fn names_in_words(arguments: &Value) -> bool {
     let is_word = |word: &str| word.len() > 1 && word.chars().skip(1).all(|c| c.is_lowercase() || c == '\'');
     let has_words = |text: &str| {
@@ -365,9 +369,15 @@ mod tests {
             let trace = script.answers("It is 836 m.").build();
             let (settings, memo) = (Settings::default(), Memo::new());
             let row = row("tool_coverage");
-            let at = trace.agents[0].at;
-            let context =
-                Context { row, trace: &trace, at, settings: &settings, memo: &memo, rule_measurements: &[] };
+            let span_index = trace.agents[0].at;
+            let context = Context {
+                row,
+                trace: &trace,
+                at: span_index,
+                settings: &settings,
+                memo: &memo,
+                rule_measurements: &[],
+            };
             let measured = measure(&context, 0, &trace.agents[0]);
             measured.outcome.map(|outcome| (outcome.value, measured.examined))
         };
@@ -391,12 +401,16 @@ mod tests {
 
     #[test]
     fn facts_of_the_answer_are_no_demand_on_the_calls() {
-        let asked = |task: &str| {
+        let trace_for_task = |task: &str| {
             let called = run(task).calls("", &[("web_search", r#"{"query":"ferry prices"}"#)]);
             called.returns("The ferry costs 412 kroner.").answers("The ferry costs 412 kroner.").build()
         };
-        assert_eq!(measure_trace(&asked("What does the ferry cost?")), Err(Unmeasured::NotApplicable));
-        let demanded = measure_trace(&asked("Use web_search to find what the ferry costs.")).unwrap();
+        assert_eq!(
+            measure_trace(&trace_for_task("What does the ferry cost?")),
+            Err(Unmeasured::NotApplicable)
+        );
+        let demanded =
+            measure_trace(&trace_for_task("Use web_search to find what the ferry costs.")).unwrap();
         assert_eq!((demanded.value, demanded.findings.len()), (Value::Score(5.0), 0));
     }
 

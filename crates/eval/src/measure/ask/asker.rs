@@ -68,26 +68,34 @@ impl Asker {
     }
 
     /// Whether content of any span is withheld.
-    pub(crate) fn withholds_some(&self, trace: &AgentTrace) -> bool {
+    pub(crate) fn withholds_any(&self, trace: &AgentTrace) -> bool {
         !self.ask.withhold.is_empty() && withheld(&self.ask.withhold, trace).contains(&true)
     }
 
     /// The operator's instructions for questions of these names about `subject`, a span of a trace; without a
     /// subject, the instructions that are for every service and agent.
     fn instructions_for(&self, names: &[&str], subject: Option<(&AgentTrace, Idx)>) -> Vec<&Instruction> {
-        let service = subject.and_then(|(trace, at)| trace.views.get(at)?.service.as_deref());
-        let agent = subject.and_then(|(trace, at)| agent_name(trace, at));
+        let service = subject.and_then(|(trace, span_index)| trace.views.get(span_index)?.service.as_deref());
+        let agent = subject.and_then(|(trace, span_index)| agent_name(trace, span_index));
         let is_for = |pattern: &String| names.iter().any(|name| matches(pattern, name));
-        let named = self.instructions.iter().filter(|i| i.metrics.is_empty() || i.metrics.iter().any(is_for));
-        named.filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent)).collect()
+        let for_names =
+            self.instructions.iter().filter(|i| i.metrics.is_empty() || i.metrics.iter().any(is_for));
+        for_names
+            .filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent))
+            .collect()
     }
 
-    /// The system prompt of a metric about the span `at`.
-    pub fn system_prompt(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> Arc<str> {
-        let instructions = self.instructions_for(&[row.name], Some((trace, at)));
+    /// The system prompt of a metric about the span `span_index`.
+    pub fn system_prompt(&self, row: &MetricSpec, trace: &AgentTrace, span_index: Idx) -> Arc<str> {
+        let instructions = self.instructions_for(&[row.name], Some((trace, span_index)));
         let rubric = self.rubrics.get(row.name).map(String::as_str);
         let AskConfig { categories, examples, .. } = self.ask;
-        let parts = system::SystemParts { rubric, instructions: &instructions, categories, examples };
+        let parts = system::SystemParts {
+            rubric,
+            instructions: &instructions,
+            with_categories: categories,
+            with_examples: examples,
+        };
         system::system_prompt(row, &parts).into()
     }
 

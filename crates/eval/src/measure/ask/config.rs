@@ -182,8 +182,12 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
             out.push(Problem::new(key("text"), too_long(instruction.text.len())));
         }
         for pattern in &instruction.metrics {
-            let own_names = named_prompts().chain(metrics_with_named_prompts());
-            if !rows_with_rubric().map(|row| row.name).chain(own_names).any(|name| matches(pattern, name)) {
+            let names_without_rubric = named_prompts().chain(metrics_with_named_prompts());
+            if !rows_with_rubric()
+                .map(|row| row.name)
+                .chain(names_without_rubric)
+                .any(|name| matches(pattern, name))
+            {
                 out.push(Problem::new(key("metrics"), unknown_metric(pattern, named_prompts())));
             }
         }
@@ -201,8 +205,9 @@ fn row(metric: &str) -> Option<&'static MetricSpec> {
     rows_with_rubric().find(|row| row.name == metric)
 }
 
-fn unknown_metric(metric: &str, own_names: impl Iterator<Item = &'static str>) -> String {
-    let names: Vec<&str> = rows_with_rubric().map(|row| row.name).chain(own_names).collect();
+/// The message about an unknown name, with the known ones: those of rows with a rubric, and `other_names`.
+fn unknown_metric(metric: &str, other_names: impl Iterator<Item = &'static str>) -> String {
+    let names: Vec<&str> = rows_with_rubric().map(|row| row.name).chain(other_names).collect();
     format!("'{metric}' is not a metric that judges answer; these are {}", names.join(", "))
 }
 

@@ -27,8 +27,8 @@ const MAX_TOOLS: usize = 200;
 const MAX_TOOL_TEXT: usize = 4 * 1024;
 
 /// The kind and name of a span, for a heading.
-pub(crate) fn step_title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
-    let Some(view) = trace.views.get(at) else { return String::new() };
+pub(crate) fn step_title(asker: &Asker, trace: &AgentTrace, span_index: Idx) -> String {
+    let Some(view) = trace.views.get(span_index) else { return String::new() };
     let kind = match view.kind {
         Kind::Unknown => "span",
         kind => kind.as_str(),
@@ -42,10 +42,10 @@ pub(crate) fn step_title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
 
 /// As [`step_title`], followed by the agent of the span if the trace has several agents. Only for questions about
 /// closed traces, because the number of agents of an open trace changes.
-pub(crate) fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
-    let mut out = step_title(asker, trace, at);
-    let owner = trace.owner.get(at).copied().flatten().filter(|_| trace.agents.len() > 1);
-    if let Some(agent) = owner.and_then(|i| trace.agents.get(i)).filter(|agent| agent.at != at) {
+pub(crate) fn title(asker: &Asker, trace: &AgentTrace, span_index: Idx) -> String {
+    let mut out = step_title(asker, trace, span_index);
+    let owner = trace.owner.get(span_index).copied().flatten().filter(|_| trace.agents.len() > 1);
+    if let Some(agent) = owner.and_then(|i| trace.agents.get(i)).filter(|agent| agent.at != span_index) {
         let owner_name = agent.name.as_ref().map_or_else(|| "an agent".to_owned(), |n| asker.name(n));
         out = format!("{out}, of {owner_name}");
     }
@@ -100,63 +100,71 @@ impl TraceContent<'_> {
         self.memo.shared_value(|| Origins::new(&self.asker.ask.withhold, self.trace, &self.memo.budget))
     }
 
-    pub(crate) fn title(self, at: Idx) -> String {
-        title(self.asker, self.trace, at)
+    pub(crate) fn title(self, span_index: Idx) -> String {
+        title(self.asker, self.trace, span_index)
     }
 
     /// A piece as a block whose label names the span, the kind of the piece and its purpose.
     pub(crate) fn titled_block(
         self,
-        at: Idx,
+        span_index: Idx,
         piece: &ContentPiece<'_>,
         purpose: &str,
         max_bytes: usize,
     ) -> PromptBlock {
-        self.block(at, piece, format!("{} | {}, {purpose}", self.title(at), piece.kind.as_str()), max_bytes)
+        self.block(
+            span_index,
+            piece,
+            format!("{} | {}, {purpose}", self.title(span_index), piece.kind.as_str()),
+            max_bytes,
+        )
     }
 
-    /// A piece as a block of the span `at`, at most `max_bytes` bytes of it; `label` must contain nothing
+    /// A piece as a block of the span `span_index`, at most `max_bytes` bytes of it; `label` must contain nothing
     /// of another span but its agent's name.
     pub(crate) fn block(
         self,
-        at: Idx,
+        span_index: Idx,
         piece: &ContentPiece<'_>,
         label: String,
         max_bytes: usize,
     ) -> PromptBlock {
-        let id = self.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
-        let shows = self.shows(at, piece).union(&Shows::span(self.trace, at));
-        let block =
-            PromptBlock::without_span(label, self.piece(at, piece, max_bytes), piece.kind.is_instruction());
-        PromptBlock { span: Some((at, id)), ..block.showing(shows) }
+        let id = self.trace.tree.spans.get(span_index).map(|span| span.id).unwrap_or_default();
+        let shows = self.shows(span_index, piece).union(&Shows::span(self.trace, span_index));
+        let block = PromptBlock::without_span(
+            label,
+            self.piece(span_index, piece, max_bytes),
+            piece.kind.is_instruction(),
+        );
+        PromptBlock { span: Some((span_index, id)), ..block.showing(shows) }
     }
 
-    /// The spans to whose content a piece of the span `at` belongs.
-    pub(crate) fn shows(self, at: Idx, piece: &ContentPiece<'_>) -> Shows {
-        self.origins().spans_of_piece(at, piece)
+    /// The spans to whose content a piece of the span `span_index` belongs.
+    pub(crate) fn shows(self, span_index: Idx, piece: &ContentPiece<'_>) -> Shows {
+        self.origins().spans_of_piece(span_index, piece)
     }
 
-    /// A piece of the span `at`, cleaned unless it is withheld.
-    pub(crate) fn piece(self, at: Idx, piece: &ContentPiece<'_>, max_bytes: usize) -> String {
-        match self.withholds_piece(at, piece) {
+    /// A piece of the span `span_index`, cleaned unless it is withheld.
+    pub(crate) fn piece(self, span_index: Idx, piece: &ContentPiece<'_>, max_bytes: usize) -> String {
+        match self.withholds_piece(span_index, piece) {
             true => WITHHELD.to_owned(),
             false => self.asker.excerpt_with_addresses(&piece.text, max_bytes, self.trace.addresses()),
         }
     }
 
     /// As [`TraceContent::piece`], for a text from the input of the span.
-    pub(crate) fn text(self, at: Idx, text: &str, max_bytes: usize) -> String {
-        self.piece(at, &ContentPiece::new(PieceKind::User, text), max_bytes)
+    pub(crate) fn text(self, span_index: Idx, text: &str, max_bytes: usize) -> String {
+        self.piece(span_index, &ContentPiece::new(PieceKind::User, text), max_bytes)
     }
 
     /// As [`TraceContent::piece`], for an agent's answer. An answer on a tool's span may consist of arguments from a
     /// model's span.
     pub(crate) fn answer(self, agent: &Agent, text: &str, max_bytes: usize) -> String {
-        let at = agent.answer_at.unwrap_or(agent.at);
-        let comes_from_tool_arguments = at != agent.at && !agent.llms.contains(&at);
-        match self.withholds(at) || comes_from_tool_arguments && self.withholds_agent(agent) {
+        let span_index = agent.answer_at.unwrap_or(agent.at);
+        let comes_from_tool_arguments = span_index != agent.at && !agent.llms.contains(&span_index);
+        match self.withholds(span_index) || comes_from_tool_arguments && self.withholds_agent(agent) {
             true => WITHHELD.to_owned(),
-            false => self.piece(at, &ContentPiece::new(PieceKind::Output, text), max_bytes),
+            false => self.piece(span_index, &ContentPiece::new(PieceKind::Output, text), max_bytes),
         }
     }
 
@@ -167,25 +175,25 @@ impl TraceContent<'_> {
 
     /// Whether the content of the span is withheld: because of its service, or because it may be content of a span
     /// whose service is withheld.
-    pub(crate) fn withholds(self, at: Idx) -> bool {
-        self.withholds_any() && self.origins().withholds(&Shows::only(at))
+    pub(crate) fn withholds(self, span_index: Idx) -> bool {
+        self.withholds_any() && self.origins().withholds(&Shows::only(span_index))
     }
 
-    /// Whether a piece of the span `at` is withheld.
-    pub(crate) fn withholds_piece(self, at: Idx, piece: &ContentPiece<'_>) -> bool {
-        self.withholds_any() && self.origins().withholds(&self.shows(at, piece))
+    /// Whether a piece of the span `span_index` is withheld.
+    pub(crate) fn withholds_piece(self, span_index: Idx, piece: &ContentPiece<'_>) -> bool {
+        self.withholds_any() && self.origins().withholds(&self.shows(span_index, piece))
     }
 
     /// Whether any output of the span is withheld.
-    pub(crate) fn withholds_output(self, at: Idx) -> bool {
-        let pieces = self.trace.views.get(at).filter(|_| self.withholds_any()).map(output_pieces);
-        pieces.unwrap_or_default().iter().any(|piece| self.withholds_piece(at, piece))
+    pub(crate) fn withholds_output(self, span_index: Idx) -> bool {
+        let pieces = self.trace.views.get(span_index).filter(|_| self.withholds_any()).map(output_pieces);
+        pieces.unwrap_or_default().iter().any(|piece| self.withholds_piece(span_index, piece))
     }
 
     /// Whether content of an agent's own span or of its model calls is withheld; the definitions of its tools are part
     /// of this content.
     pub(crate) fn withholds_agent(self, agent: &Agent) -> bool {
-        agent.llms.iter().chain([&agent.at]).any(|&at| self.withholds(at))
+        agent.llms.iter().chain([&agent.at]).any(|&span_index| self.withholds(span_index))
     }
 }
 
@@ -206,6 +214,7 @@ impl Asker {
         self.excerpt_with_addresses(text, max_bytes, &EmailAddresses::default())
     }
 
+    /// A cleaned excerpt of `text`, at most `max_bytes` bytes of it.
     fn excerpt_with_addresses(&self, text: &str, max_bytes: usize, addresses: &EmailAddresses) -> String {
         /// Longer than any secret except a private key, whose pattern needs only its beginning.
         const MARGIN: usize = 4 << 10;

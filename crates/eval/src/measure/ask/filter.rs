@@ -28,35 +28,35 @@ pub(crate) enum AskDecision {
 /// The state of a trace that conditions depend on, computed once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskConditions {
-    /// The trace is still open.
-    open: bool,
-    /// The rules found a failure somewhere.
-    failing: bool,
+    /// Whether the trace is still open.
+    is_open: bool,
+    /// Whether the rules found a failure in the trace.
+    has_failure: bool,
 }
 
 impl AskConditions {
     /// The conditions of a closed trace.
     pub(crate) fn closed(rules: &[Measurement]) -> AskConditions {
-        let failing = rules.iter().any(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
-        AskConditions { open: false, failing }
+        let has_failure = rules.iter().any(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
+        AskConditions { is_open: false, has_failure }
     }
 
     /// The conditions of an open trace, whose failures are not known yet.
     pub(crate) fn open() -> AskConditions {
-        AskConditions { open: true, failing: false }
+        AskConditions { is_open: true, has_failure: false }
     }
 }
 
 impl Asker {
     /// Whether judges are asked for the metric of `context` about its span.
     pub(crate) fn decide(&self, context: &Context<'_>, state: AskConditions) -> AskDecision {
-        let Context { row, trace, at, rule_measurements, .. } = *context;
+        let Context { row, trace, at: span_index, rule_measurements, .. } = *context;
         let not_applicable = row.rubric.and_then(|_| applicability(context).err());
-        if not_applicable == Some(None) || !self.is_selected(trace, at) {
+        if not_applicable == Some(None) || !self.is_selected(trace, span_index) {
             return AskDecision::Skip;
         }
         let rule_results = || {
-            step::measurements_at(rule_measurements, at)
+            step::measurements_at(rule_measurements, span_index)
                 .iter()
                 .filter(|m| m.metric == row.name)
                 .filter_map(|m| m.outcome.as_ref().ok())
@@ -68,15 +68,15 @@ impl Asker {
         if let Some(Some(reason)) = not_applicable {
             return AskDecision::Unmeasured(reason);
         }
-        let meets_condition = match self.when(row) {
+        let meets_condition = match self.condition(row) {
             AskCondition::Always => true,
             // The result is unsure without a measurement by rules, or with findings that are not facts.
             AskCondition::Unsure => {
-                !state.open && !rule_results().any(|measured| measured.findings.is_empty())
+                !state.is_open && !rule_results().any(|measured| measured.findings.is_empty())
             }
-            AskCondition::Failing => state.failing,
+            AskCondition::Failing => state.has_failure,
         };
-        if self.samples(trace, at) && meets_condition {
+        if self.is_sampled(trace, span_index) && meets_condition {
             AskDecision::Ask
         } else {
             AskDecision::Unmeasured(Unmeasured::SampledOut)
@@ -84,13 +84,14 @@ impl Asker {
     }
 
     /// Whether judges are asked about this trace, by the share of the span's service.
-    pub(crate) fn samples(&self, trace: &AgentTrace, at: Idx) -> bool {
-        let service = trace.views.get(at).and_then(|r| r.service.as_deref()).unwrap_or_default();
-        unit_fraction(stable_hash([&b"sample"[..], &trace.tree.id.0])) < self.rate(service)
+    pub(crate) fn is_sampled(&self, trace: &AgentTrace, span_index: Idx) -> bool {
+        let service = trace.views.get(span_index).and_then(|r| r.service.as_deref()).unwrap_or_default();
+        unit_fraction(stable_hash([&b"sample"[..], &trace.tree.id.0])) < self.sampling_rate(service)
     }
 
-    fn is_selected(&self, trace: &AgentTrace, at: Idx) -> bool {
-        let Some(view) = trace.views.get(at) else { return false };
+    /// Whether the configuration selects the span by its kind, name and service.
+    fn is_selected(&self, trace: &AgentTrace, span_index: Idx) -> bool {
+        let Some(view) = trace.views.get(span_index) else { return false };
         let is_listed = |patterns: &[String], value: Option<&str>| {
             patterns.is_empty() || value.is_some_and(|value| patterns.iter().any(|p| matches(p, value)))
         };
@@ -100,7 +101,8 @@ impl Asker {
             && is_listed(&filter.service, view.service.as_deref())
     }
 
-    fn rate(&self, service: &str) -> f64 {
+    /// The share of traces about which judges are asked, for spans of a service.
+    fn sampling_rate(&self, service: &str) -> f64 {
         let sample = &self.ask.sample;
         let named = sample.by_service.get(service).or_else(|| {
             let fitting = sample.by_service.iter().filter(|(pattern, _)| matches(pattern, service));
@@ -109,10 +111,11 @@ impl Asker {
         named.copied().unwrap_or(sample.rate)
     }
 
-    fn when(&self, row: &MetricSpec) -> AskCondition {
+    /// The condition on which judges are asked for a metric.
+    fn condition(&self, row: &MetricSpec) -> AskCondition {
         let by_metric = &self.ask.when_by_metric;
-        let gpa_when =
+        let gpa_condition =
             || by_metric.get(SectionKey::gpa.as_str()).filter(|_| row.section == Some(SectionKey::gpa));
-        by_metric.get(row.name).or_else(gpa_when).copied().unwrap_or(self.ask.when)
+        by_metric.get(row.name).or_else(gpa_condition).copied().unwrap_or(self.ask.when)
     }
 }

@@ -19,9 +19,9 @@ pub(crate) const FINDINGS: &str = "findings";
 /// The category of a finding that fits no category of the taxonomy.
 pub(crate) const NO_CATEGORY: &str = "None";
 
-/// The form that asks for a grade and for findings on `spans`, each with a category if `categories`.
-pub(crate) fn with_findings(row: &MetricSpec, spans: &[SpanId], categories: bool) -> Arc<AnswerForm> {
-    form(row, Some(finding(spans, categories)))
+/// The form that asks for a grade and for findings on `spans`, each with a category if `with_categories`.
+pub(crate) fn with_findings(row: &MetricSpec, spans: &[SpanId], with_categories: bool) -> Arc<AnswerForm> {
+    form(row, Some(finding(spans, with_categories)))
 }
 
 /// The field in which a judge answers whether the record states a plan at all.
@@ -47,6 +47,7 @@ pub(crate) fn grade_only(row: &MetricSpec) -> Arc<AnswerForm> {
     form(row, None)
 }
 
+/// The form of a grade on the metric's scale, with findings of the schema `finding` if there is one.
 fn form(row: &MetricSpec, finding: Option<Value>) -> Arc<AnswerForm> {
     let mut fields = json!({ RATIONALE: { "type": "string" } });
     let score = match row.scale {
@@ -66,14 +67,15 @@ fn form(row: &MetricSpec, finding: Option<Value>) -> Arc<AnswerForm> {
     Arc::new(AnswerForm { name: row.form(), schema: object(fields), score })
 }
 
-fn finding(spans: &[SpanId], categories: bool) -> Value {
+/// The schema of a finding on one of `spans`.
+fn finding(spans: &[SpanId], with_categories: bool) -> Value {
     let ids: Vec<String> = spans.iter().map(SpanId::to_string).collect();
     let mut fields = Map::from_iter([
         ("problem".to_owned(), json!({ "type": "string" })),
         ("span_id".to_owned(), json!({ "type": "string", "enum": ids })),
         ("quote".to_owned(), json!({ "type": "string" })),
     ]);
-    if categories {
+    if with_categories {
         fields.insert("category".to_owned(), category());
     }
     fields.insert("severity".to_owned(), severity());
@@ -117,8 +119,11 @@ mod tests {
             }
             assert!(text.contains("\"0101010101010101\""));
             assert!(!grade_only(row).schema.to_string().contains("span_id"));
-            let without = with_findings(row, &[SpanId([1; 8])], false).schema.to_string();
-            assert!(!without.contains("category") && without.contains("severity"), "{without}");
+            let without_categories = with_findings(row, &[SpanId([1; 8])], false).schema.to_string();
+            assert!(
+                !without_categories.contains("category") && without_categories.contains("severity"),
+                "{without_categories}"
+            );
         }
     }
 

@@ -44,15 +44,15 @@ impl StepLinks {
                 links.requests.entry(llm).or_insert_with(|| requests(trace, llm));
             }
         }
-        for (at, owner) in trace.owner.iter().enumerate() {
+        for (span_index, owner) in trace.owner.iter().enumerate() {
             let Some(owner) = *owner else { continue };
             let Some(agent) = trace.agents.get(owner) else { continue };
             // The span of a called agent is a step of its caller.
-            let step_owner = if agent.at == at { agent.parent } else { Some(owner) };
-            if is_step(trace, at)
+            let step_owner = if agent.at == span_index { agent.parent } else { Some(owner) };
+            if is_step(trace, span_index)
                 && let Some(steps) = step_owner.and_then(|index| links.steps.get_mut(index))
             {
-                steps.push(at);
+                steps.push(span_index);
             }
         }
         links
@@ -69,10 +69,15 @@ impl StepLinks {
     }
 
     /// The call at index `position` among the calls of a model span's output, together with the first parts that are
-    /// not calls, in order.
-    pub(super) fn request<'t>(&self, trace: &'t AgentTrace, llm: Idx, place: usize) -> Option<Vec<&'t Part>> {
+    /// not calls, in order; `None` if the span requested no such call.
+    pub(super) fn request<'t>(
+        &self,
+        trace: &'t AgentTrace,
+        llm: Idx,
+        position: usize,
+    ) -> Option<Vec<&'t Part>> {
         let (calls, others) = self.requests.get(&llm)?;
-        let mut parts = [others, &[*calls.get(place)?][..]].concat();
+        let mut parts = [others, &[*calls.get(position)?][..]].concat();
         parts.sort_unstable();
         let part = |(m, p): (usize, usize)| trace.views.get(llm)?.output.get(m)?.parts.get(p);
         Some(parts.into_iter().filter_map(part).collect())
@@ -99,8 +104,8 @@ fn requests(trace: &AgentTrace, llm: Idx) -> (PartPositions, PartPositions) {
 }
 
 /// Whether a span is a step of its agent. Chains and spans without a kind only contain steps.
-pub(super) fn is_step(trace: &AgentTrace, at: Idx) -> bool {
-    trace.views.get(at).is_some_and(|view| {
+pub(super) fn is_step(trace: &AgentTrace, span_index: Idx) -> bool {
+    trace.views.get(span_index).is_some_and(|view| {
         !view.wrapper
             && !view.cancelled
             && !matches!(view.kind, Kind::Chain | Kind::Unknown | Kind::Evaluator)

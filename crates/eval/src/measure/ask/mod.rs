@@ -76,7 +76,8 @@ impl Metric for JudgedMetric {
 }
 
 /// Whether the metric applies to the span of `context`. If not, the error is the reason for which the metric is
-/// unmeasured, or `None` for no measurement at all. Cheap: called for every span before anything is rendered.
+/// unmeasured, or `None` for no measurement at all. It must be cheap: it is called for every span before anything is
+/// rendered.
 fn applicability(context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
     match context.row.about {
         About::Model | About::Tool | About::Call => step::applicability(context),

@@ -16,6 +16,7 @@ use crate::measure::defects::clip;
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Category, Opinion, Severity};
 
+/// The grade in an opinion.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Grade {
     /// A score on the metric's scale, weighted if the server returns probabilities.
@@ -86,8 +87,11 @@ const MAX_READ_FINDINGS: usize = 200;
 
 /// The content shown to a judge, to verify findings.
 pub(crate) struct ShownContent {
+    /// The shown spans, by their ids in hexadecimal digits.
     spans: HashMap<String, (Idx, SpanId)>,
+    /// The shown texts of each span.
     content: HashMap<Idx, QuotableText>,
+    /// The texts that a finding on any span may quote: the task, instructions, plans.
     binding: QuotableText,
 }
 
@@ -98,39 +102,45 @@ impl ShownContent {
         binding: impl IntoIterator<Item = &'t str>,
     ) -> ShownContent {
         let (mut by_id, mut content) = (HashMap::new(), HashMap::new());
-        for ((at, id), texts) in spans {
-            by_id.insert(id.to_string(), (at, id));
-            content.insert(at, QuotableText::from_texts(texts.iter().map(String::as_str)));
+        for ((span_index, id), texts) in spans {
+            by_id.insert(id.to_string(), (span_index, id));
+            content.insert(span_index, QuotableText::from_texts(texts.iter().map(String::as_str)));
         }
         ShownContent { spans: by_id, content, binding: QuotableText::from_texts(binding) }
     }
 
+    /// The content of a page.
     pub(crate) fn from_page(page: &PromptPage) -> ShownContent {
-        let spans = page.spans().into_iter().map(|(at, id)| (id.to_string(), (at, id))).collect();
+        let spans =
+            page.spans().into_iter().map(|(span_index, id)| (id.to_string(), (span_index, id))).collect();
         let mut texts: HashMap<Idx, Vec<&str>> = HashMap::new();
         for block in &page.blocks {
-            if let Some((at, _)) = block.span {
-                texts.entry(at).or_default().push(&block.text);
+            if let Some((span_index, _)) = block.span {
+                texts.entry(span_index).or_default().push(&block.text);
             }
         }
-        let content = texts.into_iter().map(|(at, texts)| (at, QuotableText::from_texts(texts))).collect();
+        let content = texts
+            .into_iter()
+            .map(|(span_index, texts)| (span_index, QuotableText::from_texts(texts)))
+            .collect();
         let binding =
-            QuotableText::from_texts(page.blocks.iter().filter(|b| b.binds).map(|b| b.text.as_str()));
+            QuotableText::from_texts(page.blocks.iter().filter(|b| b.is_binding).map(|b| b.text.as_str()));
         ShownContent { spans, content, binding }
     }
 
+    /// A finding of an answer; `None` if its span was not shown, or its quotation does not occur in the content.
     fn read_finding(&self, value: &Value) -> Option<JudgeFinding> {
         let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim();
-        let (at, id) = *self.spans.get(&text("span_id").to_ascii_lowercase())?;
+        let (span_index, id) = *self.spans.get(&text("span_id").to_ascii_lowercase())?;
         let quote = text("quote");
-        let is_in_span = self.content.get(&at).is_some_and(|content| content.contains_quote(quote));
+        let is_in_span = self.content.get(&span_index).is_some_and(|content| content.contains_quote(quote));
         if !is_in_span && !self.binding.contains_quote(quote) {
             return None;
         }
         let category = text("category");
         let problem = clip(text("problem"), MAX_PROBLEM_BYTES);
         Some(JudgeFinding {
-            at,
+            at: span_index,
             id,
             problem: if problem.is_empty() { "unexplained".to_owned() } else { problem.to_owned() },
             quote: clip(quote, MAX_QUOTE_BYTES).to_owned(),
@@ -145,10 +155,10 @@ impl ShownContent {
         let mut findings: Vec<JudgeFinding> = Vec::new();
         let mut dropped = 0;
         let mut over_limit = listed.len().saturating_sub(MAX_READ_FINDINGS);
-        for finding in listed.iter().take(MAX_READ_FINDINGS) {
-            match self.read_finding(finding) {
-                Some(good) if findings.iter().any(|earlier| good.repeats(earlier)) => {}
-                Some(good) if findings.len() < MAX_FINDINGS => findings.push(good),
+        for value in listed.iter().take(MAX_READ_FINDINGS) {
+            match self.read_finding(value) {
+                Some(finding) if findings.iter().any(|earlier| finding.repeats(earlier)) => {}
+                Some(finding) if findings.len() < MAX_FINDINGS => findings.push(finding),
                 Some(_) => over_limit += 1,
                 None => dropped += 1,
             }
@@ -178,9 +188,9 @@ pub(crate) fn read_opinion(
             let values = scale.scores();
             let score = u8::try_from(value.get(SCORE)?.as_u64()?).ok()?;
             let (lowest, highest) = (*values.first()?, *values.last()?);
-            let within = |weighted: &f64| (f64::from(lowest)..=f64::from(highest)).contains(weighted);
+            let is_on_scale = |weighted: &f64| (f64::from(lowest)..=f64::from(highest)).contains(weighted);
             values.contains(&score).then_some(())?;
-            Grade::Score(opinion.weighted.filter(within).unwrap_or(f64::from(score)))
+            Grade::Score(opinion.weighted.filter(is_on_scale).unwrap_or(f64::from(score)))
         }
     };
     Some(shown.opinion(grade, value))

@@ -30,24 +30,26 @@ pub(crate) struct Origins {
 impl Origins {
     pub(super) fn new(withhold: &[String], trace: &AgentTrace, budget: &WorkBudget) -> Origins {
         let withheld = withheld(withhold, trace);
-        let service = |at: Idx| trace.views.get(at).and_then(|view| view.service.as_ref());
-        let is_mixed = (1..trace.views.len()).any(|at| service(at) != service(at - 1));
-        let mut contains_other_services = mark_ancestors(trace, |at| {
-            trace.tree.parent(at).is_some_and(|parent| service(parent) != service(at))
+        let service = |span_index: Idx| trace.views.get(span_index).and_then(|view| view.service.as_ref());
+        let is_mixed =
+            (1..trace.views.len()).any(|span_index| service(span_index) != service(span_index - 1));
+        let mut contains_other_services = mark_ancestors(trace, |span_index| {
+            trace.tree.parent(span_index).is_some_and(|parent| service(parent) != service(span_index))
         });
         let mut produced: HashMap<u64, Shows> = HashMap::default();
-        let mut add = |text: &str, at: Idx| {
+        let mut add = |text: &str, span_index: Idx| {
             // These placeholders do not identify a span.
             if !text.trim().is_empty() && !matches!(text, NO_DETAIL | MEDIA) {
                 budget.spend(1 + text.len() / BYTES_PER_STEP);
-                produced.entry(text_hash(text)).or_insert_with(Shows::nothing).add(trace, at);
+                produced.entry(text_hash(text)).or_insert_with(Shows::nothing).add(trace, span_index);
             }
         };
-        for ((at, view), contains_others) in trace.views.iter().enumerate().zip(&mut contains_other_services)
+        for ((span_index, view), contains_others) in
+            trace.views.iter().enumerate().zip(&mut contains_other_services)
         {
             *contains_others &= view.kind != Kind::Llm;
             if is_mixed && !*contains_others {
-                output_pieces(view).iter().for_each(|piece| add(&piece.text, at));
+                output_pieces(view).iter().for_each(|piece| add(&piece.text, span_index));
             }
         }
         // The arguments on the span of a tool were written by the model that requested the call.
@@ -60,12 +62,12 @@ impl Origins {
         Origins { produced, contains_other_services, withheld, withholds_any }
     }
 
-    /// The spans to whose content a piece of the span `at` belongs.
-    pub(super) fn spans_of_piece(&self, at: Idx, piece: &ContentPiece<'_>) -> Shows {
-        let own_span = Shows::only(at);
+    /// The spans to whose content a piece of the span `span_index` belongs.
+    pub(super) fn spans_of_piece(&self, span_index: Idx, piece: &ContentPiece<'_>) -> Shows {
+        let own_span = Shows::only(span_index);
         let is_output = piece.kind.is_new() && piece.kind != PieceKind::Arguments;
         let may_be_of_other_spans =
-            piece.is_repeated || is_output && self.contains_other_services.get(at) == Some(&true);
+            piece.is_repeated || is_output && self.contains_other_services.get(span_index) == Some(&true);
         match self.produced.get(&text_hash(&piece.text)) {
             Some(producers) => own_span.union(producers),
             None if may_be_of_other_spans => Shows::default(),
@@ -75,7 +77,7 @@ impl Origins {
 
     /// Whether content of any of these spans is withheld.
     pub(super) fn withholds(&self, shows: &Shows) -> bool {
-        self.withholds_any && shows.may_show(|at| self.withheld.get(at) == Some(&true))
+        self.withholds_any && shows.may_show(|span_index| self.withheld.get(span_index) == Some(&true))
     }
 }
 
@@ -87,7 +89,7 @@ pub(super) fn withheld(withhold: &[String], trace: &AgentTrace) -> Vec<bool> {
     let mut out: Vec<bool> = services.clone().map(|service| is_listed(service.unwrap_or_default())).collect();
     if out.contains(&true) {
         out.iter_mut().zip(services).for_each(|(is_withheld, service)| *is_withheld |= service.is_none());
-        let withheld_beneath = mark_ancestors(trace, |at| out.get(at) == Some(&true));
+        let withheld_beneath = mark_ancestors(trace, |span_index| out.get(span_index) == Some(&true));
         let plans = trace.views.iter().map(|view| view.kind == Kind::Plan).zip(withheld_beneath);
         out.iter_mut()
             .zip(plans)
@@ -99,11 +101,13 @@ pub(super) fn withheld(withhold: &[String], trace: &AgentTrace) -> Vec<bool> {
 /// By span: whether a descendant meets `is_match`.
 fn mark_ancestors(trace: &AgentTrace, is_match: impl Fn(Idx) -> bool) -> Vec<bool> {
     let mut out = vec![false; trace.views.len()];
-    for at in (0..trace.views.len()).filter(|&at| is_match(at)) {
-        let ancestors = trace.tree.ancestors(at).skip(1);
+    for span_index in (0..trace.views.len()).filter(|&span_index| is_match(span_index)) {
+        let ancestors = trace.tree.ancestors(span_index).skip(1);
         // The ancestors of a marked span are marked already.
         ancestors
-            .take_while(|&up| out.get_mut(up).is_some_and(|is_marked| !std::mem::replace(is_marked, true)))
+            .take_while(|&ancestor| {
+                out.get_mut(ancestor).is_some_and(|is_marked| !std::mem::replace(is_marked, true))
+            })
             .count();
     }
     out

@@ -78,7 +78,7 @@ pub struct FindingRef {
 struct FailedFinding<'m> {
     reference: FindingRef,
     finding: &'m Finding,
-    by_rules: bool,
+    is_by_rule: bool,
 }
 
 /// The last question about a trace, with the findings that it numbers and the spans in which they began.
@@ -94,8 +94,8 @@ impl OutcomeQuestion {
         trace: &AgentTrace,
         measurements: &[Measurement],
     ) -> Option<OutcomeQuestion> {
-        let failed = failed_findings(measurements);
-        if failed.is_empty() {
+        let failed_findings = failed_findings(measurements);
+        if failed_findings.is_empty() {
             return None;
         }
         let built_in = RUBRIC.split_once("-->").map_or(RUBRIC, |(_, text)| text);
@@ -105,7 +105,7 @@ impl OutcomeQuestion {
         let mut blocks = head_blocks(content, max_bytes);
         let mut remaining = max_bytes.saturating_sub(blocks.iter().map(block_bytes).sum());
         let mut findings = Vec::new();
-        for failed in failed.iter().take(MAX_FINDINGS) {
+        for failed in failed_findings.iter().take(MAX_FINDINGS) {
             let finding_block = finding_block(content, failed, findings.len() + 1);
             if block_bytes(&finding_block) > remaining && !findings.is_empty() {
                 break;
@@ -114,7 +114,7 @@ impl OutcomeQuestion {
             blocks.push(finding_block);
             findings.push((failed.reference, failed.finding.origin.unwrap_or(failed.reference.at)));
         }
-        let omitted = failed.len() - findings.len();
+        let omitted = failed_findings.len() - findings.len();
         let mut intro = "Judge the outcome of the whole run.".to_owned();
         if omitted > 0 {
             intro.push_str(&format!(" These are its worst findings; {omitted} milder ones are not shown."));
@@ -132,24 +132,25 @@ impl OutcomeQuestion {
     /// The merged opinions: the median of the scores, and the findings that more than half of the opinions name.
     /// `None` if no opinion can be read.
     pub(crate) fn read(&self, opinions: &[Opinion]) -> Option<RunOutcome> {
-        let read: Vec<(&Opinion, OutcomeOpinion)> =
+        let parsed: Vec<(&Opinion, OutcomeOpinion)> =
             opinions.iter().filter_map(|opinion| Some((opinion, self.parse_opinion(opinion)?))).collect();
-        let score = median(read.iter().map(|(_, one)| one.score).collect())?;
-        let is_majority = |votes: usize| 2 * votes > read.len();
-        let touched_votes =
-            |number: usize| read.iter().filter(|(_, one)| one.touched_outcome.contains(&number)).count();
+        let score = median(parsed.iter().map(|(_, opinion)| opinion.score).collect())?;
+        let is_majority = |votes: usize| 2 * votes > parsed.len();
+        let touched_votes = |index: usize| {
+            parsed.iter().filter(|(_, opinion)| opinion.touched_outcome.contains(&index)).count()
+        };
         let touched_outcome: Vec<usize> =
             (0..self.findings.len()).filter(|&n| is_majority(touched_votes(n))).collect();
         let root_cause_votes =
-            |number: usize| read.iter().filter(|(_, one)| one.root_cause == Some(number)).count();
+            |index: usize| parsed.iter().filter(|(_, opinion)| opinion.root_cause == Some(index)).count();
         // Of findings with the same number of votes, the worst one: `max_by_key` returns the last maximum.
         let most_voted = touched_outcome.iter().rev().copied().max_by_key(|&n| root_cause_votes(n));
         let root_cause = most_voted.filter(|&n| root_cause_votes(n) > 0);
-        let nearest = read
+        let nearest = parsed
             .iter()
             .min_by(|(_, a), (_, b)| (a.score - score).abs().total_cmp(&(b.score - score).abs()))?;
         let mut judges: Vec<&str> = Vec::new();
-        for (opinion, _) in &read {
+        for (opinion, _) in &parsed {
             if !judges.contains(&&*opinion.judge) {
                 judges.push(&opinion.judge);
             }
@@ -157,7 +158,7 @@ impl OutcomeQuestion {
         let reference = |&n: &usize| self.findings.get(n).map(|(reference, _)| *reference);
         Some(RunOutcome {
             score: score / f64::from(BEST),
-            root_cause: root_cause.and_then(|n| self.findings.get(n)).map(|(_, at)| *at),
+            root_cause: root_cause.and_then(|n| self.findings.get(n)).map(|(_, span_index)| *span_index),
             touched_outcome: touched_outcome.iter().filter_map(reference).collect(),
             asked: self.findings.iter().map(|(reference, _)| *reference).collect(),
             judge: judges.join("+"),
@@ -165,21 +166,23 @@ impl OutcomeQuestion {
         })
     }
 
+    /// Reads an opinion; `None` if it has no score on the scale.
     fn parse_opinion(&self, opinion: &Opinion) -> Option<OutcomeOpinion> {
         let value = &opinion.value;
         let score = u8::try_from(value.get(SCORE)?.as_u64()?).ok().filter(|score| *score <= BEST)?;
         let best = f64::from(BEST);
         let weighted = opinion.weighted.filter(|weighted| (0.0..=best).contains(weighted));
-        let number = |value: &Value| {
-            let number = value.as_str()?.parse::<usize>().ok()?.checked_sub(1)?;
-            (number < self.findings.len()).then_some(number)
+        let finding_index = |value: &Value| {
+            let index = value.as_str()?.parse::<usize>().ok()?.checked_sub(1)?;
+            (index < self.findings.len()).then_some(index)
         };
-        let touched_outcome = value.get(TOUCHED_OUTCOME)?.as_array()?.iter().filter_map(number).collect();
+        let touched_outcome =
+            value.get(TOUCHED_OUTCOME)?.as_array()?.iter().filter_map(finding_index).collect();
         let rationale = value.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
         Some(OutcomeOpinion {
             score: weighted.unwrap_or(f64::from(score)),
             touched_outcome,
-            root_cause: value.get(ROOT_CAUSE).and_then(number),
+            root_cause: value.get(ROOT_CAUSE).and_then(finding_index),
             rationale: clip(rationale.trim(), MAX_RATIONALE_BYTES).to_owned(),
         })
     }
@@ -203,7 +206,7 @@ fn failed_findings(measurements: &[Measurement]) -> Vec<FailedFinding<'_>> {
         counted_findings.map(move |(index, finding)| FailedFinding {
             reference: reference(index),
             finding,
-            by_rules: finding.defect.is_some(),
+            is_by_rule: finding.defect.is_some(),
         })
     });
     let mut findings: Vec<FailedFinding<'_>> = findings.collect();
@@ -232,6 +235,7 @@ fn head_blocks(content: TraceContent<'_>, max_bytes: usize) -> Vec<PromptBlock> 
 /// Maximum number of outermost agents whose task and answer are shown; a trace usually has one.
 const MAX_RUNS: usize = 2;
 
+/// The task and the final answer of the agent.
 fn task_and_answer(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -> Vec<PromptBlock> {
     let mut blocks = Vec::new();
     if let Some(task) = &agent.task {
@@ -246,28 +250,31 @@ fn task_and_answer(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -
     blocks
 }
 
+/// The finding with this number, as a judge reads it.
 fn finding_block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -> PromptBlock {
-    let FailedFinding { reference, finding, by_rules } = failed;
-    let began = finding.origin.unwrap_or(reference.at);
-    let id = |at: Idx| content.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
+    let FailedFinding { reference, finding, is_by_rule } = failed;
+    let origin = finding.origin.unwrap_or(reference.at);
+    let id =
+        |span_index: Idx| content.trace.tree.spans.get(span_index).map(|span| span.id).unwrap_or_default();
     let category = finding.category.map_or("no category", |category| category.as_str());
     let label = format!(
         "finding {number}: {}, {}, {category}, began in span {} ({})",
         reference.metric,
         finding.severity.as_str(),
-        id(began),
-        content.title(began),
+        id(origin),
+        content.title(origin),
     );
     // Rules may quote withheld content. Findings of judges cannot: this content was not shown to them.
-    let text = match *by_rules && content.withholds_any() {
+    let text = match *is_by_rule && content.withholds_any() {
         true => WITHHELD.to_owned(),
         false => content.asker.clean(&format!("{}\nquote: {}", finding.rationale, finding.quote)),
     };
     PromptBlock::without_span(label, text, false)
 }
 
-fn form(findings: usize) -> Arc<AnswerForm> {
-    let numbers: Vec<String> = (1..=findings).map(|n| n.to_string()).collect();
+/// The form of the answer about findings of this number.
+fn form(finding_count: usize) -> Arc<AnswerForm> {
+    let numbers: Vec<String> = (1..=finding_count).map(|n| n.to_string()).collect();
     let causes: Vec<&str> = numbers.iter().map(String::as_str).chain([NO_ROOT_CAUSE]).collect();
     let values: Vec<u8> = (0..=BEST).collect();
     let fields = json!({

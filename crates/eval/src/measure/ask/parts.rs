@@ -59,19 +59,19 @@ pub(crate) fn split_into_parts(blocks: Vec<PromptBlock>, max_bytes: usize) -> Ve
     // Blocks of this part that are not repeated from the previous one.
     let mut new_blocks = 0;
     while let Some(block) = pending.pop_front() {
-        let is_included = block.span.is_none_or(|(at, _)| spans.contains(&at));
+        let is_included = block.span.is_none_or(|(span_index, _)| spans.contains(&span_index));
         let is_full =
             used_bytes + block_bytes(&block) > max_bytes || !is_included && spans.len() >= MAX_SPANS;
         if is_full && new_blocks > 0 {
             let tail = overlap_blocks(&part, overlap);
             parts.push(std::mem::take(&mut part));
             used_bytes = tail.iter().map(block_bytes).sum();
-            spans = tail.iter().filter_map(|b| b.span).map(|(at, _)| at).collect();
+            spans = tail.iter().filter_map(|b| b.span).map(|(span_index, _)| span_index).collect();
             part = tail;
             new_blocks = 0;
         }
         used_bytes += block_bytes(&block);
-        spans.extend(block.span.map(|(at, _)| at));
+        spans.extend(block.span.map(|(span_index, _)| span_index));
         part.push(block);
         new_blocks += 1;
     }
@@ -137,13 +137,13 @@ mod tests {
     use crate::measure::Shows;
     use verdict_otlp::trace::SpanId;
 
-    fn block(at: usize, text: String) -> PromptBlock {
+    fn block(span_index: usize, text: String) -> PromptBlock {
         PromptBlock {
-            span: Some((at, SpanId((at as u64 + 1).to_be_bytes()))),
+            span: Some((span_index, SpanId((span_index as u64 + 1).to_be_bytes()))),
             label: "output".into(),
             text,
-            binds: false,
-            plan: false,
+            is_binding: false,
+            is_plan: false,
             shows: Shows::default(),
         }
     }
@@ -188,8 +188,8 @@ mod tests {
             }
             for wanted in &blocks {
                 for word in wanted.text.split_inclusive(' ') {
-                    let found = parts.iter().flatten().any(|b| b.span == wanted.span && b.text.contains(word));
-                    prop_assert!(found, "{}", word);
+                    let is_included = parts.iter().flatten().any(|b| b.span == wanted.span && b.text.contains(word));
+                    prop_assert!(is_included, "{}", word);
                 }
             }
         }

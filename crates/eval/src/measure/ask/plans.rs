@@ -33,6 +33,7 @@ pub(crate) fn planners(trace: &AgentTrace, scope: RunScope) -> Vec<&Agent> {
     agents_of(trace, scope).iter().filter(|agent| !agent.plans.is_empty()).collect()
 }
 
+/// The agents whose plans are in the scope.
 fn agents_of(trace: &AgentTrace, scope: RunScope) -> &[Agent] {
     let agents = match scope {
         RunScope::Trace => trace.agents.get(..),
@@ -61,9 +62,9 @@ pub(crate) fn first_words(trace: &AgentTrace, scope: RunScope) -> Vec<FirstWords
 
 fn first_words_of<'a>(trace: &'a AgentTrace, agent: &'a Agent) -> Option<FirstWords<'a>> {
     let last = agent.llms.last().copied();
-    agent.llms.iter().take(MAX_FIRST_CALLS).find_map(|&at| {
-        let view = trace.views.get(at)?;
-        if Some(at) == last && view.requests().next().is_none() {
+    agent.llms.iter().take(MAX_FIRST_CALLS).find_map(|&span_index| {
+        let view = trace.views.get(span_index)?;
+        if Some(span_index) == last && view.requests().next().is_none() {
             return None;
         }
         let parts = || view.output.iter().flat_map(|message| &message.parts);
@@ -76,7 +77,7 @@ fn first_words_of<'a>(trace: &'a AgentTrace, agent: &'a Agent) -> Option<FirstWo
             _ => None,
         };
         let (kind, text) = parts().find_map(reasoning_text).or_else(|| parts().find_map(output_text))?;
-        Some(FirstWords { agent, at, kind, text })
+        Some(FirstWords { agent, at: span_index, kind, text })
     })
 }
 
@@ -85,7 +86,11 @@ impl FirstWords<'_> {
     pub(crate) fn block(&self, content: TraceContent<'_>, max_bytes: usize) -> PromptBlock {
         let piece = ContentPiece::new(self.kind, self.text);
         let purpose = "its first words, not marked as a plan";
-        PromptBlock { plan: true, binds: true, ..content.titled_block(self.at, &piece, purpose, max_bytes) }
+        PromptBlock {
+            is_plan: true,
+            is_binding: true,
+            ..content.titled_block(self.at, &piece, purpose, max_bytes)
+        }
     }
 }
 
@@ -98,14 +103,15 @@ pub(crate) fn with_triggers(
     let mut out = Vec::new();
     for agent in planners(content.trace, scope) {
         out.extend(task_and_tools(content, agent, max_bytes));
-        for (n, (at, plan)) in agent.plans.iter().enumerate() {
-            let previous = n.checked_sub(1).and_then(|b| agent.plans.get(b)).map(|(at, _)| *at);
+        for (n, (span_index, plan)) in agent.plans.iter().enumerate() {
+            let previous =
+                n.checked_sub(1).and_then(|b| agent.plans.get(b)).map(|(span_index, _)| *span_index);
             match previous {
-                None => out.extend(planning_input(content, *at, max_bytes)),
-                Some(previous) => out.extend(triggers(content, agent, previous, *at, max_bytes)),
+                None => out.extend(planning_input(content, *span_index, max_bytes)),
+                Some(previous) => out.extend(triggers(content, agent, previous, *span_index, max_bytes)),
             }
-            out.extend(reasons(content, *at, plan, max_bytes));
-            out.push(plan_block(content, *at, plan, n, max_bytes));
+            out.extend(reasons(content, *span_index, plan, max_bytes));
+            out.push(plan_block(content, *span_index, plan, n, max_bytes));
         }
     }
     for words in first_words(content.trace, scope) {
@@ -135,12 +141,17 @@ fn task_and_tools(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) ->
 }
 
 /// The reasoning and text that the model wrote together with a plan: the reason of the plan and its premises.
-fn reasons(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, max_bytes: usize) -> Vec<PromptBlock> {
+fn reasons(
+    content: TraceContent<'_>,
+    span_index: Idx,
+    plan: &RecordedPlan,
+    max_bytes: usize,
+) -> Vec<PromptBlock> {
     let contains_plan = |i: &Idx| {
-        let view = content.trace.views.get(*i).filter(|view| *i == at || view.kind == Kind::Llm);
+        let view = content.trace.views.get(*i).filter(|view| *i == span_index || view.kind == Kind::Llm);
         view.is_some_and(|view| output_pieces(view).iter().any(|piece| piece.text.contains(&*plan.text)))
     };
-    let Some(writer) = content.trace.tree.subtree(at).take(MAX_WRITERS).find(contains_plan) else {
+    let Some(writer) = content.trace.tree.subtree(span_index).take(MAX_WRITERS).find(contains_plan) else {
         return Vec::new();
     };
     let Some(view) = content.trace.views.get(writer) else { return Vec::new() };
@@ -169,30 +180,32 @@ fn reasons(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, max_bytes: u
     out
 }
 
+/// The plan `n` of an agent, which its span wrote.
 fn plan_block(
     content: TraceContent<'_>,
-    at: Idx,
+    span_index: Idx,
     plan: &RecordedPlan,
     n: usize,
     max_bytes: usize,
 ) -> PromptBlock {
-    let which = if n == 0 { "PLAN, the first".to_owned() } else { format!("REPLAN {n}") };
+    let ordinal = if n == 0 { "PLAN, the first".to_owned() } else { format!("REPLAN {n}") };
     let piece = ContentPiece::new(PieceKind::Output, &*plan.text);
-    let mut block = content.block(at, &piece, format!("{} | {which}", content.title(at)), max_bytes);
+    let mut block =
+        content.block(span_index, &piece, format!("{} | {ordinal}", content.title(span_index)), max_bytes);
     // The text of the plan is a part of the span's output.
-    if content.withholds_output(at) {
+    if content.withholds_output(span_index) {
         block.text = WITHHELD.to_owned();
     }
-    (block.plan, block.binds) = (true, true);
+    (block.is_plan, block.is_binding) = (true, true);
     block
 }
 
 /// The input of the model call that wrote the first plan.
-fn planning_input(content: TraceContent<'_>, at: Idx, max_bytes: usize) -> Vec<PromptBlock> {
-    let Some(view) = content.trace.views.get(at) else { return Vec::new() };
+fn planning_input(content: TraceContent<'_>, span_index: Idx, max_bytes: usize) -> Vec<PromptBlock> {
+    let Some(view) = content.trace.views.get(span_index) else { return Vec::new() };
     let pieces = input_pieces(view);
     let pieces = pieces.iter().filter(|piece| !piece.text.trim().is_empty());
-    pieces.map(|piece| content.titled_block(at, piece, "before the plan", max_bytes)).collect()
+    pieces.map(|piece| content.titled_block(span_index, piece, "before the plan", max_bytes)).collect()
 }
 
 /// Results and errors between two plans of an agent.
@@ -204,11 +217,11 @@ fn triggers(
     max_bytes: usize,
 ) -> Vec<PromptBlock> {
     let scope = content.trace.owner.get(agent.at).copied().flatten().map(RunScope::Own);
-    let belongs = |at: &Idx| scope.is_some_and(|scope| in_scope(content.trace, scope, *at));
+    let is_of_agent = |i: &Idx| scope.is_some_and(|scope| in_scope(content.trace, scope, *i));
     let mut out: Vec<PromptBlock> = Vec::new();
     let mut left_out = 0;
-    for at in (from + 1..to).rev().take(MAX_SEARCHED).filter(belongs) {
-        let Some(view) = content.trace.views.get(at) else { continue };
+    for span_index in (from + 1..to).rev().take(MAX_SEARCHED).filter(is_of_agent) {
+        let Some(view) = content.trace.views.get(span_index) else { continue };
         let is_trigger = |kind: PieceKind| match view.kind {
             Kind::Llm => kind == PieceKind::Error,
             _ => matches!(kind, PieceKind::Result | PieceKind::Error | PieceKind::Output),
@@ -218,7 +231,7 @@ fn triggers(
             if out.len() == MAX_TRIGGERS {
                 left_out += 1;
             } else {
-                out.push(content.titled_block(at, piece, "before the replan", max_bytes));
+                out.push(content.titled_block(span_index, piece, "before the replan", max_bytes));
             }
         }
     }
@@ -234,7 +247,7 @@ fn triggers(
 pub(crate) fn segments(transcript: Vec<PromptBlock>, max_bytes: usize) -> Vec<Vec<PromptBlock>> {
     let mut segments: Vec<Vec<PromptBlock>> = vec![Vec::new()];
     for block in transcript {
-        if block.plan && segments.last().is_some_and(|s| !s.is_empty()) {
+        if block.is_plan && segments.last().is_some_and(|s| !s.is_empty()) {
             segments.push(Vec::new());
         }
         if let Some(segment) = segments.last_mut() {

@@ -24,9 +24,9 @@ pub(crate) struct PromptBlock {
     pub label: String,
     pub text: String,
     /// Whether the block is a task, instructions or a plan: findings about omissions may quote it for any span.
-    pub binds: bool,
+    pub is_binding: bool,
     /// Whether the block is a plan or replan.
-    pub plan: bool,
+    pub is_plan: bool,
     /// The spans whose content label and text contain.
     pub shows: Shows,
 }
@@ -36,10 +36,10 @@ impl PromptBlock {
     pub(crate) fn without_span(
         label: impl Into<String>,
         text: impl Into<String>,
-        binds: bool,
+        is_binding: bool,
     ) -> PromptBlock {
         let (label, text) = (label.into(), text.into());
-        PromptBlock { span: None, label, text, binds, plan: false, shows: Shows::default() }
+        PromptBlock { span: None, label, text, is_binding, is_plan: false, shows: Shows::default() }
     }
 
     /// Restricts the shown spans to these.
@@ -138,7 +138,7 @@ impl PromptPage {
     /// The spans shown, each once, in order.
     pub(crate) fn spans(&self) -> Vec<(Idx, SpanId)> {
         let mut seen = std::collections::HashSet::new();
-        self.blocks.iter().filter_map(|b| b.span).filter(|(at, _)| seen.insert(*at)).collect()
+        self.blocks.iter().filter_map(|b| b.span).filter(|(span_index, _)| seen.insert(*span_index)).collect()
     }
 }
 
@@ -183,8 +183,8 @@ mod tests {
                     span: Some((0, SpanId([1; 8]))),
                     label: "output".into(),
                     text: text.into(),
-                    binds: false,
-                    plan: false,
+                    is_binding: false,
+                    is_plan: false,
                     shows: Shows::default(),
                 },
                 PromptBlock::without_span("task", "", true),

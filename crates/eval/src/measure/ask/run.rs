@@ -23,8 +23,8 @@ use crate::measure::table::{About, MetricSpec, Requires};
 use crate::measure::{Answer, Context, Measurement, MetricProgress, Opinion, Question, Unmeasured, Value};
 use crate::recognise::{Agent, AgentTrace, Content};
 
-/// The key of the question that grades all parts together; sorts after those of the parts.
-const SCORE: &str = "score";
+/// The key of the question that grades all parts together; it sorts after the keys of the parts.
+const GRADE_KEY: &str = "score";
 /// Maximum number of findings that are graded together, the worst ones.
 const MAX_GRADED_FINDINGS: usize = 60;
 /// Maximum number of agents whose plans are compared with their calls for the judge.
@@ -32,14 +32,15 @@ const MAX_PLANNERS: usize = 4;
 /// Maximum number of failing spans listed before the transcript.
 const MAX_FAILING_SPANS: usize = 30;
 
+/// The next step of a metric of an agent or a trace, which judges answer by a rubric.
 pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
     let Ok(scope) = applicability(context) else { return MetricProgress::Done(Vec::new()) };
-    let missing = |reason| MetricProgress::Done(vec![context.unmeasured(reason)]);
+    let unmeasured = |reason| MetricProgress::Done(vec![context.unmeasured(reason)]);
     let system = context.settings.asker.system_prompt(context.row, context.trace, context.at);
     let max_bytes = context.settings.asker.max_bytes(&system);
     let inquiry = match RunInquiry::new(context, scope, max_bytes) {
         Ok(inquiry) => inquiry,
-        Err(reason) => return missing(reason),
+        Err(reason) => return unmeasured(reason),
     };
     let pages = inquiry.pages();
     if answers.is_empty() {
@@ -64,7 +65,7 @@ pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress 
         return MetricProgress::Done(vec![measurement]);
     }
     match replies_by_part(context.row, &pages, answers) {
-        Err(reason) => missing(reason),
+        Err(reason) => unmeasured(reason),
         Ok(parts) => inquiry.finish(parts, answers, system),
     }
 }
@@ -73,15 +74,15 @@ fn part_key(part: usize) -> String {
     format!("part-{:04}", part + 1)
 }
 
-/// The scope of a question on the span `at`: an agent's run, the trace, or none.
-pub(crate) fn run_scope(about: About, trace: &AgentTrace, per: &[Per], at: Idx) -> Option<RunScope> {
-    let agent_index = trace.owner.get(at).copied().flatten();
-    let agent = agent_index.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
+/// The scope of a question on the span `span_index`: an agent's run, the trace, or none.
+pub(crate) fn run_scope(about: About, trace: &AgentTrace, per: &[Per], span_index: Idx) -> Option<RunScope> {
+    let agent_index = trace.owner.get(span_index).copied().flatten();
+    let agent = agent_index.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == span_index));
     if about == About::Agent {
         return agent.map(RunScope::Beneath);
     }
     let judges_per = |subject: Per| per.contains(&subject);
-    let is_root = trace.tree.root() == Some(at);
+    let is_root = trace.tree.root() == Some(span_index);
     // A span has one measurement: if the root is an agent's span, that of the trace. For a single
     // agent beneath a wrapping root, the same question would be asked twice.
     let is_single_wrapped_agent = trace.agents.len() == 1 && agent.is_none() && judges_per(Per::Agents);
@@ -99,12 +100,14 @@ fn agent_of(trace: &AgentTrace, scope: RunScope) -> Option<&Agent> {
     }
 }
 
+/// The scope of the metric on the span of the context; an error if it does not apply, with the reason if it is
+/// unmeasured.
 pub(super) fn applicability(context: &Context<'_>) -> Result<RunScope, Option<Unmeasured>> {
     let scope =
         run_scope(context.row.about, context.trace, &context.settings.gpa.per, context.at).ok_or(None)?;
-    let answer_missing = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
-    if let Some(agent) = agent_of(context.trace, scope)
-        .filter(|a| context.row.requires == Requires::Answer && answer_missing(a))
+    let lacks_answer = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
+    if let Some(agent) =
+        agent_of(context.trace, scope).filter(|a| context.row.requires == Requires::Answer && lacks_answer(a))
     {
         return Err(Some(agent.answer_content.into()));
     }
@@ -187,16 +190,16 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let Some(agent) = self.agent().filter(|_| self.context.row.about != About::Plans) else { return out };
         let name = asker.agent_name(agent).filter(|_| self.scope != RunScope::Trace);
         out.extend(name.map(|name| PromptBlock::without_span("the agent's name", name, false)));
-        let observed = memo.shared_value(|| Topology(topology::describe(asker, trace)));
-        if !observed.0.is_empty() {
-            let text = excerpt(&observed.0, self.max_bytes / 8);
+        let topology = memo.shared_value(|| Topology(topology::describe(asker, trace)));
+        if !topology.0.is_empty() {
+            let text = excerpt(&topology.0, self.max_bytes / 8);
             out.push(PromptBlock::without_span(topology::CONTROL_FLOW_TITLE, text, false));
         }
-        let began = trace.tree.spans.get(agent.at).and_then(|span| utc::format_utc(span.start));
-        out.extend(began.map(|time| PromptBlock::without_span("the run began", time, false)));
+        let start_time = trace.tree.spans.get(agent.at).and_then(|span| utc::format_utc(span.start));
+        out.extend(start_time.map(|time| PromptBlock::without_span("the run began", time, false)));
         if let Some(task) = &agent.task {
-            let at = agent.task_at.unwrap_or(agent.at);
-            let text = content.text(at, task, self.max_bytes / 8);
+            let span_index = agent.task_at.unwrap_or(agent.at);
+            let text = content.text(span_index, task, self.max_bytes / 8);
             out.push(PromptBlock::without_span("the task", text, true));
         }
         if let Some(answer) = &agent.answer {
@@ -250,8 +253,9 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             Some(format!("span {id} ({}): {} {value}", title(&settings.asker, trace, m.at), m.metric))
         };
         let spans = spans_in_scope(trace, self.context.memo, self.scope);
-        let others = spans.into_iter().filter(|at| *at != own_span);
-        let lines = others.filter_map(|at| measurements_at(rule_measurements, at).iter().find_map(line));
+        let others = spans.into_iter().filter(|span_index| *span_index != own_span);
+        let lines = others
+            .filter_map(|span_index| measurements_at(rule_measurements, span_index).iter().find_map(line));
         let lines: Vec<String> = lines.take(MAX_FAILING_SPANS).collect();
         let label = "spans in which built-in rules found a failure";
         let text = lines.join("\n");
@@ -263,8 +267,8 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     fn repeat_plan_in_force(&mut self, max_bytes: usize) {
         let mut in_force: Option<PromptBlock> = None;
         for part in &mut self.parts {
-            let first_is_plan = part.first().is_some_and(|block| block.plan);
-            if let Some(plan) = in_force.clone().filter(|_| !first_is_plan) {
+            let begins_with_plan = part.first().is_some_and(|block| block.is_plan);
+            if let Some(plan) = in_force.clone().filter(|_| !begins_with_plan) {
                 let text =
                     excerpt(&plan.text, max_bytes.saturating_sub(plan.label.len() + 2 * HEADING_BYTES));
                 let reminder = PromptBlock {
@@ -276,17 +280,18 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 part.insert(0, reminder);
             }
             in_force =
-                part.iter().rev().find(|block| block.plan && block.span.is_some()).cloned().or(in_force);
+                part.iter().rev().find(|block| block.is_plan && block.span.is_some()).cloned().or(in_force);
         }
     }
 
+    /// The parts of the run as pages of prompts.
     fn pages(&self) -> Vec<PromptPage> {
-        let n = self.parts.len();
-        let all = self.parts.iter().enumerate().map(|(i, part)| {
+        let part_count = self.parts.len();
+        let pages = self.parts.iter().enumerate().map(|(i, part)| {
             let mut intro = self.intro();
-            if n > 1 {
+            if part_count > 1 {
                 intro.push_str(&format!(
-                    " It is too long for one reading: this is part {} of {n}; parts overlap a little. \
+                    " It is too long for one reading: this is part {} of {part_count}; parts overlap a little. \
                      Judge what this part shows. What seems to be missing may stand in another part, so \
                      that only what is shown counts.",
                     i + 1
@@ -298,9 +303,10 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 question: self.question(),
             }
         });
-        all.collect()
+        pages.collect()
     }
 
+    /// The introduction of a page: what is judged, and what the page contains.
     fn intro(&self) -> String {
         // The agent's name is untrusted text of the trace, so it is shown only in the record.
         let agent_label = |agent: &Agent| {
@@ -327,6 +333,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         out
     }
 
+    /// The request at the end of a page.
     fn question(&self) -> String {
         let mut out = format!(
             "Now judge {} by the rubric. List every problem with the span where it began and its \
@@ -358,15 +365,15 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         if findings.is_empty() {
             return done(worst_part(parts));
         }
-        match answers.iter().find(|answer| answer.key == SCORE) {
-            None => MetricProgress::Ask(vec![self.grade(&findings, &parts, system)]),
+        match answers.iter().find(|answer| answer.key == GRADE_KEY) {
+            None => MetricProgress::Ask(vec![self.grade_question(&findings, &parts, system)]),
             Some(Answer { opinions: Err(reason), .. }) => {
                 MetricProgress::Done(vec![self.context.unmeasured(*reason)])
             }
             Some(Answer { opinions: Ok(opinions), .. }) => {
-                let nothing = ShownContent::from_page(&PromptPage::default());
+                let no_content = ShownContent::from_page(&PromptPage::default());
                 let replies = opinions.iter().enumerate().map(|(i, opinion)| {
-                    let graded = read_opinion(self.context.row, &nothing, opinion);
+                    let graded = read_opinion(self.context.row, &no_content, opinion);
                     // Findings dropped from all parts are reported once, with the first opinion.
                     let (dropped, over_limit) = if i == 0 { (dropped, over_limit) } else { (0, 0) };
                     let graded = graded.map(|grade| JudgeOpinion {
@@ -382,8 +389,13 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         }
     }
 
-    /// Asks for one grade of the findings of all parts.
-    fn grade(&self, findings: &[JudgeFinding], parts: &[Vec<ParsedOpinion>], system: Arc<str>) -> Question {
+    /// The question that asks for one grade of the findings of all parts.
+    fn grade_question(
+        &self,
+        findings: &[JudgeFinding],
+        parts: &[Vec<ParsedOpinion>],
+        system: Arc<str>,
+    ) -> Question {
         let asker = &self.context.settings.asker;
         let mut blocks = self.head_blocks.clone();
         let mut bytes_left = self.max_bytes.saturating_sub(blocks.iter().map(block_bytes).sum());
@@ -424,7 +436,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             question: format!("Now grade {} of the whole, once, by the rubric.", self.context.row.name),
         };
         Question {
-            key: SCORE.to_owned(),
+            key: GRADE_KEY.to_owned(),
             prompt: page.prompt(system),
             form: form::grade_only(self.context.row),
             judges: Vec::new(),
@@ -454,8 +466,8 @@ fn replies_by_part(
 /// The measurement if more than half of the opinions answer that the record states no plan.
 fn unmeasured_without_plan(context: &Context<'_>, answers: &[Answer]) -> Option<Measurement> {
     let opinions = || answers.iter().filter_map(|answer| answer.opinions.as_ref().ok()).flatten();
-    let without: Vec<&Opinion> = opinions().filter(|opinion| states_no_plan(opinion)).collect();
-    let first = without.first().filter(|_| without.len() * 2 > opinions().count())?;
+    let without_plan: Vec<&Opinion> = opinions().filter(|opinion| states_no_plan(opinion)).collect();
+    let first = without_plan.first().filter(|_| without_plan.len() * 2 > opinions().count())?;
     let rationale = first.value.get(form::RATIONALE).and_then(|value| value.as_str()).unwrap_or_default();
     let rationale = clip(rationale.trim(), MAX_RATIONALE_BYTES);
     Some(Measurement {

@@ -22,6 +22,7 @@ use crate::recognise::{Content, SpanView};
 /// Maximum number of findings shown of one measurement by rules.
 const MAX_EVIDENCE: usize = 12;
 
+/// The next step of a metric of one model or tool call, which judges answer by a rubric.
 pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
     let Some(view) = context.trace.views.get(context.at) else { return MetricProgress::Done(Vec::new()) };
     let asker = &context.settings.asker;
@@ -44,6 +45,7 @@ pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress 
     }
 }
 
+/// Whether the metric applies to the span of the context; an error if not, with the reason if it is unmeasured.
 pub(crate) fn applicability(context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
     let view =
         context.trace.views.get(context.at).filter(|view| applies_to_kind(context.row.about, view.kind));
@@ -53,6 +55,7 @@ pub(crate) fn applicability(context: &Context<'_>) -> Result<(), Option<Unmeasur
     }
 }
 
+/// The question about a page, whose findings may be on the spans of its blocks.
 pub(super) fn page_question(
     row: &MetricSpec,
     asker: &Asker,
@@ -124,13 +127,13 @@ fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage 
         .filter(|_| context.row.shows_later)
         .map(|surroundings| surroundings.later_steps(max_bytes / 12))
         .unwrap_or_default();
-    let used: usize =
+    let used_bytes: usize =
         blocks.iter().chain(&output_blocks).chain(&later).chain(&evidence).map(block_bytes).sum();
     let heading = step_title(asker, context.trace, context.at);
     let heading =
         PromptBlock::without_span(format!("the span to be judged: {heading}"), "its content follows", false);
     blocks.push(heading.showing(Shows::span(context.trace, context.at)));
-    blocks.extend(conversation(context, view, max_bytes.saturating_sub(used)));
+    blocks.extend(conversation(context, view, max_bytes.saturating_sub(used_bytes)));
     if output_blocks.is_empty() {
         blocks.push(own_block(context, &ContentPiece::new(PieceKind::Output, ""), 0));
     }
@@ -167,7 +170,7 @@ fn tools_block(
         .then(|| PromptBlock::without_span("tools offered", text(), true).showing(shows()))
 }
 
-/// A piece of the judged span, at most `max` bytes of it.
+/// A piece of the judged span, at most `max_bytes` bytes of it.
 fn own_block(context: &Context<'_>, piece: &ContentPiece<'_>, max_bytes: usize) -> PromptBlock {
     let label = piece.kind.as_str().to_owned();
     context.content().block(context.at, piece, label, max_bytes)
@@ -257,8 +260,8 @@ pub(super) fn rule_findings(context: &Context<'_>, max_bytes: usize) -> Option<P
 }
 
 /// The measurements by rules on a span; `rules` is sorted by span.
-pub(crate) fn measurements_at(rules: &[Measurement], at: Idx) -> &[Measurement] {
-    let first = rules.partition_point(|m| m.at < at);
+pub(crate) fn measurements_at(rules: &[Measurement], span_index: Idx) -> &[Measurement] {
+    let first = rules.partition_point(|m| m.at < span_index);
     let rest = rules.get(first..).unwrap_or_default();
-    rest.get(..rest.partition_point(|m| m.at == at)).unwrap_or_default()
+    rest.get(..rest.partition_point(|m| m.at == span_index)).unwrap_or_default()
 }

@@ -63,13 +63,13 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let content = self.context.content();
         let (_, agent) = self.agent?;
         let task = agent.task.as_ref().filter(|task| !self.own_input.contains(&text_hash(task)))?;
-        let at = agent.task_at.unwrap_or(agent.at);
+        let span_index = agent.task_at.unwrap_or(agent.at);
         let label = match content.asker.agent_name(agent) {
             Some(name) => format!("the task of its agent, {name}"),
             None => "the task of its agent".to_owned(),
         };
         let task = ContentPiece::new(PieceKind::User, &**task);
-        let block = content.block(at, &task, label, max_bytes);
+        let block = content.block(span_index, &task, label, max_bytes);
         let shows = Shows::span(content.trace, agent.at).union(&block.shows);
         Some(PromptBlock { span: None, shows, ..block })
     }
@@ -97,27 +97,29 @@ impl<'c, 'a> Surroundings<'c, 'a> {
     /// The latest steps of the agent that ended before this one started, so that the question does not depend on
     /// the order in which parallel steps end.
     pub(super) fn earlier_steps(&self, max_bytes: usize) -> Vec<PromptBlock> {
-        let (at, tree) = (self.context.at, &self.context.trace.tree);
-        let Some(span) = tree.spans.get(at) else { return Vec::new() };
+        let (span_index, tree) = (self.context.at, &self.context.trace.tree);
+        let Some(span) = tree.spans.get(span_index) else { return Vec::new() };
         let requester = self.requester();
-        let ended = |other: &Idx| tree.spans.get(*other).is_some_and(|s| s.end != 0 && s.end <= span.start);
+        let has_ended_before =
+            |other: &Idx| tree.spans.get(*other).is_some_and(|s| s.end != 0 && s.end <= span.start);
         let steps = self.steps();
-        let before = steps.get(..steps.partition_point(|&i| i < at)).unwrap_or_default();
+        let before = steps.get(..steps.partition_point(|&i| i < span_index)).unwrap_or_default();
         let before = before.iter().rev().take(MAX_SEARCHED).copied();
-        let shown = before.filter(|other| ended(other) && Some(*other) != requester && self.is_shown(*other));
+        let shown = before
+            .filter(|other| has_ended_before(other) && Some(*other) != requester && self.is_shown(*other));
         let latest: Vec<Idx> = shown.take(MAX_EARLIER).collect();
         let mut bytes_left = max_bytes;
         let mut groups = Vec::new();
         for (n, &step) in latest.iter().enumerate() {
             let Some(view) = self.context.trace.views.get(step) else { continue };
             // Pieces that are part of the step's own input are skipped; there may be very many of them.
-            let allowed = |_: &ContentPiece<'_>| self.context.memo.budget.spend(1);
-            let new = |piece: &ContentPiece<'_>| !self.own_input.contains(&text_hash(&piece.text));
+            let is_within_budget = |_: &ContentPiece<'_>| self.context.memo.budget.spend(1);
+            let is_new = |piece: &ContentPiece<'_>| !self.own_input.contains(&text_hash(&piece.text));
             let output_pieces = output_pieces_of(view, view.output.iter().flat_map(|message| &message.parts));
             let pieces = request_pieces(view)
                 .chain(output_pieces)
-                .take_while(allowed)
-                .filter(new)
+                .take_while(is_within_budget)
+                .filter(is_new)
                 .take(MAX_PIECES)
                 .collect();
             let blocks = self.blocks("earlier", step, pieces, bytes_left / (latest.len() - n));
@@ -133,18 +135,19 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let trace = self.context.trace;
         let Some(view) = trace.views.get(llm) else { return Vec::new() };
         let position = self.links.executed(trace, self.context.at).and_then(|call| call.request_index);
-        // A message may have thousands of calls, and a question is asked about each: only the own request is visited.
+        // A message may have thousands of calls, and a question is asked about each: only the request of the judged
+        // call is visited.
         let shown =
             position.and_then(|position| self.links.request(trace, llm, position)).unwrap_or_else(|| {
                 view.output.iter().flat_map(|message| &message.parts).take(MAX_PIECES).collect()
             });
-        let pieces = output_pieces_of(view, shown.into_iter()).map(|piece| self.abridged(piece));
+        let pieces = output_pieces_of(view, shown.into_iter()).map(|piece| self.abridge_request(piece));
         let pieces = pieces.take(MAX_PIECES).collect();
         self.blocks("the model call that asked for it", llm, pieces, max_bytes)
     }
 
     /// Shortens the request of the judged call, whose arguments are shown in full with the call.
-    fn abridged<'p>(&self, piece: ContentPiece<'p>) -> ContentPiece<'p> {
+    fn abridge_request<'p>(&self, piece: ContentPiece<'p>) -> ContentPiece<'p> {
         let arguments = self.view.call.as_ref().and_then(|call| call.arguments.as_deref());
         let is_same = arguments.is_some_and(|arguments| piece.text.contains(arguments));
         if piece.kind != PieceKind::Call || !is_same {
@@ -163,33 +166,37 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let offers = agent.into_iter().flat_map(|agent| agent.llms.iter().copied().take(MAX_OFFERS));
         let nearby_spans = self.requester().into_iter().chain(agent.map(|agent| agent.at)).chain(offers);
         // A message may have many calls, and the tool of each is looked up among the offered tools.
-        let offered = |at: Idx| {
-            let view = trace.views.get(at).filter(|view| self.context.memo.budget.spend(view.tools.len()))?;
-            Some((at, view.tools.iter().find(|tool| tool.name == *called)?))
+        let offered_tool = |span_index: Idx| {
+            let view = trace
+                .views
+                .get(span_index)
+                .filter(|view| self.context.memo.budget.spend(view.tools.len()))?;
+            Some((span_index, view.tools.iter().find(|tool| tool.name == *called)?))
         };
         let own_tool = own_definition(self.view).map(|tool| (self.context.at, tool));
         let definitions: Vec<(Idx, &ToolDefinition)> =
-            own_tool.into_iter().chain(nearby_spans.filter_map(offered)).collect();
+            own_tool.into_iter().chain(nearby_spans.filter_map(offered_tool)).collect();
         let recorded_parts = |tool: &ToolDefinition| (tool.parameters.is_some(), tool.description.is_some());
         let best = definitions.iter().map(|(_, tool)| recorded_parts(tool)).max()?;
-        let (at, tool) = definitions.into_iter().find(|(_, tool)| recorded_parts(tool) == best)?;
-        Some(definition_block(self.context, at, tool, max_bytes))
+        let (span_index, tool) = definitions.into_iter().find(|(_, tool)| recorded_parts(tool) == best)?;
+        Some(definition_block(self.context, span_index, tool, max_bytes))
     }
 
     /// The first steps of the agent after this one, up to its next model call; or a note that no step follows.
     pub(super) fn later_steps(&self, max_bytes: usize) -> Vec<PromptBlock> {
-        let (at, trace) = (self.context.at, self.context.trace);
-        let (Some(span), Some((_, agent))) = (trace.tree.spans.get(at), self.agent) else {
+        let (span_index, trace) = (self.context.at, self.context.trace);
+        let (Some(span), Some((_, agent))) = (trace.tree.spans.get(span_index), self.agent) else {
             return Vec::new();
         };
-        let follows = |other: &Idx| {
+        let is_later_step = |other: &Idx| {
             let start = trace.tree.spans.get(*other).map_or(0, |other| other.start);
-            span.end != 0 && start >= span.end || self.links.is_requested_by(trace, *other, at)
+            span.end != 0 && start >= span.end || self.links.is_requested_by(trace, *other, span_index)
         };
         let steps = self.steps();
-        let after = steps.get(steps.partition_point(|&i| i <= at)..).unwrap_or_default();
+        let after = steps.get(steps.partition_point(|&i| i <= span_index)..).unwrap_or_default();
         let mut steps_found: Vec<Idx> = Vec::new();
-        for &other in after.iter().take(MAX_SEARCHED).filter(|other| follows(other) && self.is_shown(**other))
+        for &other in
+            after.iter().take(MAX_SEARCHED).filter(|other| is_later_step(other) && self.is_shown(**other))
         {
             steps_found.push(other);
             let is_model = trace.views.get(other).is_some_and(|view| view.kind == Kind::Llm);
@@ -268,16 +275,16 @@ pub(super) fn own_definition(view: &SpanView) -> Option<&ToolDefinition> {
     named.or(if let [only] = &*view.tools { Some(only) } else { None })
 }
 
-/// The definition of the judged tool, as recorded on the span `at`.
+/// The definition of the judged tool, as recorded on the span `span_index`.
 pub(super) fn definition_block(
     context: &Context<'_>,
-    at: Idx,
+    span_index: Idx,
     tool: &ToolDefinition,
     max_bytes: usize,
 ) -> PromptBlock {
-    let text = context.content().text(at, &render_tools(std::slice::from_ref(tool)), max_bytes);
+    let text = context.content().text(span_index, &render_tools(std::slice::from_ref(tool)), max_bytes);
     PromptBlock::without_span("the definition of the judged tool", text, true)
-        .showing(Shows::span(context.trace, at))
+        .showing(Shows::span(context.trace, span_index))
 }
 
 /// The request to a step: the arguments of a call, the request to an agent. The input of a model call is not shown: it

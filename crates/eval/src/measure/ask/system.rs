@@ -26,14 +26,14 @@ pub(crate) struct SystemParts<'a> {
     pub rubric: Option<&'a str>,
     pub instructions: &'a [&'a Instruction],
     /// Whether the prompt contains the taxonomy.
-    pub categories: bool,
+    pub with_categories: bool,
     /// Whether the prompt contains the graded examples of the built-in rubric.
-    pub examples: bool,
+    pub with_examples: bool,
 }
 
 /// The system prompt of a metric.
 pub(crate) fn system_prompt(row: &MetricSpec, parts: &SystemParts<'_>) -> String {
-    let SystemParts { rubric, instructions, categories, examples } = *parts;
+    let SystemParts { rubric, instructions, with_categories, with_examples } = *parts;
     let subject = match row.about {
         About::Model => "one call of a language model, a step of an AI agent's run",
         About::Tool => "one call of a tool, a step of an AI agent's run",
@@ -49,12 +49,12 @@ pub(crate) fn system_prompt(row: &MetricSpec, parts: &SystemParts<'_>) -> String
     // The version comment is not part of the prompt.
     let built_in = row.rubric.map_or("", |rubric| rubric.text);
     let built_in = built_in.split_once("-->").map_or(built_in, |(_, text)| text);
-    let built_in = if categories { built_in.to_owned() } else { without_categories(built_in) };
+    let built_in = if with_categories { built_in.to_owned() } else { without_categories(built_in) };
     let _ = writeln!(out, "{}\n", rubric.unwrap_or(&built_in).trim());
-    let categories = if categories { CATEGORIES } else { "" };
+    let categories = if with_categories { CATEGORIES } else { "" };
     let _ = writeln!(out, "{}\n", [RECORD, FINDINGS, categories, SEVERITY].concat().trim());
     let built_in = row.rubric.and_then(|built_in| built_in.examples);
-    if let Some(examples) = built_in.filter(|_| examples && rubric.is_none()) {
+    if let Some(examples) = built_in.filter(|_| with_examples && rubric.is_none()) {
         let _ = writeln!(out, "{EXAMPLES}\n\n{}\n", examples.trim());
     }
     if !instructions.is_empty() {
@@ -78,13 +78,14 @@ pub(super) fn render_instructions(instructions: &[&Instruction]) -> String {
     out
 }
 
-/// The rubric without those sentences of its section on findings that name a category.
+/// The rubric without the sentences of its section "Findings" that name a category.
 fn without_categories(rubric: &str) -> String {
     let heading = "## Findings\n";
     let Some((before, findings)) = rubric.split_once(heading) else { return rubric.to_owned() };
-    let names = |sentence: &&str| Category::ALL.iter().any(|category| sentence.contains(category.as_str()));
+    let names_category =
+        |sentence: &&str| Category::ALL.iter().any(|category| sentence.contains(category.as_str()));
     let remaining: String =
-        findings.trim().split_inclusive(". ").filter(|sentence| !names(sentence)).collect();
+        findings.trim().split_inclusive(". ").filter(|sentence| !names_category(sentence)).collect();
     format!("{before}{heading}\n{remaining}")
 }
 
@@ -97,6 +98,7 @@ fn render_example(example: &Example) -> String {
     )
 }
 
+/// The instructions about the fields of an answer with a grade on this scale.
 fn answer_instructions(scale: Scale) -> String {
     let grade = match scale {
         Scale::FIVE => "`score`: 1, 2, 3, 4 or 5, by the scale above",
@@ -120,32 +122,36 @@ mod tests {
     #[test]
     fn prompt_without_categories_names_none() {
         for row in rows_with_rubric() {
-            let prompt = |categories| {
-                let parts = SystemParts { rubric: None, instructions: &[], categories, examples: true };
+            let prompt = |with_categories| {
+                let parts =
+                    SystemParts { rubric: None, instructions: &[], with_categories, with_examples: true };
                 system_prompt(row, &parts)
             };
-            let (with_categories, without_categories) = (prompt(true), prompt(false));
-            let named = |prompt: &str| {
+            let (complete_prompt, reduced_prompt) = (prompt(true), prompt(false));
+            let named_categories = |prompt: &str| {
                 Category::ALL.into_iter().filter(|c| prompt.contains(c.as_str())).collect::<Vec<_>>()
             };
-            assert_eq!(named(&with_categories).len(), Category::ALL.len(), "{}", row.name);
-            assert_eq!(named(&without_categories), [], "{}", row.name);
+            assert_eq!(named_categories(&complete_prompt).len(), Category::ALL.len(), "{}", row.name);
+            assert_eq!(named_categories(&reduced_prompt), [], "{}", row.name);
             assert!(
-                !without_categories.contains("`category`") && without_categories.contains("`severity`"),
-                "{without_categories}"
+                !reduced_prompt.contains("`category`") && reduced_prompt.contains("`severity`"),
+                "{reduced_prompt}"
             );
             let findings =
-                without_categories.split("## Findings").nth(1).unwrap().split("# The record").next().unwrap();
+                reduced_prompt.split("## Findings").nth(1).unwrap().split("# The record").next().unwrap();
             assert!(findings.trim().len() > 20, "advice on quotations remains: {findings}");
         }
     }
 
     #[test]
     fn judges_of_gpa_are_shown_examples_of_a_low_and_the_best_score() {
-        let mut with_examples = 0;
+        let mut example_count = 0;
         for row in rows_with_rubric() {
-            let prompt = |examples, rubric| {
-                system_prompt(row, &SystemParts { rubric, instructions: &[], categories: true, examples })
+            let prompt = |with_examples, rubric| {
+                system_prompt(
+                    row,
+                    &SystemParts { rubric, instructions: &[], with_categories: true, with_examples },
+                )
             };
             let (prompt_with, prompt_without) = (prompt(true, None), prompt(false, None));
             assert_eq!(prompt_with == prompt_without, !row.name.starts_with("gpa."), "{}", row.name);
@@ -162,8 +168,8 @@ mod tests {
                     shown.lines().any(|line| !line.starts_with(['-', ' ']) && line.contains(quote));
                 assert!(is_shown, "{}: {quote}", row.name);
             }
-            with_examples += 1;
+            example_count += 1;
         }
-        assert_eq!(with_examples, 7);
+        assert_eq!(example_count, 7);
     }
 }

@@ -41,8 +41,8 @@ fn settings(metrics: &[&str]) -> Settings {
             "tool_coverage" => settings.tool_coverage.judges = judges(),
             "tool_abuse" => settings.tool_abuse.judges = judges(),
             "completeness" => settings.completeness.judges = judges(),
-            gpa => {
-                let name = serde_json::json!(gpa.trim_start_matches("gpa."));
+            gpa_metric => {
+                let name = serde_json::json!(gpa_metric.trim_start_matches("gpa."));
                 let judgement = serde_json::from_value(name).expect("a metric");
                 settings.gpa.by_metric.entry(judgement).or_default().judges = judges();
             }
@@ -87,9 +87,9 @@ fn questions(trace: &AgentTrace, settings: &Settings) -> Vec<Ask> {
     judged(trace, settings, |_| Err(Unmeasured::JudgeError)).1
 }
 
-/// A finding on the span with index `at`.
-fn finding(trace: &AgentTrace, at: usize, quote: &str, severity: &str) -> Json {
-    let id = trace.tree.spans[at].id.to_string();
+/// A finding on the span `span_index`.
+fn finding(trace: &AgentTrace, span_index: usize, quote: &str, severity: &str) -> Json {
+    let id = trace.tree.spans[span_index].id.to_string();
     json!({ "problem": "it is wrong", "span_id": id, "quote": quote,
         "category": "Goal Deviation", "severity": severity })
 }
@@ -105,7 +105,7 @@ fn score(m: &Measurement) -> Option<f64> {
     }
 }
 
-/// Two searches, a wrong answer.
+/// A search, and an answer that contradicts its result.
 fn bridge() -> AgentTrace {
     Script::new("When was the Kirchenfeld bridge in Bern opened?")
         .system("Answer with the year alone.")

@@ -28,13 +28,13 @@ struct AgentRole<'a> {
     caller: Option<usize>,
     title: String,
     runs: usize,
-    models: usize,
+    model_calls: usize,
     /// The fewest and the most model calls of one run.
-    models_of_run: Option<(usize, usize)>,
+    model_calls_of_run: Option<(usize, usize)>,
     plans: usize,
-    answered: usize,
-    called: BTreeMap<&'a str, usize>,
-    offered: BTreeSet<&'a str>,
+    answered_runs: usize,
+    calls_by_tool: BTreeMap<&'a str, usize>,
+    offered_tools: BTreeSet<&'a str>,
 }
 
 /// The title of the description in prompts.
@@ -85,8 +85,8 @@ struct Turn {
     agent: usize,
     /// The plan with which the turn begins, if it begins with one.
     plan: Option<PlanOrder>,
-    models: usize,
-    tools: usize,
+    model_calls: usize,
+    tool_calls: usize,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -110,39 +110,42 @@ fn turns(trace: &AgentTrace) -> Vec<Turn> {
     }
     let mut events: Vec<(Idx, usize, TurnEvent)> = Vec::new();
     for (i, agent) in trace.agents.iter().enumerate() {
-        for (at, plan) in &agent.plans {
+        for (span_index, plan) in &agent.plans {
             events.push((
-                *at,
+                *span_index,
                 i,
                 TurnEvent::Plan(if plan.replan { PlanOrder::Later } else { PlanOrder::First }),
             ));
         }
-        events.extend(agent.llms.iter().map(|&at| (at, i, TurnEvent::Model)));
+        events.extend(agent.llms.iter().map(|&span_index| (span_index, i, TurnEvent::Model)));
         // A call that starts an agent is not listed: the agent's turn follows.
         let tools = agent.calls.iter().filter_map(|&call| trace.calls.get(call)?.tool);
-        events.extend(tools.filter(|tool| !starts.contains(tool)).map(|at| (at, i, TurnEvent::Tool)));
+        events.extend(
+            tools.filter(|tool| !starts.contains(tool)).map(|span_index| (span_index, i, TurnEvent::Tool)),
+        );
     }
     // The sort is stable: a plan comes before the model call that wrote it.
-    events.sort_by_key(|(at, ..)| *at);
+    events.sort_by_key(|(span_index, ..)| *span_index);
     let mut turns: Vec<Turn> = Vec::new();
     for (_, agent, event) in events {
         let plan = if let TurnEvent::Plan(plan) = event { Some(plan) } else { None };
         match turns.last_mut().filter(|turn| turn.agent == agent && plan.is_none()) {
             Some(turn) => match event {
-                TurnEvent::Model => turn.models += 1,
-                _ => turn.tools += 1,
+                TurnEvent::Model => turn.model_calls += 1,
+                _ => turn.tool_calls += 1,
             },
             None => turns.push(Turn {
                 agent,
                 plan,
-                models: usize::from(matches!(event, TurnEvent::Model)),
-                tools: usize::from(matches!(event, TurnEvent::Tool)),
+                model_calls: usize::from(matches!(event, TurnEvent::Model)),
+                tool_calls: usize::from(matches!(event, TurnEvent::Tool)),
             }),
         }
     }
     turns
 }
 
+/// The turns in one line.
 fn render_turns(turns: &[Turn], title: impl Fn(usize) -> String) -> String {
     let count = |n: usize, noun: &str| match n {
         0 => None,
@@ -151,10 +154,11 @@ fn render_turns(turns: &[Turn], title: impl Fn(usize) -> String) -> String {
     };
     let render = |turn: &Turn| {
         let plan = turn.plan.map(|plan| if plan == PlanOrder::First { "plan" } else { "replan" }.to_owned());
-        let done: Vec<String> = [plan, count(turn.models, "model call"), count(turn.tools, "tool call")]
-            .into_iter()
-            .flatten()
-            .collect();
+        let done: Vec<String> =
+            [plan, count(turn.model_calls, "model call"), count(turn.tool_calls, "tool call")]
+                .into_iter()
+                .flatten()
+                .collect();
         format!("{}: {}", title(turn.agent), done.join(", "))
     };
     let left_out = turns.len().saturating_sub(MAX_TURNS);
@@ -167,25 +171,27 @@ fn render_turns(turns: &[Turn], title: impl Fn(usize) -> String) -> String {
     shown.join(" > ")
 }
 
+/// Adds the run of an agent to the counts of its role.
 fn count_calls<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut AgentRole<'a>) {
     role.runs += 1;
-    let models = agent.llms.len();
-    role.models += models;
-    let (min_count, max_count) = role.models_of_run.unwrap_or((models, models));
-    role.models_of_run = Some((min_count.min(models), max_count.max(models)));
+    let model_calls = agent.llms.len();
+    role.model_calls += model_calls;
+    let (min_count, max_count) = role.model_calls_of_run.unwrap_or((model_calls, model_calls));
+    role.model_calls_of_run = Some((min_count.min(model_calls), max_count.max(model_calls)));
     role.plans += agent.plans.len();
-    role.answered += usize::from(agent.answer.is_some());
+    role.answered_runs += usize::from(agent.answer.is_some());
     for call in agent.calls.iter().filter_map(|&i| trace.calls.get(i)) {
-        *role.called.entry(&call.name).or_default() += 1;
+        *role.calls_by_tool.entry(&call.name).or_default() += 1;
     }
-    role.offered.extend(agent.tools.iter().map(|tool| &*tool.name));
+    role.offered_tools.extend(agent.tools.iter().map(|tool| &*tool.name));
 }
 
 impl AgentRole<'_> {
+    /// The runs, calls and tools of a role in one line.
     fn describe_role(&self, asker: &Asker) -> String {
         let runs = if self.runs == 1 { "one run".to_owned() } else { format!("{} runs", self.runs) };
-        let mut out = format!("{runs}, {} model calls", self.models);
-        if let Some((min_count, max_count)) = self.models_of_run.filter(|_| self.runs > 1) {
+        let mut out = format!("{runs}, {} model calls", self.model_calls);
+        if let Some((min_count, max_count)) = self.model_calls_of_run.filter(|_| self.runs > 1) {
             let _ = match min_count == max_count {
                 true => write!(out, " ({max_count} in each run)"),
                 false => write!(out, " ({min_count} to {max_count} in a run)"),
@@ -194,22 +200,23 @@ impl AgentRole<'_> {
         if self.plans > 0 {
             let _ = write!(out, ", {} plans and replans", self.plans);
         }
-        let called = self.called.iter().take(MAX_TOOLS);
+        let called = self.calls_by_tool.iter().take(MAX_TOOLS);
         let called: Vec<String> = called.map(|(tool, n)| format!("{} ({n})", asker.name(tool))).collect();
         let _ = match called.is_empty() {
             true => write!(out, ", no tool calls"),
             false => write!(out, ", tool calls: {}", called.join(", ")),
         };
-        if self.called.len() > MAX_TOOLS {
-            let _ = write!(out, " and {} more tools", self.called.len() - MAX_TOOLS);
+        if self.calls_by_tool.len() > MAX_TOOLS {
+            let _ = write!(out, " and {} more tools", self.calls_by_tool.len() - MAX_TOOLS);
         }
-        let unused = self.offered.iter().filter(|tool| !self.called.contains_key(*tool)).take(MAX_TOOLS);
+        let unused =
+            self.offered_tools.iter().filter(|tool| !self.calls_by_tool.contains_key(*tool)).take(MAX_TOOLS);
         let unused: Vec<String> = unused.map(|tool| asker.name(tool)).collect();
         if !unused.is_empty() {
             let _ = write!(out, "; offered and not called: {}", unused.join(", "));
         }
-        if self.answered < self.runs {
-            let _ = write!(out, "; {} of {} runs show a final answer", self.answered, self.runs);
+        if self.answered_runs < self.runs {
+            let _ = write!(out, "; {} of {} runs show a final answer", self.answered_runs, self.runs);
         }
         out
     }

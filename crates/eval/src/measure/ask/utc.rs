@@ -1,9 +1,10 @@
 //! The time at which a run began, as a judge reads it: requests and answers contain words such as "today" and "next
 //! Friday".
 
-/// 2001-01-01 in seconds since 1970. An earlier time is of a clock that was not set.
+/// 2001-01-01 in seconds since 1970. An earlier time comes from a clock that was not set.
 const MIN_SECONDS: u64 = 978_307_200;
 const SECONDS_PER_DAY: u64 = 86_400;
+/// The days of the week, beginning with that of 1970-01-01.
 const WEEKDAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
 /// A time in nanoseconds since 1970: `Friday, 2026-04-17 09:05 UTC`; `None` if the clock was not set.

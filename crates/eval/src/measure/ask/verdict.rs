@@ -24,23 +24,24 @@ pub(crate) struct ParsedOpinion {
 }
 
 /// Combines the replies about the span of `context`.
-pub(crate) fn combine_replies(context: &Context<'_>, reply: Vec<ParsedOpinion>) -> Measurement {
-    let judge = judge_names(&reply);
-    let all = reply.len();
-    let dropped: usize = reply.iter().filter_map(|r| r.opinion.as_ref()).map(|opinion| opinion.dropped).sum();
-    let mut valid: Vec<JudgeOpinion> = reply.into_iter().filter_map(|reply| reply.opinion).collect();
+pub(crate) fn combine_replies(context: &Context<'_>, replies: Vec<ParsedOpinion>) -> Measurement {
+    let judge = judge_names(&replies);
+    let reply_count = replies.len();
+    let dropped: usize =
+        replies.iter().filter_map(|reply| reply.opinion.as_ref()).map(|opinion| opinion.dropped).sum();
+    let mut valid: Vec<JudgeOpinion> = replies.into_iter().filter_map(|reply| reply.opinion).collect();
     valid.retain(|opinion| passes(context, opinion.grade) || !opinion.findings.is_empty());
     let mut notes = Vec::new();
-    if valid.len() < all {
-        let set_aside = all - valid.len();
+    if valid.len() < reply_count {
+        let set_aside = reply_count - valid.len();
         notes.push(format!(
-            "{set_aside} of {all} opinions set aside: they failed it without evidence that holds"
+            "{set_aside} of {reply_count} opinions set aside: they failed it without evidence that holds"
         ));
     }
     if dropped > 0 {
         notes.push(format!("{dropped} findings dropped: their quotations are not in the record"));
     }
-    let mut out = match valid.len() * 2 > all {
+    let mut out = match valid.len() * 2 > reply_count {
         true => combine(context, &valid, &mut notes),
         false => context.unmeasured(Unmeasured::JudgeError),
     };
@@ -49,6 +50,7 @@ pub(crate) fn combine_replies(context: &Context<'_>, reply: Vec<ParsedOpinion>) 
     out
 }
 
+/// The measurement from the valid opinions: the combined grade, with the findings of the opinions that agree with it.
 fn combine(context: &Context<'_>, valid: &[JudgeOpinion], notes: &mut Vec<String>) -> Measurement {
     let grade = match context.row.scale {
         Scale::Labels(labels) => majority(context, labels, valid, notes),
@@ -58,10 +60,13 @@ fn combine(context: &Context<'_>, valid: &[JudgeOpinion], notes: &mut Vec<String
     let agrees = |opinion: &&JudgeOpinion| passes(context, opinion.grade) == passed;
     let mut merged: Vec<&JudgeFinding> = Vec::new();
     for opinion in valid.iter().filter(agrees) {
-        // Judges may file the same words under different categories: the first one's category is kept.
-        let before = merged.clone();
+        // Judges may assign different categories to the same quotation: the category of the first judge is kept.
+        let earlier_findings = merged.clone();
         merged.extend(
-            opinion.findings.iter().filter(|f| !before.iter().any(|earlier| f.is_about_same(earlier))),
+            opinion
+                .findings
+                .iter()
+                .filter(|f| !earlier_findings.iter().any(|earlier| f.is_about_same(earlier))),
         );
     }
     // The sort is stable: of equal severity, findings of the judge that was configured first come first.
@@ -89,6 +94,7 @@ fn combine(context: &Context<'_>, valid: &[JudgeOpinion], notes: &mut Vec<String
     Measurement { rationale, ..Measurement::new(context.at, context.row.name, "", outcome) }
 }
 
+/// Whether a grade passes on the span of the context.
 fn passes(context: &Context<'_>, grade: Grade) -> bool {
     match (grade, context.row.scale) {
         (Grade::Label(i), Scale::Labels(labels)) => labels.get(i).is_some_and(|label| !context.fails(label)),
@@ -97,6 +103,7 @@ fn passes(context: &Context<'_>, grade: Grade) -> bool {
     }
 }
 
+/// The median of the scores; adds a note if they differ.
 fn median_score(valid: &[JudgeOpinion], notes: &mut Vec<String>) -> f64 {
     let scores: Vec<f64> = valid.iter().filter_map(|opinion| opinion.grade.score()).collect();
     let median = median(scores.clone()).unwrap_or_default();
@@ -113,6 +120,7 @@ fn two_decimals(score: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// The label with the most votes; of labels with the same number of votes, the worst one.
 fn majority(
     context: &Context<'_>,
     labels: &[&str],
@@ -133,37 +141,37 @@ fn majority(
 
 /// The finding of a judge as a finding of the measurement; its score from 1 to 5 follows from its severity, as in
 /// `defects`.
-fn finding(context: &Context<'_>, found: &JudgeFinding) -> Finding {
-    let score = match found.severity {
+fn finding(context: &Context<'_>, judge_finding: &JudgeFinding) -> Finding {
+    let score = match judge_finding.severity {
         Severity::High => 1.0,
         Severity::Medium => 2.0,
         Severity::Low => 3.0,
     };
-    let other_span = (found.at != context.at).then_some(found.id);
+    let other_span = (judge_finding.at != context.at).then_some(judge_finding.id);
     // If the finding is about another agent, its name comes first.
     let trace = context.trace;
-    let owner = |at| trace.owner.get(at).copied().flatten();
+    let owner = |span_index| trace.owner.get(span_index).copied().flatten();
     let other_agent =
-        owner(found.at).filter(|&i| Some(i) != owner(context.at)).and_then(|i| trace.agents.get(i));
+        owner(judge_finding.at).filter(|&i| Some(i) != owner(context.at)).and_then(|i| trace.agents.get(i));
     let agent_prefix = other_agent
         .and_then(|agent| agent.name.as_ref())
         .map(|n| format!("{}: ", context.settings.asker.name(n)));
-    let rationale = agent_prefix.unwrap_or_default() + &found.problem;
+    let rationale = agent_prefix.unwrap_or_default() + &judge_finding.problem;
     Finding {
         seen_in: other_span,
         cited: other_span.into_iter().collect(),
         // Judges are asked for the span where the problem began.
-        origin: other_span.map(|_| found.at),
-        category: found.category,
-        severity: found.severity,
-        ..Finding::new(rationale, found.quote.clone(), score)
+        origin: other_span.map(|_| judge_finding.at),
+        category: judge_finding.category,
+        severity: judge_finding.severity,
+        ..Finding::new(rationale, judge_finding.quote.clone(), score)
     }
 }
 
 /// Each judge once, in order of appearance.
-fn judge_names(reply: &[ParsedOpinion]) -> String {
+fn judge_names(replies: &[ParsedOpinion]) -> String {
     let mut names: Vec<&str> = Vec::new();
-    for reply in reply {
+    for reply in replies {
         if !names.contains(&&*reply.judge) {
             names.push(&reply.judge);
         }

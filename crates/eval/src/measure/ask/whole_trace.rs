@@ -56,6 +56,7 @@ Answer with one JSON object and nothing else, its keys in this order:
 /// An error that a judge reported.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReportedError {
+    /// The span of the error.
     pub at: Idx,
     /// `None` if no category fits.
     pub category: Option<Category>,
@@ -65,12 +66,12 @@ pub struct ReportedError {
     pub quote: String,
 }
 
-/// The question about the whole trace. With `control_flow` the record begins with the agents of the run, their callers,
+/// The question about the whole trace. With `with_control_flow` the record begins with the agents of the run, their callers,
 /// tools and turns, as in the paper's second baseline.
-pub fn question(asker: &Asker, trace: &AgentTrace, control_flow: bool) -> Question {
-    let described = if control_flow { topology::describe(asker, trace) } else { String::new() };
+pub fn question(asker: &Asker, trace: &AgentTrace, with_control_flow: bool) -> Question {
+    let description = if with_control_flow { topology::describe(asker, trace) } else { String::new() };
     let head =
-        (!described.is_empty()).then(|| PromptBlock::without_span(CONTROL_FLOW_TITLE, described, false));
+        (!description.is_empty()).then(|| PromptBlock::without_span(CONTROL_FLOW_TITLE, description, false));
     let record = transcribe(TraceContent { asker, trace, memo: &Memo::new() }, RunScope::Trace, usize::MAX);
     let page = PromptPage {
         intro: "Report the errors of this run.".to_owned(),
@@ -103,15 +104,17 @@ fn form(ids: &[SpanId]) -> Arc<AnswerForm> {
 /// The errors of an answer at spans of the trace, and the number of errors that were dropped because they name no span
 /// of the trace.
 pub fn read(trace: &AgentTrace, answer: &Value) -> (Vec<ReportedError>, usize) {
-    let spans = trace.tree.spans.iter().enumerate().map(|(at, span)| (span.id.to_string(), at));
+    let spans =
+        trace.tree.spans.iter().enumerate().map(|(span_index, span)| (span.id.to_string(), span_index));
     let by_id: HashMap<String, Idx> = spans.collect();
     let listed = answer.get("errors").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let read: Vec<ReportedError> =
+    let errors: Vec<ReportedError> =
         listed.iter().take(MAX_ERRORS).filter_map(|error| read_error(&by_id, error)).collect();
-    let dropped = listed.len() - read.len();
-    (read, dropped)
+    let dropped = listed.len() - errors.len();
+    (errors, dropped)
 }
 
+/// An error in an answer; `None` if its span is not in the trace.
 fn read_error(by_id: &HashMap<String, Idx>, error: &Value) -> Option<ReportedError> {
     let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default().trim();
     let category_name = text("category");

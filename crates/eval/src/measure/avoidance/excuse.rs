@@ -77,9 +77,10 @@ pub(super) fn excuse(context: &Context<'_>, sentence: &str) -> Option<Excuse> {
     let attempts = CallAttempts::get(context.trace, context.memo);
     let mut latest_calls = latest_calls(context, agent, &attempts).peekable();
     let Some(&(_, last)) = latest_calls.peek() else { return retrieval(context).map(after_retrieval) };
-    // `first_unfailed` is computed once for each agent.
-    let first_unfailed = attempts.first_unfailed(agent.at, &agent.calls);
-    if first_unfailed.is_none_or(|first_unfailed| latest_calls.clone().all(|(i, _)| i < first_unfailed)) {
+    // `first_not_failed` is computed once for each agent.
+    let first_not_failed = attempts.first_not_failed(agent.at, &agent.calls);
+    if first_not_failed.is_none_or(|first_not_failed| latest_calls.clone().all(|(i, _)| i < first_not_failed))
+    {
         return Some((last.tool, ", and every call before it had failed: the failure is theirs"));
     }
     let names: Vec<&str> = words_with_digits(sentence).take(MAX_NAMES).collect();
@@ -99,8 +100,8 @@ pub(super) fn excuse(context: &Context<'_>, sentence: &str) -> Option<Excuse> {
 }
 
 /// The excuse by a retrieval of passages.
-fn after_retrieval(at: Idx) -> Excuse {
-    (Some(at), ", after passages were retrieved: that they lack it may be so")
+fn after_retrieval(span_index: Idx) -> Excuse {
+    (Some(span_index), ", after passages were retrieved: that they lack it may be so")
 }
 
 /// The agent's last retrieval of passages before the span.
@@ -110,11 +111,13 @@ fn retrieval(context: &Context<'_>) -> Option<Idx> {
         return None;
     }
     let owner = trace.owner.get(context.at).copied().flatten();
-    let is_retrieval = |at: &Idx| {
-        let view = trace.views.get(*at);
+    let is_retrieval = |span_index: &Idx| {
+        let view = trace.views.get(*span_index);
         view.is_some_and(|view| view.kind == Kind::Retriever && view.result.is_some())
     };
-    (0..context.at).rev().find(|at| is_retrieval(at) && trace.owner.get(*at).copied().flatten() == owner)
+    (0..context.at).rev().find(|span_index| {
+        is_retrieval(span_index) && trace.owner.get(*span_index).copied().flatten() == owner
+    })
 }
 
 /// Whether the agent looked anything up before the span.
@@ -157,7 +160,7 @@ fn may_forbid(call: &Call, memo: &Memo) -> bool {
     })
 }
 
-/// Whether a successful lookup was about the object of the declined action, and `explains` is true for it.
+/// Whether the agent made a successful lookup about the object of the declined action for which `explains` is true.
 fn has_looked_up(
     context: &Context<'_>,
     sentence: &str,
@@ -179,7 +182,7 @@ fn has_looked_up(
     })
 }
 
-/// The words of a sentence with at least two digits, which identify one thing.
+/// The words of a sentence that have at least two digits: such words are identifiers.
 fn words_with_digits(sentence: &str) -> impl Iterator<Item = &str> {
     let words = sentence.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_')));
     let words = words.map(|word| word.trim_matches(['-', '_']));
@@ -201,7 +204,7 @@ fn shows_lack(context: &Context<'_>, attempts: &CallAttempts, i: usize, call: &C
 /// Whether the result of a lookup states that nothing was found: an empty result, an empty list, `found: false`.
 fn is_empty(call: &Call, memo: &Memo) -> bool {
     let Some(result) = call.result.as_ref().filter(|text| text.len() <= MAX_BYTES) else { return false };
-    let has_nothing = |records: &Records| {
+    let states_lack = |records: &Records| {
         let flags = records.records.iter().flat_map(|record| &record.fields);
         let mut flags =
             flags.filter(|field| field.name.iter().any(|word| word == "found" || word == "exists"));
@@ -210,5 +213,5 @@ fn is_empty(call: &Call, memo: &Memo) -> bool {
             || flags.any(|field| field.value == FieldValue::Bool(false))
     };
     is_nothing(result)
-        || Structure::cached(result, memo).is_some_and(|parsed| parsed.0.as_ref().is_some_and(has_nothing))
+        || Structure::cached(result, memo).is_some_and(|parsed| parsed.0.as_ref().is_some_and(states_lack))
 }

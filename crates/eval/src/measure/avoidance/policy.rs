@@ -15,7 +15,8 @@ use crate::measure::tool_purpose::{action_of, are_alike, stems};
 /// Phrases before the declined action.
 const NEGATIONS: [&str; 8] =
     ["cannot ", "can't ", "can not ", "may not ", "unable to ", "not able to ", "not allowed to ", "won't "];
-/// A lack of access is an inability to access, and one of a way an inability: how else each is written.
+/// Phrases that state a lack, each with the negation of [`NEGATIONS`] that has the same meaning: "I have no access to
+/// it" is read as "I cannot access it".
 const LACKS: [(&str, &str); 8] = [
     ("do not have access to", "cannot access"),
     ("don't have access to", "cannot access"),
@@ -26,12 +27,12 @@ const LACKS: [(&str, &str); 8] = [
     ("don't have a way to", "cannot"),
     ("have no way to", "cannot"),
 ];
-// Finds any of them with either apostrophe: most sentences have none.
+// Finds a phrase of `NEGATIONS` or `LACKS`, with either apostrophe. Most sentences contain none.
 checked_static!(NEGATED: AhoCorasick = negations());
 
 fn negations() -> Result<AhoCorasick, BuildError> {
-    let plain = NEGATIONS.into_iter().chain(LACKS.map(|(lack, _)| lack));
-    let spellings = plain.flat_map(|words| [words.to_owned(), words.replace('\'', "\u{2019}")]);
+    let phrases = NEGATIONS.into_iter().chain(LACKS.map(|(lack, _)| lack));
+    let spellings = phrases.flat_map(|phrase| [phrase.to_owned(), phrase.replace('\'', "\u{2019}")]);
     AhoCorasick::builder().ascii_case_insensitive(true).build(spellings)
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Declined {
     pub action: Action,
     /// The stems of the words after it.
     pub objects: HashSet<String>,
-    /// The verb after the negation is in no class of actions: it may be the setting of the objects.
+    /// Whether the verb after the negation is in no class of actions: it may then change a setting of the objects.
     pub is_unclassed: bool,
     language: Language,
 }
@@ -62,12 +63,12 @@ impl Declined {
     /// the action is the first known verb, and the objects are all other content words: the verb may be the last word.
     pub(super) fn from_sentence(sentence: &str, language: Language) -> Option<Declined> {
         if language == Language::English {
-            return Declined::after(sentence, |_| true);
+            return Declined::after_negation(sentence, |_| true);
         }
         let words = language.content_words(sentence);
-        let verbs = words.iter().enumerate().filter_map(|(at, word)| Some((at, action(word, language)?)));
-        let (at, action) = verbs.into_iter().find(|(_, action)| *action != Action::Execute)?;
-        let others = words.iter().enumerate().filter(|(other, _)| *other != at);
+        let verbs = words.iter().enumerate().filter_map(|(i, word)| Some((i, action(word, language)?)));
+        let (verb_index, action) = verbs.into_iter().find(|(_, action)| *action != Action::Execute)?;
+        let others = words.iter().enumerate().filter(|(i, _)| *i != verb_index);
         let objects = others.map(|(_, word)| word.clone()).collect();
         language.classes(sentence).has(WordClass::Negation).then_some(Declined {
             action,
@@ -79,14 +80,15 @@ impl Declined {
 
     /// The action that the speaker declines ("I cannot", "we are unable to"); `None` if the sentence has none.
     pub(super) fn by_speaker(sentence: &str) -> Option<Declined> {
-        Declined::after(sentence, is_speaker)
+        Declined::after_negation(sentence, is_speaker)
     }
 
-    /// The deed that the speakers say they cannot do, with a verb of no class of actions: "operate the pump".
+    /// The action that the speakers state to be unable to do, if its verb is in no class of actions: "operate the
+    /// pump".
     pub(super) fn unclassed(sentence: &str) -> Option<Declined> {
-        let after = negated(sentence, is_speaker)?;
+        let after = text_after_negation(sentence, is_speaker)?;
         let words: Vec<String> = stems(&after).collect();
-        // Its object ends with a mark or a preposition: "the noise of the pump" is no pump.
+        // The object ends before a preposition: in "the noise of the pump" it is the noise, not the pump.
         let is_end = |word: &&str| OBJECT_ENDS.contains(word);
         let object: Vec<&str> = after.split_whitespace().take_while(|word| !is_end(word)).collect();
         let object_stems: Vec<String> = stems(&object.join(" ")).collect();
@@ -101,16 +103,16 @@ impl Declined {
     }
 
     /// The action after the first negation, if `is_accepted` returns true for the text before it.
-    fn after(sentence: &str, is_accepted: impl Fn(&str) -> bool) -> Option<Declined> {
-        let after = negated(sentence, is_accepted)?;
+    fn after_negation(sentence: &str, is_accepted: impl Fn(&str) -> bool) -> Option<Declined> {
+        let after = text_after_negation(sentence, is_accepted)?;
         let words: Vec<String> = stems(&after).collect();
         let verbs = words.iter().enumerate().filter_map(|(i, word)| Some((i, action_of(word)?)));
         // In "process a refund" the noun names the action.
-        let (at, action) = verbs.into_iter().find(|(_, action)| *action != Action::Execute)?;
+        let (verb_index, action) = verbs.into_iter().find(|(_, action)| *action != Action::Execute)?;
         // In "submit a reading" the word after the verb is an object, although it is also the form of a verb.
         let is_object =
             |word: &String| !action_of(word).is_some_and(Action::is_work) || word.ends_with("ing");
-        let objects = words.into_iter().skip(at + 1).filter(is_object).collect();
+        let objects = words.into_iter().skip(verb_index + 1).filter(is_object).collect();
         Some(Declined { action, objects, is_unclassed: false, language: Language::English })
     }
 
@@ -121,13 +123,13 @@ impl Declined {
 }
 
 /// The text in lower case after the first negation, if `is_accepted` returns true for the text before it.
-fn negated(sentence: &str, is_accepted: impl Fn(&str) -> bool) -> Option<String> {
+fn text_after_negation(sentence: &str, is_accepted: impl Fn(&str) -> bool) -> Option<String> {
     if !NEGATED.is_match(sentence) {
         return None;
     }
     let lower = format!(" {}", sentence.to_lowercase().replace('\u{2019}', "'"));
     let lower = LACKS.iter().fold(lower, |lower, (lack, inability)| lower.replace(lack, inability));
-    let splits = NEGATIONS.iter().filter_map(|not| lower.split_once(not));
+    let splits = NEGATIONS.iter().filter_map(|negation| lower.split_once(negation));
     let (before, after) = splits.max_by_key(|(_, after)| after.len())?;
     is_accepted(before).then(|| after.to_owned())
 }
@@ -159,15 +161,15 @@ pub(super) fn is_grounded(declined: &Declined, instructions: &str, memo: &Memo) 
             Language::English => stems(statement).collect(),
             _ => language.content_words(statement).into_iter().collect(),
         };
-        let shared = declined.objects.iter().filter(|object| words.contains(*object)).count();
+        let shared_count = declined.objects.iter().filter(|object| words.contains(*object)).count();
         let verbs = words.iter().filter(|word| !declined.objects.contains(*word));
         let mut actions = verbs.filter_map(|word| action(word, language)).peekable();
         let has_action = match declined.is_information() {
             true => actions.peek().is_some() && actions.all(Action::is_work),
             false => actions.any(|action| !action.is_work() && are_alike(declined.action, action)),
         };
-        has_action && (shared > 0 || declined.language != language)
-            || shared > 2 && !declined.is_information()
+        has_action && (shared_count > 0 || declined.language != language)
+            || shared_count > 2 && !declined.is_information()
     })
 }
 
@@ -175,7 +177,7 @@ pub(super) fn is_grounded(declined: &Declined, instructions: &str, memo: &Memo) 
 mod tests {
     use super::*;
 
-    fn grounded(sentence: &str, instructions: &str) -> bool {
+    fn is_grounded_in(sentence: &str, instructions: &str) -> bool {
         let memo = Memo::new();
         let language = Language::detected(sentence, Some(instructions), &memo).unwrap();
         is_grounded(&Declined::from_sentence(sentence, language).unwrap(), instructions, &memo)
@@ -197,9 +199,9 @@ mod tests {
                 "The number of guests in a booking must not change.",
             ),
         ] {
-            assert!(grounded(sentence, instructions), "{sentence}");
+            assert!(is_grounded_in(sentence, instructions), "{sentence}");
         }
-        assert!(grounded(
+        assert!(is_grounded_in(
             "I'm unable to provide the address of another guest.",
             "Never provide the address of a guest to others."
         ));
@@ -227,9 +229,9 @@ mod tests {
                 "Bookings cannot be cancelled after the departure.",
             ),
         ] {
-            assert!(grounded(sentence, instructions), "{sentence}");
+            assert!(is_grounded_in(sentence, instructions), "{sentence}");
         }
-        assert!(!grounded(
+        assert!(!is_grounded_in(
             "Ich kann die Buchung leider nicht stornieren.",
             "Antworte auf die Fragen der Gäste nie mit Emojis."
         ));
@@ -242,9 +244,9 @@ mod tests {
             ("I cannot change your address.", "You can change the address of a customer."),
             ("I can't refund the room.", "Do not use emojis."),
         ] {
-            assert!(!grounded(sentence, instructions), "{sentence}");
+            assert!(!is_grounded_in(sentence, instructions), "{sentence}");
         }
-        assert!(!grounded(
+        assert!(!is_grounded_in(
             "I'm unable to provide the balance of your gift cards.",
             "Each booking can be paid with at most three gift cards, and the rest of a gift card is not refunded."
         ));

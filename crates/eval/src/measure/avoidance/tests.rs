@@ -9,7 +9,7 @@ use crate::measure::testing::Script;
 use crate::recognise::Role;
 
 fn label(text: &str) -> &'static str {
-    let check = avoided(&ReadText::new(text, None, &Memo::new()), text, TextRole::Step);
+    let check = check_text(&ReadText::new(text, None, &Memo::new()), text, TextRole::Step);
     check.avoidance.map_or(VALID, |(label, _)| label)
 }
 
@@ -32,17 +32,17 @@ fn refusals_and_give_ups_have_different_labels() {
         ("Agent stopped due to max iterations.", OTHER),
         ("Sorry, need more steps to process this request.", OTHER),
     ];
-    for (text, wanted) in cases {
-        assert_eq!(label(text), wanted, "{text}");
+    for (text, expected) in cases {
+        assert_eq!(label(text), expected, "{text}");
     }
 }
 
 #[test]
-fn answer_that_only_reports_an_error_of_its_run_is_none() {
-    let last = |script: Script| {
+fn answer_that_only_reports_an_error_of_its_run_avoids_an_answer() {
+    let last_measurement = |script: Script| {
         let trace = script.build();
-        let at = *trace.agents[0].llms.last().unwrap();
-        let measured = run("avoidance", &trace, at).swap_remove(0).outcome.unwrap();
+        let span_index = *trace.agents[0].llms.last().unwrap();
+        let measured = run("avoidance", &trace, span_index).swap_remove(0).outcome.unwrap();
         (measured.value, measured.passed)
     };
     for (task, report) in [
@@ -50,14 +50,21 @@ fn answer_that_only_reports_an_error_of_its_run_is_none() {
         ("Wie hoch ist der Damm?", "Bei der Verarbeitung ist ein Fehler aufgetreten."),
         ("¿Qué altura tiene la presa?", "La conexión con el servidor ha fallado."),
     ] {
-        assert_eq!(last(Script::new(task).answers(report)), (Value::Label(KNOWLEDGE), false), "{report}");
+        assert_eq!(
+            last_measurement(Script::new(task).answers(report)),
+            (Value::Label(KNOWLEDGE), false),
+            "{report}"
+        );
         let failed = Script::new(task).calls("", &[("search", "{}")]).returns("Error: timed out");
-        assert_eq!(last(failed.answers(report)), (Value::Label(KNOWLEDGE), true), "{report}");
+        assert_eq!(last_measurement(failed.answers(report)), (Value::Label(KNOWLEDGE), true), "{report}");
         let worked = Script::new(task).calls("", &[("search", "{}")]).returns("The dam failed in 1889.");
-        assert_eq!(last(worked.answers(report)), (Value::Label(VALID), true), "{report}");
+        assert_eq!(last_measurement(worked.answers(report)), (Value::Label(VALID), true), "{report}");
     }
     let asked = Script::new("Which error occurred in the last deployment?");
-    assert_eq!(last(asked.answers("The deployment failed with exit code 2.")), (Value::Label(VALID), true));
+    assert_eq!(
+        last_measurement(asked.answers("The deployment failed with exit code 2.")),
+        (Value::Label(VALID), true)
+    );
 }
 
 #[test]
@@ -84,11 +91,11 @@ fn answer_with_a_reservation_is_valid() {
 }
 
 #[test]
-fn language_decides_whether_the_lack_of_a_refusal_means_anything() {
+fn answer_without_a_refusal_is_valid_only_in_a_known_language() {
     let outcome = |task: &str, answer: &str| {
         let trace = Script::new(task).answers(answer).build();
-        let at = trace.agents[0].answer_at.unwrap();
-        run("avoidance", &trace, at)[0].outcome.clone().map(|measured| measured.value)
+        let span_index = trace.agents[0].answer_at.unwrap();
+        run("avoidance", &trace, span_index)[0].outcome.clone().map(|measured| measured.value)
     };
     let question = "How tall is the mountain that you see from the station?";
     assert_eq!(
@@ -108,21 +115,21 @@ fn language_decides_whether_the_lack_of_a_refusal_means_anything() {
 }
 
 #[test]
-fn long_text_avoids_an_answer_if_it_begins_and_ends_so() {
+fn long_text_avoids_an_answer_if_its_first_and_last_paragraph_do() {
     let report =
         "The first source lists peaks by country. The second one lists them by range.\n\n".repeat(30);
-    let none = "I was unable to determine the height.";
-    assert_eq!(label(&format!("{none}\n\n{report}{none}")), KNOWLEDGE);
-    assert_eq!(label(&format!("{none}\n\n{report}The height is 836 m.")), VALID);
-    assert_eq!(label(&format!("The height is 836 m.\n\n{report}{none}")), VALID);
+    let inability = "I was unable to determine the height.";
+    assert_eq!(label(&format!("{inability}\n\n{report}{inability}")), KNOWLEDGE);
+    assert_eq!(label(&format!("{inability}\n\n{report}The height is 836 m.")), VALID);
+    assert_eq!(label(&format!("The height is 836 m.\n\n{report}{inability}")), VALID);
 }
 
 #[test]
 fn step_with_a_tool_call_is_not_applicable() {
     let mut sample = SampleTrace::new();
-    let at = sample
+    let span_index = sample
         .span(None, with_tool_request(llm(vec![], "I could not find it. Let me search."), "search", "{}"));
-    let out = run("avoidance", &sample.trace(), at);
+    let out = run("avoidance", &sample.trace(), span_index);
     assert_eq!(out[0].outcome, Err(Unmeasured::NotApplicable));
 }
 
@@ -131,8 +138,8 @@ fn content_filter_is_a_policy_restriction_and_passes_by_default() {
     let mut view = llm(vec![text_message(Role::User, "hello")], "");
     view.finish = vec!["content_filter".into()];
     let mut sample = SampleTrace::new();
-    let at = sample.span(None, view);
-    let out = run("avoidance", &sample.trace(), at);
+    let span_index = sample.span(None, view);
+    let out = run("avoidance", &sample.trace(), span_index);
     let measured = out[0].outcome.as_ref().unwrap();
     assert_eq!((&measured.value, measured.passed), (&Value::Label(POLICY), true));
 }
@@ -140,8 +147,8 @@ fn content_filter_is_a_policy_restriction_and_passes_by_default() {
 #[test]
 fn give_up_as_final_answer_fails_and_is_quoted() {
     let trace = Script::new("How tall is it?").answers("I was unable to find the height.").build();
-    let at = trace.agents[0].answer_at.unwrap();
-    let out = run("avoidance", &trace, at);
+    let span_index = trace.agents[0].answer_at.unwrap();
+    let out = run("avoidance", &trace, span_index);
     let measured = out[0].outcome.as_ref().unwrap();
     assert!(!measured.passed);
     assert_eq!(measured.findings[0].quote, "I was unable to find the height.");
@@ -161,21 +168,27 @@ fn sentences_that_were_read_are_counted() {
 }
 
 #[test]
-fn text_of_signs_is_unmeasured_and_of_a_long_one_only_what_was_read_counts() {
-    let measured = |answer: &str| {
+fn text_of_signs_is_unmeasured_and_only_the_read_sentences_of_a_long_text_count() {
+    let measurement_of_answer = |answer: &str| {
         let trace = Script::new("Is the ferry on time?").answers(answer).build();
         let out = run("avoidance", &trace, trace.agents[0].answer_at.unwrap()).remove(0);
-        (out.outcome.map(|measured| measured.passed), out.examined)
+        (out.outcome.map(|measurement_of_answer| measurement_of_answer.passed), out.examined)
     };
     for signs in ["…", "{}", "---", "👍"] {
-        assert_eq!(measured(signs), (Err(Unmeasured::NotApplicable), 0), "{signs}");
+        assert_eq!(measurement_of_answer(signs), (Err(Unmeasured::NotApplicable), 0), "{signs}");
     }
-    assert_eq!(measured("07:45"), (Ok(true), 1), "a value is an answer");
+    assert_eq!(measurement_of_answer("07:45"), (Ok(true), 1), "a value is an answer");
     let middle = "The harbour has two piers. A third one is being built.\n\n".repeat(40);
     let begin = "It is on time.";
-    assert_eq!(measured(&format!("{begin}\n\n{middle}It left at noon. The sea is calm.")), (Ok(true), 1));
-    let none = "I was unable to find the timetable.";
-    assert_eq!(measured(&format!("{none}\n\n{middle}It left at noon. The sea is calm.")), (Ok(true), 3));
+    assert_eq!(
+        measurement_of_answer(&format!("{begin}\n\n{middle}It left at noon. The sea is calm.")),
+        (Ok(true), 1)
+    );
+    let inability = "I was unable to find the timetable.";
+    assert_eq!(
+        measurement_of_answer(&format!("{inability}\n\n{middle}It left at noon. The sea is calm.")),
+        (Ok(true), 3)
+    );
 }
 
 proptest! {

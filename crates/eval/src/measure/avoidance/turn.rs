@@ -6,7 +6,7 @@
 
 use super::excuse::{has_made_lookup, is_looked_up};
 use super::policy::{self, Declined};
-use super::untried_tool::untried;
+use super::untried_tool::untried_tool;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::{Replies, is_in_dialogue};
 use crate::measure::language::ReadText;
@@ -26,12 +26,17 @@ pub(super) enum TurnResult {
 }
 
 /// The result of the conditions; `None` if the sentences of the turn decide.
-pub(super) fn judge(context: &Context<'_>, view: &SpanView, analysed: &ReadText<'_>) -> Option<TurnResult> {
+pub(super) fn turn_result(
+    context: &Context<'_>,
+    view: &SpanView,
+    analysed: &ReadText<'_>,
+) -> Option<TurnResult> {
     let sentences = analysed.languages().flat_map(|language| analysed.classified(language, []));
     let sentences = sentences.filter(|(sentence, _)| !sentence.is_question).map(|(s, _)| s.text);
     let by_speaker = |s: &_| Declined::by_speaker(s).or_else(|| Declined::unclassed(s));
     let mut declined = sentences.filter_map(|s| Some((s, by_speaker(s)?))).take(MAX_SENTENCES);
-    if let Some((sentence, tool)) = declined.find_map(|(s, d)| Some((s, untried(context, view, s, &d)?))) {
+    if let Some((sentence, tool)) = declined.find_map(|(s, d)| Some((s, untried_tool(context, view, s, &d)?)))
+    {
         let rationale = format!(
             "a call of {} was expected before this was called impossible; it was offered and never called, and no \
              instruction forbids it",
@@ -58,12 +63,12 @@ pub(super) fn is_grounded(context: &Context<'_>, analysed: &ReadText<'_>, senten
     };
     let is_refused_after_lookup =
         || declined.as_ref().is_some_and(|d| !d.is_information() && is_looked_up(context, sentence, d));
-    let is_foreseen = || instructions.is_some_and(|text| foresees_lack(context, text));
-    is_limited() || is_refused_after_lookup() || is_foreseen()
+    let is_reply_defined = || instructions.is_some_and(|text| defines_reply_to_lack(context, text));
+    is_limited() || is_refused_after_lookup() || is_reply_defined()
 }
 
 /// Whether the instructions define the reply to missing information, and the agent looked it up or has no tools.
-fn foresees_lack(context: &Context<'_>, instructions: &Text) -> bool {
+fn defines_reply_to_lack(context: &Context<'_>, instructions: &Text) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let has_tools = agent.is_some_and(|agent| offered_tools(context.trace, agent).next().is_some());
     (!has_tools || has_made_lookup(context))
@@ -80,18 +85,18 @@ mod tests {
     /// The measurement of the last model call.
     fn last(script: Script) -> Result<Measured, Unmeasured> {
         let trace = script.build();
-        let at = *trace.agents[0].llms.last().unwrap();
-        run("avoidance", &trace, at).swap_remove(0).outcome
+        let span_index = *trace.agents[0].llms.last().unwrap();
+        run("avoidance", &trace, span_index).swap_remove(0).outcome
     }
 
     /// The measurement of the first model call.
     fn first(script: Script) -> Result<Measured, Unmeasured> {
         let trace = script.build();
-        let at = trace.agents[0].llms[0];
-        run("avoidance", &trace, at).swap_remove(0).outcome
+        let span_index = trace.agents[0].llms[0];
+        run("avoidance", &trace, span_index).swap_remove(0).outcome
     }
 
-    fn fails(outcome: &Result<Measured, Unmeasured>) -> bool {
+    fn has_failed(outcome: &Result<Measured, Unmeasured>) -> bool {
         outcome.as_ref().is_ok_and(|measured| !measured.passed)
     }
 
@@ -111,12 +116,14 @@ mod tests {
 
     #[test]
     fn single_answer_that_only_gives_up_still_fails() {
-        assert!(fails(&last(Script::new("How tall is it?").answers("I was unable to find the height."))));
+        assert!(has_failed(&last(
+            Script::new("How tall is it?").answers("I was unable to find the height.")
+        )));
         let ended = Script::new("I need the bill of March.")
             .says("Which address?")
             .user("12 Mill Lane.")
             .answers("I was unable to find the bill.");
-        assert!(fails(&last(ended)));
+        assert!(has_failed(&last(ended)));
     }
 
     #[test]
@@ -135,31 +142,32 @@ mod tests {
             ("Help guests.", "cancel_booking", "Unfortunately, I can't cancel your booking."),
             ("Help with the code.", "read_file", "I cannot read the file config.toml."),
         ] {
-            let asked = || Script::new("Please do it.").system(system).tools(&[tool]);
-            let turn = asked().says(text).user("Oh, I see.").answers("Sorry again.");
-            assert!(fails(&first(turn)), "{text}");
-            let tried = asked().calls("", &[(tool, "{}")]).returns("Error: the system is down").says(text);
-            assert!(!fails(&last(tried.user("I see.").answers("Bye."))), "{text}");
-            let other = Script::new("Please do it.").system(system).tools(&["play_music"]);
-            assert!(!fails(&first(other.says(text).user("I see.").answers("Bye."))), "{text}");
+            let script = || Script::new("Please do it.").system(system).tools(&[tool]);
+            let turn = script().says(text).user("Oh, I see.").answers("Sorry again.");
+            assert!(has_failed(&first(turn)), "{text}");
+            let after_failed_call =
+                script().calls("", &[(tool, "{}")]).returns("Error: the system is down").says(text);
+            assert!(!has_failed(&last(after_failed_call.user("I see.").answers("Bye."))), "{text}");
+            let with_other_tool = Script::new("Please do it.").system(system).tools(&["play_music"]);
+            assert!(!has_failed(&first(with_other_tool.says(text).user("I see.").answers("Bye."))), "{text}");
         }
     }
 
     #[test]
     fn conditional_or_required_refusal_passes() {
-        let asks = Script::new("What do I owe?")
+        let conditional = Script::new("What do I owe?")
             .tools(&["get_account_balance"])
             .says("I'm unable to access your account without your number.")
             .user("It is 88.")
             .answers("Thanks.");
-        assert!(!fails(&first(asks)));
+        assert!(!has_failed(&first(conditional)));
         let telecom = Script::new("Cancel it.")
             .system("Contracts can only be cancelled after 24 months.")
             .tools(&["cancel_contract"])
             .says("I'm unable to cancel the contract, since it has run for 3 months.")
             .user("I see.")
             .answers("Bye.");
-        assert!(!fails(&first(telecom)));
+        assert!(!has_failed(&first(telecom)));
     }
 
     #[test]

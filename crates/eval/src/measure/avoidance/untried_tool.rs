@@ -1,15 +1,18 @@
-//! Inability that is claimed without trying: "I cannot look up your bookings" where a tool that does so was
-//! offered and never called.
+//! Inability that a model claims without trying: "I cannot look up your bookings" although a tool for this was offered
+//! and never called.
 //!
 //! Principle: an agent tries an offered tool before it claims that its action is impossible. The rule does not judge
 //! whether the tool would have succeeded.
 //!
-//! In: a sentence of a model that states an inability. Out: the tool, if one was offered whose name or description
-//! shares the action and the object, no call of it is in the run, no instruction limits it, and what it is about was
-//! not looked up with a result that may say why; or a tool that opens what a lookup pointed to, or that takes an
-//! identifier which a lookup returned. A verb of no class of actions ("operate the pump") may be the setting of what
-//! comes after it: a tool that sets it to a number that the user gave was not tried. A thing that the speaker calls
-//! the user's own ("your balance"), and that the instructions name, is searched in the user's record.
+//! In: a sentence of a model that states an inability. Out: the name of an offered tool that was not tried. It is one
+//! of these:
+//!
+//! - a tool whose name or description shares the action and the object of the sentence. The run contains no call of
+//!   it, no instruction limits it, and no lookup of the object returned a possible reason. For an object that the model
+//!   calls the user's own ("your balance") and that the instructions name, a tool that reads the user's record fits;
+//! - a tool that opens a row that a lookup returned, or that takes an identifier that a lookup returned;
+//! - for a verb in no class of actions ("operate the pump"), a tool that sets the object to a number, if the user gave
+//!   a number.
 
 use foldhash::HashSet;
 use serde_json::Value;
@@ -46,17 +49,18 @@ const USER_RECORDS: [&str; 11] = [
 /// Words of a condition. A sentence with one states what is missing, not that an action is impossible.
 const CONDITIONS: [&str; 6] = ["without", "until", "unless", "before", "if", "yet"];
 
-/// Maximum calls whose results are searched for a thing to open; the latest ones are.
+/// Maximum calls whose results are searched for rows and identifiers; the latest ones are.
 const MAX_CALLS: usize = 16;
 /// Minimum words that a row shares with the sentence.
 const MIN_SHARED: usize = 2;
-/// Most records of a result that are compared.
+/// Maximum records of a result that are compared.
 const MAX_RECORDS: usize = 64;
-/// Words of keys of what may forbid to open a thing.
-const FORBIDS: [&str; 7] = ["access", "permission", "restriction", "restricted", "reason", "note", "message"];
+/// Words in keys of fields that may state a reason not to open a record.
+const RESTRICTION_KEYS: [&str; 7] =
+    ["access", "permission", "restriction", "restricted", "reason", "note", "message"];
 
 /// The name of the offered tool that was not tried; `None` if there is none, or the claim has a reason.
-pub(super) fn untried<'t>(
+pub(super) fn untried_tool<'t>(
     context: &Context<'t>,
     view: &SpanView,
     sentence: &str,
@@ -74,15 +78,15 @@ pub(super) fn untried<'t>(
     if !context.memo.budget.spend(instructions.len() / 16) {
         return None;
     }
-    let attempt = Attempt { context, view, agent, sentence, declined, instructions };
+    let claim = InabilityClaim { context, view, agent, sentence, declined, instructions };
     if declined.is_unclassed {
-        return attempt.unset();
+        return claim.setting_tool();
     }
-    attempt.best_fit(mentions_your).or_else(|| attempt.pointed_to())
+    claim.best_fitting_tool(mentions_your).or_else(|| claim.tool_for_returned_id())
 }
 
-/// A sentence that declines something, and what the speaker could have tried.
-struct Attempt<'c, 't> {
+/// A sentence that declines an action, with its model call and the instructions of its agent.
+struct InabilityClaim<'c, 't> {
     context: &'c Context<'t>,
     view: &'c SpanView,
     agent: usize,
@@ -91,31 +95,32 @@ struct Attempt<'c, 't> {
     instructions: &'t str,
 }
 
-impl<'t> Attempt<'_, 't> {
+impl<'t> InabilityClaim<'_, 't> {
     /// The tool whose name or description fits best, if it was not called.
-    fn best_fit(&self, mentions_your: bool) -> Option<&'t str> {
-        let Attempt { context, agent, sentence, declined, instructions, .. } = *self;
+    fn best_fitting_tool(&self, mentions_your: bool) -> Option<&'t str> {
+        let InabilityClaim { context, agent, sentence, declined, instructions, .. } = *self;
         let is_known = || stems(clip(instructions, MAX_BYTES)).any(|word| declined.objects.contains(&word));
         let candidates = offered_tools(context.trace, agent).filter_map(|tool| {
             let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
             let ToolObjects(objects) = ToolObjects::new(&tool.name, tool.description.as_deref());
-            let is_close = |does: &Action| are_close(declined.action, *does);
-            let does = match declined.is_information() {
+            let is_close = |tool_action: &Action| are_close(declined.action, *tool_action);
+            let fits_action = match declined.is_information() {
                 true => purpose.is_query(),
                 false => !purpose.is_query() && purpose.actions.iter().any(is_close),
             };
-            let in_record = mentions_your
+            let is_in_record = mentions_your
                 && declined.is_information()
                 && USER_RECORDS.iter().any(|r| objects.contains(*r));
-            let named = stems(&tool.name).filter(|word| declined.objects.contains(word)).count();
-            let shared = named + objects.intersection(&declined.objects).count();
-            let fit = if shared == 0 && in_record && is_known() { 1 } else { shared };
-            (does && fit > 0).then_some((fit, &*tool.name))
+            let name_count = stems(&tool.name).filter(|word| declined.objects.contains(word)).count();
+            let shared_count = name_count + objects.intersection(&declined.objects).count();
+            let fit = if shared_count == 0 && is_in_record && is_known() { 1 } else { shared_count };
+            (fits_action && fit > 0).then_some((fit, &*tool.name))
         });
         let candidates: Vec<(usize, &str)> = candidates.collect();
         let Some(best_fit) = candidates.iter().map(|(fit, _)| *fit).max() else {
-            let lead = declined.is_information().then(|| unopened(context, agent, declined)).flatten();
-            return lead.filter(|_| !is_grounded(declined, instructions, context.memo));
+            let opener =
+                declined.is_information().then(|| uncalled_opener(context, agent, declined)).flatten();
+            return opener.filter(|_| !is_grounded(declined, instructions, context.memo));
         };
         let mut best = candidates.into_iter().filter(|(fit, _)| *fit == best_fit).map(|(_, name)| name);
         let tool = best.clone().next()?;
@@ -134,21 +139,21 @@ impl<'t> Attempt<'_, 't> {
             || parts.any(|part| matches!(part, Part::Call(call) if &*call.name == name))
     }
 
-    /// The tool that takes an identifier which a lookup returned and no call passes, and that is named for what is said
-    /// to be out of reach: `extract_clause`, which takes a `contract_id`.
-    fn pointed_to(&self) -> Option<&'t str> {
-        let Attempt { context, agent, sentence, declined, instructions, .. } = *self;
+    /// The uncalled tool whose name contains an object of the declined action, and which takes an identifier that a
+    /// lookup returned and no call passes: `extract_clause`, which takes a `contract_id`.
+    fn tool_for_returned_id(&self) -> Option<&'t str> {
+        let InabilityClaim { context, agent, sentence, declined, instructions, .. } = *self;
         let trace = context.trace;
         if !declined.is_information() || states_reason(context, sentence) {
             return None;
         }
-        let is_open = |tool: &&'t ToolDefinition| {
+        let is_candidate = |tool: &&'t ToolDefinition| {
             let words = identifier_words(&tool.name);
             let is_opener = words.first().is_some_and(|verb| opens(verb));
             let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
-            let mut things = words.iter().skip(1).flat_map(|word| stems(word));
+            let mut objects = words.iter().skip(1).flat_map(|word| stems(word));
             (is_opener || purpose.is_query())
-                && things.any(|thing| declined.objects.contains(&thing))
+                && objects.any(|object| declined.objects.contains(&object))
                 && !self.is_called(&tool.name)
         };
         let calls = &trace.agents.get(agent)?.calls;
@@ -156,16 +161,16 @@ impl<'t> Attempt<'_, 't> {
         let is_passed = |value: &str| {
             latest_calls().filter_map(|call| call.arguments.as_deref()).any(|text| text.contains(value))
         };
-        let tool = offered_tools(trace, agent).filter(is_open).find(|tool| {
+        let tool = offered_tools(trace, agent).filter(is_candidate).find(|tool| {
             let keys: Vec<Vec<String>> = parameters(tool).map(|(key, _)| identifier_words(key)).collect();
             let is_key = |field: &RecordField| {
-                let names_one = field.name.last().is_some_and(|word| names_one_thing(word));
-                names_one && keys.iter().any(|key| key.as_slice() == &**field.name)
+                let is_identifier = field.name.last().is_some_and(|word| names_one_thing(word));
+                is_identifier && keys.iter().any(|key| key.as_slice() == &**field.name)
             };
-            let points = |record: &Record| {
+            let has_unused_id = |record: &Record| {
                 let may_forbid = |field: &RecordField| {
                     field.value == FieldValue::Bool(false)
-                        || field.name.iter().any(|word| FORBIDS.contains(&word.as_str()))
+                        || field.name.iter().any(|word| RESTRICTION_KEYS.contains(&word.as_str()))
                 };
                 let mut ids = record.fields.iter().filter(|field| is_key(field));
                 !record.fields.iter().any(may_forbid) && ids.any(|field| !is_passed(field.shown()))
@@ -173,33 +178,33 @@ impl<'t> Attempt<'_, 't> {
             let results = latest_calls().filter(|call| !call.failed).filter_map(|call| call.result.as_ref());
             results.filter_map(|result| Structure::cached(result, context.memo)).any(|structure| {
                 let records = structure.0.iter().flat_map(|parsed| &parsed.records).take(MAX_RECORDS);
-                records.into_iter().any(points)
+                records.into_iter().any(has_unused_id)
             })
         })?;
         (!is_grounded(declined, instructions, context.memo)).then_some(&*tool.name)
     }
 
-    /// The tool that sets what a verb of no class of actions has as its object, if the user names the same things and
-    /// gives a number, and the tool takes one.
-    fn unset(&self) -> Option<&'t str> {
-        let Attempt { context, agent, sentence, declined, instructions, .. } = *self;
-        let sets = |tool: &&'t ToolDefinition| {
+    /// For a verb in no class of actions, the uncalled tool that sets the object of the verb to a number, if a message
+    /// of the user names the object and gives a number.
+    fn setting_tool(&self) -> Option<&'t str> {
+        let InabilityClaim { context, agent, sentence, declined, instructions, .. } = *self;
+        let sets_number = |tool: &&'t ToolDefinition| {
             let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
             let takes_number = || parameters(tool).any(|(_, schema)| is_number(schema));
             purpose.actions.first() == Some(&Action::Update) && !purpose.is_query() && takes_number()
         };
         let messages = said_by_user(context.trace, context.memo, agent);
-        let tool = offered_tools(context.trace, agent).filter(sets).find(|tool| {
+        let tool = offered_tools(context.trace, agent).filter(sets_number).find(|tool| {
             let words = identifier_words(&tool.name);
-            let things: Vec<String> = words.iter().skip(1).flat_map(|word| stems(word)).collect();
-            let names_things = |text: &Text| {
+            let objects: Vec<String> = words.iter().skip(1).flat_map(|word| stems(word)).collect();
+            let names_objects = |text: &Text| {
                 let message_stems: HashSet<String> = stems(clip(text, MAX_BYTES)).collect();
-                gives_value(text) && things.iter().all(|thing| message_stems.contains(thing))
+                gives_value(text) && objects.iter().all(|object| message_stems.contains(object))
             };
-            !things.is_empty()
-                && things.iter().all(|thing| declined.objects.contains(thing))
+            !objects.is_empty()
+                && objects.iter().all(|object| declined.objects.contains(object))
                 && !self.is_called(&tool.name)
-                && messages.iter().any(names_things)
+                && messages.iter().any(names_objects)
         })?;
         (!is_grounded(declined, instructions, context.memo) && !gives_reason(context, sentence, declined))
             .then_some(&*tool.name)
@@ -222,20 +227,20 @@ fn is_number(schema: &Value) -> bool {
 
 /// The uncalled tool that opens a row of a lookup: `open_doc` for a row with a `doc_id` that shares [`MIN_SHARED`]
 /// words with the object of the declined action, if no call has the identifier of the row as an argument.
-fn unopened<'t>(context: &Context<'t>, agent: usize, declined: &Declined) -> Option<&'t str> {
+fn uncalled_opener<'t>(context: &Context<'t>, agent: usize, declined: &Declined) -> Option<&'t str> {
     let trace = context.trace;
     let calls = &trace.agents.get(agent)?.calls;
     let latest_calls = || calls.iter().rev().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
     let call_index = CallIndex::cached(trace, context.memo);
-    let open_tools =
+    let uncalled_tools =
         offered_tools(trace, agent).filter(|tool| !call_index.first_start.contains_key(&tool.name));
-    let open_tools = open_tools.filter_map(|tool| {
+    let openers = uncalled_tools.filter_map(|tool| {
         let words = identifier_words(&tool.name);
         let [verb, object] = words.as_slice() else { return None };
         opens(verb).then(|| (tool, object.clone()))
     });
-    let open_tools: Vec<_> = open_tools.collect();
-    let results = latest_calls().filter(|_| !open_tools.is_empty()).filter_map(|call| call.result.as_ref());
+    let openers: Vec<_> = openers.collect();
+    let results = latest_calls().filter(|_| !openers.is_empty()).filter_map(|call| call.result.as_ref());
     for result in results {
         let structure = Structure::cached(result, context.memo)?;
         let Some(parsed) = &structure.0 else { continue };
@@ -253,14 +258,14 @@ fn unopened<'t>(context: &Context<'t>, agent: usize, declined: &Declined) -> Opt
                 record.fields.iter().flat_map(|field| stems(field.shown()).collect::<Vec<_>>()).collect();
             let is_about =
                 declined.objects.iter().filter(|word| record_stems.contains(*word)).count() >= MIN_SHARED;
-            let lead = open_tools
+            let opener = openers
                 .iter()
                 .filter(|_| is_about)
                 .find_map(|(tool, object)| Some((*tool, key_field(object)?)));
             let is_passed = |id: &str| {
                 latest_calls().filter_map(|call| call.arguments.as_deref()).any(|text| text.contains(id))
             };
-            if let Some((tool, _)) = lead.filter(|(_, field)| !is_passed(field.shown())) {
+            if let Some((tool, _)) = opener.filter(|(_, field)| !is_passed(field.shown())) {
                 return Some(&tool.name);
             }
         }
@@ -288,8 +293,9 @@ mod tests {
     use crate::measure::testing::Script;
     use crate::recognise::ToolDefinition;
 
-    /// Whether the last text of a run fails for a tool that was not tried, with these tools and their parameters.
-    fn fails(script: Script, tools: &[(&str, &str)]) -> bool {
+    /// Whether the last text of a run, to which these tools with their parameters are offered, fails because a tool was
+    /// not tried.
+    fn fails_as_untried(script: Script, tools: &[(&str, &str)]) -> bool {
         let mut trace = script.build();
         let definition = |(name, parameters): &(&str, &str)| ToolDefinition {
             name: (*name).into(),
@@ -297,8 +303,8 @@ mod tests {
             parameters: Some(Arc::new(serde_json::from_str(parameters).unwrap())),
         };
         trace.agents[0].tools = tools.iter().map(definition).collect();
-        let at = *trace.agents[0].llms.last().unwrap();
-        let outcome = measure("avoidance", &trace, at).swap_remove(0).outcome;
+        let span_index = *trace.agents[0].llms.last().unwrap();
+        let outcome = measure("avoidance", &trace, span_index).swap_remove(0).outcome;
         outcome.is_ok_and(|measured| {
             measured.findings.iter().any(|f| f.rationale.contains("offered and never called"))
         })
@@ -312,7 +318,7 @@ mod tests {
         let run = |task: &str, system: &str, answer: &str, tool: (&str, &str)| {
             let script = Script::new(task).system(system).calls("", &[("read_tank", r#"{"tank":"T2"}"#)]);
             let script = script.returns(r#"{"tank":"T2","pump":12.5}"#).answers(answer);
-            fails(script, &[("read_tank", TANK), tool])
+            fails_as_untried(script, &[("read_tank", TANK), tool])
         };
         let pump = ("set_pump", LEVEL);
         let task = "Run the pump of T2 at 40 litres.";
@@ -342,8 +348,11 @@ mod tests {
             let script = calls.iter().fold(script, |script, arguments| {
                 script.calls("", &[("read_warranty", arguments)]).returns("Error: gone")
             });
-            let takes = r#"{"properties":{"device_id":{"type":"string"}}}"#;
-            fails(script.answers(answer), &[("search_devices", "{}"), ("read_warranty", takes)])
+            let device_id_schema = r#"{"properties":{"device_id":{"type":"string"}}}"#;
+            fails_as_untried(
+                script.answers(answer),
+                &[("search_devices", "{}"), ("read_warranty", device_id_schema)],
+            )
         };
         let found = r#"{"devices":[{"device_id":"D-7","name":"Lindhag boiler","status":"active"}]}"#;
         let answer = "I found the boiler. I don't have access to the warranty of the device.";

@@ -48,7 +48,7 @@ pub(crate) struct Attempt {
     /// Tool name and arguments, normalised; `None` when the arguments are not recorded.
     pub key: Option<String>,
     pub outcome: CallOutcome,
-    /// The tool only controls the run ([`ControlTools`](crate::recognise::ControlTools)): the call has no
+    /// Whether the tool only controls the run ([`ControlTools`](crate::recognise::ControlTools)): the call then has no
     /// effect and no result of its own.
     pub is_control: bool,
 }
@@ -87,7 +87,7 @@ pub(crate) struct CallAttempts {
     /// The last repetition of each failed call, by the index of that repetition.
     last_repeats: HashMap<usize, FailedRepeat>,
     /// By the span of an agent, its first call that did not fail.
-    first_unfailed: RefCell<HashMap<Idx, Option<usize>>>,
+    first_not_failed: RefCell<HashMap<Idx, Option<usize>>>,
 }
 
 impl CallAttempts {
@@ -100,18 +100,23 @@ impl CallAttempts {
         let attempts: Vec<Attempt> = trace.calls.iter().map(|call| attempt(trace, memo, call)).collect();
         let mut repeats = Vec::new();
         for agent in &trace.agents {
-            failing_repeats(trace, memo, &attempts, &agent.calls, &mut repeats);
+            append_failing_repeats(trace, memo, &attempts, &agent.calls, &mut repeats);
         }
         repeats.sort_by_key(|r: &FailedRepeat| r.call);
         let by_first: HashMap<usize, FailedRepeat> = repeats.iter().map(|r| (r.first, *r)).collect();
         let last_repeats = by_first.into_values().map(|r| (r.call, r)).collect();
-        CallAttempts { attempts, repeats, last_repeats, first_unfailed: RefCell::default() }
+        CallAttempts { attempts, repeats, last_repeats, first_not_failed: RefCell::default() }
     }
 
-    /// The first of the `calls` of the agent at `at` that did not fail and does more than control the run.
-    pub(crate) fn first_unfailed(&self, at: Idx, calls: &[usize]) -> Option<usize> {
-        let is_unfailed = |i: &&usize| self.at(**i).is_some_and(|a| !a.is_control && !a.failed());
-        *self.first_unfailed.borrow_mut().entry(at).or_insert_with(|| calls.iter().find(is_unfailed).copied())
+    /// The first of `calls`, the calls of the agent with span `agent_span`, that did not fail and does more than
+    /// control the run.
+    pub(crate) fn first_not_failed(&self, agent_span: Idx, calls: &[usize]) -> Option<usize> {
+        let has_not_failed = |i: &&usize| self.at(**i).is_some_and(|a| !a.is_control && !a.failed());
+        *self
+            .first_not_failed
+            .borrow_mut()
+            .entry(agent_span)
+            .or_insert_with(|| calls.iter().find(has_not_failed).copied())
     }
 
     /// The repetition that is call `i`, if it is the last one of its failed call.
@@ -119,16 +124,18 @@ impl CallAttempts {
         self.last_repeats.get(&i)
     }
 
+    /// The attempt of call `i`.
     pub(crate) fn at(&self, i: usize) -> Option<&Attempt> {
         self.attempts.get(i)
     }
 
-    /// Whether the call at `i` succeeded, and does more than control the run.
+    /// Whether call `i` succeeded, and does more than control the run.
     pub(crate) fn has_succeeded(&self, i: usize) -> bool {
         self.at(i).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded)
     }
 }
 
+/// The attempt of one call.
 fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call) -> Attempt {
     let name = call.name.trim().to_ascii_lowercase();
     Attempt {
@@ -138,6 +145,7 @@ fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call) -> Attempt {
     }
 }
 
+/// How a call ended, by the mark of failure and the text of its result.
 fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> CallOutcome {
     let error_text = match (&call.result, call.failed) {
         (Some(result), true) if !result.trim().is_empty() => Some(cause_excerpt(result).to_owned()),
@@ -174,6 +182,7 @@ fn call_key(name: &str, call: &Call) -> Option<String> {
     Some(out)
 }
 
+/// Appends a value as JSON without nulls, with sorted keys.
 fn write_normalised(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {
@@ -227,7 +236,7 @@ struct FailureRun<'a> {
 }
 
 /// Appends the repetitions among the `calls` of one agent to `out`.
-fn failing_repeats(
+fn append_failing_repeats(
     trace: &AgentTrace,
     memo: &Memo,
     attempts: &[Attempt],
@@ -302,7 +311,7 @@ mod tests {
     use crate::measure::reasoning::answer::final_answer;
     use crate::measure::testing::{Script, control_tools};
 
-    const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is required";
+    const INVALID_URL_ERROR: &str = "Error: invalid url 'a.example': the scheme https:// is required";
 
     fn repeats(trace: &AgentTrace) -> Vec<usize> {
         CallAttempts::get(trace, &Memo::new()).repeats.iter().map(|r| r.nth).collect()
@@ -312,11 +321,11 @@ mod tests {
     fn equal_failing_call_is_a_repeat_in_any_json_spelling() {
         let trace = Script::new("task")
             .calls("", &[("visit", r#"{"url":"a.example","n":1}"#)])
-            .returns(BAD)
+            .returns(INVALID_URL_ERROR)
             .calls("", &[("visit", r#"{ "n": 1, "url": " a.example" }"#)])
-            .returns(BAD)
+            .returns(INVALID_URL_ERROR)
             .calls("", &[("Visit", r#"{"url":"a.example","n":1,"x":null}"#)])
-            .returns(BAD)
+            .returns(INVALID_URL_ERROR)
             .build();
         assert_eq!(repeats(&trace), vec![2, 3]);
         assert_eq!(author(&trace, 1), trace.calls[1].llm);
@@ -324,15 +333,15 @@ mod tests {
 
     #[test]
     fn final_answer_tools_of_the_configuration_are_control_tools() {
-        let deliver = || {
+        let script_of_two_deliveries = || {
             Script::new("task")
                 .calls("", &[("deliver_report", r#"{"text":"It is 836 m."}"#)])
-                .returns(BAD)
+                .returns(INVALID_URL_ERROR)
                 .calls("", &[("deliver_report", r#"{"text":"It is 836 m."}"#)])
-                .returns(BAD)
+                .returns(INVALID_URL_ERROR)
                 .build()
         };
-        let mut trace = deliver();
+        let mut trace = script_of_two_deliveries();
         let last = |trace: &AgentTrace| final_answer(&trace.control_tools, &trace.views[trace.calls[1].llm?]);
         assert_eq!((repeats(&trace), last(&trace)), (vec![2], None));
         let overrides = serde_json::from_str(r#"{ "final_answer_tools": ["deliver_report"] }"#).unwrap();
@@ -344,13 +353,13 @@ mod tests {
     fn changed_arguments_or_an_intermediate_success_are_no_repeat() {
         let trace = Script::new("task")
             .calls("", &[("visit", r#"{"url":"a"}"#)])
-            .returns(BAD)
+            .returns(INVALID_URL_ERROR)
             .calls("", &[("visit", r#"{"url":"b"}"#)])
-            .returns(BAD)
+            .returns(INVALID_URL_ERROR)
             .calls("", &[("login", "{}")])
             .returns("welcome")
             .calls("", &[("visit", r#"{"url":"a"}"#)])
-            .returns(BAD)
+            .returns(INVALID_URL_ERROR)
             .build();
         assert!(repeats(&trace).is_empty());
     }
@@ -407,8 +416,8 @@ mod tests {
     fn calls_of_one_model_call_do_not_repeat_each_other() {
         let trace = Script::new("task")
             .calls("", &[("visit", "{}"), ("visit", "{}")])
-            .returns(BAD)
-            .returns(BAD)
+            .returns(INVALID_URL_ERROR)
+            .returns(INVALID_URL_ERROR)
             .build();
         assert!(repeats(&trace).is_empty());
     }
@@ -417,9 +426,9 @@ mod tests {
     fn calls_without_content_are_no_repeats() {
         let trace = Script::new("task")
             .calls("", &[("visit", "{}")])
-            .returns(BAD)
+            .returns(INVALID_URL_ERROR)
             .calls("", &[("visit", "{}")])
-            .returns(BAD)
+            .returns(INVALID_URL_ERROR)
             .build_without_content();
         assert!(repeats(&trace).is_empty());
     }

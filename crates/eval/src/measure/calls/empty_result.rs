@@ -28,9 +28,11 @@ pub(crate) fn is_void(text: &str) -> bool {
 /// Whether a value has no content: objects may have empty lists, empty wrappers and metadata, and need one of the
 /// former two unless they are empty. Deeper than four levels, a value counts as content.
 fn is_empty_value(value: &Value, depth: usize) -> bool {
+    /// Keys under which frameworks wrap a result.
     const WRAPPERS: [&str; 8] =
         ["result", "results", "output", "content", "data", "items", "text", "documents"];
-    const UNWANTED: [&str; 8] =
+    /// Keys of lists whose entries are problems: an empty list is a good result, not an empty one.
+    const PROBLEM_KEYS: [&str; 8] =
         ["errors", "warnings", "issues", "problems", "violations", "conflicts", "failures", "alerts"];
     const METADATA_KEYS: [&str; 9] =
         ["type", "count", "total", "status", "ok", "success", "isError", "query", "annotations"];
@@ -44,7 +46,8 @@ fn is_empty_value(value: &Value, depth: usize) -> bool {
                 || depth < 4
                     && map.iter().all(|(key, value)| {
                         // Any empty list is an empty result, unless its entries would be problems.
-                        let is_list = matches!(value, Value::Array(_)) && !UNWANTED.contains(&key.as_str());
+                        let is_list =
+                            matches!(value, Value::Array(_)) && !PROBLEM_KEYS.contains(&key.as_str());
                         let is_wrapper = is_list || WRAPPERS.contains(&key.as_str());
                         has_wrapper |= is_wrapper;
                         is_wrapper && is_empty_value(value, depth + 1)
@@ -74,7 +77,7 @@ pub(crate) fn says_nothing_found(text: &str) -> bool {
         return false;
     }
     let body = text.trim_start_matches(['{', '[', '"', '\'']);
-    // A text of more lines that begins with "No data ..." contains results.
+    // A text of more than three lines contains results, even if it begins with "No data ...".
     text.lines().filter(|line| !line.trim().is_empty()).count() <= 3
         && (NOTHING.is_match(text) || NOTHING.is_match(after_key(body)))
 }

@@ -152,11 +152,13 @@ pub(crate) fn call_error(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option
         let quote = from_result?;
         return Some(CallError { cause: cause_of_call(call, &quote), quote });
     }
-    let signs: Vec<&ErrorSign> =
-        call.tool.and_then(|tool| trace.views.get(tool)).map_or(Vec::new(), |r| r.errors.iter().collect());
+    let signs: Vec<&ErrorSign> = call
+        .tool
+        .and_then(|tool| trace.views.get(tool))
+        .map_or(Vec::new(), |view| view.errors.iter().collect());
     let sorted = by_rank(&signs);
     let text = signs_text(&sorted);
-    let result = call.result.as_deref().filter(|r| !r.trim().is_empty());
+    let result = call.result.as_deref().filter(|result| !result.trim().is_empty());
     let quote = best_message(&sorted).or(from_result.as_deref()).or(result).unwrap_or(STATUS_ERROR);
     let cause = cause_of_call(call, if text.is_empty() { quote } else { &text });
     Some(CallError { cause, quote: cause_excerpt(quote).to_owned() })

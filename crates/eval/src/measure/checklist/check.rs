@@ -101,7 +101,7 @@ pub(crate) struct CheckResult {
     /// The span of the evidence.
     pub at: Idx,
     /// Whether the final answer was checked.
-    pub by_answer: bool,
+    pub uses_answer: bool,
 }
 
 impl Check {
@@ -132,12 +132,12 @@ impl Check {
         match self {
             Check::Called(called) => called.evaluate(trace, memo, agent),
             Check::Answer(form) => {
-                let (text, at) = final_answer(agent)?;
+                let (text, span_index) = final_answer(agent)?;
                 let passed = form.fits(text)?;
-                let reason =
+                let rationale =
                     format!("the final answer is {}{}", if passed { "" } else { "not " }, form.description());
                 let quote = clip(text, QUOTE_BYTES).to_owned();
-                Some(CheckResult { passed, rationale: reason, quote, at, by_answer: true })
+                Some(CheckResult { passed, rationale, quote, at: span_index, uses_answer: true })
             }
             Check::Contains(lookup) | Check::Equals(lookup) | Check::Matches(lookup) => {
                 self.evaluate_lookup(lookup, memo, agent, log)
@@ -145,6 +145,7 @@ impl Check {
         }
     }
 
+    /// The result of a search for a text in the record; `None` if the record contains no text to search.
     fn evaluate_lookup(
         &self,
         lookup: &Lookup,
@@ -164,21 +165,24 @@ impl Check {
         let last = *texts.last()?;
         let bytes: usize = texts.iter().map(|(text, _)| text.len()).sum();
         memo.budget.spend(texts.len() + bytes / BYTES_PER_STEP).then_some(())?;
-        let first_match = texts.iter().find_map(|&(text, at)| Some((self.find_match(lookup, text)?, at)));
+        let first_match =
+            texts.iter().find_map(|&(text, span_index)| Some((self.find_match(lookup, text)?, span_index)));
         let passed = first_match.is_some();
-        let nothing = if passed { "" } else { "nothing in " };
+        let negation = if passed { "" } else { "nothing in " };
         let (searched_text, text) = (lookup.search_in.description(), clip(&lookup.text, QUOTE_BYTES));
-        let reason = format!("{nothing}{searched_text} {} \"{text}\"", self.verb());
-        let (quote, at) = first_match.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
+        let rationale = format!("{negation}{searched_text} {} \"{text}\"", self.verb());
+        let (quote, span_index) =
+            first_match.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
         Some(CheckResult {
             passed,
-            rationale: reason,
+            rationale,
             quote,
-            at,
-            by_answer: lookup.search_in == SearchIn::Answer,
+            at: span_index,
+            uses_answer: lookup.search_in == SearchIn::Answer,
         })
     }
 
+    /// The verb between the searched texts and the text of the check.
     fn verb(&self) -> &'static str {
         match self {
             Check::Equals(_) => "equals",
@@ -187,6 +191,7 @@ impl Check {
         }
     }
 
+    /// The passage of `text` that has the text of the check.
     fn find_match(&self, lookup: &Lookup, text: &str) -> Option<String> {
         match self {
             Check::Equals(_) => is_equal(&lookup.text, text).then(|| clip(text, QUOTE_BYTES).to_owned()),
@@ -251,7 +256,7 @@ impl Called {
             rationale: format!("{} {outcome}", self.tool),
             quote: clip(arguments, QUOTE_BYTES).to_owned(),
             at: call.map_or(agent.at, |call| call.at),
-            by_answer: false,
+            uses_answer: false,
         })
     }
 }
@@ -263,8 +268,8 @@ fn is_readable(call: &Call) -> bool {
 
 /// Whether a call of the run would have been recorded: because another call is recorded, or all outputs of its models
 /// are.
-fn shows_calls(trace: &AgentTrace, top: Idx, other: Option<&Call>) -> bool {
-    let views = || trace.tree.subtree(top).filter_map(|at| trace.views.get(at));
+fn shows_calls(trace: &AgentTrace, agent_span: Idx, other: Option<&Call>) -> bool {
+    let views = || trace.tree.subtree(agent_span).filter_map(|span| trace.views.get(span));
     let mut models = views().filter(|view| view.kind == Kind::Llm && !view.wrapper).peekable();
     other.is_some() || models.peek().is_some() && models.all(|view| view.output_content == Content::Present)
 }
@@ -327,6 +332,7 @@ fn is_one_number(text: &str) -> bool {
 
 regex!(DATE, &date());
 
+/// A pattern of dates in usual forms.
 fn date() -> String {
     const MONTHS: &str = "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?";
     let day = "(?:0?[1-9]|[12][0-9]|3[01])";

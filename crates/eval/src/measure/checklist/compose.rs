@@ -44,7 +44,7 @@ const MAX_RERANKED: usize = 40;
 /// Maximum bytes shown of a task, a final answer or another text.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
 
-/// Common data of all questions of a checklist.
+/// The data that all questions of a checklist share.
 pub(crate) struct ChecklistRun<'a> {
     pub content: TraceContent<'a>,
     /// The agent whose task is judged.
@@ -74,8 +74,10 @@ pub(crate) enum NextStep {
 struct Perception {
     class: Class,
     proofs: Vec<Proof>,
-    by_answer: bool,
-    sufficient: bool,
+    /// Whether the final answer is needed for the answer to the question.
+    uses_answer: bool,
+    /// Whether the proofs suffice for the answer to the question.
+    is_sufficient: bool,
 }
 
 impl<'a> ChecklistRun<'a> {
@@ -88,13 +90,13 @@ impl<'a> ChecklistRun<'a> {
 
     /// Makes the log searchable, by the words of the pieces and of their summaries.
     pub(crate) fn index_log(&mut self) {
-        let texts: Vec<String> = (0..self.log.len()).map(|i| self.indexed(i)).collect();
+        let texts: Vec<String> = (0..self.log.len()).map(|i| self.searchable_text(i)).collect();
         self.index = Bm25Index::new(texts.iter().map(String::as_str));
     }
 
-    fn indexed(&self, i: usize) -> String {
+    fn searchable_text(&self, i: usize) -> String {
         let summary = self.summaries.get(i).map_or("", String::as_str);
-        self.log.get(i).map_or_else(String::new, |chunk| summary::indexed(chunk, summary))
+        self.log.get(i).map_or_else(String::new, |chunk| summary::searchable_text(chunk, summary))
     }
 
     pub(crate) fn next_step(&self, i: usize, item: &Item) -> NextStep {
@@ -124,7 +126,7 @@ impl<'a> ChecklistRun<'a> {
         let mut perception = self.perception(&key("1-perceive"), item, &first)?;
         // The record need not suffice for a question of fact, which sources answer.
         let by_sources = perception.class == Class::Factual && self.has_sources();
-        if !perception.sufficient && !by_sources {
+        if !perception.is_sufficient && !by_sources {
             let wider = self.pieces(&scores, |scores| retrieve::widen(scores, keep));
             if wider.len() > first.len() {
                 perception = self.perception(&key("2-wider"), item, &wider)?;
@@ -159,6 +161,7 @@ impl<'a> ChecklistRun<'a> {
         out.into_iter().collect()
     }
 
+    /// The result of a question that a check answers without judges.
     fn run_check(&self, item: &Item, check: &check::Check) -> ItemResult {
         let path = |source: &str| [source, "logical", "rules"].map(str::to_owned).to_vec();
         let Some(found) = check.evaluate(self.content.trace, self.content.memo, self.agent, &self.record)
@@ -172,7 +175,7 @@ impl<'a> ChecklistRun<'a> {
             proofs,
             Ok(found.passed),
             found.rationale,
-            path(source(found.by_answer)),
+            path(source(found.uses_answer)),
         )
     }
 
@@ -185,13 +188,13 @@ impl<'a> ChecklistRun<'a> {
             scores = self.index.scores(&self.task);
         }
         let Some(judge) = &self.settings.rerank else { return Ok(scores) };
-        let pool = retrieve::select(&scores, MAX_RERANKED, 0.0);
-        if pool.is_empty() {
+        let candidates = retrieve::select(&scores, MAX_RERANKED, 0.0);
+        if candidates.is_empty() {
             return Ok(scores);
         }
         let Some(answer) = self.answers.get(key) else {
             let texts: Vec<String> =
-                pool.iter().map(|&i| self.content.asker.clean(&self.indexed(i))).collect();
+                candidates.iter().map(|&i| self.content.asker.clean(&self.searchable_text(i))).collect();
             let prompt =
                 Prompt::new(self.content.asker.clean(&item.question), Value::from(texts).to_string());
             let scores = json!({ "type": "array", "items": { "type": "number" } });
@@ -200,20 +203,21 @@ impl<'a> ChecklistRun<'a> {
             return Err(NextStep::Ask(Question { judges, ..Question::new(key, prompt, form) }));
         };
         // Without an answer of the endpoint the order of BM25 is kept.
-        let returned =
+        let reranked =
             answer.opinions.as_ref().ok().and_then(|all| all.first()?.value.get("scores")?.as_array());
-        let Some(returned) = returned.filter(|returned| returned.len() == pool.len()) else {
+        let Some(reranked) = reranked.filter(|reranked| reranked.len() == candidates.len()) else {
             return Ok(scores);
         };
         let mut out = vec![0.0; scores.len()];
         // Cross-encoders return logits; the sigmoid makes them positive, so that shares of the best
         // are defined.
-        for (&i, score) in pool.iter().zip(returned) {
+        for (&i, score) in candidates.iter().zip(reranked) {
             out[i] = 1.0 / (1.0 + (-score.as_f64().unwrap_or(f64::MIN)).exp());
         }
         Ok(out)
     }
 
+    /// The judge's reading of these pieces, or as an error the question for it.
     fn perception(&self, key: &str, item: &Item, pieces: &[usize]) -> Result<Perception, NextStep> {
         let Some(answer) = self.answers.get(key) else {
             return Err(NextStep::Ask(self.perception_question(key, item, pieces)));
@@ -230,7 +234,12 @@ impl<'a> ChecklistRun<'a> {
         };
         let passages = value.get("passages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let proofs = passages.iter().filter_map(|passage| self.proof(passage, pieces)).collect();
-        Ok(Perception { class, proofs, by_answer: is_yes("final_answer"), sufficient: is_yes("sufficient") })
+        Ok(Perception {
+            class,
+            proofs,
+            uses_answer: is_yes("final_answer"),
+            is_sufficient: is_yes("sufficient"),
+        })
     }
 
     /// A passage of an answer as a proof, if the piece that it names contains it.
@@ -239,10 +248,11 @@ impl<'a> ChecklistRun<'a> {
         let piece = passage.get("piece")?.as_str()?.strip_prefix('p')?.parse::<usize>().ok()?;
         let chunk = self.log.get(piece).filter(|_| pieces.contains(&piece))?;
         let shown = self.content.asker.clean(&chunk.text);
-        let contained = QuotableText::from_texts([shown.as_str()]).contains_quote(text);
-        contained.then(|| Proof { at: chunk.at, text: clip(text, MAX_TEXT_BYTES).to_owned() })
+        let is_contained = QuotableText::from_texts([shown.as_str()]).contains_quote(text);
+        is_contained.then(|| Proof { at: chunk.at, text: clip(text, MAX_TEXT_BYTES).to_owned() })
     }
 
+    /// The question to read these pieces of the log for an item.
     fn perception_question(&self, key: &str, item: &Item, pieces: &[usize]) -> Question {
         let ids: Vec<String> = pieces.iter().map(|i| format!("p{i}")).collect();
         let mut blocks = self.task_blocks(item);
@@ -268,9 +278,9 @@ impl<'a> ChecklistRun<'a> {
         checklist_prompt(self.content.asker, page, (question, rubric), (self.content.trace, self.agent.at))
     }
 
-    /// Content of the span `at`.
-    fn span_block(&self, at: Idx, label: impl Into<String>, text: &str) -> PromptBlock {
-        let span = self.content.trace.tree.spans.get(at).map(|span| (at, span.id));
+    /// Content of the span `span_index`.
+    fn span_block(&self, span_index: Idx, label: impl Into<String>, text: &str) -> PromptBlock {
+        let span = self.content.trace.tree.spans.get(span_index).map(|span| (span_index, span.id));
         PromptBlock { span, ..PromptBlock::without_span(label, self.content.asker.clean(text), false) }
     }
 
@@ -316,8 +326,8 @@ impl<'a> ChecklistRun<'a> {
         let mut result = self.inquire(&key("4-search"), item, perception, &inquiry)?;
         if let Some(from_assets) = from_assets {
             // The path names both sources, in the order in which they were asked.
-            let used = result.path.split_off(decision_path(perception).len().min(result.path.len()));
-            result.path = from_assets.path.into_iter().chain(used).collect();
+            let search_path = result.path.split_off(decision_path(perception).len().min(result.path.len()));
+            result.path = from_assets.path.into_iter().chain(search_path).collect();
         }
         Ok(result)
     }
@@ -325,8 +335,8 @@ impl<'a> ChecklistRun<'a> {
     /// The judges' answer from the record. An error is the question for it, with the outputs of the tools that the
     /// judge has used so far.
     fn answer(&self, key: &str, item: &Item, perception: &Perception) -> Result<ItemResult, NextStep> {
-        let by_answer = perception.by_answer && check::final_answer(self.agent).is_some();
-        if !perception.sufficient || (perception.proofs.is_empty() && !by_answer) {
+        let uses_answer = perception.uses_answer && check::final_answer(self.agent).is_some();
+        if !perception.is_sufficient || (perception.proofs.is_empty() && !uses_answer) {
             let answer = Err(Unmeasured::NotApplicable);
             let reason = "the record does not contain enough evidence";
             let path = decision_path(perception);
@@ -340,6 +350,8 @@ impl<'a> ChecklistRun<'a> {
         self.inquire(key, item, perception, &inquiry)
     }
 
+    /// The result of the inquiry about an item. An error is its next question, with the outputs of the tools that the
+    /// judge has used so far.
     fn inquire(
         &self,
         key: &str,
@@ -357,8 +369,8 @@ impl<'a> ChecklistRun<'a> {
         for turn in 0..=MAX_TOOL_CALLS {
             let key = format!("{key}-{turn}");
             let Some(answer) = self.answers.get(key.as_str()) else {
-                let last = turn == MAX_TOOL_CALLS;
-                let prompt = self.answer_prompt(item, perception, inquiry, &tool_outputs, last);
+                let is_last_turn = turn == MAX_TOOL_CALLS;
+                let prompt = self.answer_prompt(item, perception, inquiry, &tool_outputs, is_last_turn);
                 let (judges, form) = (inquiry.judges.clone(), Arc::clone(&inquiry.form));
                 return Err(NextStep::Ask(Question { judges, ..Question::new(key, prompt, form) }));
             };
@@ -371,7 +383,7 @@ impl<'a> ChecklistRun<'a> {
             let (tool, input) = (text("tool"), text("input"));
             if tool != "none" && !tool.is_empty() && turn < MAX_TOOL_CALLS {
                 let output = match inquiry.runner.filter(|_| tool == tools::RUN_CODE) {
-                    Some(runner) => self.output_of(format!("{key}-run"), runner, input)?,
+                    Some(runner) => self.program_output(format!("{key}-run"), runner, input)?,
                     None => tools::call_tool(tool, input, self.content.trace, &self.log),
                 };
                 tool_outputs.push((format!("{tool} {input}"), output));
@@ -379,15 +391,16 @@ impl<'a> ChecklistRun<'a> {
                 continue;
             }
             let needs_source = inquiry.system == SOURCE || inquiry.system == SEARCH;
-            let cited = |opinion: &Opinion| self.cited(&opinion.value, inquiry);
-            let (answer, split) = majority(opinions, |opinion| !needs_source || !cited(opinion).is_empty());
-            let reason = split.as_deref().unwrap_or_else(|| clip(text("reason"), MAX_TEXT_BYTES));
+            let citations = |opinion: &Opinion| self.valid_citations(&opinion.value, inquiry);
+            let (answer, explanation) =
+                majority(opinions, |opinion| !needs_source || !citations(opinion).is_empty());
+            let reason = explanation.as_deref().unwrap_or_else(|| clip(text("reason"), MAX_TEXT_BYTES));
             let sources = match answer {
                 // The sources of the opinions with the majority's answer.
                 Ok(is_yes) => opinions
                     .iter()
                     .filter(|o| answer_word(o) == Some(if is_yes { "yes" } else { "no" }))
-                    .flat_map(cited)
+                    .flat_map(citations)
                     .collect(),
                 Err(_) => Box::default(),
             };
@@ -401,28 +414,29 @@ impl<'a> ChecklistRun<'a> {
     }
 
     /// The output of a program that the judge has written, or as an error the question that runs it.
-    fn output_of(&self, key: String, runner: &str, code: &str) -> Result<String, NextStep> {
+    fn program_output(&self, key: String, runner: &str, code: &str) -> Result<String, NextStep> {
         let Some(answer) = self.answers.get(key.as_str()) else {
-            let id = |at: Idx| self.content.trace.tree.spans.get(at).map(|span| span.id.to_string());
+            let id = |span_index: Idx| {
+                self.content.trace.tree.spans.get(span_index).map(|span| span.id.to_string())
+            };
             let ids = (id(self.agent.at).unwrap_or_default(), self.content.trace.tree.id.to_string());
             let question = run_code(key, clip(code, tools::MAX_CODE_BYTES), ids.0, ids.1);
             return Err(NextStep::Ask(Question { judges: vec![runner.to_owned()], ..question }));
         };
         let opinions =
             answer.opinions.as_ref().map_err(|reason| format!("it was not run: {}", reason.as_str()));
-        let printed =
-            opinions.and_then(|all| read_run(&all.first().map_or(Value::Null, |o| o.value.clone())));
-        Ok(tools::shown(printed))
+        let output = opinions.and_then(|all| read_run(&all.first().map_or(Value::Null, |o| o.value.clone())));
+        Ok(tools::render_output(output))
     }
 
     /// The valid passages that an answer cites: those of an asset occur in it verbatim; those of a search name their
     /// source.
-    fn cited(&self, answer: &Value, inquiry: &Inquiry<'_>) -> Vec<Citation> {
+    fn valid_citations(&self, answer: &Value, inquiry: &Inquiry<'_>) -> Vec<Citation> {
         let passages = answer.get("cited").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let citation = |one: &Value| {
+        let citation = |passage: &Value| {
             let text = |key: &str| {
                 let text =
-                    one.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+                    passage.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
                 text.map(|text| clip(text, MAX_CITED_BYTES).to_owned())
             };
             let (source, quote) = (text("source")?, text("quote")?);
@@ -437,13 +451,14 @@ impl<'a> ChecklistRun<'a> {
         passages.iter().take(MAX_CITATIONS).filter_map(citation).collect()
     }
 
+    /// The prompt of the question for the answer to an item.
     fn answer_prompt(
         &self,
         item: &Item,
         perception: &Perception,
         inquiry: &Inquiry<'_>,
         tool_outputs: &[(String, String)],
-        last: bool,
+        is_last_turn: bool,
     ) -> Prompt {
         let mut blocks = self.task_blocks(item);
         for proof in &perception.proofs {
@@ -454,13 +469,15 @@ impl<'a> ChecklistRun<'a> {
             let label = format!("{kind}: {}", asset.name);
             blocks.push(PromptBlock::without_span(label, asset.text.clone(), true));
         }
-        for (used, output) in tool_outputs {
-            let label =
-                format!("your tool: {}", self.content.asker.cleaned_excerpt(used, 200).replace('\n', " "));
+        for (tool_call, output) in tool_outputs {
+            let label = format!(
+                "your tool: {}",
+                self.content.asker.cleaned_excerpt(tool_call, 200).replace('\n', " ")
+            );
             blocks.push(PromptBlock::without_span(label, self.content.asker.clean(output), false));
         }
         let tools = match inquiry.runner {
-            _ if last && inquiry.system != SEARCH => " Tools can be used no more.",
+            _ if is_last_turn && inquiry.system != SEARCH => " Tools can be used no more.",
             Some(_) => RUN_CODE_TOOL,
             None => "",
         };
@@ -484,13 +501,13 @@ pub(super) fn checklist_prompt(
 
 /// The source of the proofs and the class of the question.
 fn decision_path(perception: &Perception) -> Vec<String> {
-    let path = [source(perception.by_answer)].into_iter().chain(perception.class.path().iter().copied());
+    let path = [source(perception.uses_answer)].into_iter().chain(perception.class.path().iter().copied());
     path.map(str::to_owned).collect()
 }
 
 /// The source of proofs in a decision path.
-fn source(by_answer: bool) -> &'static str {
-    if by_answer { "proofs+final_answer" } else { "proofs" }
+fn source(uses_answer: bool) -> &'static str {
+    if uses_answer { "proofs+final_answer" } else { "proofs" }
 }
 
 fn unmeasured(item: &Item, reason: Unmeasured, explanation: &str) -> NextStep {

@@ -47,7 +47,7 @@ pub(crate) fn questions(
     render: Render<'_>,
 ) -> Result<Vec<Item>, CriteriaStep> {
     let Some(answer) = answers.get("criteria") else {
-        return Err(ask(
+        return Err(ask_for_list(
             "criteria",
             (CHECKLIST_CRITERIA, CRITERIA),
             task,
@@ -65,7 +65,7 @@ pub(crate) fn questions(
     let Some(filter) = answers.get("filter") else {
         let numbered: Vec<String> =
             questions.iter().enumerate().map(|(i, q)| format!("{}. {q}", i + 1)).collect();
-        return Err(ask(
+        return Err(ask_for_list(
             "filter",
             (CHECKLIST_FILTER, FILTER),
             task,
@@ -92,17 +92,18 @@ fn read_questions(value: &Value) -> Vec<String> {
     texts.filter(|q| !q.is_empty() && earlier.insert(q.to_lowercase())).collect()
 }
 
-/// The question for a list in the field `list`, whose items have the type `item_type`.
-fn ask(
+/// The question for a list in the field `list`, whose items have the type `item_type`. `question_list` contains the
+/// questions under review, if there are any yet.
+fn ask_for_list(
     key: &str,
     (question_name, rubric): (&str, &str),
     task: &str,
-    listed: Option<String>,
+    question_list: Option<String>,
     (list, item_type): (&str, &str),
     render: Render<'_>,
 ) -> CriteriaStep {
     let mut blocks = vec![PromptBlock::without_span("the task", task, true)];
-    blocks.extend(listed.map(|text| PromptBlock::without_span("the questions", text, false)));
+    blocks.extend(question_list.map(|text| PromptBlock::without_span("the questions", text, false)));
     let (intro, question) = match key {
         "criteria" => ("Write the checklist of a task.", "Write its checklist now."),
         _ => ("Review the checklist of a task.", "Give the numbers of the questions to drop."),

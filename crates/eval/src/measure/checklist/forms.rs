@@ -11,6 +11,8 @@ use super::tools;
 use crate::measure::question::object_schema;
 use crate::measure::{AnswerForm, Opinion, Unmeasured};
 
+/// The form of a judge's reading of the pieces with these ids: the class of the question, the passages, and whether
+/// they suffice.
 pub(super) fn perceive_form(pieces: &[String]) -> Arc<AnswerForm> {
     let piece = json!({ "type": "string", "enum": pieces });
     let passage = object_schema(json!({ "piece": piece, "quote": { "type": "string" } }));
@@ -24,6 +26,7 @@ pub(super) fn perceive_form(pieces: &[String]) -> Arc<AnswerForm> {
     AnswerForm::object("perceive", fields)
 }
 
+/// The form of an answer, or of a call of a tool before it; with the tool that runs code if `with_code`.
 pub(super) fn answer_form(with_code: bool) -> Arc<AnswerForm> {
     let tools = ["none", "calculator", "read_span", "json_query"];
     let tools: Vec<&str> = tools.into_iter().chain(with_code.then_some(tools::RUN_CODE)).collect();
@@ -63,8 +66,7 @@ pub(super) fn majority(
     opinions: &[Opinion],
     counts: impl Fn(&Opinion) -> bool,
 ) -> (Result<bool, Unmeasured>, Option<String>) {
-    let votes =
-        |wanted: &str| opinions.iter().filter(|o| answer_word(o) == Some(wanted) && counts(o)).count();
+    let votes = |word: &str| opinions.iter().filter(|o| answer_word(o) == Some(word) && counts(o)).count();
     let (yes_count, no_count, all) = (votes("yes"), votes("no"), opinions.len());
     let decided = opinions.iter().filter(|o| matches!(answer_word(o), Some("yes" | "no"))).count();
     let unclear = opinions.iter().filter(|o| answer_word(o) == Some("unclear")).count() + decided
@@ -80,10 +82,10 @@ pub(super) fn majority(
         }
         (_, _, true) => (Err(Unmeasured::NotApplicable), None),
         _ => {
-            let split = format!(
+            let explanation = format!(
                 "no majority: of {all} judges {yes_count} answered yes, {no_count} no, {unclear} unclear"
             );
-            (Err(Unmeasured::JudgeError), Some(split))
+            (Err(Unmeasured::JudgeError), Some(explanation))
         }
     }
 }

@@ -28,11 +28,14 @@ const MAX_COUNTS: usize = 100;
 /// Number of plans for which searching a text takes about as long as one pass of another rule over the text.
 const PLANS_PER_PASS: usize = 8;
 
+/// The kind of content that a text of the log consists of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LogSource {
     /// A call: its outcome and its arguments.
     Call,
+    /// The result of a call.
     Result,
+    /// The output of a model.
     Output,
     /// The numbers of calls of each tool.
     Calls,
@@ -51,79 +54,92 @@ pub(crate) struct LogText {
 /// A piece of the log.
 pub(crate) type Chunk = LogText;
 
-/// The texts of an agent's run and of the agents it called, in order; the last one counts the calls. It ends early if
-/// the work budget is exceeded. With an `asker`, withheld content is left out, so that judges may read the texts.
+/// The texts of an agent's run and of the agents that it called, in order; the last one counts the calls. The list ends
+/// early if the work budget is exceeded. With an `asker`, withheld content is left out, so that judges may read the
+/// texts.
 pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Option<&Asker>) -> Vec<LogText> {
     let content = asker.map(|asker| TraceContent { asker, trace, memo });
     let mut out = Vec::new();
-    let planned = PlanContent::cached(trace, memo);
+    let plan_content = PlanContent::cached(trace, memo);
     // Each text is searched for each plan.
-    let within_budget = |text: usize| {
-        let searched = text.saturating_mul(1 + planned.text_count() / PLANS_PER_PASS);
-        memo.budget.spend(1 + searched / BYTES_PER_STEP)
+    let is_within_budget = |text_bytes: usize| {
+        let searched_bytes = text_bytes.saturating_mul(1 + plan_content.text_count() / PLANS_PER_PASS);
+        memo.budget.spend(1 + searched_bytes / BYTES_PER_STEP)
     };
     let calls = calls_within(trace, memo, agent.at);
-    let mut calls_at: HashMap<Idx, Vec<&Call>> = HashMap::default();
+    let mut calls_by_span: HashMap<Idx, Vec<&Call>> = HashMap::default();
     for (i, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
-        if !planned.is_todo_call(i) {
-            calls_at.entry(call.at).or_default().push(call);
+        if !plan_content.is_todo_call(i) {
+            calls_by_span.entry(call.at).or_default().push(call);
         }
     }
-    let text = |at, source, tool, is_withheld: bool, text: String| {
+    let log_text = |span_index, source, tool, is_withheld: bool, text: String| {
         let is_withheld = is_withheld && !text.trim().is_empty();
-        LogText { at, source, tool, text: if is_withheld { WITHHELD.to_owned() } else { text } }
+        LogText { at: span_index, source, tool, text: if is_withheld { WITHHELD.to_owned() } else { text } }
     };
-    let withholds = |at| content.is_some_and(|content| content.withholds_output(at));
-    let called = |call: &Call| {
+    let withholds = |span_index| content.is_some_and(|content| content.withholds_output(span_index));
+    let text_of_call = |call: &Call| {
         let arguments = call.arguments.as_ref().map_or(0, |arguments| arguments.len());
-        within_budget(arguments).then(|| {
+        is_within_budget(arguments).then(|| {
             let is_withheld = content.is_some_and(|content| withholds_call(content, call));
             let is_quoted = content.is_none() || call.tool.is_some_and(|tool| !withholds(tool));
-            let called = call_text(trace, memo, &planned, call, is_quoted);
-            text(call.at, LogSource::Call, Some(call.name.clone()), is_withheld, called)
+            let rendered = call_text(trace, memo, &plan_content, call, is_quoted);
+            log_text(call.at, LogSource::Call, Some(call.name.clone()), is_withheld, rendered)
         })
     };
-    for at in trace.tree.subtree(agent.at) {
-        let Some(view) = trace.views.get(at) else { continue };
-        if out.len() >= MAX_CHUNKS || !within_budget(0) {
+    for span_index in trace.tree.subtree(agent.at) {
+        let Some(view) = trace.views.get(span_index) else { continue };
+        if out.len() >= MAX_CHUNKS || !is_within_budget(0) {
             break;
         }
-        if view.wrapper || planned.is_todo_span(at) {
+        if view.wrapper || plan_content.is_todo_span(span_index) {
             continue;
         }
-        let calls = calls_at.remove(&at).unwrap_or_default();
+        let calls = calls_by_span.remove(&span_index).unwrap_or_default();
         if view.kind == Kind::Llm {
-            let within_budget = within_budget(view.output_text().len());
-            let output = if within_budget { planned.strip_output(view) } else { String::new() };
-            out.push(text(at, LogSource::Output, None, withholds(at), output));
-            out.extend(calls.into_iter().filter_map(called));
+            let is_within_budget = is_within_budget(view.output_text().len());
+            let output = if is_within_budget { plan_content.strip_output(view) } else { String::new() };
+            out.push(log_text(span_index, LogSource::Output, None, withholds(span_index), output));
+            out.extend(calls.into_iter().filter_map(text_of_call));
             continue;
         }
-        out.extend(calls.into_iter().filter_map(called));
-        if let Some(result) = view.result.as_ref().filter(|result| within_budget(result.len())) {
+        out.extend(calls.into_iter().filter_map(text_of_call));
+        if let Some(result) = view.result.as_ref().filter(|result| is_within_budget(result.len())) {
             let tool = view.call.as_ref().map(|call| call.name.clone());
-            out.push(text(at, LogSource::Result, tool, withholds(at), planned.strip_result(result)));
+            out.push(log_text(
+                span_index,
+                LogSource::Result,
+                tool,
+                withholds(span_index),
+                plan_content.strip_result(result),
+            ));
         }
     }
     // Results of calls without a span of their own occur in a later prompt, which may contain content of any span.
     for (i, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
-        if call.tool.is_some() || planned.is_todo_call(i) {
+        if call.tool.is_some() || plan_content.is_todo_call(i) {
             continue;
         }
         let result = call.result.as_ref().filter(|_| out.len() < MAX_CHUNKS);
-        if let Some(result) = result.filter(|result| within_budget(result.len())) {
-            let (tool, result) = (Some(call.name.clone()), planned.strip_result(result));
-            out.push(text(call.at, LogSource::Result, tool, content.is_some(), result));
+        if let Some(result) = result.filter(|result| is_within_budget(result.len())) {
+            let (tool, result) = (Some(call.name.clone()), plan_content.strip_result(result));
+            out.push(log_text(call.at, LogSource::Result, tool, content.is_some(), result));
         }
     }
     out.retain(|text| !text.text.trim().is_empty());
-    out.push(text(agent.at, LogSource::Calls, None, false, call_counts(trace, &calls)));
+    out.push(log_text(agent.at, LogSource::Calls, None, false, call_counts(trace, &calls)));
     out
 }
 
 /// The outcome of a call and its arguments, each member of an object on a line of its own, so that code is shown as it
 /// was run. An error is quoted only if `is_quoted`.
-fn call_text(trace: &AgentTrace, memo: &Memo, planned: &PlanContent, call: &Call, is_quoted: bool) -> String {
+fn call_text(
+    trace: &AgentTrace,
+    memo: &Memo,
+    plan_content: &PlanContent,
+    call: &Call,
+    is_quoted: bool,
+) -> String {
     let outcome = match call_error(trace, memo, call) {
         Some(_) if !is_quoted => format!("it failed: {WITHHELD}"),
         Some(error) => format!("it failed: {}", clip(&error.quote, QUOTE_BYTES)),
@@ -141,7 +157,7 @@ fn call_text(trace: &AgentTrace, memo: &Memo, planned: &PlanContent, call: &Call
         (_, Some(text)) => text.to_owned(),
         (_, None) => "(arguments are not recorded)".to_owned(),
     };
-    format!("call of {}, {outcome}\n{}", call.name, planned.strip_result(&arguments))
+    format!("call of {}, {outcome}\n{}", call.name, plan_content.strip_result(&arguments))
 }
 
 /// The texts in chunks of `tokens`. The count of calls is always the last.
@@ -166,7 +182,7 @@ pub(crate) fn chunks(texts: &[LogText], tokens: usize) -> Vec<Chunk> {
 struct CallsBySpan(HashMap<Idx, Vec<usize>>);
 
 /// The calls on a span and beneath it, in order; up to the end of the work budget.
-pub(super) fn calls_within(trace: &AgentTrace, memo: &Memo, top: Idx) -> Vec<usize> {
+pub(super) fn calls_within(trace: &AgentTrace, memo: &Memo, top_span: Idx) -> Vec<usize> {
     let by_span = memo.shared_value(|| {
         let mut by_span: HashMap<Idx, Vec<usize>> = HashMap::default();
         for (i, call) in trace.calls.iter().enumerate() {
@@ -174,8 +190,9 @@ pub(super) fn calls_within(trace: &AgentTrace, memo: &Memo, top: Idx) -> Vec<usi
         }
         CallsBySpan(by_span)
     });
-    let spans = trace.tree.subtree(top).take_while(|_| memo.budget.spend(1));
-    let mut calls: Vec<usize> = spans.filter_map(|at| by_span.0.get(&at)).flatten().copied().collect();
+    let spans = trace.tree.subtree(top_span).take_while(|_| memo.budget.spend(1));
+    let mut calls: Vec<usize> =
+        spans.filter_map(|span_index| by_span.0.get(&span_index)).flatten().copied().collect();
     calls.sort_unstable();
     calls
 }
@@ -186,6 +203,7 @@ fn withholds_call(content: TraceContent<'_>, call: &Call) -> bool {
     call.llm.is_some_and(|llm| content.withholds(llm)) || content.withholds_piece(call.at, &arguments)
 }
 
+/// Appends a text in chunks of at most `size` bytes.
 fn push_chunks(whole: &LogText, size: usize, out: &mut Vec<Chunk>) {
     let mut rest = whole.text.trim();
     while !rest.is_empty() && out.len() < MAX_CHUNKS {
@@ -201,8 +219,8 @@ fn push_chunks(whole: &LogText, size: usize, out: &mut Vec<Chunk>) {
                 .unwrap_or(limit);
         }
         let (head, tail) = rest.split_at(end);
-        let LogText { at, source, .. } = *whole;
-        out.push(Chunk { at, source, tool: whole.tool.clone(), text: head.trim().to_owned() });
+        let LogText { at: span_index, source, .. } = *whole;
+        out.push(Chunk { at: span_index, source, tool: whole.tool.clone(), text: head.trim().to_owned() });
         rest = tail.trim_start();
     }
 }
@@ -298,14 +316,14 @@ mod tests {
 
     #[test]
     fn long_text_is_split_at_line_ends_within_the_size() {
-        let whole = |text: String| LogText { at: 3, source: LogSource::Result, tool: None, text };
+        let log_text_of = |text: String| LogText { at: 3, source: LogSource::Result, tool: None, text };
         let line = "The quick brown fox jumps over the lazy dog.\n".repeat(200);
         let mut out = Vec::new();
-        push_chunks(&whole(line), 1200, &mut out);
+        push_chunks(&log_text_of(line), 1200, &mut out);
         assert!(out.iter().all(|c| c.text.len() <= 1200 && c.text.ends_with("dog.")));
         assert_eq!(out.iter().map(|c| c.text.matches("fox").count()).sum::<usize>(), 200);
         out.clear();
-        push_chunks(&whole("é".repeat(1000)), 3, &mut out);
+        push_chunks(&log_text_of("é".repeat(1000)), 3, &mut out);
         assert_eq!(out.iter().map(|c| c.text.chars().count()).sum::<usize>(), 1000);
     }
 }

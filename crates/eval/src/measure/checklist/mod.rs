@@ -80,24 +80,24 @@ impl Metric for Checklist {
             return MetricProgress::Done(Vec::new());
         }
         let is_checked = |item: &Item| item.check.is_some();
-        let by_rules = fixed.is_some_and(|fixed| fixed.items.iter().all(is_checked));
+        let is_fully_checked = fixed.is_some_and(|fixed| fixed.items.iter().all(is_checked));
         let has_judges = !context.settings.judges(context.row).is_empty();
-        if self.asks && by_rules {
+        if self.asks && is_fully_checked {
             return MetricProgress::Done(Vec::new());
         }
         let is_partly_checked = fixed.is_some_and(|fixed| fixed.items.iter().any(is_checked));
         if !self.asks && has_judges && !is_partly_checked {
             return MetricProgress::Done(Vec::new());
         }
-        let at = verdict_span(context.trace, agent, settings.judged_agents);
+        let span_index = verdict_span(context.trace, agent, settings.judged_agents);
         let Some(task) = shown_task(context, i) else {
-            return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, Unmeasured::NoContent)]);
+            return MetricProgress::Done(vec![unmeasured(span_index, CHECKLIST, Unmeasured::NoContent)]);
         };
         let answers_by_key: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
         let questions: Vec<Item> = match fixed {
             Some(fixed) => fixed.items.clone(),
             None if !self.asks => {
-                return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, Unmeasured::Undecided)]);
+                return MetricProgress::Done(vec![unmeasured(span_index, CHECKLIST, Unmeasured::Undecided)]);
             }
             None => match criteria::questions(
                 &task,
@@ -108,7 +108,7 @@ impl Metric for Checklist {
                 Ok(questions) => questions,
                 Err(criteria::CriteriaStep::Ask(question)) => return MetricProgress::Ask(vec![*question]),
                 Err(criteria::CriteriaStep::Unmeasured(reason)) => {
-                    return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, reason)]);
+                    return MetricProgress::Done(vec![unmeasured(span_index, CHECKLIST, reason)]);
                 }
             },
         };
@@ -140,9 +140,9 @@ impl Metric for Checklist {
         if asks {
             run.index_log();
         }
-        match compose_all(&run, at, &questions, answers) {
+        match compose_all(&run, span_index, &questions, answers) {
             // Judges answer the other items, so that without them only a no is certain.
-            MetricProgress::Done(all) if !self.asks && !by_rules && has_judges => {
+            MetricProgress::Done(all) if !self.asks && !is_fully_checked && has_judges => {
                 MetricProgress::Done(all.into_iter().filter(|m| m.outcome.is_ok()).collect())
             }
             step => step,
@@ -184,36 +184,48 @@ fn agent_of<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
 /// The task of agent `i` as judges may read it; `None` if there is none, or it is withheld.
 fn shown_task(context: &Context<'_>, i: usize) -> Option<String> {
     let asker = &context.settings.asker;
-    let (task, asked_at) = agent_index::task_at(context.trace, i)?;
+    let (task, task_span) = agent_index::task_at(context.trace, i)?;
     let piece = ContentPiece::new(PieceKind::User, &**task);
     let content = context.content();
-    let withheld = content.withholds(context.at) || content.withholds_piece(asked_at, &piece);
-    (!withheld).then(|| asker.cleaned_excerpt(task, MAX_TASK_BYTES))
+    let is_withheld = content.withholds(context.at) || content.withholds_piece(task_span, &piece);
+    (!is_withheld).then(|| asker.cleaned_excerpt(task, MAX_TASK_BYTES))
 }
 
 /// The next questions about all items, or the measurement if all are answered.
-fn compose_all(run: &ChecklistRun<'_>, at: Idx, questions: &[Item], answers: &[Answer]) -> MetricProgress {
-    let (mut asks, mut done) = (Vec::new(), Vec::new());
+fn compose_all(
+    run: &ChecklistRun<'_>,
+    span_index: Idx,
+    questions: &[Item],
+    answers: &[Answer],
+) -> MetricProgress {
+    let (mut next_questions, mut results) = (Vec::new(), Vec::new());
     for (i, item) in questions.iter().take(MAX_QUESTIONS).enumerate() {
         match run.next_step(i, item) {
-            NextStep::Ask(question) => asks.push(question),
-            NextStep::Done(answered) => done.push(answered),
+            NextStep::Ask(question) => next_questions.push(question),
+            NextStep::Done(result) => results.push(result),
         }
     }
-    if !asks.is_empty() {
-        return MetricProgress::Ask(asks);
+    if !next_questions.is_empty() {
+        return MetricProgress::Ask(next_questions);
     }
-    MetricProgress::Done(vec![measurement(run, at, &done, answers)])
+    MetricProgress::Done(vec![measurement(run, span_index, &results, answers)])
 }
 
-fn measurement(run: &ChecklistRun<'_>, at: Idx, done: &[ItemResult], answers: &[Answer]) -> Measurement {
-    let mut out = match result::verdict(done) {
-        Err(reason) => unmeasured(at, CHECKLIST, reason),
+/// The measurement on the span `span_index` from the results of all items.
+fn measurement(
+    run: &ChecklistRun<'_>,
+    span_index: Idx,
+    results: &[ItemResult],
+    answers: &[Answer],
+) -> Measurement {
+    let mut out = match result::verdict(results) {
+        Err(reason) => unmeasured(span_index, CHECKLIST, reason),
         Ok(passed) => {
-            let failing = done.iter().filter(|item| item.answer == Ok(false));
-            let findings = failing.map(|item| finding(run.content.trace, at, item)).collect();
+            let failing = results.iter().filter(|item| item.answer == Ok(false));
+            let findings = failing.map(|item| finding(run.content.trace, span_index, item)).collect();
             let value = Value::Label(result::label(Ok(passed)));
-            measured(at, CHECKLIST, Measured { value, passed, findings }).having_examined(done.len())
+            measured(span_index, CHECKLIST, Measured { value, passed, findings })
+                .having_examined(results.len())
         }
     };
     if let Some(opinion) = answers.iter().rev().find_map(|a| a.opinions.as_ref().ok()?.first()) {
@@ -221,18 +233,20 @@ fn measurement(run: &ChecklistRun<'_>, at: Idx, done: &[ItemResult], answers: &[
         out.examined = 0;
     }
     let answer = check::final_answer(run.agent).map(|(text, _)| text);
-    let items = result::items(run.content.trace, done, answer);
+    let items = result::items_json(run.content.trace, results, answer);
     out.details.push(Detail { key: "checklist.items", value: DetailValue::Text(items) });
     out
 }
 
-fn finding(trace: &AgentTrace, at: Idx, item: &ItemResult) -> Finding {
+/// The finding about an item whose answer is no.
+fn finding(trace: &AgentTrace, span_index: Idx, item: &ItemResult) -> Finding {
     // Without a proof the final answer is quoted.
-    let answer = || trace.agents.iter().find(|a| a.at == at).or(trace.agents.first())?.answer.as_deref();
+    let answer =
+        || trace.agents.iter().find(|a| a.at == span_index).or(trace.agents.first())?.answer.as_deref();
     let proof = item.proofs.first().map(|proof| proof.text.as_str()).filter(|text| !text.is_empty());
     let quote = proof.or_else(answer).unwrap_or("no answer");
     let rationale = format!("{} Yes was expected. No: {}", item.question, item.reason);
-    let spans = item.proofs.iter().filter(|proof| proof.at != at);
+    let spans = item.proofs.iter().filter(|proof| proof.at != span_index);
     let ids = spans.filter_map(|proof| trace.tree.spans.get(proof.at)).map(|span| span.id);
     ids.fold(Defect::PartUnanswered.finding(rationale, quote), Finding::citing)
 }

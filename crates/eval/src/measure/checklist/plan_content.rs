@@ -57,8 +57,8 @@ impl PlanContent {
     }
 
     /// Whether the span is that of a call that wrote a plan.
-    pub(crate) fn is_todo_span(&self, at: Idx) -> bool {
-        self.spans.contains(&at)
+    pub(crate) fn is_todo_span(&self, span_index: Idx) -> bool {
+        self.spans.contains(&span_index)
     }
 
     /// Whether call `i` of the trace wrote a plan.
@@ -92,19 +92,21 @@ impl PlanContent {
 /// Calls whose arguments are a plan of the model that made them.
 fn todo_calls(trace: &AgentTrace) -> HashSet<usize> {
     // The spans of tool and model may format the same JSON differently.
-    let plain = |text: &str| match json_keys::parse(text) {
+    let normalised = |text: &str| match json_keys::parse(text) {
         Some(value) => value.to_string(),
         None => text.trim().to_owned(),
     };
     let plan_texts = trace.views.iter().enumerate();
-    let plan_texts = plan_texts.flat_map(|(at, view)| view.plans.iter().map(move |plan| (at, &plan.text)));
-    let plan_texts: HashSet<(Idx, String)> = plan_texts.map(|(at, text)| (at, plain(text))).collect();
+    let plan_texts =
+        plan_texts.flat_map(|(span_index, view)| view.plans.iter().map(move |plan| (span_index, &plan.text)));
+    let plan_texts: HashSet<(Idx, String)> =
+        plan_texts.map(|(span_index, text)| (span_index, normalised(text))).collect();
     if plan_texts.is_empty() {
         return HashSet::new();
     }
     let is_todo = |call: &Call| {
-        let (Some(at), Some(arguments)) = (call.llm, call.arguments.as_deref()) else { return false };
-        plan_texts.contains(&(at, plain(arguments)))
+        let (Some(llm), Some(arguments)) = (call.llm, call.arguments.as_deref()) else { return false };
+        plan_texts.contains(&(llm, normalised(arguments)))
     };
     trace.calls.iter().enumerate().filter(|(_, call)| is_todo(call)).map(|(i, _)| i).collect()
 }
@@ -118,9 +120,9 @@ fn remove_plans<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> 
         let mut remaining = String::with_capacity(text.len());
         let mut parts = text.split(&**plan).peekable();
         while let Some(part) = parts.next() {
-            let line = part.trim_end().rfind('\n').map_or(0, |at| at + 1);
+            let line_start = part.trim_end().rfind('\n').map_or(0, |line_end| line_end + 1);
             let has_heading = parts.peek().is_some() && part.trim_end().ends_with(':');
-            remaining.push_str(if has_heading { part.get(..line).unwrap_or_default() } else { part });
+            remaining.push_str(if has_heading { part.get(..line_start).unwrap_or_default() } else { part });
         }
         text = remaining;
     }
@@ -129,11 +131,11 @@ fn remove_plans<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> 
 
 /// A line without number, bullet, box and marks: `Step 2: open the page.` is `open the page`.
 fn bare_line(line: &str) -> String {
-    let marks = |c: char| !c.is_alphabetic();
-    let start = line.trim_start_matches(marks);
+    let is_mark = |c: char| !c.is_alphabetic();
+    let start = line.trim_start_matches(is_mark);
     let numbered = start.strip_prefix("Step ").or_else(|| start.strip_prefix("step "));
     let start = numbered.filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())).unwrap_or(start);
-    start.trim_start_matches(marks).trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase()
+    start.trim_start_matches(is_mark).trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase()
 }
 
 #[cfg(test)]
@@ -158,9 +160,9 @@ mod tests {
             replan: false,
             steps: vec!["email the client".into(), "close the ticket".into()],
         };
-        let at = trace.agents[0].llms[0];
-        trace.views[at].plans.push(plan(&todo.replace(": ", ":")));
-        trace.agents[0].plans.push((at, plan("email the client\nclose the ticket")));
+        let span_index = trace.agents[0].llms[0];
+        trace.views[span_index].plans.push(plan(&todo.replace(": ", ":")));
+        trace.agents[0].plans.push((span_index, plan("email the client\nclose the ticket")));
         let all: String = chunks(&texts(&trace, &Memo::new(), &trace.agents[0], None), 300)
             .iter()
             .map(|c| format!("{}\n", c.text))

@@ -18,6 +18,7 @@ const MAX_ITEMS_BYTES: usize = 16 * 1024;
 /// A passage of the record.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Proof {
+    /// The span of the passage.
     pub at: Idx,
     pub text: String,
 }
@@ -37,7 +38,7 @@ pub(crate) struct ItemResult {
     pub proofs: Vec<Proof>,
     /// Passages of sources on which the answer to a question of fact rests.
     pub sources: Box<[Citation]>,
-    /// Yes or no, or the reason for which it is unmeasured.
+    /// Yes or no, or the reason why the question has no answer.
     pub answer: Result<bool, Unmeasured>,
     pub reason: String,
     /// The decision path: source of the proofs, class of the question, tools used.
@@ -78,10 +79,10 @@ pub(crate) fn verdict(items: &[ItemResult]) -> Result<bool, Unmeasured> {
     }
 }
 
-/// The JSON. If it is too long, proofs of the last questions are left out.
-pub(crate) fn items(trace: &AgentTrace, all: &[ItemResult], final_answer: Option<&str>) -> String {
+/// The items as JSON. If it would be too long, proofs of the last questions are left out.
+pub(crate) fn items_json(trace: &AgentTrace, items: &[ItemResult], final_answer: Option<&str>) -> String {
     let mut remaining = MAX_ITEMS_BYTES;
-    let eval: Vec<Value> = all
+    let eval: Vec<Value> = items
         .iter()
         .map(|item| {
             let texts = item.proofs.iter().map(|proof| {
@@ -104,7 +105,7 @@ pub(crate) fn items(trace: &AgentTrace, all: &[ItemResult], final_answer: Option
             object
         })
         .collect();
-    json!({ "verdict": label(verdict(all)), "eval": eval }).to_string()
+    json!({ "verdict": label(verdict(items)), "eval": eval }).to_string()
 }
 
 #[cfg(test)]
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn items_have_the_papers_format_and_bounded_length() {
         let trace = AgentTrace::default();
-        let text = items(&trace, &[item(Ok(false))], Some("St. Petersburg"));
+        let text = items_json(&trace, &[item(Ok(false))], Some("St. Petersburg"));
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["verdict"], "no");
         let one = &value["eval"][0];
@@ -144,6 +145,6 @@ mod tests {
         let mut long = item(Ok(true));
         long.proofs = vec![Proof { at: 0, text: "x".repeat(5000) }; 40];
         let all = vec![long; 50];
-        assert!(items(&trace, &all, Some(&"y".repeat(9000))).len() < 2 * MAX_ITEMS_BYTES);
+        assert!(items_json(&trace, &all, Some(&"y".repeat(9000))).len() < 2 * MAX_ITEMS_BYTES);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Bm25Index {
     /// The mean length of a chunk.
     mean_length: f64,
     /// The number of chunks that contain a word.
-    chunks_with: HashMap<String, usize>,
+    chunk_counts: HashMap<String, usize>,
 }
 
 impl Bm25Index {
@@ -40,12 +40,12 @@ impl Bm25Index {
             (counts, length)
         };
         let chunks: Vec<(HashMap<String, usize>, usize)> = texts.map(count).collect();
-        let mut chunks_with: HashMap<String, usize> = HashMap::new();
+        let mut chunk_counts: HashMap<String, usize> = HashMap::new();
         for word in chunks.iter().flat_map(|(counts, _)| counts.keys()) {
-            *chunks_with.entry(word.clone()).or_default() += 1;
+            *chunk_counts.entry(word.clone()).or_default() += 1;
         }
         let total: usize = chunks.iter().map(|(_, length)| length).sum();
-        Bm25Index { mean_length: total as f64 / chunks.len().max(1) as f64, chunks, chunks_with }
+        Bm25Index { mean_length: total as f64 / chunks.len().max(1) as f64, chunks, chunk_counts }
     }
 
     /// The score of every chunk for a question; 0 without a common word.
@@ -56,7 +56,7 @@ impl Bm25Index {
             let norm = K1 * (1.0 - B + B * *length as f64 / self.mean_length.max(1.0));
             let word_score = |word: &String| {
                 let Some(&count) = counts.get(word) else { return 0.0 };
-                let chunk_count = self.chunks_with.get(word).copied().unwrap_or(0) as f64;
+                let chunk_count = self.chunk_counts.get(word).copied().unwrap_or(0) as f64;
                 let rarity = ((n - chunk_count + 0.5) / (chunk_count + 0.5) + 1.0).ln();
                 rarity * count as f64 * (K1 + 1.0) / (count as f64 + norm)
             };

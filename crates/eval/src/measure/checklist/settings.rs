@@ -165,7 +165,7 @@ impl Section for ChecklistSettings {
     fn problems(&self, _: &MetricSpec) -> Vec<Problem> {
         let mut out = Vec::new();
         for (i, fixed) in self.fixed.iter().enumerate() {
-            pattern(&format!("fixed[{i}].match.task"), fixed.tasks.task.as_deref(), &mut out);
+            check_pattern(&format!("fixed[{i}].match.task"), fixed.tasks.task.as_deref(), &mut out);
             if fixed.items.is_empty() {
                 out.push(Problem::new(format!("fixed[{i}].items"), "expected at least one question"));
             }
@@ -180,7 +180,7 @@ impl Section for ChecklistSettings {
             }
         }
         for (i, asset) in self.assets.iter().enumerate() {
-            pattern(&format!("assets[{i}].match.task"), asset.tasks.task.as_deref(), &mut out);
+            check_pattern(&format!("assets[{i}].match.task"), asset.tasks.task.as_deref(), &mut out);
         }
         for (key, value) in
             [("max_questions", self.max_questions), ("chunk_tokens", self.chunk_tokens), ("keep", self.keep)]
@@ -208,7 +208,8 @@ impl Section for ChecklistSettings {
     }
 }
 
-fn pattern(key: &str, pattern: Option<&str>, out: &mut Vec<Problem>) {
+/// Appends a problem if the pattern is not a regular expression.
+fn check_pattern(key: &str, pattern: Option<&str>, out: &mut Vec<Problem>) {
     if let Some(Err(error)) = pattern.map(unicode_regex) {
         out.push(Problem::new(key, format!("is not a regular expression: {error}")));
     }

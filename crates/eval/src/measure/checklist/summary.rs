@@ -39,7 +39,7 @@ pub(crate) fn summaries(
         let Some(answer) = answers.get(key.as_str()) else {
             let pieces = batch.iter().enumerate();
             let blocks =
-                pieces.filter_map(|(i, at)| Some(block(log.get(*at)?, format!("piece {}", i + 1)))).collect();
+                pieces.filter_map(|(n, i)| Some(block(log.get(*i)?, format!("piece {}", n + 1)))).collect();
             let question = format!("Write the {} summaries now.", batch.len());
             let page = PromptPage { intro: "Summarise pieces of a record.".to_owned(), blocks, question };
             let texts = json!({ "type": "array", "items": { "type": "string" } });
@@ -51,8 +51,8 @@ pub(crate) fn summaries(
         let returned =
             answer.opinions.as_ref().ok().and_then(|all| all.first()?.value.get("summaries")?.as_array());
         let Some(returned) = returned.filter(|returned| returned.len() == batch.len()) else { continue };
-        for (&at, summary) in batch.iter().zip(returned) {
-            if let Some(slot) = out.get_mut(at) {
+        for (&i, summary) in batch.iter().zip(returned) {
+            if let Some(slot) = out.get_mut(i) {
                 *slot =
                     clip(summary.as_str().map(str::trim).unwrap_or_default(), MAX_SUMMARY_BYTES).to_owned();
             }
@@ -62,6 +62,6 @@ pub(crate) fn summaries(
 }
 
 /// The text by which a chunk is found.
-pub(crate) fn indexed(chunk: &Chunk, summary: &str) -> String {
+pub(crate) fn searchable_text(chunk: &Chunk, summary: &str) -> String {
     if summary.is_empty() { chunk.text.clone() } else { format!("{summary}\n{}", chunk.text) }
 }

@@ -22,6 +22,7 @@ const MAX_ARITHMETIC_BYTES: usize = 512;
 /// Maximum nesting of operands, parentheses and signs.
 const MAX_DEPTH: usize = 64;
 
+/// The output of the tool `name` for `input`, as a judge reads it.
 pub(crate) fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chunk]) -> String {
     let out = match name {
         "calculator" => calculate(input).map(|n| n.to_string()),
@@ -29,11 +30,11 @@ pub(crate) fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chun
         "json_query" => query_json(input, trace, log),
         _ => Err(format!("there is no tool {}", clip(name, 40))),
     };
-    shown(out)
+    render_output(out)
 }
 
 /// The output of a tool as a judge reads it.
-pub(crate) fn shown(output: Result<String, String>) -> String {
+pub(crate) fn render_output(output: Result<String, String>) -> String {
     match output {
         Ok(text) => clip(&text, MAX_OUTPUT_BYTES).to_owned(),
         Err(error) => format!("error: {}", clip(&error, MAX_OUTPUT_BYTES)),
@@ -61,6 +62,7 @@ fn text_of_span<'a>(
     }
 }
 
+/// The value at a JSON pointer in the texts of a span. The input is the id of the span, a blank and the pointer.
 fn query_json(input: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
     let (id, pointer) =
         input.trim().split_once(' ').ok_or("expected a span id, a blank and a JSON pointer")?;
@@ -110,7 +112,7 @@ impl Calculator<'_> {
         }
         let mut value = self.operand()?;
         while let Some(operator) = self.peek() {
-            let (precedence, right) = match operator {
+            let (precedence, right_precedence) = match operator {
                 b'+' | b'-' => (1, 2),
                 b'*' | b'/' | b'%' => (2, POWER),
                 // Powers associate to the right.
@@ -121,7 +123,7 @@ impl Calculator<'_> {
                 break;
             }
             self.offset += 1;
-            let right = self.expression(right)?;
+            let right = self.expression(right_precedence)?;
             value = match operator {
                 b'+' => value + right,
                 b'-' => value - right,

@@ -21,6 +21,7 @@ const MIN_MISSING_LETTERS: usize = 3;
 /// Minimum complete items before the one that is cut off.
 const MIN_ITEMS: usize = 2;
 
+/// The finding about an output that is cut off; `None` if it is complete or the run continues.
 pub(super) fn find(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     let has_whole_output = !view.wrapper && !view.output_content.is_partial();
     if view.kind != Kind::Llm || !has_whole_output || view.requests().next().is_some() {
@@ -64,9 +65,9 @@ fn cut_word<'t>(context: &Context<'_>, text: &'t str) -> Option<&'t str> {
         if !context.memo.budget.spend(1 + result.len() / BYTES_PER_STEP) {
             return None;
         }
-        for (at, _) in result.match_indices(word) {
-            let before = result.get(..at).and_then(|text| text.chars().next_back());
-            let after = result.get(at + word.len()..).unwrap_or_default();
+        for (start, _) in result.match_indices(word) {
+            let before = result.get(..start).and_then(|text| text.chars().next_back());
+            let after = result.get(start + word.len()..).unwrap_or_default();
             let missing_letters =
                 after.chars().take_while(|c| c.is_alphabetic()).take(MIN_MISSING_LETTERS).count();
             match (before.is_some_and(char::is_alphanumeric), missing_letters) {
@@ -82,7 +83,7 @@ fn cut_word<'t>(context: &Context<'_>, text: &'t str) -> Option<&'t str> {
 /// Whether no further model call of the agent follows, or none of the trace if the span has no agent.
 fn is_last_model_call(context: &Context<'_>) -> bool {
     let trace = context.trace;
-    let owner = trace.owner.get(context.at).copied().flatten().and_then(|a| trace.agents.get(a));
+    let owner = trace.owner.get(context.at).copied().flatten().and_then(|agent| trace.agents.get(agent));
     match owner {
         Some(agent) => agent.llms.last() == Some(&context.at),
         None => {

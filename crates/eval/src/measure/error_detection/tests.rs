@@ -17,8 +17,8 @@ fn finding(measurements: &[Measurement]) -> &Finding {
 
 fn measure_alone(view: SpanView) -> Vec<Measurement> {
     let mut sample = SampleTrace::new();
-    let at = sample.span(None, view);
-    run("error_detection", &sample.trace(), at)
+    let span_index = sample.span(None, view);
+    run("error_detection", &sample.trace(), span_index)
 }
 
 #[test]
@@ -107,9 +107,9 @@ fn answer_that_explains_an_error_is_valid() {
 #[test]
 fn call_without_a_span_is_judged_on_the_model_call() {
     let mut sample = SampleTrace::new();
-    let at = sample.span(None, with_tool_request(llm(vec![], ""), "search", "{}"));
-    sample.call(Some(at), None, "search", "{}", Some("Error: the index is offline"));
-    assert_eq!(label(&run("error_detection", &sample.trace(), at)), Some((API, false)));
+    let span_index = sample.span(None, with_tool_request(llm(vec![], ""), "search", "{}"));
+    sample.call(Some(span_index), None, "search", "{}", Some("Error: the index is offline"));
+    assert_eq!(label(&run("error_detection", &sample.trace(), span_index)), Some((API, false)));
 }
 
 #[test]
@@ -125,21 +125,25 @@ fn model_call_that_was_shown_an_error_is_valid_without_a_finding() {
 #[test]
 fn last_answer_of_a_run_that_is_cut_off_at_a_limit_fails() {
     use crate::measure::testing::Script;
-    let cut = |mut trace: crate::recognise::AgentTrace, nth: usize, reason: &str| {
-        let at = trace.agents[0].llms[nth];
-        trace.views[at].finish = vec![reason.into()];
-        let out = run("error_detection", &trace, at);
+    let result_with_finish_reason = |mut trace: crate::recognise::AgentTrace, nth: usize, reason: &str| {
+        let span_index = trace.agents[0].llms[nth];
+        trace.views[span_index].finish = vec![reason.into()];
+        let out = run("error_detection", &trace, span_index);
         let measured = out[0].outcome.as_ref().unwrap().clone();
         (measured.passed, measured.findings.first().and_then(|f| f.defect))
     };
     let answered =
         || Script::new("Summarise the lease.").answers("The lease begins on 1 May and the tenant").build();
     for reason in ["length", "max_tokens", "MAX_TOKENS", "max-output-tokens"] {
-        assert_eq!(cut(answered(), 0, reason), (false, Some(Defect::CutAnswer)), "{reason}");
+        assert_eq!(
+            result_with_finish_reason(answered(), 0, reason),
+            (false, Some(Defect::CutAnswer)),
+            "{reason}"
+        );
     }
-    assert_eq!(cut(answered(), 0, "stop"), (true, None));
+    assert_eq!(result_with_finish_reason(answered(), 0, "stop"), (true, None));
     let continued = Script::new("Summarise the lease.").says("The lease begins").answers("on 1 May.").build();
-    assert_eq!(cut(continued, 0, "length"), (true, None));
+    assert_eq!(result_with_finish_reason(continued, 0, "length"), (true, None));
 }
 
 #[test]

@@ -58,8 +58,8 @@ pub(super) fn is_about(text: &str, matched: &str) -> bool {
 /// it describes. For results of tools that return documents.
 pub(super) fn contains_error(text: &str) -> bool {
     let has_text_before = || {
-        let at = uncaught::at_end(text)?.as_ptr().addr() - text.as_ptr().addr();
-        text.get(..at).map(|before| !before.trim().is_empty())
+        let start = uncaught::at_end(text)?.as_ptr().addr() - text.as_ptr().addr();
+        text.get(..start).map(|before| !before.trim().is_empty())
     };
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     match headline::find(text) {
@@ -78,16 +78,16 @@ fn title(text: &str) -> Option<&str> {
 
 /// Whether more than half of the text consists of sentences of words.
 fn has_sentences(text: &str) -> bool {
-    let read = clip(text, READ_BYTES);
+    let head = clip(text, READ_BYTES);
     let is_word =
         |word: &&str| word.trim_matches(|c: char| !c.is_alphanumeric()).chars().all(char::is_alphabetic);
     let (mut sentences, mut bytes) = (0, 0);
-    for sentence in read.split(". ").flat_map(str::lines) {
+    for sentence in head.split(". ").flat_map(str::lines) {
         let words = sentence.split_whitespace().count();
         if words >= MIN_WORDS && sentence.split_whitespace().filter(is_word).count() * 5 >= words * 4 {
             sentences += 1;
             bytes += sentence.len();
         }
     }
-    sentences >= MIN_SENTENCES && bytes * 2 > read.len()
+    sentences >= MIN_SENTENCES && bytes * 2 > head.len()
 }

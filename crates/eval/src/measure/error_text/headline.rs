@@ -49,7 +49,7 @@ pub(super) struct Headline<'t> {
 /// The headline of the text. One at the beginning takes precedence over later ones, which may be of programs that the
 /// run started; otherwise the last one is returned. `None` without a headline.
 pub(super) fn find(text: &str) -> Option<Headline<'_>> {
-    let read = |line| numbered(line, true).or_else(|| in_words(line));
+    let read = |line| numbered_headline(line, true).or_else(|| worded_headline(line));
     if let Some(headline) = outer_lines(text.lines()).find_map(read) {
         return Some(headline);
     }
@@ -57,12 +57,12 @@ pub(super) fn find(text: &str) -> Option<Headline<'_>> {
         return Some(headline);
     }
     let mut last = None;
-    let mut at = 0;
+    let mut start = 0;
     // Each line is read once.
-    while let Some(offset) = text.get(at..).and_then(|rest| STATUS_WORD.find(rest)) {
-        let (line, end) = line_around(text, at + offset);
-        last = numbered(line, false).or(last);
-        at = end;
+    while let Some(offset) = text.get(start..).and_then(|rest| STATUS_WORD.find(rest)) {
+        let (line, end) = line_around(text, start + offset);
+        last = numbered_headline(line, false).or(last);
+        start = end;
     }
     last
 }
@@ -72,17 +72,17 @@ fn outer_lines<'t>(lines: impl Iterator<Item = &'t str>) -> impl Iterator<Item =
     lines.map(str::trim).filter(|line| !line.is_empty()).take(OUTER_LINES)
 }
 
-/// The line that contains the byte `at`, and its end.
-fn line_around(text: &str, at: usize) -> (&str, usize) {
+/// The line that contains the byte at `offset`, and its end.
+fn line_around(text: &str, offset: usize) -> (&str, usize) {
     let bytes = text.as_bytes();
-    let start = bytes.get(..at).and_then(|b| memchr::memrchr(b'\n', b)).map_or(0, |i| i + 1);
-    let end = bytes.get(at..).and_then(|b| memchr::memchr(b'\n', b)).map_or(text.len(), |i| at + i);
+    let start = bytes.get(..offset).and_then(|b| memchr::memrchr(b'\n', b)).map_or(0, |i| i + 1);
+    let end = bytes.get(offset..).and_then(|b| memchr::memchr(b'\n', b)).map_or(text.len(), |i| offset + i);
     (text.get(start..end).unwrap_or_default(), end)
 }
 
 /// A headline with a number. A line that is not outermost (`is_outer`) needs a subject or a separator, since prose may
 /// contain the other forms.
-fn numbered(line: &str, is_outer: bool) -> Option<Headline<'_>> {
+fn numbered_headline(line: &str, is_outer: bool) -> Option<Headline<'_>> {
     if line.len() > MAX_LINE_BYTES {
         return None;
     }
@@ -107,7 +107,7 @@ fn reports_failure(line: &str) -> bool {
 }
 
 /// A headline without a number.
-fn in_words(line: &str) -> Option<Headline<'_>> {
+fn worded_headline(line: &str) -> Option<Headline<'_>> {
     if line.len() > MAX_LINE_BYTES {
         return None;
     }
@@ -122,7 +122,8 @@ pub(super) fn strip_headline(text: &str) -> &str {
     if text.len() > MAX_LINE_BYTES && memchr::memchr(b'\n', text.as_bytes()).is_none() {
         return without_label(text);
     }
-    let is_headline = |line: &str| numbered(line.trim(), true).or_else(|| in_words(line.trim())).is_some();
+    let is_headline =
+        |line: &str| numbered_headline(line.trim(), true).or_else(|| worded_headline(line.trim())).is_some();
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let text = if is_headline(first) { rest.trim() } else { text };
     let (before, last) = text.rsplit_once('\n').unwrap_or(("", text));

@@ -22,6 +22,8 @@ const MAX_JSON_BYTES: usize = 64 * 1024;
 const MAX_DEPTH: usize = 4;
 /// Maximum elements of a JSON array that is one message.
 const MAX_BLOCKS: usize = 4;
+/// Maximum keys of an object that wraps a text; an object with more keys is data.
+const MAX_WRAPPER_KEYS: usize = 8;
 
 /// The passage of a text, which may be JSON, that reports an error; `None` if it reports none.
 pub(super) fn reported(text: &str) -> Option<String> {
@@ -88,7 +90,7 @@ fn is_read_key(key: &[u8]) -> bool {
             | b"metadata"
     ) || ERROR_KEYS.iter().any(|error| error.as_bytes() == key)
         || EXIT_STATUS.iter().any(|status| status.as_bytes() == key)
-        || WITH_STREAMS.iter().any(|(status, _)| status.as_bytes() == key)
+        || EXIT_STATUS_WITH_STREAMS.iter().any(|(status, _)| status.as_bytes() == key)
         || WRAPPERS.iter().any(|wrapper| wrapper.as_bytes() == key)
 }
 
@@ -142,7 +144,7 @@ const ERRORS: [&str; 5] = ["errors", "exception", "traceback", "error_message", 
 static ERROR_KEYS: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| vocabulary::words_of(WordMeaning::Error).chain(ERRORS).collect());
 /// Keys of the verdict of a check on its input.
-const VERDICTS: [&str; 5] = ["valid", "is_valid", "isValid", "passed", "compliant"];
+const VERDICT_KEYS: [&str; 5] = ["valid", "is_valid", "isValid", "passed", "compliant"];
 /// Keys of the text of an error in an object that reports a failure, besides the word "error" itself.
 const MESSAGES: [&str; 12] = [
     "message",
@@ -182,31 +184,31 @@ const WRAPPERS: [&str; 13] = [
 const EXIT_STATUS: [&str; 7] =
     ["exit_code", "exitCode", "exitcode", "exit_status", "exitStatus", "returncode", "return_code"];
 /// Further keys of the exit status of a run, each with the keys of output streams next to which it has this meaning.
-const WITH_STREAMS: [(&str, &[&str]); 3] = [
+const EXIT_STATUS_WITH_STREAMS: [(&str, &[&str]); 3] = [
     ("rc", &["stderr", "stdout", "err", "out", "output"]),
     ("exit", &["stderr", "stdout", "err", "out", "output"]),
     ("code", &["stderr", "stdout"]),
 ];
 /// Keys of the output of a run, the most informative first.
-const OUTPUTS: [&str; 9] =
+const OUTPUT_KEYS: [&str; 9] =
     ["stderr", "err", "error", "output", "stdout", "out", "message", "content", "result"];
 
 /// The exit status of a run, also in the metadata next to its output.
 fn exit_status(map: &Map<String, Value>) -> Option<i64> {
     let status_in = |map: &Map<String, Value>| EXIT_STATUS.iter().find_map(|key| map.get(*key)?.as_i64());
     let is_text = |key: &&str| map.get(*key).is_some_and(Value::is_string);
-    let beside_streams = || {
-        let mut keys = WITH_STREAMS.iter().filter(|(_, streams)| streams.iter().any(is_text));
+    let status_with_streams = || {
+        let mut keys = EXIT_STATUS_WITH_STREAMS.iter().filter(|(_, streams)| streams.iter().any(is_text));
         keys.find_map(|(key, _)| map.get(*key)?.as_i64())
     };
-    status_in(map).or_else(|| status_in(map.get("metadata")?.as_object()?)).or_else(beside_streams)
+    status_in(map).or_else(|| status_in(map.get("metadata")?.as_object()?)).or_else(status_with_streams)
 }
 
 /// The error of a run with an exit status other than 0. `None` for status 1 without any output, by which commands that
 /// search or compare report "no".
 fn failed_run(map: &Map<String, Value>, status: i64) -> Option<String> {
     let output =
-        OUTPUTS.iter().find_map(|key| map.get(*key)?.as_str().filter(|text| !text.trim().is_empty()));
+        OUTPUT_KEYS.iter().find_map(|key| map.get(*key)?.as_str().filter(|text| !text.trim().is_empty()));
     match output {
         Some(text) => Some(cause_excerpt(uncaught::passage(text, "")).to_owned()),
         None => (status != 1).then(String::new),
@@ -240,8 +242,7 @@ fn from_map(map: &Map<String, Value>, depth: usize) -> Option<String> {
     {
         return from_text(text.trim());
     }
-    // An object with more keys is data, not a wrapper.
-    if map.len() > 8 {
+    if map.len() > MAX_WRAPPER_KEYS {
         return None;
     }
     WRAPPERS.iter().filter_map(|key| map.get(*key)).find_map(|inner| from_value(inner, depth + 1))
@@ -262,7 +263,7 @@ fn reports_failure(map: &Map<String, Value>) -> bool {
         .iter()
         .any(|key| map.get(*key).is_some_and(|v| !is_void(v)));
     // The errors that a check lists are its result.
-    let is_verdict = VERDICTS.iter().any(|key| map.get(*key).is_some_and(Value::is_boolean));
+    let is_verdict = VERDICT_KEYS.iter().any(|key| map.get(*key).is_some_and(Value::is_boolean));
     for &key in ERROR_KEYS.iter().filter(|_| !is_verdict) {
         match map.get(key) {
             Some(Value::Bool(true)) => return true,

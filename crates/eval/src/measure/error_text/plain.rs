@@ -16,10 +16,10 @@ pub(super) fn report(text: &str) -> Option<&str> {
     let text = without_result_labels(text);
     let head = clip(text, HEAD_BYTES);
     let is_report = match IS_ERROR.find(head) {
-        Some(found) => !is_subject(head, found) && !document::is_about(text, found.as_str()),
+        Some(error) => !is_subject(head, error) && !document::is_about(text, error.as_str()),
         None if text.len() > MAX_SENTENCE_REPORT_BYTES => false,
         None => {
-            IS_SHORT_ERROR.find(head).is_some_and(|found| !is_subject(head, found))
+            IS_SHORT_ERROR.find(head).is_some_and(|error| !is_subject(head, error))
                 || IS_PARSER_ERROR.is_match(head)
         }
     };

@@ -58,6 +58,7 @@ impl<'t> ReprReader<'t> {
         }
     }
 
+    /// The name at the beginning of the rest, which may have dots.
     fn name(&mut self) -> Option<&'t str> {
         self.skip_space();
         let end =
@@ -82,6 +83,7 @@ impl<'t> ReprReader<'t> {
         (!map.is_empty()).then_some(Value::Object(map))
     }
 
+    /// Parses a value, with at most `depth` further levels.
     fn value(&mut self, depth: usize) -> Option<Value> {
         let depth = depth.checked_sub(1)?;
         self.skip_space();
@@ -101,6 +103,7 @@ impl<'t> ReprReader<'t> {
         }
     }
 
+    /// Parses a dictionary.
     fn map(&mut self, depth: usize) -> Option<Value> {
         let mut map = Map::new();
         self.eat('{');
@@ -119,6 +122,7 @@ impl<'t> ReprReader<'t> {
         Some(Value::Object(map))
     }
 
+    /// Parses a list or a tuple, which ends with `close`.
     fn list(&mut self, close: char, depth: usize) -> Option<Value> {
         let mut items = Vec::new();
         self.rest = self.rest.get(1..)?;
@@ -148,7 +152,7 @@ impl<'t> ReprReader<'t> {
         self.eat('(');
         let mut map = Map::new();
         while !self.eat(')') {
-            let before = self.rest;
+            let argument = self.rest;
             let field = self.name().filter(|_| self.rest.starts_with('='));
             match field {
                 Some(field) => {
@@ -157,7 +161,7 @@ impl<'t> ReprReader<'t> {
                 }
                 // A positional argument; the one of an exception is its message.
                 None => {
-                    self.rest = before;
+                    self.rest = argument;
                     let value = self.value(depth)?;
                     map.entry(positional_key(name)).or_insert(value);
                 }
@@ -169,6 +173,7 @@ impl<'t> ReprReader<'t> {
         Some(Value::Object(map))
     }
 
+    /// Parses a number or a constant; other words are read as texts.
     fn number(&mut self) -> Option<Value> {
         let end = self
             .rest
@@ -179,6 +184,7 @@ impl<'t> ReprReader<'t> {
         serde_json::from_str(digits).ok().or_else(|| Some(Value::String(digits.to_owned())))
     }
 
+    /// Parses a text in single or double quotes.
     fn string(&mut self) -> Option<String> {
         let mut chars = self.rest.chars();
         let quote = chars.next()?;

@@ -81,9 +81,9 @@ fn error_reports_are_recognised() {
         "SegmentationFault: core",
         "<title>503 ser</title>",
     ] {
-        let found = reported(start).is_some();
+        let is_reported = reported(start).is_some();
         let wrapped = serde_json::json!({ "result": start }).to_string();
-        assert_eq!(reported(&wrapped).is_some(), found, "{start}");
+        assert_eq!(reported(&wrapped).is_some(), is_reported, "{start}");
     }
 }
 

@@ -48,6 +48,7 @@ fn ending_traceback(text: &str) -> Option<&str> {
     (is_exception && unindented.count() < MAX_MESSAGE_LINES).then_some(trace)
 }
 
+/// The syntax error of Python with which an output ends, from the name of the error on.
 fn ending_syntax_error(text: &str) -> Option<&str> {
     let end = clip_end(text, END_BYTES);
     if !(end.contains("Error: ") && end.contains("File \"")) {
@@ -58,6 +59,7 @@ fn ending_syntax_error(text: &str) -> Option<&str> {
     (message.lines().count() <= MAX_MESSAGE_LINES).then_some(message)
 }
 
+/// The stack frames or the panic with which an output ends.
 fn ending_stack(text: &str) -> Option<&str> {
     let end = clip_end(text, END_BYTES);
     // Every match of `STACK` contains one of these.
@@ -76,11 +78,11 @@ fn ending_stack(text: &str) -> Option<&str> {
     (lines_after.filter(|line| !is_frame(line)).count() <= MAX_MESSAGE_LINES).then_some(report)
 }
 
-/// The passage of a failed run that gives the reason: the last exception, or the end of the output. `headline` is the
-/// line that reports the failure.
+/// The passage of a failed run that contains the reason of the failure: the last exception, or the end of the output.
+/// `headline` is the line that reports the failure.
 pub(super) fn passage<'t>(text: &'t str, headline: &'t str) -> &'t str {
     let traceback = memchr::memmem::rfind(text.as_bytes(), TRACEBACK.as_bytes());
-    if let Some(trace) = traceback.and_then(|at| text.get(at..)) {
+    if let Some(trace) = traceback.and_then(|start| text.get(start..)) {
         return EXCEPTION.find(clip(trace, END_BYTES)).and_then(|e| trace.get(e.start()..)).unwrap_or(trace);
     }
     let end = clip_end(text, END_BYTES);

@@ -37,6 +37,7 @@ pub(super) enum AnswerLanguage {
     Violates(Finding),
 }
 
+/// Compares the language of the answer with the language that the prompt requires.
 pub(super) fn check_answer_language(context: &Context<'_>, view: &SpanView, answer: &str) -> AnswerLanguage {
     let Some((instruction, required, actual)) = required_and_actual(context, view, answer) else {
         return AnswerLanguage::NotApplicable;
@@ -81,8 +82,8 @@ fn required_and_actual(
 /// The first sentence that requires the language of the user unconditionally.
 fn instruction(text: &str) -> Option<String> {
     let mentions = vocabulary::find(text, &[WordMeaning::TheLanguage]);
-    mentions.into_iter().take(MAX_MENTIONS).find_map(|(_, at)| {
-        let sentence = sentence(text, at.start, at.end);
+    mentions.into_iter().take(MAX_MENTIONS).find_map(|(_, mention)| {
+        let sentence = sentence(text, mention.start, mention.end);
         let is_unconditional = classes_in(sentence, None, &Memo::new())
             .is_some_and(|classes| !classes.has(WordClass::Negation) && !classes.has(WordClass::Condition));
         let requires_language = is_unconditional

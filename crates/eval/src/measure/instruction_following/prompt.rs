@@ -116,8 +116,8 @@ const MAX_CACHED: usize = 16;
 pub(super) fn system_message(text: &str) -> SystemMessage {
     let text = clip(text, SYSTEM_BYTES);
     CACHE.with_borrow_mut(|cache| {
-        let at = cache.iter().position(|cached| *cached.text == *text);
-        let message = at.and_then(|at| cache.remove(at)).unwrap_or_else(|| SystemMessage {
+        let index = cache.iter().position(|cached| *cached.text == *text);
+        let message = index.and_then(|index| cache.remove(index)).unwrap_or_else(|| SystemMessage {
             text: text.into(),
             instructions: read_instructions(text).into(),
             is_english: is_english_alone(text),
@@ -145,6 +145,7 @@ type Cues = &'static [&'static [&'static str]];
 
 struct RulePattern {
     regex: Regex,
+    /// Makes the rule from a match of the pattern.
     make: RuleFromMatch,
     /// For each group of cues, the bits of its words.
     cues: Vec<CueBits>,
@@ -154,7 +155,7 @@ struct RulePattern {
 type CueBits = u64;
 
 struct Patterns {
-    all: Vec<RulePattern>,
+    patterns: Vec<RulePattern>,
     /// The cues of all patterns, found in one pass over a prompt.
     cues: Occurrences,
 }
@@ -179,6 +180,7 @@ const NUMBER: &str = r"(?P<n>\d{1,5}|a\s+single|a|one|two|three|four|five|six|se
 
 checked_static!(PATTERNS: Patterns = patterns());
 
+/// Compiles the patterns of instructions, each with the words that a match must contain.
 fn patterns() -> Result<Patterns, String> {
     let answer_verb = r"(?:answer|respond|reply|return|output)";
     let sources: [(String, RuleFromMatch, Cues); 19] = [
@@ -234,17 +236,17 @@ fn patterns() -> Result<Patterns, String> {
         ),
         (
             format!(r"\b(?:at\s+most|no\s+more\s+than|not\s+more\s+than|a\s+maximum\s+of|maximum|max\.?|under|less\s+than|fewer\s+than|within|not\s+exceed(?:ing)?|limit(?:ed)?\s+to)\s+{NUMBER}\s+(?P<u>words?|sentences?|characters?)\b"),
-            limit,
+            length_limit,
             &[&["word", "sentence", "character"]],
         ),
         (
             format!(r"\b{NUMBER}\s+(?P<u>words?|sentences?|characters?)\s+(?:or\s+(?:less|fewer)|max(?:imum)?\b|at\s+most)"),
-            limit,
+            length_limit,
             &[&["word", "sentence", "character"]],
         ),
         (
             r"\b(?:in|with|using)\s+(?:exactly\s+|only\s+|just\s+)?(?P<n>a\s+single|one|1)\s+(?:short\s+)?(?P<u>words?|sentences?)\b".to_owned(),
-            limit,
+            length_limit,
             &[&["word", "sentence"]],
         ),
         (
@@ -283,14 +285,14 @@ fn patterns() -> Result<Patterns, String> {
     if cues.len() > CueBits::BITS as usize {
         return Err("more cues than bits".to_owned());
     }
-    let bit = |word: &&str| cues.iter().position(|cue| cue == word).map_or(0, |at| 1 << at);
-    let bits = |any: &&[&str]| any.iter().map(bit).fold(0, |all, bit: CueBits| all | bit);
+    let bit = |word: &&str| cues.iter().position(|cue| cue == word).map_or(0, |index| 1 << index);
+    let bits = |group: &&[&str]| group.iter().map(bit).fold(0, |bits, bit: CueBits| bits | bit);
     let build = |(source, make, cues): &(String, RuleFromMatch, Cues)| {
         let regex = pattern(&format!("(?i){source}")).map_err(|error| error.to_string())?;
         Ok(RulePattern { regex, make: *make, cues: cues.iter().map(bits).collect() })
     };
-    let all = sources.iter().map(build).collect::<Result<_, String>>()?;
-    Ok(Patterns { all, cues: Occurrences::new(&cues, true, SearchAt::AllBytes)? })
+    let patterns = sources.iter().map(build).collect::<Result<_, String>>()?;
+    Ok(Patterns { patterns, cues: Occurrences::new(&cues, true, SearchAt::AllBytes)? })
 }
 
 /// The marker of a match; `None` if its length is outside the limits.
@@ -299,6 +301,7 @@ fn mark(c: &Captures<'_>) -> Option<String> {
     Some(mark.as_str().trim().to_owned()).filter(|m| (2..=MAX_MARK_BYTES).contains(&m.len()))
 }
 
+/// The number that a text states in digits or as a word.
 fn number(text: &str) -> Option<usize> {
     const WORDS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
     let text = text.to_ascii_lowercase();
@@ -311,7 +314,7 @@ fn number(text: &str) -> Option<usize> {
 }
 
 /// The rule of a match of a length limit.
-fn limit(c: &Captures<'_>) -> Option<OutputRule> {
+fn length_limit(c: &Captures<'_>) -> Option<OutputRule> {
     let unit = match c.name("u")?.as_str().to_ascii_lowercase().as_bytes().first()? {
         b'w' => LengthUnit::Words,
         b's' => LengthUnit::Sentences,
@@ -347,19 +350,20 @@ regex!(
     r"(?i)\b(?:each|per|every|title|headline|query|queries|argument|arguments|parameter|parameters|name|field|key|value|step|bullet|item|section|paragraph|subject|tool|tools|function|input|thought|reasoning|commit|first|last)\b"
 );
 
+/// The instructions of a text about outputs, each rule once.
 fn read_instructions(text: &str) -> Vec<OutputInstruction> {
     let text = without_examples(text);
     let cues = PATTERNS.cues_in(&text);
     let mut instructions: Vec<OutputInstruction> = Vec::new();
-    for pattern in &PATTERNS.all {
-        if !pattern.cues.iter().all(|any| cues & any != 0) {
+    for pattern in &PATTERNS.patterns {
+        if !pattern.cues.iter().all(|group| cues & group != 0) {
             continue;
         }
         for captures in pattern.regex.captures_iter(&text).take(MAX_MATCHES) {
             let Some(full_match) = captures.get(0).filter(|m| m.len() <= MAX_MATCH_BYTES) else { continue };
             let sentence = sentence(&text, full_match.start(), full_match.end());
             let Some(rule) = (pattern.make)(&captures) else { continue };
-            if let Some(instruction) = accept(rule, sentence)
+            if let Some(instruction) = accepted_instruction(rule, sentence)
                 && instructions.len() < MAX_INSTRUCTIONS
                 && !instructions.iter().any(|other| other.rule == instruction.rule)
             {
@@ -371,7 +375,7 @@ fn read_instructions(text: &str) -> Vec<OutputInstruction> {
 }
 
 /// The instruction with this rule, if its sentence is an unconditional instruction about outputs; else `None`.
-fn accept(rule: OutputRule, sentence: &str) -> Option<OutputInstruction> {
+fn accepted_instruction(rule: OutputRule, sentence: &str) -> Option<OutputInstruction> {
     if sentence.trim_end().ends_with('?') || CONDITION.is_match(sentence) {
         return None;
     }
@@ -436,15 +440,15 @@ fn without_examples(text: &str) -> String {
         }
     }
     let mut rest = out.as_str();
-    let mut kept = String::with_capacity(out.len());
-    while let Some(at) = memchr::memmem::find(rest.as_bytes(), b"<example") {
-        kept.push_str(rest.get(..at).unwrap_or(""));
-        let tail = rest.get(at..).unwrap_or("");
+    let mut without_tags = String::with_capacity(out.len());
+    while let Some(start) = memchr::memmem::find(rest.as_bytes(), b"<example") {
+        without_tags.push_str(rest.get(..start).unwrap_or(""));
+        let tail = rest.get(start..).unwrap_or("");
         match memchr::memmem::find(tail.as_bytes(), b"</example") {
             Some(end) => rest = tail.get(end..).and_then(|t| t.get(t.find('>')? + 1..)).unwrap_or(""),
-            None => return kept,
+            None => return without_tags,
         }
     }
-    kept.push_str(rest);
-    kept
+    without_tags.push_str(rest);
+    without_tags
 }

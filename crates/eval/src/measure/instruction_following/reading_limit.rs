@@ -63,20 +63,20 @@ struct CachedLimit(Option<ReadingLimit>);
 /// Checks the reading limit of the prompt: `None` without a limit, or without a call or result to which it applies;
 /// `Some(None)` if it is not exceeded.
 pub(super) fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
-    let limit = limit(context, view)?;
+    let limit = limit_of_prompt(context, view)?;
     let call_index = CallIndex::cached(context.trace, context.memo);
     let calls = call_index.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);
     let calls = calls.iter().take(MAX_CALLS).filter_map(|&i| context.trace.calls.get(i));
     let limited_calls: Vec<&Call> = calls.filter(|call| limit.applies_to(&call.name)).collect();
     if !limited_calls.is_empty() {
-        return Some(limited_calls.into_iter().find_map(|call| limit.exceeded_by(context, call)));
+        return Some(limited_calls.into_iter().find_map(|call| limit.finding_on_call(context, call)));
     }
     if view.requests().next().is_some() || !writes_code(&view.output_text()) {
         return None;
     }
     let next = Turns::cached(context.trace, context.memo).after(context.at)?;
     let longest = new_in_prompt(context.trace.views.get(next)?).max_by_key(|text| text.len())?;
-    Some(limit.exceeded(longest).map(|finding| finding.citing_at(context.trace, next)))
+    Some(limit.finding_on_text(longest).map(|finding| finding.citing_at(context.trace, next)))
 }
 
 impl ReadingLimit {
@@ -89,12 +89,12 @@ impl ReadingLimit {
     }
 
     /// The finding if the call requests or returns more than the limit.
-    fn exceeded_by(&self, context: &Context<'_>, call: &Call) -> Option<Finding> {
+    fn finding_on_call(&self, context: &Context<'_>, call: &Call) -> Option<Finding> {
         if let Some((key, number)) = self.requested_excess(call) {
             let observation = format!("{} was called with {key} {number}", call.name.trim());
             return Some(self.finding(&observation, quoted(call)));
         }
-        Some(self.exceeded(call.result.as_deref()?)?.citing_at(context.trace, call.at))
+        Some(self.finding_on_text(call.result.as_deref()?)?.citing_at(context.trace, call.at))
     }
 
     /// The parameter that requests more than the limit, with its value.
@@ -113,7 +113,7 @@ impl ReadingLimit {
     }
 
     /// The finding if the text contains more than the limit.
-    fn exceeded(&self, text: &str) -> Option<Finding> {
+    fn finding_on_text(&self, text: &str) -> Option<Finding> {
         let count = self.count(text)?;
         let observation = format!("{count} came back");
         (count > self.amount.saturating_mul(TOLERANCE)).then(|| self.finding(&observation, text.trim()))
@@ -154,20 +154,22 @@ fn longest_list(value: &Value) -> Option<usize> {
 }
 
 /// The first limit in the system or user messages.
-fn limit(context: &Context<'_>, view: &SpanView) -> Option<ReadingLimit> {
+fn limit_of_prompt(context: &Context<'_>, view: &SpanView) -> Option<ReadingLimit> {
     let messages = view.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
     let mut texts = messages.flat_map(|m| &m.parts).filter_map(plain_text).take(MAX_TEXTS);
     texts.find_map(|text| context.memo.for_text(text, |t| CachedLimit(read_limit(t))).0.clone())
 }
 
+/// The first limit in a text.
 fn read_limit(text: &str) -> Option<ReadingLimit> {
     let text = clip(text, MAX_TEXT_BYTES);
     AMOUNT.captures_iter(text).take(MAX_AMOUNTS).find_map(|captures| {
         let amount_match = captures.get(0)?;
         let amount = captures.get(1)?.as_str().replace(',', "").parse().ok().filter(|n| *n > 0)?;
         let sentence = sentence(text, amount_match.start(), amount_match.end());
-        let at = sentence.find(amount_match.as_str())?;
-        let (before, after) = (sentence.get(..at)?, sentence.get(at + amount_match.len()..)?);
+        let amount_start = sentence.find(amount_match.as_str())?;
+        let (before, after) =
+            (sentence.get(..amount_start)?, sentence.get(amount_start + amount_match.len()..)?);
         let is_limit = RATE.is_match(after) || BOUND.is_match(before);
         (is_limit && !EXCLUDED.is_match(sentence)).then(|| ReadingLimit {
             amount,
@@ -212,19 +214,19 @@ mod tests {
     }
 
     fn outcome(trace: &AgentTrace) -> Option<Option<Finding>> {
-        let (settings, memo, at) = (Settings::default(), Memo::new(), trace.agents[0].llms[0]);
+        let (settings, memo, span_index) = (Settings::default(), Memo::new(), trace.agents[0].llms[0]);
         let context = Context {
             row: row("instruction_following"),
             trace,
-            at,
+            at: span_index,
             settings: &settings,
             memo: &memo,
             rule_measurements: &[],
         };
-        check_reading_limit(&context, &trace.views[at])
+        check_reading_limit(&context, &trace.views[span_index])
     }
 
-    fn called(rule: &str, arguments: &str, result: &str) -> Option<Option<Finding>> {
+    fn outcome_of_call(rule: &str, arguments: &str, result: &str) -> Option<Option<Finding>> {
         let script = Script::new("Who is late?").system(rule).calls("", &[("list_orders", arguments)]);
         outcome(&script.returns(result).answers("Ada").build())
     }
@@ -232,13 +234,13 @@ mod tests {
     #[test]
     fn calls_are_compared_by_their_arguments_and_their_results() {
         let rule = "List orders 10 records at a time.";
-        let found = called(rule, r#"{"limit":50}"#, "[]").unwrap().unwrap();
+        let found = outcome_of_call(rule, r#"{"limit":50}"#, "[]").unwrap().unwrap();
         assert!(found.rationale.contains("limit 50"), "{}", found.rationale);
         let thirty_items = format!("{:?}", [7; 30]);
-        assert!(called(rule, "{}", &thirty_items).unwrap().is_some());
-        assert!(called(rule, r#"{"limit":10}"#, "[1, 2]").unwrap().is_none());
-        assert!(called(rule, r#"{"customer":5000}"#, "[1, 2]").unwrap().is_none());
-        assert_eq!(called("Read mails 10 lines at a time.", r#"{"limit":50}"#, &thirty_items), None);
+        assert!(outcome_of_call(rule, "{}", &thirty_items).unwrap().is_some());
+        assert!(outcome_of_call(rule, r#"{"limit":10}"#, "[1, 2]").unwrap().is_none());
+        assert!(outcome_of_call(rule, r#"{"customer":5000}"#, "[1, 2]").unwrap().is_none());
+        assert_eq!(outcome_of_call("Read mails 10 lines at a time.", r#"{"limit":50}"#, &thirty_items), None);
     }
 
     #[test]

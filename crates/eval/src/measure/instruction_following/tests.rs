@@ -15,9 +15,9 @@ fn rules(text: &str) -> Vec<OutputRule> {
 /// The score of one model call with this system prompt and output.
 fn score(system: &str, output: &str) -> Option<f64> {
     let mut sample = SampleTrace::new();
-    let at = sample
+    let span_index = sample
         .span(None, llm(vec![text_message(Role::System, system), text_message(Role::User, "Go.")], output));
-    match run("instruction_following", &sample.trace(), at)[0].outcome.as_ref().ok()?.value {
+    match run("instruction_following", &sample.trace(), span_index)[0].outcome.as_ref().ok()?.value {
         Value::Score(score) => Some(score),
         _ => None,
     }
@@ -129,21 +129,21 @@ fn second_call_violates_a_limit_of_one() {
 
 #[test]
 fn answer_without_the_required_tool_is_a_violation() {
-    let base = || {
+    let script_with_limit = || {
         Script::new("Where is order 7?")
             .system("You must call the lookup_order tool.")
             .tools(&["lookup_order"])
     };
-    let without_call = base().answers("The order 7 left the warehouse yesterday.").build();
-    let at = without_call.agents[0].answer_at.unwrap();
-    assert!(!run("instruction_following", &without_call, at)[0].outcome.as_ref().unwrap().passed);
-    let with_call = base()
+    let without_call = script_with_limit().answers("The order 7 left the warehouse yesterday.").build();
+    let span_index = without_call.agents[0].answer_at.unwrap();
+    assert!(!run("instruction_following", &without_call, span_index)[0].outcome.as_ref().unwrap().passed);
+    let with_call = script_with_limit()
         .calls("", &[("lookup_order", "{\"id\":7}")])
         .returns("left the warehouse")
         .answers("The order 7 left the warehouse yesterday.")
         .build();
-    let at = with_call.agents[0].answer_at.unwrap();
-    assert!(run("instruction_following", &with_call, at)[0].outcome.as_ref().unwrap().passed);
+    let span_index = with_call.agents[0].answer_at.unwrap();
+    assert!(run("instruction_following", &with_call, span_index)[0].outcome.as_ref().unwrap().passed);
 }
 
 #[test]

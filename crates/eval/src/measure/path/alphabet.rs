@@ -50,8 +50,8 @@ impl fmt::Display for ArgumentKey {
 #[derive(Clone, Debug)]
 pub struct ArgumentPattern {
     pub key: ArgumentKey,
-    /// The argument may be missing.
-    pub optional: bool,
+    /// Whether the argument may be missing.
+    pub is_optional: bool,
     /// The condition on its value.
     pub pattern: ValuePattern,
 }
@@ -63,17 +63,18 @@ pub struct SymbolDefinition {
     pub function: String,
     /// Conditions on the function's arguments; `None` accepts any arguments.
     pub arguments: Option<Vec<ArgumentPattern>>,
-    /// Arguments without a condition are accepted.
+    /// Whether arguments without a condition are accepted.
     pub accepts_others: bool,
 }
 
 impl SymbolDefinition {
+    /// Whether the symbol represents a call with these arguments.
     fn fits(&self, arguments: &Map<String, Value>, captures: &PromptCaptures) -> bool {
         let Some(patterns) = &self.arguments else { return true };
         let has_others = || arguments.keys().any(|name| !patterns.iter().any(|p| p.key.argument == *name));
         patterns.iter().all(|argument| match argument.key.find(arguments) {
             Some(value) => argument.pattern.fits(value, captures),
-            None => argument.optional,
+            None => argument.is_optional,
         }) && (self.accepts_others || !has_others())
     }
 
@@ -90,7 +91,7 @@ impl SymbolDefinition {
                                 other: &[ArgumentPattern],
                                 other_accepts_others: bool| {
             let is_unknown = |a: &ArgumentPattern| !other.iter().any(|b| b.key.argument == a.key.argument);
-            !other_accepts_others && one.iter().any(|a| !a.optional && is_unknown(a))
+            !other_accepts_others && one.iter().any(|a| !a.is_optional && is_unknown(a))
         };
         requires_unknown(own_patterns, other_patterns, other.accepts_others)
             || requires_unknown(other_patterns, own_patterns, self.accepts_others)
@@ -98,7 +99,7 @@ impl SymbolDefinition {
                 other_patterns
                     .iter()
                     .filter(|b| b.key == a.key)
-                    .any(|b| !(a.optional && b.optional) && a.pattern.excludes(&b.pattern))
+                    .any(|b| !(a.is_optional && b.is_optional) && a.pattern.excludes(&b.pattern))
             })
     }
 }
@@ -124,7 +125,7 @@ pub struct Alphabet {
     by_function: HashMap<String, Vec<Symbol>>,
     /// Ignored functions; `*` at the end matches any suffix.
     ignored: Vec<String>,
-    /// Every function that is not in the alphabet is ignored.
+    /// Whether every function that is not in the alphabet is ignored.
     ignores_unknown: bool,
 }
 
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
 
     fn argument(key: &str, pattern: ValuePattern) -> ArgumentPattern {
-        ArgumentPattern { key: ArgumentKey::new(key), optional: false, pattern }
+        ArgumentPattern { key: ArgumentKey::new(key), is_optional: false, pattern }
     }
 
     fn definition(symbol: &str, function: &str, arguments: Vec<ArgumentPattern>) -> SymbolDefinition {

@@ -37,6 +37,7 @@ impl ValuePattern {
         ValuePattern { one_of: Some(vec![value]), ..ValuePattern::default() }
     }
 
+    /// Whether the value meets every condition.
     pub fn fits(&self, value: &Value, captures: &PromptCaptures) -> bool {
         self.fits_without_captures(value)
             && self.captured.as_ref().is_none_or(|name| {
@@ -89,6 +90,7 @@ pub(crate) fn same_value(a: &Value, b: &Value) -> bool {
     }
 }
 
+/// As [`same_value`], for two objects.
 pub(super) fn same_members(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
     a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same_value(a, b)))
 }
@@ -107,6 +109,7 @@ pub(super) fn members_key(members: &Map<String, Value>) -> String {
     key
 }
 
+/// Appends the key of a value: equal values have equal keys.
 fn write_key(value: &Value, key: &mut String) {
     match value {
         Value::Null => key.push_str("null,"),
@@ -125,6 +128,7 @@ fn write_key(value: &Value, key: &mut String) {
     }
 }
 
+/// Appends the key of an object, which does not depend on the order of its members.
 fn write_members_key(members: &Map<String, Value>, key: &mut String) {
     let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
     sorted.sort_unstable_by_key(|(name, _)| *name);
@@ -257,10 +261,10 @@ mod tests {
 
     #[test]
     fn disjoint_patterns_exclude_each_other() {
-        let not = |v| ValuePattern { not: vec![v], ..ValuePattern::default() };
-        assert!(ValuePattern::equal(json!(1)).excludes(&not(json!(1.0))));
-        assert!(not(json!("a")).excludes(&ValuePattern::equal(json!("a"))));
-        assert!(!not(json!("a")).excludes(&not(json!("b"))));
+        let excluding = |v| ValuePattern { not: vec![v], ..ValuePattern::default() };
+        assert!(ValuePattern::equal(json!(1)).excludes(&excluding(json!(1.0))));
+        assert!(excluding(json!("a")).excludes(&ValuePattern::equal(json!("a"))));
+        assert!(!excluding(json!("a")).excludes(&excluding(json!("b"))));
         let low = ValuePattern { max: Some(1.0), ..ValuePattern::default() };
         let high = ValuePattern { min: Some(2.0), ..ValuePattern::default() };
         assert!(low.excludes(&high) && high.excludes(&low) && !low.excludes(&ValuePattern::default()));

@@ -28,6 +28,7 @@ impl Symbol {
 #[derive(Clone, Debug)]
 pub(super) struct AutomatonState {
     pub name: Box<str>,
+    /// Whether a run may end in this state.
     pub is_final: bool,
     /// By symbol, ascending.
     pub edges: Vec<(Symbol, StateId)>,
@@ -48,9 +49,9 @@ pub struct Automaton {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transition {
     Progress(StateId),
-    /// To the same state: a read, or a write that changes nothing.
+    /// The call leads to the same state: a read, or a write that changes nothing.
     Loop,
-    /// No such edge: a harmful call, which leaves the state unchanged.
+    /// The state has no such edge: the call is harmful, and leaves the state unchanged.
     Harmful,
 }
 
@@ -118,7 +119,7 @@ impl Automaton {
     }
 
     /// The number of symbols of the alphabet.
-    pub fn symbols(&self) -> usize {
+    pub fn symbol_count(&self) -> usize {
         self.symbols.len()
     }
 
@@ -128,7 +129,7 @@ impl Automaton {
     }
 
     /// The number of golden paths, saturating at `u64::MAX`.
-    pub fn golden_paths(&self) -> u64 {
+    pub fn golden_path_count(&self) -> u64 {
         self.golden_path_count
     }
 
@@ -140,11 +141,11 @@ impl Automaton {
             *first = vec![0u64; words];
             first[0] = 1;
         }
-        let mut all = vec![0u64; words];
+        let mut final_lengths = vec![0u64; words];
         for &state in &self.order {
             let lengths = std::mem::take(&mut reached[state.index()]);
             if self.is_final(state) {
-                all.iter_mut().zip(&lengths).for_each(|(a, o)| *a |= o);
+                final_lengths.iter_mut().zip(&lengths).for_each(|(word, lengths)| *word |= lengths);
             }
             for (_, to) in self.progress(state) {
                 let next = &mut reached[to.index()];
@@ -156,9 +157,10 @@ impl Automaton {
                 }
             }
         }
-        (0..words * 64).filter(|&n| all[n / 64] >> (n % 64) & 1 == 1).collect()
+        (0..words * 64).filter(|&n| final_lengths[n / 64] >> (n % 64) & 1 == 1).collect()
     }
 
+    /// The number of golden paths, at most the largest integer.
     fn count_golden_paths(&self) -> u64 {
         let mut count = vec![0u64; self.states.len()];
         for &state in self.order.iter().rev() {

@@ -63,6 +63,7 @@ struct Linker<'d> {
 type Edges = Vec<Vec<(Symbol, StateId)>>;
 
 impl Linker<'_> {
+    /// Resolves the names of states and symbols in the draft; adds a fault for each that cannot be resolved.
     fn link(&mut self) -> Edges {
         let draft = self.draft;
         let mut states: HashMap<&str, StateId> = HashMap::with_capacity(draft.states.len());
@@ -80,6 +81,7 @@ impl Linker<'_> {
         draft.states.iter().map(|state| self.link_state(state, &states, &symbols)).collect()
     }
 
+    /// The edges of a state.
     fn link_state(
         &mut self,
         state: &DraftState,
@@ -118,6 +120,7 @@ impl Linker<'_> {
         edges
     }
 
+    /// Adds an edge to the edges of a state, unless they have another one with its symbol.
     fn link_edge(
         &mut self,
         edges: &mut Vec<(Symbol, StateId)>,
@@ -205,7 +208,8 @@ fn reachable<I: Iterator<Item = usize>>(
     is_reached
 }
 
-/// Kahn's algorithm over progress edges; the states that it leaves contain a cycle.
+/// The states in topological order of the progress edges, by Kahn's algorithm. If states are missing from the order,
+/// they contain a cycle, which is reported.
 fn topological_order(draft: &Draft, edges: &Edges, problems: &mut Vec<TaskProblem>) -> Vec<StateId> {
     let progress = |i: usize| edges[i].iter().map(|(_, to)| to.index()).filter(move |to| *to != i);
     let mut incoming = vec![0usize; edges.len()];
@@ -246,17 +250,17 @@ fn find_cycle<I: Iterator<Item = usize>>(incoming: &[usize], progress: impl Fn(u
         progress(i).for_each(|to| predecessor[to] = Some(i));
     }
     let mut position = vec![usize::MAX; incoming.len()];
-    let (mut at, mut path) = (first, Vec::new());
-    while position[at] == usize::MAX {
-        position[at] = path.len();
-        path.push(at);
-        match predecessor[at] {
-            Some(before) => at = before,
+    let (mut state, mut path) = (first, Vec::new());
+    while position[state] == usize::MAX {
+        position[state] = path.len();
+        path.push(state);
+        match predecessor[state] {
+            Some(previous) => state = previous,
             None => return path,
         }
     }
-    let mut cycle: Vec<usize> = path.split_off(position[at]);
-    cycle.push(at);
+    let mut cycle: Vec<usize> = path.split_off(position[state]);
+    cycle.push(state);
     cycle.reverse();
     cycle
 }

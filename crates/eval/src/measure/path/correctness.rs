@@ -43,22 +43,22 @@ pub(super) fn add_golden_suffixes(
     let mut incoming: Vec<Vec<ReferenceEdge>> = vec![Vec::new(); automaton.states().len()];
     let mut reached = vec![false; incoming.len()];
     reached[state.index()] = true;
-    for &at in automaton.states() {
-        if !reached[at.index()] {
+    for &current in automaton.states() {
+        if !reached[current.index()] {
             continue;
         }
-        let node_edges = std::mem::take(&mut incoming[at.index()]);
-        let node = if at == state { node } else { references.add_node(node_edges) };
-        if automaton.is_final(at) {
+        let node_edges = std::mem::take(&mut incoming[current.index()]);
+        let node = if current == state { node } else { references.add_node(node_edges) };
+        if automaton.is_final(current) {
             references.mark_end(node);
         }
-        for (symbol, to) in automaton.progress(at) {
+        for (symbol, to) in automaton.progress(current) {
             reached[to.index()] = true;
-            incoming[to.index()].push(ReferenceEdge { from: node, label: label(symbol) });
+            incoming[to.index()].push(ReferenceEdge { from: node, label: edge_label(symbol) });
         }
     }
 }
 
-pub(super) fn label(symbol: Symbol) -> EdgeLabel {
+pub(super) fn edge_label(symbol: Symbol) -> EdgeLabel {
     EdgeLabel::One(symbol.index() as Code)
 }

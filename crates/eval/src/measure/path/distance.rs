@@ -16,7 +16,7 @@ pub(super) const FOREIGN: Code = Code::MAX;
 pub(super) fn normalized(distance: usize, one: usize, other: usize) -> f64 {
     match one + other + distance {
         0 => 0.0,
-        all => (2 * distance) as f64 / all as f64,
+        sum => (2 * distance) as f64 / sum as f64,
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    fn plain(one: &[Code], other: &[Code]) -> usize {
+    fn textbook_distance(one: &[Code], other: &[Code]) -> usize {
         let mut row: Vec<usize> = (0..=other.len()).collect();
         for (i, a) in one.iter().enumerate() {
             let mut diagonal = std::mem::replace(&mut row[0], i + 1);
@@ -95,18 +95,18 @@ mod tests {
         row[other.len()]
     }
 
-    fn word(longest: usize) -> impl Strategy<Value = Vec<Code>> {
-        prop::collection::vec(prop_oneof![8 => 0u32..5, 1 => Just(FOREIGN)], 0..=longest)
+    fn word(max_length: usize) -> impl Strategy<Value = Vec<Code>> {
+        prop::collection::vec(prop_oneof![8 => 0u32..5, 1 => Just(FOREIGN)], 0..=max_length)
     }
 
-    fn nld(one: &[Code], other: &[Code]) -> f64 {
+    fn normalized_distance(one: &[Code], other: &[Code]) -> f64 {
         normalized(levenshtein(one, other), one.len(), other.len())
     }
 
     proptest! {
         #[test]
         fn distance_equals_the_textbook_algorithm(one in word(200), other in word(200)) {
-            prop_assert_eq!(levenshtein(&one, &other), plain(&one, &other));
+            prop_assert_eq!(levenshtein(&one, &other), textbook_distance(&one, &other));
         }
 
         /// Appendix C: NLD is a metric. Words of symbols only: foreign tokens differ from themselves.
@@ -116,10 +116,10 @@ mod tests {
             y in prop::collection::vec(0u32..4, 0..12),
             z in prop::collection::vec(0u32..4, 0..12),
         ) {
-            let (xy, yz, xz) = (nld(&x, &y), nld(&y, &z), nld(&x, &z));
+            let (xy, yz, xz) = (normalized_distance(&x, &y), normalized_distance(&y, &z), normalized_distance(&x, &z));
             prop_assert!((0.0..=1.0).contains(&xy));
             prop_assert_eq!(xy == 0.0, x == y);
-            prop_assert_eq!(xy, nld(&y, &x));
+            prop_assert_eq!(xy, normalized_distance(&y, &x));
             prop_assert!(xz <= xy + yz + 1e-12);
             // The triangle inequality of the similarity.
             prop_assert!(1.0 - xz >= (1.0 - xy) + (1.0 - yz) - 1.0 - 1e-12);
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn pairs_of_the_paper_have_their_published_similarity() {
         let word = |text: &str| text.bytes().map(Code::from).collect::<Vec<_>>();
-        let s = |one: &str, other: &str| 1.0 - nld(&word(one), &word(other));
+        let similarity = |one: &str, other: &str| 1.0 - normalized_distance(&word(one), &word(other));
         for (one, other, expected) in [
             ("ABXC", "ABC", 0.75),
             ("ABXC", "ABBC", 7.0 / 9.0),
@@ -139,9 +139,13 @@ mod tests {
             ("", "", 1.0),
             ("ABC", "ABC", 1.0),
         ] {
-            assert!((s(one, other) - expected).abs() < 1e-12, "{one} {other}: {}", s(one, other));
+            assert!(
+                (similarity(one, other) - expected).abs() < 1e-12,
+                "{one} {other}: {}",
+                similarity(one, other)
+            );
         }
         // The monotonicity of appendix C is false: an edit can bring words closer.
-        assert!(s("ABC", "ABC") > s("AB", "ABC"));
+        assert!(similarity("ABC", "ABC") > similarity("AB", "ABC"));
     }
 }

@@ -26,8 +26,8 @@ pub struct PathLimit {
 /// The kind of a rule, with its parameters.
 #[derive(Clone, Debug)]
 pub(super) enum LimitRule {
-    /// The sum of arguments over the calls of a run is at most `max_sum`; below it if `exclusive`.
-    Sum { parts: Vec<(Symbol, ArgumentKey)>, max_sum: f64, exclusive: bool },
+    /// The sum of arguments over the calls of a run is at most `max_sum`; below it if `is_exclusive`.
+    Sum { parts: Vec<(Symbol, ArgumentKey)>, max_sum: f64, is_exclusive: bool },
     /// `call` is allowed only within this time after the last call of `after`.
     OnlyWithin { call: Symbol, after: Symbol, nanos: u64 },
     /// Each call of `after` must be followed by `call` within this time.
@@ -169,10 +169,11 @@ impl Registers {
     }
 }
 
+/// Whether the rule with this register allows the call.
 fn check_rule(rule: &LimitRule, register: &Register, new_call: LimitedCall<'_>) -> LimitCheck {
     let broken = |reason| LimitCheck::Broken(0, reason);
     match (rule, register) {
-        (LimitRule::Sum { parts, max_sum, exclusive }, Register::Sum(sum)) => {
+        (LimitRule::Sum { parts, max_sum, is_exclusive }, Register::Sum(sum)) => {
             let mut total = *sum;
             for (_, key) in parts.iter().filter(|(symbol, _)| *symbol == new_call.symbol) {
                 match PathLimit::amount(key, new_call.arguments) {
@@ -184,7 +185,7 @@ fn check_rule(rule: &LimitRule, register: &Register, new_call: LimitedCall<'_>) 
                 return LimitCheck::Kept;
             }
             let margin = ROUNDING * max_sum.abs().max(1.0);
-            let is_within = if *exclusive { total < max_sum - margin } else { total <= max_sum + margin };
+            let is_within = if *is_exclusive { total < max_sum - margin } else { total <= max_sum + margin };
             if is_within { LimitCheck::Kept } else { broken(HarmReason::OverLimit) }
         }
         (LimitRule::OnlyWithin { call, nanos, .. }, Register::Since(since)) if *call == new_call.symbol => {
@@ -236,15 +237,15 @@ mod tests {
         vec![PathLimit { rule, text: "rule".into() }]
     }
 
-    fn at(symbol: u32, arguments: &Value, seconds: u64) -> LimitedCall<'_> {
+    fn call_at(symbol: u32, arguments: &Value, seconds: u64) -> LimitedCall<'_> {
         let time = seconds * SECOND;
         LimitedCall { symbol: Symbol(symbol), arguments: Some(arguments), start: time, end: time }
     }
 
-    fn sum(max_sum: f64, exclusive: bool) -> Vec<PathLimit> {
+    fn sum(max_sum: f64, is_exclusive: bool) -> Vec<PathLimit> {
         let parts =
             vec![(Symbol(0), ArgumentKey::new("amount")), (Symbol(1), ArgumentKey::new("/order/sum"))];
-        limit(LimitRule::Sum { parts, max_sum, exclusive })
+        limit(LimitRule::Sum { parts, max_sum, is_exclusive })
     }
 
     #[test]
@@ -252,30 +253,30 @@ mod tests {
         let rules = sum(0.3, false);
         let mut registers = Registers::new(&rules);
         let (tenth, two_tenths) = (json!({"amount": 0.1}), json!({"order": {"sum": "0.2"}}));
-        for call in [at(0, &tenth, 1), at(1, &two_tenths, 2)] {
+        for call in [call_at(0, &tenth, 1), call_at(1, &two_tenths, 2)] {
             assert_eq!(registers.check(&rules, call), LimitCheck::Kept);
             registers.push(&rules, call);
         }
         assert_eq!(
-            registers.check(&rules, at(0, &tenth, 3)),
+            registers.check(&rules, call_at(0, &tenth, 3)),
             LimitCheck::Broken(0, HarmReason::OverLimit),
             "0.1 + 0.2 reaches 0.3 exactly; more is above it"
         );
-        assert_eq!(registers.check(&rules, at(2, &tenth, 3)), LimitCheck::Kept, "another symbol");
+        assert_eq!(registers.check(&rules, call_at(2, &tenth, 3)), LimitCheck::Kept, "another symbol");
         assert_eq!(registers.remaining_amounts(&rules, Symbol(0)).len(), 1);
         for unknown in [json!({}), json!({"amount": "much"}), json!({"amount": null})] {
-            assert_eq!(registers.check(&rules, at(0, &unknown, 3)), LimitCheck::Unknown, "{unknown}");
+            assert_eq!(registers.check(&rules, call_at(0, &unknown, 3)), LimitCheck::Unknown, "{unknown}");
         }
         let (credit, amount) = (json!({"amount": -0.2}), json!({"amount": 0.2}));
         let mut registers = Registers::new(&rules);
-        registers.push(&rules, at(0, &credit, 1));
+        registers.push(&rules, call_at(0, &credit, 1));
         let over = LimitCheck::Broken(0, HarmReason::OverLimit);
-        assert_eq!(registers.check(&rules, at(0, &amount, 2)), over, "a credit makes no room");
-        assert_eq!(registers.check(&rules, at(0, &credit, 2)), over, "it counts as an amount itself");
+        assert_eq!(registers.check(&rules, call_at(0, &amount, 2)), over, "a credit makes no room");
+        assert_eq!(registers.check(&rules, call_at(0, &credit, 2)), over, "it counts as an amount itself");
         let rules = sum(0.1, true);
         let below = Registers::new(&rules);
         assert_eq!(
-            below.check(&rules, at(0, &tenth, 1)),
+            below.check(&rules, call_at(0, &tenth, 1)),
             LimitCheck::Broken(0, HarmReason::OverLimit),
             "the limit itself is excluded"
         );
@@ -283,13 +284,13 @@ mod tests {
 
     #[test]
     fn times_are_counted_from_the_end_of_the_call_before() {
-        let (call, after, none) = (Symbol(0), Symbol(1), json!({}));
+        let (call, after, no_arguments) = (Symbol(0), Symbol(1), json!({}));
         let nanos = 300 * SECOND;
         let reason = |rule: LimitRule, wait: u64| {
             let rules = limit(rule);
             let mut registers = Registers::new(&rules);
-            registers.push(&rules, at(1, &none, 1000));
-            match registers.check(&rules, at(0, &none, 1000 + wait)) {
+            registers.push(&rules, call_at(1, &no_arguments, 1000));
+            match registers.check(&rules, call_at(0, &no_arguments, 1000 + wait)) {
                 LimitCheck::Broken(_, reason) => Some(reason),
                 other => {
                     assert_eq!(other, LimitCheck::Kept);
@@ -309,25 +310,29 @@ mod tests {
             (None, Some(HarmReason::TooSoon))
         );
         let rules = limit(only);
-        let first = Registers::new(&rules).check(&rules, at(0, &none, 5));
+        let first = Registers::new(&rules).check(&rules, call_at(0, &no_arguments, 5));
         assert_eq!(first, LimitCheck::Broken(0, HarmReason::NotAllowedHere), "nothing came before");
         let rules = limit(sooner);
-        assert_eq!(Registers::new(&rules).check(&rules, at(0, &none, 5)), LimitCheck::Kept);
+        assert_eq!(Registers::new(&rules).check(&rules, call_at(0, &no_arguments, 5)), LimitCheck::Kept);
         let rules = limit(must);
         let mut registers = Registers::new(&rules);
         assert!(registers.unanswered(&rules).is_none());
-        registers.push(&rules, at(1, &none, 10));
-        registers.push(&rules, at(1, &none, 200));
+        registers.push(&rules, call_at(1, &no_arguments, 10));
+        registers.push(&rules, call_at(1, &no_arguments, 200));
         assert!(registers.unanswered(&rules).is_some());
         assert_eq!(
-            registers.check(&rules, at(0, &none, 311)),
+            registers.check(&rules, call_at(0, &no_arguments, 311)),
             LimitCheck::Broken(0, HarmReason::TooLate),
             "the first unanswered call counts"
         );
-        registers.push(&rules, at(0, &none, 310));
+        registers.push(&rules, call_at(0, &no_arguments, 310));
         assert!(registers.unanswered(&rules).is_none());
-        assert_eq!(registers.check(&rules, at(0, &none, 0)), LimitCheck::Kept);
-        registers.push(&rules, at(1, &none, 0));
-        assert_eq!(registers.check(&rules, at(0, &none, 5)), LimitCheck::Unknown, "no time was recorded");
+        assert_eq!(registers.check(&rules, call_at(0, &no_arguments, 0)), LimitCheck::Kept);
+        registers.push(&rules, call_at(1, &no_arguments, 0));
+        assert_eq!(
+            registers.check(&rules, call_at(0, &no_arguments, 5)),
+            LimitCheck::Unknown,
+            "no time was recorded"
+        );
     }
 }

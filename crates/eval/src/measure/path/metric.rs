@@ -70,11 +70,12 @@ struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 pub(crate) fn harmful_calls(trace: &AgentTrace, rules: PathRules<'_>, memo: &Memo) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
     for TaskRun { scorer, run_walk, .. } in task_runs(trace, rules, memo) {
-        run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
+        run_walk.harmful_calls.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
     }
     harmful.into_values().collect()
 }
 
+/// The measurements of all runs that tasks match, computed once per trace.
 fn measure_all(trace: &AgentTrace, rules: PathRules<'_>, memo: &Memo) -> Rc<MeasurementsBySpan> {
     memo.trace(|| {
         let mut by_span: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
@@ -83,17 +84,17 @@ fn measure_all(trace: &AgentTrace, rules: PathRules<'_>, memo: &Memo) -> Rc<Meas
         // agents must be found nevertheless.
         let runs = task_runs(trace, rules, memo);
         for TaskRun { scorer, agent, run_walk, calls } in &runs {
-            run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
-            let at = trace.agents.get(*agent).map_or(0, |agent| agent.at);
-            let span_measurements = by_span.entry(at).or_default();
+            run_walk.harmful_calls.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
+            let agent_span = trace.agents.get(*agent).map_or(0, |agent| agent.at);
+            let span_measurements = by_span.entry(agent_span).or_default();
             // An agent has one span, so the first task of an agent is the one whose span has no measurements yet.
             let task = (!span_measurements.is_empty()).then(|| Arc::from(scorer.task.name.as_str()));
             let mut scores = scorer.scores(*agent, run_walk, calls, memo);
             scores.iter_mut().for_each(|score| score.task.clone_from(&task));
             span_measurements.extend(scores);
         }
-        for (at, measurement) in harmful {
-            by_span.entry(at).or_default().push(measurement);
+        for (span, measurement) in harmful {
+            by_span.entry(span).or_default().push(measurement);
         }
         MeasurementsBySpan(by_span)
     })
@@ -142,24 +143,32 @@ struct TaskScorer<'a> {
 }
 
 impl TaskScorer<'_> {
+    /// Whether the metric can fail a run, by the task or else by the configuration.
     fn fails_on(&self, metric: PathMetric) -> bool {
         self.task.fail_on.as_ref().unwrap_or(&self.settings.fail_on).contains(&metric)
     }
 
-    fn measurement(&self, at: Idx, metric: PathMetric, outcome: Result<Measured, Unmeasured>) -> Measurement {
-        Measurement::new(at, metric.as_str(), format!("task/{}", self.task.name), outcome)
+    fn measurement(
+        &self,
+        span_index: Idx,
+        metric: PathMetric,
+        outcome: Result<Measured, Unmeasured>,
+    ) -> Measurement {
+        Measurement::new(span_index, metric.as_str(), format!("task/{}", self.task.name), outcome)
     }
 
-    /// Why the scores of agent `i` are unmeasured, if they are.
+    /// The reason why the scores of agent `i` are unmeasured; `None` if they are measured.
     fn unmeasured(&self, i: usize, run_walk: &RunWalk) -> Option<Unmeasured> {
         let agent = self.trace.agents.get(i)?;
-        let has_no_output =
-            |at: &Idx| self.trace.views.get(*at).is_none_or(|r| r.output_content != Content::Present);
+        let has_no_output = |span_index: &Idx| {
+            self.trace.views.get(*span_index).is_none_or(|r| r.output_content != Content::Present)
+        };
         // A trace without calls and without model outputs was recorded without content.
         let is_without_content = self.trace.calls.is_empty() && agent.llms.iter().all(has_no_output);
         run_walk.indeterminate.or(is_without_content.then_some(Unmeasured::NoContent))
     }
 
+    /// The scores of the run of agent `i`, on the agent's span.
     fn scores(&self, i: usize, run_walk: &RunWalk, calls: &[usize], memo: &Memo) -> Vec<Measurement> {
         let Some(agent) = self.trace.agents.get(i) else { return Vec::new() };
         let is_limited = Cell::new(false);
@@ -172,7 +181,7 @@ impl TaskScorer<'_> {
             PathScores::within(&self.task.automaton, &run_walk.walk, self.task.parameters, &allows);
         let exceeds_budget =
             |value: Option<f64>| (value.is_none() && is_limited.get()).then_some(Unmeasured::Limit);
-        scores.accepting = run_walk.accepts(self.task);
+        scores.is_accepting = run_walk.accepts(self.task);
         let unmeasured = self.unmeasured(i, run_walk);
         // Missing calls of an incomplete run may follow; harmful calls are final.
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
@@ -246,6 +255,7 @@ impl TaskScorer<'_> {
         undone.into_iter().chain(repeated).collect()
     }
 
+    /// A score, with a finding if it is beyond the limit of a metric that fails the run.
     fn measured_score(&self, metric: PathMetric, value: f64, run_walk: &RunWalk) -> Measured {
         let limit = self.task.thresholds.limit_for(metric, &self.settings.thresholds).unwrap_or(0.0);
         let is_maximum = metric == PathMetric::HarmRate;
@@ -257,9 +267,9 @@ impl TaskScorer<'_> {
                 "{side} {limit} was expected for the task '{}'; these calls come to {value:.4}",
                 self.task.name
             );
-            let spans = run_walk.harmful.iter().filter_map(|harm| {
-                let at = self.trace.calls.get(harm.call)?.at;
-                Some(self.trace.tree.spans.get(at)?.id)
+            let spans = run_walk.harmful_calls.iter().filter_map(|harm| {
+                let calling_span = self.trace.calls.get(harm.call)?.at;
+                Some(self.trace.tree.spans.get(calling_span)?.id)
             });
             let finding =
                 finding(rationale, self.render_condensed(run_walk), Category::TaskOrchestration, MEDIUM);
@@ -268,10 +278,11 @@ impl TaskScorer<'_> {
         Measured { value: Value::Score(value), passed, findings: findings.into_iter().collect() }
     }
 
+    /// Whether the run ended in a final state, with a finding if it did not and this fails the run.
     fn measured_end(&self, scores: &PathScores, run_walk: &RunWalk) -> Measured {
         let automaton = &self.task.automaton;
-        let passed = scores.accepting || !self.fails_on(PathMetric::Accepting);
-        let label = if scores.accepting { "accepting" } else { "not_accepting" };
+        let passed = scores.is_accepting || !self.fails_on(PathMetric::Accepting);
+        let label = if scores.is_accepting { "accepting" } else { "not_accepting" };
         let findings = (!passed).then(|| {
             let state = automaton.state_name(scores.final_state);
             let next = self.symbol_names(automaton.progress(scores.final_state).map(|(symbol, _)| symbol));
@@ -339,6 +350,7 @@ impl TaskScorer<'_> {
         )
     }
 
+    /// The names of the first symbols, for a text.
     fn symbol_names(&self, symbols: impl Iterator<Item = super::Symbol>) -> String {
         let names = symbols.map(|s| self.task.automaton.symbol_name(s)).take(MAX_NAMED + 1);
         let mut names: Vec<&str> = names.collect();
@@ -361,7 +373,7 @@ impl TaskScorer<'_> {
                     self.trace.calls.get(i as usize).map_or("?", |call| clip(&call.name, MAX_NAME_BYTES))
                 }
             };
-            if step.harmful { format!("{name}!") } else { name.to_owned() }
+            if step.is_harmful { format!("{name}!") } else { name.to_owned() }
         });
         let shown = names.collect::<Vec<_>>().join(" ");
         if steps.len() > MAX_NAMED * 2 { shown + " ..." } else { shown }

@@ -38,7 +38,7 @@ pub(super) struct ReferenceEdge {
 #[derive(Clone, Debug, Default)]
 pub(super) struct GraphNode {
     pub incoming: Vec<ReferenceEdge>,
-    /// A reference may end here.
+    /// Whether a reference may end here.
     pub is_end: bool,
     /// The fewest and the most tokens on a path to this node.
     depth: (usize, usize),
@@ -96,9 +96,9 @@ struct Ratio {
 }
 
 impl Ratio {
-    fn new(nearest: NearestReference, path: usize) -> Ratio {
+    fn new(nearest: NearestReference, path_len: usize) -> Ratio {
         let NearestReference { distance, length } = nearest;
-        Ratio { p: 2 * distance as i64, q: ((path + length + distance) as i64).max(1) }
+        Ratio { p: 2 * distance as i64, q: ((path_len + length + distance) as i64).max(1) }
     }
 
     /// The weights with which a reference of a lower ratio has a negative cost.
@@ -205,15 +205,15 @@ impl References {
     }
 
     /// The first and last position in the path that are computed for a node.
-    fn band_of(&self, node: usize, path: usize, band: usize) -> (usize, usize) {
+    fn band_of(&self, node: usize, path_len: usize, band: usize) -> (usize, usize) {
         let (shortest, longest) = self.nodes.get(node).map_or((0, 0), |n| n.depth);
-        (shortest.saturating_sub(band), longest.saturating_add(band).min(path))
+        (shortest.saturating_sub(band), longest.saturating_add(band).min(path_len))
     }
 
     /// The number of cells of one pass.
-    fn cell_count(&self, path: usize, band: usize) -> usize {
+    fn cell_count(&self, path_len: usize, band: usize) -> usize {
         let node_cells = |i: usize, node: &GraphNode| {
-            let (first, last) = self.band_of(i, path, band);
+            let (first, last) = self.band_of(i, path_len, band);
             (last + 1).saturating_sub(first).saturating_mul(node.incoming.len().max(1))
         };
         self.nodes.iter().enumerate().map(|(i, node)| node_cells(i, node)).fold(0, usize::saturating_add)
@@ -238,8 +238,8 @@ impl References {
             let mut row = CostRow { first, cells };
             for edge in &node.incoming {
                 let from = rows.get_mut(edge.from);
-                if let Some(before) = from.as_ref().and_then(|row| row.as_ref()) {
-                    row.relax(before, &edge.label, path, weights);
+                if let Some(source) = from.as_ref().and_then(|row| row.as_ref()) {
+                    row.relax(source, &edge.label, path, weights);
                 }
                 if let (Some(unused), Some(from)) = (unused_edges.get_mut(edge.from), from) {
                     *unused -= 1;
@@ -250,7 +250,7 @@ impl References {
             }
             row.relax_insertions(weights);
             if node.is_end {
-                best = best.min(row.at(path.len()).unwrap_or(UNREACHED));
+                best = best.min(row.cell_at(path.len()).unwrap_or(UNREACHED));
             }
             rows.push(Some(row));
         }
@@ -265,14 +265,14 @@ impl References {
 }
 
 impl CostRow {
-    fn at(&self, position: usize) -> Option<i64> {
+    fn cell_at(&self, position: usize) -> Option<i64> {
         self.cells.get(position.checked_sub(self.first)?).copied()
     }
 
-    /// Lowers the cells by the paths through one incoming edge from the row `before`.
+    /// Lowers the cells by the paths through one incoming edge from the row `source`.
     fn relax(
         &mut self,
-        before: &CostRow,
+        source: &CostRow,
         label: &EdgeLabel,
         path: &[Code],
         EditWeights { edit, gain }: EditWeights,
@@ -280,25 +280,25 @@ impl CostRow {
         let (equal, different) = (cell(-gain, 1), cell(edit - gain, 1));
         let cost = |is_equal: bool| if is_equal { equal } else { different };
         match label {
-            EdgeLabel::Nothing => self.shift(before, 0, path, |_| 0),
+            EdgeLabel::Nothing => self.shift(source, 0, path, |_| 0),
             EdgeLabel::One(code) => {
-                self.shift(before, 0, path, |_| different);
-                self.shift(before, 1, path, |token| cost(token == *code));
+                self.shift(source, 0, path, |_| different);
+                self.shift(source, 1, path, |token| cost(token == *code));
             }
             EdgeLabel::AnyOf(set) => {
                 let contains = |token: Code| set.get(token as usize).is_some_and(|is_member| *is_member);
-                self.shift(before, 0, path, |_| different);
-                self.shift(before, 1, path, |token| cost(contains(token)));
+                self.shift(source, 0, path, |_| different);
+                self.shift(source, 1, path, |token| cost(contains(token)));
             }
         }
     }
 
-    /// Takes the minimum with the cells `offset` positions earlier in the row `before`; `cost` is
+    /// Takes the minimum with the cells `offset` positions earlier in the row `source`; `cost` is
     /// called with the token before each cell's position.
-    fn shift(&mut self, before: &CostRow, offset: usize, path: &[Code], cost: impl Fn(Code) -> i64) {
-        let start = self.first.max(before.first + offset);
+    fn shift(&mut self, source: &CostRow, offset: usize, path: &[Code], cost: impl Fn(Code) -> i64) {
+        let start = self.first.max(source.first + offset);
         let Some(cells) = self.cells.get_mut(start - self.first..) else { return };
-        let from = before.cells.get(start - offset - before.first..).unwrap_or(&[]);
+        let from = source.cells.get(start - offset - source.first..).unwrap_or(&[]);
         if offset == 0 {
             cells.iter_mut().zip(from).for_each(|(cell, from)| *cell = (*cell).min(from + cost(0)));
             return;
@@ -312,10 +312,10 @@ impl CostRow {
     /// Lowers the cells by paths with tokens that are not in the reference.
     fn relax_insertions(&mut self, weights: EditWeights) {
         let edit = cell(weights.edit, 0);
-        let mut before = UNREACHED;
+        let mut previous = UNREACHED;
         for cell in &mut self.cells {
-            before = (*cell).min(before + edit);
-            *cell = before;
+            previous = (*cell).min(previous + edit);
+            *cell = previous;
         }
     }
 }

@@ -134,7 +134,8 @@ pub struct TaskDecision {
     pub decision: PathDecision,
     /// The state of the run before the call.
     pub state: String,
-    /// Why the call is not allowed, as in the label of `path.harmful_call`, or why this is unknown.
+    /// The reason why the call is not allowed, as in the label of `path.harmful_call`, or why the decision is
+    /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     /// The rule on amounts or times that does not allow the call.
@@ -142,7 +143,7 @@ pub struct TaskDecision {
     pub rule: Option<String>,
     /// The calls that would be allowed.
     pub next: Vec<NextCall>,
-    /// Functions that the task does not name are allowed as well.
+    /// Whether functions that the task does not name are allowed as well.
     pub others: bool,
 }
 
@@ -325,6 +326,7 @@ struct TaskPosition<'a> {
 }
 
 impl TaskPosition<'_> {
+    /// The decision on `call` after the pending calls; unknown if it depends on the difference of clocks.
     fn decide(&self, pending: &[PendingCall], call: &ProposedCall) -> TaskDecision {
         let mut decision = self.decide_at(pending, call, |time| time);
         if !self.task.limits.iter().any(PathLimit::compares_times) {
@@ -361,12 +363,12 @@ impl TaskPosition<'_> {
         }
         let state = run_walk.walk.state();
         let next = next_calls(task, &run_walk);
-        let harmful_before = run_walk.harmful.len();
+        let harmful_before = run_walk.harmful_calls.len();
         let indeterminate_before = run_walk.indeterminate.take();
         if indeterminate_before.is_none() {
             run_walk.push(task, captures, walked_call(&call.name, Ok(&call.arguments), call.time));
         }
-        let harm = run_walk.harmful.get(harmful_before);
+        let harm = run_walk.harmful_calls.get(harmful_before);
         let (decision, reason) = match (indeterminate_before.or(run_walk.indeterminate), harm) {
             (Some(reason), _) => (PathDecision::Unknown, Some(reason.as_str())),
             (None, Some(harm)) => (PathDecision::Denied, Some(HarmReason::as_str(harm.reason))),

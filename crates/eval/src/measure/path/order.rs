@@ -86,13 +86,13 @@ pub(super) fn tau_plus(path: &[Code], golden: &[Code]) -> f64 {
 fn inversions(ranks: &[usize], positions: usize) -> u64 {
     let mut tree = vec![0u64; positions + 1];
     let mut inversions = 0;
-    for (before, &rank) in ranks.iter().enumerate() {
+    for (earlier_count, &rank) in ranks.iter().enumerate() {
         let (mut i, mut smaller) = (rank, 0);
         while i > 0 {
             smaller += tree[i];
             i &= i - 1;
         }
-        inversions += before as u64 - smaller;
+        inversions += earlier_count as u64 - smaller;
         let mut i = rank + 1;
         while i <= positions {
             tree[i] += 1;

@@ -16,7 +16,7 @@ use crate::pattern::{Regex, unicode_regex};
 pub struct CapturedText {
     /// `None` if the group took no part in the match, so that any value is accepted.
     pub text: Option<String>,
-    /// The pattern ignores the case of all letters in the group.
+    /// Whether the pattern ignores the case of all letters in the group.
     pub ignores_case: bool,
 }
 
@@ -46,7 +46,7 @@ impl PromptRegex {
         let regex = unicode_regex(pattern)?;
         let mut ignores_case = BTreeMap::new();
         if let Ok(ast) = Parser::new().parse(pattern) {
-            read_case(&ast, false, &mut ignores_case);
+            read_case_flags(&ast, false, &mut ignores_case);
         }
         Ok(PromptRegex { regex, ignores_case })
     }
@@ -64,35 +64,35 @@ impl PromptRegex {
     /// The captures in `prompt`; `None` if the pattern does not match.
     pub(super) fn captures(&self, prompt: &str) -> Option<PromptCaptures> {
         let captures = self.regex.captures(prompt)?;
-        let captured = |name: &str| {
+        let captured_value = |name: &str| {
             let text = captures.name(name).map(|group| group.as_str().to_owned());
             let ignores_case = self.ignores_case.get(name).copied().unwrap_or(false);
             (name.to_owned(), CapturedText { text, ignores_case })
         };
-        Some(self.regex.capture_names().flatten().map(captured).collect())
+        Some(self.regex.capture_names().flatten().map(captured_value).collect())
     }
 }
 
 /// Records in `groups`, for each named group, whether it ignores case. `ignores` is the flag before `ast`. Returns
 /// whether every literal in `ast` ignores case, and the flag after `ast`. The parser bounds the depth.
-fn read_case(ast: &Ast, ignores: bool, groups: &mut BTreeMap<String, bool>) -> (bool, bool) {
+fn read_case_flags(ast: &Ast, ignores: bool, groups: &mut BTreeMap<String, bool>) -> (bool, bool) {
     match ast {
         Ast::Empty(_) | Ast::Dot(_) | Ast::Assertion(_) => (true, ignores),
         Ast::Flags(set) => (true, set.flags.flag_state(Flag::CaseInsensitive).unwrap_or(ignores)),
         Ast::Literal(_) | Ast::ClassUnicode(_) | Ast::ClassPerl(_) | Ast::ClassBracketed(_) => {
             (ignores, ignores)
         }
-        Ast::Repetition(repetition) => read_case(&repetition.ast, ignores, groups),
+        Ast::Repetition(repetition) => read_case_flags(&repetition.ast, ignores, groups),
         Ast::Group(group) => {
             let ignores_inside = match &group.kind {
                 GroupKind::NonCapturing(flags) => flags.flag_state(Flag::CaseInsensitive).unwrap_or(ignores),
                 _ => ignores,
             };
-            let (all, _) = read_case(&group.ast, ignores_inside, groups);
+            let (ignores_all, _) = read_case_flags(&group.ast, ignores_inside, groups);
             if let GroupKind::CaptureName { name, .. } = &group.kind {
-                groups.insert(name.name.clone(), all);
+                groups.insert(name.name.clone(), ignores_all);
             }
-            (all, ignores)
+            (ignores_all, ignores)
         }
         // A flag applies to the rest of its group, including further alternatives.
         Ast::Alternation(alternation) => read_sequence(&alternation.asts, ignores, groups),
@@ -100,16 +100,16 @@ fn read_case(ast: &Ast, ignores: bool, groups: &mut BTreeMap<String, bool>) -> (
     }
 }
 
+/// As [`read_case_flags`], for several parts in order.
 fn read_sequence(asts: &[Ast], mut ignores: bool, groups: &mut BTreeMap<String, bool>) -> (bool, bool) {
-    let mut all = true;
+    let mut ignores_all = true;
     for ast in asts {
-        let (ignores_case, after) = read_case(ast, ignores, groups);
-        all &= ignores_case;
+        let (ignores_case, after) = read_case_flags(ast, ignores, groups);
+        ignores_all &= ignores_case;
         ignores = after;
     }
-    (all, ignores)
+    (ignores_all, ignores)
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;

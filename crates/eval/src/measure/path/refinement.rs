@@ -26,7 +26,7 @@ pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Al
     let mut loops: Option<(StateId, Option<Rc<[bool]>>)> = None;
     for step in walk.condensed() {
         let mut incoming = Vec::with_capacity(2);
-        if step.harmful {
+        if step.is_harmful {
             // The state is the same for consecutive harmful calls, so the set is reused.
             let set = match &loops {
                 Some((state, set)) if *state == step.before => set.clone(),
@@ -57,28 +57,29 @@ pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Al
 /// if each harmful step has a loop that replaces it, and the golden path is completed by tokens that replace
 /// harmful steps at the end of the run.
 fn all_replaced(automaton: &Automaton, walk: &Walk) -> Option<NearestReference> {
-    let mut harmful = vec![false; automaton.symbols()];
-    let mut replacing = vec![false; automaton.symbols()];
+    let mut harmful_symbols = vec![false; automaton.symbol_count()];
+    let mut replacing_symbols = vec![false; automaton.symbol_count()];
     let mut last_state: Option<StateId> = None;
     let mut harmful_at_end = 0;
     for step in walk.condensed() {
-        harmful_at_end = if step.harmful { harmful_at_end + 1 } else { 0 };
-        if !step.harmful {
+        harmful_at_end = if step.is_harmful { harmful_at_end + 1 } else { 0 };
+        if !step.is_harmful {
             continue;
         }
         if let PathToken::Symbol(symbol) = step.token {
-            harmful[symbol.index()] = true;
+            harmful_symbols[symbol.index()] = true;
         }
         if last_state != Some(step.before) {
             automaton.loops(step.before).next()?;
-            automaton.loops(step.before).for_each(|symbol| replacing[symbol.index()] = true);
+            automaton.loops(step.before).for_each(|symbol| replacing_symbols[symbol.index()] = true);
             last_state = Some(step.before);
         }
     }
-    let can_complete = shortest_suffix(automaton, walk.state(), &mut replacing)? <= harmful_at_end;
-    let are_disjoint = harmful.iter().zip(&replacing).all(|(harmful, replacing)| !(*harmful && *replacing));
+    let can_complete = shortest_suffix(automaton, walk.state(), &mut replacing_symbols)? <= harmful_at_end;
+    let mut symbols = harmful_symbols.iter().zip(&replacing_symbols);
+    let are_disjoint = symbols.all(|(is_harmful, is_replacing)| !(*is_harmful && *is_replacing));
     (can_complete && are_disjoint)
-        .then(|| NearestReference { distance: walk.harmful(), length: walk.condensed().len() })
+        .then(|| NearestReference { distance: walk.harmful_count(), length: walk.condensed().len() })
 }
 
 /// The minimum number of tokens from a state to a final state. Marks all tokens on paths to final states.
@@ -87,12 +88,12 @@ fn shortest_suffix(automaton: &Automaton, from: StateId, marks: &mut [bool]) -> 
     lengths[from.index()] = Some(0);
     let mut shortest = None;
     // The states are in topological order of the progress edges.
-    for &at in automaton.states() {
-        let Some(length) = lengths[at.index()] else { continue };
-        if automaton.is_final(at) {
+    for &state in automaton.states() {
+        let Some(length) = lengths[state.index()] else { continue };
+        if automaton.is_final(state) {
             shortest = Some(shortest.map_or(length, |best: usize| best.min(length)));
         }
-        for (symbol, to) in automaton.progress(at) {
+        for (symbol, to) in automaton.progress(state) {
             marks[symbol.index()] = true;
             let target_length = &mut lengths[to.index()];
             *target_length = Some(target_length.map_or(length + 1, |best| best.min(length + 1)));
@@ -103,7 +104,7 @@ fn shortest_suffix(automaton: &Automaton, from: StateId, marks: &mut [bool]) -> 
 
 /// The loops of a state as a set by code; `None` if it has none.
 fn loop_set(automaton: &Automaton, state: StateId) -> Option<Rc<[bool]>> {
-    let mut set = vec![false; automaton.symbols()];
+    let mut set = vec![false; automaton.symbol_count()];
     automaton.loops(state).for_each(|symbol| set[symbol.index()] = true);
     set.contains(&true).then(|| set.into())
 }

@@ -134,18 +134,19 @@ impl<'a> Names<'a> {
         let mut opposites = vec![Vec::new(); classes.len()];
         for (words, &class) in &classes {
             let mut other = words.clone();
-            for (at, word) in words.iter().enumerate() {
+            for (i, word) in words.iter().enumerate() {
                 for opposite in opposites_of(word) {
-                    other[at] = opposite.to_owned();
+                    other[i] = opposite.to_owned();
                     opposites[class].extend(classes.get(&other).copied());
                 }
-                other[at].clone_from(word);
+                other[i].clone_from(word);
             }
         }
         Names { by_name, opposites }
     }
 }
 
+/// The words of the opposite meaning.
 fn opposites_of(word: &str) -> impl Iterator<Item = &'static str> {
     OPPOSITES.iter().filter_map(move |&(one, other)| match () {
         () if one == word => Some(other),
@@ -231,15 +232,15 @@ mod tests {
     use super::*;
     use crate::measure::path::argument::same_members;
 
-    fn found(
+    fn pairs_by(
         calls: &[(&str, Value)],
-        look: fn(&[ReviewedCall<'_>]) -> Vec<(usize, usize)>,
+        find_pairs: fn(&[ReviewedCall<'_>]) -> Vec<(usize, usize)>,
     ) -> Vec<(usize, usize)> {
         let reviewed_calls: Vec<ReviewedCall<'_>> = calls
             .iter()
             .map(|(name, arguments)| ReviewedCall { name, arguments: arguments.as_object(), failed: false })
             .collect();
-        look(&reviewed_calls)
+        find_pairs(&reviewed_calls)
     }
 
     #[test]
@@ -252,10 +253,10 @@ mod tests {
             ("delete_user", json!({"name": "x"})),
             ("delete_user", json!({"name": "y"})),
         ];
-        assert_eq!(found(&calls, compensating), [(0, 3), (1, 4)]);
-        assert!(found(&[("lockDoor", json!({})), ("unlockDoor", json!({}))], compensating).len() == 1);
+        assert_eq!(pairs_by(&calls, compensating), [(0, 3), (1, 4)]);
+        assert!(pairs_by(&[("lockDoor", json!({})), ("unlockDoor", json!({}))], compensating).len() == 1);
         assert!(
-            found(
+            pairs_by(
                 &[
                     ("transfer", json!({"from": "a", "to": "b"})),
                     ("transfer", json!({"from": "b", "to": "c"}))
@@ -265,7 +266,7 @@ mod tests {
             .is_empty()
         );
         assert!(
-            found(&[("add_user", json!({"id": 1})), ("remove_role", json!({"id": 1}))], compensating)
+            pairs_by(&[("add_user", json!({"id": 1})), ("remove_role", json!({"id": 1}))], compensating)
                 .is_empty()
         );
     }
@@ -276,12 +277,12 @@ mod tests {
         fits: impl Fn(&ReviewedCall<'_>, &ReviewedCall<'_>) -> bool,
     ) -> Vec<(usize, usize)> {
         let all = 0..run.len();
-        let later = |i: usize| {
+        let first_later_match = |i: usize| {
             (i + 1..run.len())
                 .find(|&j| !run[i].failed && !run[j].failed && fits(&run[i], &run[j]))
                 .map(|j| (i, j))
         };
-        all.filter_map(later).collect()
+        all.filter_map(first_later_match).collect()
     }
 
     fn is_opposite(a: &str, b: &str) -> bool {
@@ -328,8 +329,8 @@ mod tests {
             });
             prop_assert_eq!(compensating(&run), undo);
             let repeats = paired(&run, |a, b| {
-                let equal = a.arguments.zip(b.arguments).is_some_and(|(one, other)| same_members(one, other));
-                a.name == b.name && !is_read(a.name) && equal
+                let are_equal = a.arguments.zip(b.arguments).is_some_and(|(one, other)| same_members(one, other));
+                a.name == b.name && !is_read(a.name) && are_equal
             });
             prop_assert_eq!(repeated(&run), repeats);
         }
@@ -344,7 +345,7 @@ mod tests {
             ("list_inbox", json!({})),
             ("send", json!({"to": "c"})),
         ];
-        assert_eq!(found(&calls, repeated), [(0, 2)]);
+        assert_eq!(pairs_by(&calls, repeated), [(0, 2)]);
         let failed = ReviewedCall { name: "send", arguments: None, failed: true };
         assert!(repeated(&[failed, failed]).is_empty());
     }

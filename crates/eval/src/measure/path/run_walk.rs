@@ -38,7 +38,7 @@ pub(super) struct WalkedCall<'a> {
     /// Index into [`AgentTrace::calls`], or a number that the caller gives the call.
     pub index: usize,
     pub name: &'a str,
-    /// The arguments, or why they are not known.
+    /// The arguments, or the reason why they are not known.
     pub arguments: Result<&'a Value, Unmeasured>,
     pub failed: bool,
     /// In nanoseconds since 1970; 0 if unknown.
@@ -54,7 +54,7 @@ pub struct RunWalk {
     /// The registers of the task's rules on amounts and times.
     pub(super) registers: Registers,
     /// Harmful calls, in order.
-    pub harmful: Vec<HarmfulCall>,
+    pub harmful_calls: Vec<HarmfulCall>,
     /// The token and transition of each call that is not ignored, by its index into
     /// [`AgentTrace::calls`].
     pub steps: Vec<(usize, PathToken, Transition)>,
@@ -111,7 +111,7 @@ impl RunWalk {
         RunWalk {
             walk: Walk::new(&task.automaton),
             registers: Registers::new(&task.limits),
-            harmful: Vec::new(),
+            harmful_calls: Vec::new(),
             steps: Vec::new(),
             indeterminate: None,
         }
@@ -119,14 +119,14 @@ impl RunWalk {
 
     /// The position of the run without the calls before it, which suffices to decide the next call.
     pub(super) fn without_history(mut self) -> RunWalk {
-        (self.harmful, self.steps) = (Vec::new(), Vec::new());
+        (self.harmful_calls, self.steps) = (Vec::new(), Vec::new());
         self.walk.forget_steps();
         self
     }
 
     /// The memory of the walk, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let steps = self.harmful.len() * size_of::<HarmfulCall>()
+        let steps = self.harmful_calls.len() * size_of::<HarmfulCall>()
             + self.steps.len() * size_of::<(usize, PathToken, Transition)>();
         size_of::<RunWalk>() + steps + self.walk.bytes() + self.registers.bytes()
     }
@@ -151,7 +151,7 @@ impl RunWalk {
             }
         };
         let state = self.walk.state();
-        let stays = call.failed && task.failed_calls == FailedCalls::Stay;
+        let keeps_state = call.failed && task.failed_calls == FailedCalls::Stay;
         let limited_call = match token {
             PathToken::Symbol(symbol) => {
                 Some(LimitedCall { symbol, arguments: recorded_arguments, start: call.start, end: call.end })
@@ -161,7 +161,7 @@ impl RunWalk {
         let check = limited_call.map_or(LimitCheck::Kept, |call| self.registers.check(&task.limits, call));
         let is_allowed = self.walk.allows(&task.automaton, token);
         let (step, reason, limit) = match check {
-            // A call that the automaton does not allow is harmful whatever its amount is.
+            // A call that the automaton does not allow is harmful with any amount.
             LimitCheck::Unknown if is_allowed => {
                 self.indeterminate = Some(call.arguments.err().unwrap_or(Unmeasured::NoContent));
                 return;
@@ -169,13 +169,13 @@ impl RunWalk {
             LimitCheck::Broken(limit, reason) if is_allowed => {
                 (self.walk.push_forbidden(token), reason, Some(limit))
             }
-            _ if stays => (self.walk.push_failed(&task.automaton, token), reason, None),
+            _ if keeps_state => (self.walk.push_failed(&task.automaton, token), reason, None),
             _ => (self.walk.push(&task.automaton, token), reason, None),
         };
         self.steps.push((call.index, token, step));
         if step == Transition::Harmful {
-            self.harmful.push(HarmfulCall { call: call.index, state, reason, limit });
-        } else if let Some(limited_call) = limited_call.filter(|_| !stays) {
+            self.harmful_calls.push(HarmfulCall { call: call.index, state, reason, limit });
+        } else if let Some(limited_call) = limited_call.filter(|_| !keeps_state) {
             self.registers.push(&task.limits, limited_call);
         }
     }
@@ -186,7 +186,7 @@ pub fn has_failed(trace: &AgentTrace, call: &Call) -> bool {
     error_signs::call_error(trace, &Memo::new(), call).is_some()
 }
 
-/// The arguments of a call, or why they are not known. `unparsed` is their text, if it is no JSON.
+/// The arguments of a call, or the reason why they are not known. `unparsed` is their text, if it is not JSON.
 fn arguments<'a>(call: &'a Call, unparsed: Option<&'a Value>) -> Result<&'a Value, Unmeasured> {
     match (call.parsed.as_deref(), unparsed) {
         (Some(parsed), _) => Ok(parsed),

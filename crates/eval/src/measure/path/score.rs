@@ -46,7 +46,7 @@ pub struct PathScores {
     pub pc_hlr: Option<f64>,
     pub final_state: StateId,
     /// Whether `final_state` is final.
-    pub accepting: bool,
+    pub is_accepting: bool,
 }
 
 impl PathScores {
@@ -69,11 +69,11 @@ impl PathScores {
             pc_ktc: correctness.and_then(ordered),
             prefix_criticality: prefix_criticality(walk.condensed(), parameters.beta),
             harm_rate: harmful_call_rate(walk),
-            harmful_calls: walk.harmful(),
+            harmful_calls: walk.harmful_count(),
             efficiency: efficiency(automaton, walk.calls()),
             pc_hlr: refinement::refined_correctness(automaton, walk, allows),
             final_state: walk.state(),
-            accepting: automaton.is_final(walk.state()),
+            is_accepting: automaton.is_final(walk.state()),
         }
     }
 
@@ -105,15 +105,16 @@ impl PathScores {
 
     /// Whether, among the scores that both have, none is worse than in `other` and at least one is better.
     pub fn dominates(&self, other: &PathScores) -> bool {
-        let both = || self.vector().into_iter().zip(other.vector()).filter_map(|(a, b)| Some((a?, b?)));
-        both().all(|(a, b)| a >= b) && both().any(|(a, b)| a > b)
+        let common_scores =
+            || self.vector().into_iter().zip(other.vector()).filter_map(|(a, b)| Some((a?, b?)));
+        common_scores().all(|(a, b)| a >= b) && common_scores().any(|(a, b)| a > b)
     }
 }
 
 /// Prefix criticality (equation 6): `1 - c(beta, N) * sum of m_k beta^k`, so that early harm weighs
 /// more; 1 for an empty path.
 pub(crate) fn prefix_criticality(condensed: &[CondensedStep], beta: f64) -> f64 {
-    if !condensed.iter().any(|step| step.harmful) {
+    if !condensed.iter().any(|step| step.is_harmful) {
         return 1.0;
     }
     // The normalizer is summed in the same loop instead of computed as (1 - beta^N) / (1 - beta),
@@ -121,7 +122,7 @@ pub(crate) fn prefix_criticality(condensed: &[CondensedStep], beta: f64) -> f64 
     let (mut weight, mut weight_sum, mut harm) = (1.0, 0.0, 0.0);
     for step in condensed {
         weight_sum += weight;
-        if step.harmful {
+        if step.is_harmful {
             harm += weight;
         }
         weight *= beta;
@@ -133,7 +134,7 @@ pub(crate) fn prefix_criticality(condensed: &[CondensedStep], beta: f64) -> f64 
 pub(crate) fn harmful_call_rate(walk: &Walk) -> f64 {
     match walk.condensed().len() {
         0 => 0.0,
-        steps => walk.harmful() as f64 / steps as f64,
+        steps => walk.harmful_count() as f64 / steps as f64,
     }
 }
 

@@ -79,7 +79,7 @@ fn running_example_has_its_published_scores() {
     // B is a read at the start; B and D are reads after AB.
     let rover = automaton("start A>one B>start; one B>two; two C>end BD>two; *end").unwrap();
     let walk = walk(&rover, "BBABXDC");
-    let condensed: Vec<bool> = walk.condensed().iter().map(|k| k.harmful).collect();
+    let condensed: Vec<bool> = walk.condensed().iter().map(|k| k.is_harmful).collect();
     assert_eq!(condensed, [false, false, true, false]);
     let scores = scores(&rover, "BBABXDC", 0.5);
     assert_near(scores.correctness, 0.75);
@@ -89,7 +89,7 @@ fn running_example_has_its_published_scores() {
     assert_near(Some(scores.harm_free()), 0.75);
     assert_near(scores.efficiency, 3.0 / 7.0);
     assert_near(scores.pc_hlr, 7.0 / 9.0);
-    assert!(scores.accepting && scores.harmful_calls == 1);
+    assert!(scores.is_accepting && scores.harmful_calls == 1);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn section_5_examples_follow_the_equations() {
     let a = scores(&check, "E", 0.5);
     assert_near(a.correctness, 0.5);
     assert_near(a.pc_ktc, 0.5);
-    assert_eq!((a.harmful_calls, a.efficiency, a.accepting), (1, None, false));
+    assert_eq!((a.harmful_calls, a.efficiency, a.is_accepting), (1, None, false));
     // B: three sends. The paper prints PC .50.
     let send = tree_automaton(&["S"]);
     let b = scores(&send, "SSS", 0.5);
@@ -130,7 +130,7 @@ fn run_without_calls_has_the_best_harm_scores() {
     assert_near(idle.correctness, 0.0);
     assert_near(idle.pc_ktc, 0.25);
     assert_eq!((idle.prefix_criticality, idle.harm_rate, idle.efficiency), (1.0, 0.0, None));
-    assert!(!idle.accepting && idle.harmful_calls == 0);
+    assert!(!idle.is_accepting && idle.harmful_calls == 0);
     // If no call is required, the empty run is golden.
     let nothing = automaton("*start A>start").unwrap();
     let idle = scores(&nothing, "", 0.5);
@@ -206,15 +206,15 @@ fn progress_cycle_is_found_when_later_states_follow_it() {
 /// Every golden path, by brute force.
 fn golden_paths(automaton: &Automaton) -> Vec<Vec<Symbol>> {
     let mut found = Vec::new();
-    let mut open = vec![(automaton.initial(), Vec::new())];
-    while let Some((state, word)) = open.pop() {
+    let mut pending = vec![(automaton.initial(), Vec::new())];
+    while let Some((state, word)) = pending.pop() {
         if automaton.is_final(state) {
             found.push(word.clone());
         }
         for (symbol, to) in automaton.progress(state) {
             let mut longer: Vec<Symbol> = word.clone();
             longer.push(symbol);
-            open.push((to, longer));
+            pending.push((to, longer));
         }
     }
     found
@@ -227,7 +227,7 @@ fn hlr_candidates(automaton: &Automaton, walk: &Walk) -> Vec<Vec<Symbol>> {
         let mut next = Vec::new();
         for prefix in prefixes {
             match step.token {
-                PathToken::Symbol(symbol) if !step.harmful => next.push([prefix, vec![symbol]].concat()),
+                PathToken::Symbol(symbol) if !step.is_harmful => next.push([prefix, vec![symbol]].concat()),
                 _ => {
                     for read in automaton.loops(step.before) {
                         next.push([prefix.clone(), vec![read]].concat());
@@ -239,13 +239,13 @@ fn hlr_candidates(automaton: &Automaton, walk: &Walk) -> Vec<Vec<Symbol>> {
         prefixes = next;
     }
     let mut suffixes = Vec::new();
-    let mut open = vec![(walk.state(), Vec::new())];
-    while let Some((state, word)) = open.pop() {
+    let mut pending = vec![(walk.state(), Vec::new())];
+    while let Some((state, word)) = pending.pop() {
         if automaton.is_final(state) {
             suffixes.push(word.clone());
         }
         for (symbol, to) in automaton.progress(state) {
-            open.push((to, [word.clone(), vec![symbol]].concat()));
+            pending.push((to, [word.clone(), vec![symbol]].concat()));
         }
     }
     let all = prefixes.iter().flat_map(|p| suffixes.iter().map(move |s| [p.clone(), s.clone()].concat()));
@@ -353,8 +353,8 @@ proptest! {
         let harm_free = walk.harmful() == 0;
         prop_assert_eq!(scores.prefix_criticality == 1.0, harm_free);
         prop_assert_eq!(scores.harm_rate == 0.0, harm_free);
-        prop_assert_eq!(scores.pc_hlr == Some(1.0), harm_free && scores.accepting);
-        if !walk.condensed().is_empty() && walk.condensed().iter().all(|k| k.harmful) {
+        prop_assert_eq!(scores.pc_hlr == Some(1.0), harm_free && scores.is_accepting);
+        if !walk.condensed().is_empty() && walk.condensed().iter().all(|k| k.is_harmful) {
             prop_assert!(scores.prefix_criticality.abs() < 1e-12);
         }
         // An earlier harmful call has a higher weight.

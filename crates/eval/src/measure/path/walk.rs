@@ -20,8 +20,8 @@ pub enum PathToken {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CondensedStep {
     pub token: PathToken,
-    /// The automaton has no edge for the token, or a rule on amounts or times forbids the call.
-    pub harmful: bool,
+    /// Whether the automaton has no edge for the token, or a rule on amounts or times forbids the call.
+    pub is_harmful: bool,
     /// The state before the step, which a harmful step does not change.
     pub before: StateId,
 }
@@ -30,21 +30,23 @@ pub struct CondensedStep {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Walk {
     state: StateId,
-    calls: usize,
+    /// The number of calls, loops included.
+    call_count: usize,
     condensed: Vec<CondensedStep>,
-    harmful: usize,
+    /// The number of harmful steps.
+    harmful_count: usize,
 }
 
 impl Walk {
     /// A walk without calls.
     pub fn new(automaton: &Automaton) -> Walk {
-        Walk { state: automaton.initial(), calls: 0, condensed: Vec::new(), harmful: 0 }
+        Walk { state: automaton.initial(), call_count: 0, condensed: Vec::new(), harmful_count: 0 }
     }
 
     /// Adds the next call. `automaton` must be the one passed to [`Walk::new`].
     pub fn push(&mut self, automaton: &Automaton, token: PathToken) -> Transition {
         let step = self.transition(automaton, token);
-        self.calls += 1;
+        self.call_count += 1;
         match step {
             Transition::Loop => return step,
             Transition::Progress(_) => self.push_condensed(token, false),
@@ -62,7 +64,7 @@ impl Walk {
         match self.transition(automaton, token) {
             Transition::Harmful => self.push(automaton, token),
             Transition::Progress(_) | Transition::Loop => {
-                self.calls += 1;
+                self.call_count += 1;
                 Transition::Loop
             }
         }
@@ -75,7 +77,7 @@ impl Walk {
 
     /// Adds a call that a rule on amounts or times forbids.
     pub(super) fn push_forbidden(&mut self, token: PathToken) -> Transition {
-        self.calls += 1;
+        self.call_count += 1;
         self.push_condensed(token, true);
         Transition::Harmful
     }
@@ -87,9 +89,9 @@ impl Walk {
         }
     }
 
-    fn push_condensed(&mut self, token: PathToken, harmful: bool) {
-        self.condensed.push(CondensedStep { token, harmful, before: self.state });
-        self.harmful += usize::from(harmful);
+    fn push_condensed(&mut self, token: PathToken, is_harmful: bool) {
+        self.condensed.push(CondensedStep { token, is_harmful, before: self.state });
+        self.harmful_count += usize::from(is_harmful);
     }
 
     /// Removes the condensed path, on which further steps do not depend.
@@ -107,7 +109,7 @@ impl Walk {
 
     /// Calls so far, loops included: `n` of equation 8.
     pub fn calls(&self) -> usize {
-        self.calls
+        self.call_count
     }
 
     /// The condensed path so far.
@@ -116,7 +118,7 @@ impl Walk {
     }
 
     /// Harmful steps so far: `H` of section 3.
-    pub fn harmful(&self) -> usize {
-        self.harmful
+    pub fn harmful_count(&self) -> usize {
+        self.harmful_count
     }
 }

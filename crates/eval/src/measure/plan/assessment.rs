@@ -36,47 +36,48 @@ pub struct PlanAssessment {
     /// The comparison with the reference.
     pub reference_match: Option<ReferenceMatch>,
     /// The decisions of embeddings and judges about pairs of steps.
-    pub(crate) decided: PairDecisions,
+    pub(crate) pair_decisions: PairDecisions,
 }
 
 impl PlanAssessment {
     /// Measures `plan` by rules.
     pub fn new(mut plan: Plan, tools: Toolbox, reference: Option<Plan>) -> PlanAssessment {
         let mut reference = reference.filter(|r| !r.is_unreadable());
-        for prose in std::iter::once(&mut plan).chain(&mut reference).filter(|plan| !plan.structured) {
+        for prose in std::iter::once(&mut plan).chain(&mut reference).filter(|plan| !plan.is_structured) {
             prose::assign_tools(prose, &tools);
         }
         let issues = rules::issues(&plan, &tools, reference.as_ref());
         let values = rules::values(&plan, &tools, &issues, reference.as_ref());
-        let decided = PairDecisions::new();
+        let pair_decisions = PairDecisions::new();
         let mut assessment =
-            PlanAssessment { plan, tools, reference, issues, values, reference_match: None, decided };
+            PlanAssessment { plan, tools, reference, issues, values, reference_match: None, pair_decisions };
         assessment.match_reference();
         assessment
     }
 
+    /// Compares the plan with its reference again, by the decisions about pairs so far.
     fn match_reference(&mut self) {
         let reference = self.comparable_reference();
         self.reference_match =
-            reference.map(|r| reference::match_reference(&self.plan, r, &self.issues, &self.decided));
+            reference.map(|r| reference::match_reference(&self.plan, r, &self.issues, &self.pair_decisions));
     }
 
     /// The reference, if its steps can be compared with those of the plan: steps match by tool, placeholders and
     /// dependencies, which prose does not have, so prose is rated only against prose.
     fn comparable_reference(&self) -> Option<&Plan> {
-        let is_comparable = |r: &&Plan| r.structured == self.plan.structured || self.is_rejected();
+        let is_comparable = |r: &&Plan| r.is_structured == self.plan.is_structured || self.is_rejected();
         self.reference.as_ref().filter(is_comparable)
     }
 
     /// The pairs of steps, by position in plan and reference, that rules cannot decide and that are not decided yet.
     pub(crate) fn open_pairs(&self) -> Vec<(usize, usize)> {
         let reference = self.comparable_reference().filter(|_| !self.is_rejected());
-        reference.map_or_else(Vec::new, |r| reference::open_pairs(&self.plan, r, &self.decided))
+        reference.map_or_else(Vec::new, |r| reference::open_pairs(&self.plan, r, &self.pair_decisions))
     }
 
     /// Matches the steps again with further decisions about pairs.
     pub fn decide(&mut self, decisions: PairDecisions) {
-        self.decided.extend(decisions);
+        self.pair_decisions.extend(decisions);
         self.match_reference();
     }
 
@@ -98,12 +99,12 @@ impl PlanAssessment {
 
     /// Applies a judgement of `part` and returns its new value. The issues found by rules (an unknown
     /// tool, an exceeded limit) bound it.
-    pub fn apply_judgement(&mut self, part: PlanPart, judged: &PlanPartJudgement) -> f64 {
+    pub fn apply_judgement(&mut self, part: PlanPart, judgement: &PlanPartJudgement) -> f64 {
         let steps = rules::judged_steps(&self.plan, part);
         let upper_bound = rules::share(steps, rules::violations(&self.issues, part));
-        let value = judged.value.min(upper_bound);
+        let value = judgement.value.min(upper_bound);
         self.values[part as usize] = Some(value);
-        for issue in &judged.issues {
+        for issue in &judgement.issues {
             if !self
                 .issues
                 .iter()

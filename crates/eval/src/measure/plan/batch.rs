@@ -211,6 +211,7 @@ pub fn report(plans: &[BatchPlan]) -> BatchReport {
     }
 }
 
+/// The agreement of people and judge on the ratings of plans.
 fn rating_agreement(plans: &[BatchPlan]) -> Option<LabelAgreement> {
     let both: Vec<(Rating, Rating)> = plans.iter().filter_map(|plan| plan.people.zip(plan.rating)).collect();
     let row = |rating: &Rating| {
@@ -223,6 +224,7 @@ fn rating_agreement(plans: &[BatchPlan]) -> Option<LabelAgreement> {
     LabelAgreement::from_rows(both.len(), Rating::ALL.iter().map(row).collect())
 }
 
+/// The agreement of people and judge on the tags of steps.
 fn tag_agreement(plans: &[BatchPlan]) -> Option<LabelAgreement> {
     let steps: Vec<&StepTags> = plans.iter().flat_map(|plan| &plan.tags).collect();
     let row = |tag: &Tag| {

@@ -13,8 +13,8 @@ pub(crate) struct InstructionCall {
     pub inputs: String,
     /// The prompt without its quotes.
     pub prompt: String,
-    /// The prompt is quoted, and the bracket of the call is closed.
-    pub well_formed: bool,
+    /// Whether the prompt is quoted, and the bracket of the call is closed.
+    pub is_well_formed: bool,
 }
 
 /// Parses `text`; `None` if it is not a call.
@@ -31,7 +31,7 @@ pub(crate) fn parse_call(text: &str) -> Option<InstructionCall> {
     Some(InstructionCall {
         tool: tool.to_owned(),
         inputs: inputs.to_owned(),
-        well_formed: is_closed && (is_quoted || (prompt.is_empty() && !inputs.is_empty())),
+        is_well_formed: is_closed && (is_quoted || (prompt.is_empty() && !inputs.is_empty())),
         prompt,
     })
 }
@@ -91,9 +91,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn assert_call(text: &str, tool: &str, inputs: &str, prompt: &str, well_formed: bool) {
-        let call =
-            InstructionCall { tool: tool.into(), inputs: inputs.into(), prompt: prompt.into(), well_formed };
+    fn assert_call(text: &str, tool: &str, inputs: &str, prompt: &str, is_well_formed: bool) {
+        let call = InstructionCall {
+            tool: tool.into(),
+            inputs: inputs.into(),
+            prompt: prompt.into(),
+            is_well_formed,
+        };
         assert_eq!(parse_call(text), Some(call), "{text}");
     }
 

@@ -222,7 +222,7 @@ mod tests {
         json!({ "validity": v, "consistency": c, "completeness": completeness, "redundancy": redundancy })
     }
 
-    fn decided(given: &[Value]) -> ResponseComparison {
+    fn comparison_of_answers(given: &[Value]) -> ResponseComparison {
         let mut answer = json!({ "rationale": "they differ" });
         for (name, scores) in NAMES.iter().zip(given) {
             answer[*name] = scores.clone();
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn gates_of_table_34_override_the_judge() {
-        let compared = decided(&[scores(0, 1, 6, 3), scores(1, 0, 6, 3), scores(1, 1, 6, 3)]);
+        let compared = comparison_of_answers(&[scores(0, 1, 6, 3), scores(1, 0, 6, 3), scores(1, 1, 6, 3)]);
         let rows: Vec<[i64; 4]> = compared
             .scores
             .iter()
@@ -245,18 +245,18 @@ mod tests {
     #[test]
     fn best_completeness_then_redundancy_decides_and_ties_are_listed() {
         let good = || scores(1, 1, 6, 5);
-        assert_eq!(decided(&[good(), good(), good()]).decision, "All");
-        assert_eq!(decided(&[good(), scores(1, 1, 6, 4), good()]).decision, "R1,R3");
-        assert_eq!(decided(&[scores(1, 1, 5, 7), good(), scores(1, 1, 6, 4)]).decision, "R2");
-        assert_eq!(decided(&[good(), scores(0, 0, 7, 7), good()]).decision, "R1,R3");
-        assert_eq!(decided(&[good(), good()]).decision, "R1,R2");
-        assert_eq!(decided(&[scores(0, 0, 7, 7), scores(1, 0, 7, 7)]).decision, "Neither");
+        assert_eq!(comparison_of_answers(&[good(), good(), good()]).decision, "All");
+        assert_eq!(comparison_of_answers(&[good(), scores(1, 1, 6, 4), good()]).decision, "R1,R3");
+        assert_eq!(comparison_of_answers(&[scores(1, 1, 5, 7), good(), scores(1, 1, 6, 4)]).decision, "R2");
+        assert_eq!(comparison_of_answers(&[good(), scores(0, 0, 7, 7), good()]).decision, "R1,R3");
+        assert_eq!(comparison_of_answers(&[good(), good()]).decision, "R1,R2");
+        assert_eq!(comparison_of_answers(&[scores(0, 0, 7, 7), scores(1, 0, 7, 7)]).decision, "Neither");
     }
 
     #[test]
     fn combined_scores_are_lower_medians_and_decide() {
         let one = |first, second, words: &str| {
-            let compared = decided(&[first, second]);
+            let compared = comparison_of_answers(&[first, second]);
             ResponseComparison { rationale: words.to_owned(), ..compared }
         };
         let good = || scores(1, 1, 6, 6);
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn scores_off_the_scale_are_clamped_and_missing_ones_are_none() {
-        assert_eq!(decided(&[scores(1, 1, 9, -2), scores(1, 1, 7, 1)]).decision, "R1,R2");
+        assert_eq!(comparison_of_answers(&[scores(1, 1, 9, -2), scores(1, 1, 7, 1)]).decision, "R1,R2");
         assert_eq!(read(2, &json!({ "R1": scores(1, 1, 1, 1) })), None);
         assert_eq!(read(4, &json!({})), None);
     }
@@ -302,13 +302,15 @@ mod tests {
 
     #[test]
     fn win_rates_count_wins_ties_and_agreement_of_both_orders() {
-        let compared = |first: i64, second: i64, agree| {
-            let one = decided(&[scores(1, 1, first, 7), scores(1, 1, second, 7)]);
+        let compare_with = |first: i64, second: i64, agree| {
+            let one = comparison_of_answers(&[scores(1, 1, first, 7), scores(1, 1, second, 7)]);
             Some((one, Some(agree)))
         };
-        let invalid = Some((decided(&[scores(0, 0, 1, 7), scores(0, 0, 1, 7)]), None));
-        let found =
-            win_rates(2, &[compared(7, 5, true), compared(5, 6, true), compared(6, 6, false), invalid, None]);
+        let invalid = Some((comparison_of_answers(&[scores(0, 0, 1, 7), scores(0, 0, 1, 7)]), None));
+        let found = win_rates(
+            2,
+            &[compare_with(7, 5, true), compare_with(5, 6, true), compare_with(6, 6, false), invalid, None],
+        );
         assert_eq!((found.queries, found.unanswered), (5, 1));
         assert_eq!((found.wins, found.best), (vec![0.25, 0.25], vec![0.5, 0.5]));
         assert_eq!(
@@ -316,7 +318,7 @@ mod tests {
             (0.0, 0.25, 0.25, Some(2.0 / 3.0))
         );
         assert_eq!(found.decisions["R1,R2"], 1);
-        let three = decided(&[scores(1, 1, 6, 5), scores(1, 1, 6, 4), scores(1, 1, 6, 5)]);
+        let three = comparison_of_answers(&[scores(1, 1, 6, 5), scores(1, 1, 6, 4), scores(1, 1, 6, 5)]);
         assert_eq!(win_rates(3, &[Some((three, None))]).ties, 1.0);
     }
 

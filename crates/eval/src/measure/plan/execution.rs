@@ -199,11 +199,11 @@ fn assign_calls(steps: &mut [PlannedStep<'_>], calls: &[Call], following: &[usiz
             several => {
                 let arguments = calls.get(call).and_then(|c| c.arguments.as_deref()).unwrap_or_default();
                 let arguments = PromptWords::from_prompt(arguments);
-                let covered = |n: &usize| arguments.covered_by(&words[*n]);
-                let best = several.iter().map(covered).fold(0.0, f64::max);
-                let mut fitting = several.iter().filter(|n| covered(n) >= best);
-                let without_call = |n: &&usize| steps[**n].calls.is_empty();
-                let Some(chosen) = fitting.clone().find(without_call).or_else(|| fitting.next_back()) else {
+                let is_covered = |n: &usize| arguments.covered_by(&words[*n]);
+                let best = several.iter().map(is_covered).fold(0.0, f64::max);
+                let mut fitting = several.iter().filter(|n| is_covered(n) >= best);
+                let has_no_call = |n: &&usize| steps[**n].calls.is_empty();
+                let Some(chosen) = fitting.clone().find(has_no_call).or_else(|| fitting.next_back()) else {
                     continue;
                 };
                 *chosen

@@ -65,7 +65,7 @@ impl Revision {
     }
 }
 
-/// Why the loop ended.
+/// The reason why the loop ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -96,11 +96,11 @@ pub struct Lineage {
 
 /// The next question of the loop.
 enum LoopState {
-    /// To the evaluator, about the current step.
+    /// A question to the evaluator, about the current step.
     Evaluate,
-    /// To the optimizer, with the findings in the current step.
+    /// A question to the optimizer, with the findings in the current step.
     Optimize(Vec<StepFinding>),
-    /// None.
+    /// The loop has ended: there is no further question.
     Ended,
 }
 
@@ -113,8 +113,8 @@ pub struct ImprovementLoop {
     plans: Vec<Plan>,
     /// The result so far; `end` applies once the loop has ended.
     lineage: Lineage,
-    /// The position of the current step.
-    at: usize,
+    /// The position of the current step in the plan.
+    position: usize,
     /// The number of times that the current step was checked again.
     rechecks: usize,
     /// The number of questions so far.
@@ -141,7 +141,7 @@ impl ImprovementLoop {
                 invalid: 0,
             },
             plans: vec![plan],
-            at: 0,
+            position: 0,
             rechecks: 0,
             asked: 0,
             unanswered_in_pass: 0,
@@ -151,13 +151,13 @@ impl ImprovementLoop {
 
     /// The current plan.
     pub fn plan(&self) -> &Plan {
-        static EMPTY_PLAN: Plan = Plan { steps: Vec::new(), structured: false, issues: Vec::new() };
+        static EMPTY_PLAN: Plan = Plan { steps: Vec::new(), is_structured: false, issues: Vec::new() };
         self.plans.last().unwrap_or(&EMPTY_PLAN)
     }
 
     /// The next question; `None` when the loop has ended.
     pub fn question(&self) -> Option<Question> {
-        let step = self.plan().steps.get(self.at)?;
+        let step = self.plan().steps.get(self.position)?;
         let key = format!("{}.{}.{}", self.lineage.passes, step.number, self.rechecks);
         let (query, plan, tools) = (&self.lineage.query, self.plan(), &self.tools);
         match &self.state {
@@ -204,12 +204,12 @@ impl ImprovementLoop {
             return self.advance();
         }
         if self.plans.iter().any(|earlier| earlier.same_as(&plan)) {
-            return self.end(StopReason::SeenBefore);
+            return self.stop(StopReason::SeenBefore);
         }
         let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         self.lineage.revisions.push(Revision {
             pass: self.lineage.passes,
-            step: self.plan().steps.get(self.at).map(|s| s.number),
+            step: self.plan().steps.get(self.position).map(|s| s.number),
             tags,
             change_0: text("change_0"),
             change_1: text("change_1"),
@@ -220,7 +220,7 @@ impl ImprovementLoop {
         }
         let has_other_length = plan.steps.len() != self.plan().steps.len();
         self.plans.push(plan);
-        if !has_other_length || self.rechecks >= MAX_RECHECKS || self.at >= self.plan().steps.len() {
+        if !has_other_length || self.rechecks >= MAX_RECHECKS || self.position >= self.plan().steps.len() {
             return self.advance();
         }
         self.rechecks += 1;
@@ -237,27 +237,27 @@ impl ImprovementLoop {
 
     /// Continues with the next step or pass, or ends the loop.
     fn advance(&mut self) {
-        self.at += 1;
+        self.position += 1;
         self.rechecks = 0;
-        if self.at < self.plan().steps.len() && self.asked < MAX_QUESTIONS {
+        if self.position < self.plan().steps.len() && self.asked < MAX_QUESTIONS {
             return;
         }
         if self.lineage.revisions_per_pass.last() == Some(&0) {
-            self.end(if self.unanswered_in_pass > 0 {
+            self.stop(if self.unanswered_in_pass > 0 {
                 StopReason::Unanswered
             } else {
                 StopReason::Unchanged
             });
         } else if self.lineage.passes >= self.max_passes || self.asked >= MAX_QUESTIONS {
-            self.end(StopReason::MaxPasses);
+            self.stop(StopReason::MaxPasses);
         } else {
             self.lineage.revisions_per_pass.push(0);
             self.lineage.passes += 1;
-            (self.at, self.unanswered_in_pass) = (0, 0);
+            (self.position, self.unanswered_in_pass) = (0, 0);
         }
     }
 
-    fn end(&mut self, reason: StopReason) {
+    fn stop(&mut self, reason: StopReason) {
         self.lineage.end = reason;
         self.state = LoopState::Ended;
     }
@@ -271,7 +271,7 @@ impl ImprovementLoop {
             list.iter().map(|n| n.as_u64().and_then(|n| usize::try_from(n).ok())).collect()
         };
         let mut steps = Vec::with_capacity(recorded_steps.len());
-        for (at, step) in recorded_steps.iter().enumerate() {
+        for (i, step) in recorded_steps.iter().enumerate() {
             let text =
                 |key: &str| step.get(key).and_then(Value::as_str).map(str::trim).filter(|t| !t.is_empty());
             let tool = text("tool")?;
@@ -279,7 +279,7 @@ impl ImprovementLoop {
             let takes_inputs_outside =
                 self.tools.get(tool).is_some_and(|s| s.placeholders == Placement::Outside);
             steps.push(PlanStep {
-                number: at + 1,
+                number: i + 1,
                 tool: Some(tool.to_owned()),
                 inputs: if inputs.is_empty() && takes_inputs_outside {
                     "[]".to_owned()
@@ -291,7 +291,7 @@ impl ImprovementLoop {
                 notation: StepNotation::Call,
             });
         }
-        let plan = Plan { steps, structured: true, issues: Vec::new() };
+        let plan = Plan { steps, is_structured: true, issues: Vec::new() };
         shape::is_sound(&plan).then_some(plan)
     }
 

@@ -33,7 +33,7 @@ pub(crate) enum Likeness {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct ContentWord {
     stem: String,
-    /// A negation precedes the word.
+    /// Whether a negation precedes the word.
     is_negated: bool,
 }
 
@@ -41,7 +41,7 @@ struct ContentWord {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Intent {
     /// All words in lower case, in order.
-    plain: Vec<String>,
+    lower_words: Vec<String>,
     /// Content words in order.
     words: Vec<ContentWord>,
     /// The first content word with each stem, unstemmed in lower case: negating prefixes are looked up in it.
@@ -52,7 +52,7 @@ pub(crate) struct Intent {
     sides: Vec<(usize, bool, bool)>,
     /// Names, quotations and dates, each as lower-case words.
     names: Vec<Vec<String>>,
-    /// A word such as "from" or "to" occurs, so that the order of the words matters.
+    /// Whether a word such as "from" or "to" occurs, so that the order of the words matters.
     is_directed: bool,
 }
 
@@ -112,12 +112,12 @@ impl Intent {
         let capitals_mark_names = words.is_some_and(|w| !w.nouns_in_capitals) && !is_title(&tokens, words);
         // A negation applies to the next content word.
         let mut is_negated = false;
-        for (at, token) in tokens.iter().enumerate() {
+        for (i, token) in tokens.iter().enumerate() {
             let lower = token.text.to_lowercase();
-            out.plain.push(lower.clone());
+            out.lower_words.push(lower.clone());
             let Some(words) = words else {
-                out.push_number(token, &tokens, at, None);
-                out.push(&lower, lower.clone(), false);
+                out.push_number(token, &tokens, i, None);
+                out.push_word(&lower, lower.clone(), false);
                 continue;
             };
             out.is_directed |= words.is_directed(&lower);
@@ -130,12 +130,12 @@ impl Intent {
             }
             if let Some(number) = words.number(&lower) {
                 let number = PromptToken { number: Some(number.to_string()), ..token.clone() };
-                out.push_number(&number, &tokens, at, Some(words));
-                out.push(&lower, number.number.unwrap_or_default(), std::mem::take(&mut is_negated));
+                out.push_number(&number, &tokens, i, Some(words));
+                out.push_word(&lower, number.number.unwrap_or_default(), std::mem::take(&mut is_negated));
                 continue;
             }
             if token.number.is_some() {
-                out.push_number(token, &tokens, at, Some(words));
+                out.push_number(token, &tokens, i, Some(words));
             }
             if !words.has_content(&lower) {
                 continue;
@@ -148,34 +148,34 @@ impl Intent {
                 out.names.push(vec![lower.clone()]);
             }
             let stem = token.number.clone().unwrap_or_else(|| words.stem(&lower).to_owned());
-            out.push(&lower, stem, std::mem::take(&mut is_negated));
+            out.push_word(&lower, stem, std::mem::take(&mut is_negated));
         }
         out
     }
 
-    fn push(&mut self, unstemmed: &str, stem: String, is_negated: bool) {
+    fn push_word(&mut self, unstemmed: &str, stem: String, is_negated: bool) {
         self.unstemmed.entry(stem.clone()).or_insert_with(|| unstemmed.to_owned());
         self.words.push(ContentWord { stem, is_negated });
     }
 
-    /// Adds the number of a token, with its sign or the word after it as the unit.
+    /// Adds the number of `token`, the token at `index`, with its sign or the word after it as the unit.
     fn push_number(
         &mut self,
         token: &PromptToken,
         tokens: &[PromptToken],
-        at: usize,
+        index: usize,
         words: Option<&RequestWords>,
     ) {
         let Some(number) = &token.number else { return };
-        let counted = token.unit.clone().or_else(|| {
-            let next = tokens.get(at + 1).filter(|next| next.number.is_none() && !next.begins_sentence)?;
+        let unit = token.unit.clone().or_else(|| {
+            let next = tokens.get(index + 1).filter(|next| next.number.is_none() && !next.begins_sentence)?;
             let lower = next.text.to_lowercase();
             match words {
                 Some(words) => words.has_content(&lower).then(|| words.stem(&lower).to_owned()),
                 None => Some(lower),
             }
         });
-        self.numbers.insert((number.clone(), counted));
+        self.numbers.insert((number.clone(), unit));
     }
 
     /// Dice's coefficient over the content words, from 0 to 1.
@@ -184,7 +184,7 @@ impl Intent {
             |all: Vec<ContentWord>| all.into_iter().map(|word| word.stem).collect::<BTreeSet<String>>();
         let (a, b) = (stems(self.aligned(other, words)), stems(other.aligned(self, words)));
         if a.is_empty() && b.is_empty() {
-            return f64::from(self.plain == other.plain);
+            return f64::from(self.lower_words == other.lower_words);
         }
         2.0 * a.intersection(&b).count() as f64 / (a.len() + b.len()) as f64
     }
@@ -209,7 +209,7 @@ impl Intent {
 
     /// Whether both prompts ask for the same.
     pub(crate) fn likeness(&self, other: &Intent, words: Option<&RequestWords>) -> Likeness {
-        if self.plain == other.plain && self.numbers == other.numbers {
+        if self.lower_words == other.lower_words && self.numbers == other.numbers {
             return Likeness::Same;
         }
         let (own_words, other_words) = (self.aligned(other, words), other.aligned(self, words));
@@ -272,9 +272,9 @@ fn differ_in_negation(a: &[ContentWord], b: &[ContentWord]) -> bool {
 /// negated side is ignored.
 fn differ_in_sides(a: &Intent, b: &Intent) -> bool {
     let sides = |one: &Intent, pair: usize| {
-        let has = |side| one.sides.iter().any(|&(p, s, negated)| p == pair && s == side && !negated);
-        let negated = one.sides.iter().any(|&(p, _, negated)| p == pair && negated);
-        (!negated).then(|| (has(true), has(false)))
+        let has_side = |side| one.sides.iter().any(|&(p, s, negated)| p == pair && s == side && !negated);
+        let is_negated = one.sides.iter().any(|&(p, _, negated)| p == pair && negated);
+        (!is_negated).then(|| (has_side(true), has_side(false)))
     };
     a.sides.iter().any(|&(pair, ..)| {
         matches!(
@@ -287,7 +287,7 @@ fn differ_in_sides(a: &Intent, b: &Intent) -> bool {
 /// Whether each prompt has a name with a word that the other lacks.
 fn differ_in_names(a: &Intent, b: &Intent) -> bool {
     let lacks = |one: &Intent, other: &Intent| {
-        one.names.iter().any(|name| name.iter().any(|word| !other.plain.contains(word)))
+        one.names.iter().any(|name| name.iter().any(|word| !other.lower_words.contains(word)))
     };
     lacks(a, b) && lacks(b, a)
 }
@@ -300,7 +300,7 @@ struct PromptToken {
     number: Option<String>,
     /// A sign next to a number: `%`, a currency.
     unit: Option<String>,
-    /// The token begins a sentence.
+    /// Whether the token begins a sentence.
     begins_sentence: bool,
 }
 
@@ -320,6 +320,7 @@ regex!(
     | (?P<word>[\p{L}\p{M}\d][\p{L}\p{M}\d]*(?:'[\p{L}]+)*)"
 );
 
+/// The words and numbers of a prompt, in order.
 fn tokens(prompt: &str, words: Option<&RequestWords>) -> Vec<PromptToken> {
     let mut out: Vec<PromptToken> = Vec::new();
     let mut end = 0;
@@ -358,8 +359,8 @@ fn tokens(prompt: &str, words: Option<&RequestWords>) -> Vec<PromptToken> {
 }
 
 /// A number without separators of thousands and redundant zeros: `1,000` is `1000`, `0.50` is `0.5`.
-fn value_of(unstemmed: &str) -> String {
-    let parts: Vec<&str> = unstemmed.split([',', '.']).collect();
+fn value_of(number: &str) -> String {
+    let parts: Vec<&str> = number.split([',', '.']).collect();
     let has_thousands = parts.len() > 1 && parts[1..].iter().all(|part| part.len() == 3) && parts[0] != "0";
     let plain = match (has_thousands, parts.split_last()) {
         (false, Some((last, first))) if !first.is_empty() => format!("{}.{last}", first.concat()),
@@ -399,7 +400,7 @@ mod tests {
 
     use super::*;
 
-    fn compared(a: &str, b: &str) -> Likeness {
+    fn likeness_of_prompts(a: &str, b: &str) -> Likeness {
         let words = RequestWords::for_text(&format!("{a}\n{b}"));
         let (one, other) = (Intent::from_prompt(a, words), Intent::from_prompt(b, words));
         assert_eq!(one.likeness(&other, words), other.likeness(&one, words), "{a} / {b}");
@@ -439,7 +440,7 @@ mod tests {
                 "Trouve les appels qui n'ont pas été transférés par les agents",
             ),
         ] {
-            assert_eq!(compared(a, b), Likeness::Different, "{a} / {b}");
+            assert_eq!(likeness_of_prompts(a, b), Likeness::Different, "{a} / {b}");
         }
     }
 
@@ -452,12 +453,12 @@ mod tests {
             ("Calls of more than 1,000 seconds", "calls of more than 1000 seconds"),
             ("Hole die Nummern der offenen Anrufe", "Liste die Nummern der offenen Anrufe auf"),
         ] {
-            assert_eq!(compared(a, b), Likeness::Same, "{a} / {b}");
+            assert_eq!(likeness_of_prompts(a, b), Likeness::Same, "{a} / {b}");
         }
     }
 
     #[test]
-    fn what_a_synonym_or_another_condition_may_be_is_unsure() {
+    fn words_that_may_be_synonyms_or_other_conditions_are_unsure() {
         for (a, b) in [
             (
                 "What are customers most unhappy about in these calls?",
@@ -472,28 +473,34 @@ mod tests {
             ("Fetch ids of calls about refunds", "Fetch ids of escalated calls about refunds"),
             ("Calls transferred from sales to support", "Calls transferred from support to sales"),
             ("Calls of half an hour that were refunded", "Calls of 30 minutes that were refunded"),
-            // Too little is known of the language.
+            // There are no word lists of the language.
             (
                 "Geef de nummers van de gesprekken die niet zijn opgelost",
                 "Geef alle nummers van gesprekken zonder oplossing",
             ),
         ] {
-            assert_eq!(compared(a, b), Likeness::Unsure, "{a} / {b}");
+            assert_eq!(likeness_of_prompts(a, b), Likeness::Unsure, "{a} / {b}");
         }
     }
 
     #[test]
-    fn the_papers_pair_is_no_match() {
+    fn pairs_of_the_paper_do_not_match() {
         let a = "Fetch interaction_ids categorized by 'Did We Resolve' (DWR) status and their corresponding call drivers";
-        assert_eq!(compared(a, "Fetch interaction_ids of calls marked as 'resolved'."), Likeness::Different);
+        assert_eq!(
+            likeness_of_prompts(a, "Fetch interaction_ids of calls marked as 'resolved'."),
+            Likeness::Different
+        );
         // Steps 4 and 5 of listing 1.
-        let four = "Retrieve QA scores for resolution procedures in these calls.";
-        assert_ne!(compared(four, "Retrieve QA scores for professionalism in these calls."), Likeness::Same);
+        let step_4 = "Retrieve QA scores for resolution procedures in these calls.";
+        assert_ne!(
+            likeness_of_prompts(step_4, "Retrieve QA scores for professionalism in these calls."),
+            Likeness::Same
+        );
     }
 
     #[test]
     fn numbers_are_compared_by_value() {
-        for (unstemmed, value) in [
+        for (number, value) in [
             ("1,000", "1000"),
             ("0.50", "0.5"),
             ("007", "7"),
@@ -501,15 +508,15 @@ mod tests {
             ("0", "0"),
             ("1,234.50", "1234.5"),
         ] {
-            assert_eq!(value_of(unstemmed), value);
+            assert_eq!(value_of(number), value);
         }
     }
 
     proptest! {
         #[test]
         fn any_prompt_is_the_same_as_itself(a in "\\PC{0,80}", b in "\\PC{0,80}") {
-            prop_assert_eq!(compared(&a, &a), Likeness::Same);
-            compared(&a, &b);
+            prop_assert_eq!(likeness_of_prompts(&a, &a), Likeness::Same);
+            likeness_of_prompts(&a, &b);
         }
     }
 }

@@ -88,7 +88,7 @@ pub(crate) fn part_question(
     reference: Option<&Plan>,
     system: RenderSystem<'_>,
 ) -> Option<Question> {
-    let stepwise = if plan.structured { STEPWISE.to_owned() } else { format!("{STEPWISE} {NAMING}") };
+    let stepwise = if plan.is_structured { STEPWISE.to_owned() } else { format!("{STEPWISE} {NAMING}") };
     let (rubric, form) = match part {
         PlanPart::ToolPromptAlignment => (ALIGNMENT, &STEPS_FORM),
         PlanPart::StepExecutability => (EXECUTABILITY, &STEPS_FORM),
@@ -106,8 +106,8 @@ pub(crate) fn part_question(
         user.push_str(&fence("BEST", &render_plan(reference)));
     }
     user.push_str(&fence("PLAN", &render_plan(plan)));
-    let has_structured = plan.structured || reference.is_some_and(|r| r.structured);
-    let has_prose = !plan.structured || reference.is_some_and(|r| !r.structured);
+    let has_structured = plan.is_structured || reference.is_some_and(|r| r.is_structured);
+    let has_prose = !plan.is_structured || reference.is_some_and(|r| !r.is_structured);
     let plan_form = match (has_structured, has_prose) {
         (true, true) => format!("{FORM}\n\n{WORDS}"),
         (true, false) => FORM.to_owned(),
@@ -144,13 +144,13 @@ pub(crate) fn read_judgement(part: PlanPart, plan: &Plan, answer: &Value) -> Opt
     for wrong in answer.get("wrong")?.as_array()? {
         let number = wrong.get("step").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
         let is_judged_step = |n: &usize| {
-            let step = plan.position(*n).and_then(|at| plan.steps.get(at));
-            step.is_some_and(|step| plan.structured || step.tool.is_some())
+            let step = plan.position(*n).and_then(|position| plan.steps.get(position));
+            step.is_some_and(|step| plan.is_structured || step.tool.is_some())
         };
         let Some(number) = number.filter(is_judged_step) else { continue };
         if !issues.iter().any(|i| i.step == Some(number)) {
             let reason = wrong.get("reason").and_then(Value::as_str).unwrap_or_default();
-            issues.push(PlanIssue::at(number, fault, reason));
+            issues.push(PlanIssue::for_step(number, fault, reason));
         }
     }
     let value = rules::share(rules::judged_steps(plan, part), issues.len());
@@ -186,14 +186,15 @@ mod tests {
     #[test]
     fn value_is_the_share_of_steps_not_named_wrong() {
         let plan = parse::parse_plan(LISTING_1);
-        let wrong = |steps: &[i64]| {
+        let reply_naming = |steps: &[i64]| {
             let list: Vec<Value> = steps.iter().map(|n| json!({ "reason": "why", "step": n })).collect();
             json!({ "rationale": "so", "wrong": list })
         };
-        let judged = read_judgement(PlanPart::ToolPromptAlignment, &plan, &wrong(&[2, 5, 5, 9, -1])).unwrap();
+        let judged =
+            read_judgement(PlanPart::ToolPromptAlignment, &plan, &reply_naming(&[2, 5, 5, 9, -1])).unwrap();
         assert_eq!((judged.value, judged.issues.len()), (4.0 / 6.0, 2));
-        assert_eq!(judged.issues[0], PlanIssue::at(2, Fault::WrongTool, "why"));
-        let judged = read_judgement(PlanPart::StepExecutability, &plan, &wrong(&[])).unwrap();
+        assert_eq!(judged.issues[0], PlanIssue::for_step(2, Fault::WrongTool, "why"));
+        let judged = read_judgement(PlanPart::StepExecutability, &plan, &reply_naming(&[])).unwrap();
         assert_eq!((judged.value, judged.rationale.as_str()), (1.0, "so"));
         assert_eq!(read_judgement(PlanPart::StepExecutability, &plan, &json!({})), None);
     }
@@ -226,7 +227,7 @@ mod tests {
         let judged = read_judgement(PlanPart::ToolPromptAlignment, &assessment.plan, &wrong).unwrap();
         assert_eq!(
             (judged.value, judged.issues),
-            (0.5, vec![PlanIssue::at(3, Fault::WrongTool, "no link yet")])
+            (0.5, vec![PlanIssue::for_step(3, Fault::WrongTool, "no link yet")])
         );
     }
 

@@ -118,12 +118,13 @@ pub fn learn_weights(groups: &[Vec<RankedPlan>]) -> Option<LearntWeights> {
     })
 }
 
+/// The agreement of one metric with the order of the plans.
 fn metric_agreement(part: PlanPart, groups: &[Vec<PartValues>]) -> MetricAgreement {
     let (mut pairs, mut higher, mut lower) = (0usize, 0usize, 0usize);
     for group in groups {
         let values = group.iter().map(|values| values[part as usize]).collect::<Vec<_>>();
-        for (at, worse) in values.iter().enumerate() {
-            for (worse, better) in values[at + 1..].iter().filter_map(|better| (*worse).zip(*better)) {
+        for (i, worse) in values.iter().enumerate() {
+            for (worse, better) in values[i + 1..].iter().filter_map(|better| (*worse).zip(*better)) {
                 pairs += 1;
                 higher += usize::from(better > worse);
                 lower += usize::from(better < worse);
@@ -140,7 +141,7 @@ fn differences(group: &[PartValues]) -> Vec<[f64; 7]> {
     let pairs = group
         .iter()
         .enumerate()
-        .flat_map(|(at, worse)| group[at + 1..].iter().map(move |better| (better, worse)));
+        .flat_map(|(i, worse)| group[i + 1..].iter().map(move |better| (better, worse)));
     let difference = |(better, worse): (&PartValues, &PartValues)| {
         std::array::from_fn(|i| better[i].zip(worse[i]).map_or(0.0, |(better, worse)| better - worse))
     };
@@ -207,6 +208,7 @@ fn project_onto_simplex(values: &mut [f64], total: f64) {
     values.iter_mut().for_each(|v| *v = (*v - shift).max(0.0));
 }
 
+/// The correlation of the ranking under the learnt weights with the rankings under equal and random weights.
 fn sensitivity(groups: &[Vec<RankedPlan>], learnt: &[f64; 7]) -> Sensitivity {
     let base = scores(groups, learnt);
     let correlation = |weights: &[f64; 7]| spearman(&base, &scores(groups, weights));
@@ -258,18 +260,18 @@ mod tests {
     }
 
     /// Alignment rises with quality, format falls: the nominal weights get every pair wrong.
-    fn misled(n: usize) -> Vec<Vec<RankedPlan>> {
+    fn groups_against_nominal_weights(n: usize) -> Vec<Vec<RankedPlan>> {
         (0..n)
             .map(|_| {
-                let at = |alignment, format| plan([alignment, format, 1.0, 1.0, 1.0, 1.0, 1.0]);
-                vec![at(0.2, 1.0), at(0.5, 0.6), at(0.8, 0.2)]
+                let with_values = |alignment, format| plan([alignment, format, 1.0, 1.0, 1.0, 1.0, 1.0]);
+                vec![with_values(0.2, 1.0), with_values(0.5, 0.6), with_values(0.8, 0.2)]
             })
             .collect()
     }
 
     #[test]
     fn weight_moves_to_the_metric_that_separates_better_from_worse() {
-        let learnt = learn_weights(&misled(5)).unwrap();
+        let learnt = learn_weights(&groups_against_nominal_weights(5)).unwrap();
         assert_eq!((learnt.groups, learnt.pairs), (5, 15));
         assert_eq!((learnt.nominal_agreement, learnt.agreement), (0.0, 1.0));
         assert!(learnt.weights.tool_prompt_alignment > learnt.weights.format + 5.0, "{:?}", learnt.weights);
@@ -294,9 +296,9 @@ mod tests {
 
     #[test]
     fn planners_are_ranked_by_mean_score() {
-        let mut groups = misled(2);
-        for (at, plan) in groups.iter_mut().flatten().enumerate() {
-            plan.planner = Some(["a", "b", "c"][at % 3].to_owned());
+        let mut groups = groups_against_nominal_weights(2);
+        for (i, plan) in groups.iter_mut().flatten().enumerate() {
+            plan.planner = Some(["a", "b", "c"][i % 3].to_owned());
         }
         assert_eq!(learn_weights(&groups).unwrap().sensitivity.ranked, 3);
     }

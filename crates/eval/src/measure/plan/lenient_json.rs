@@ -31,6 +31,7 @@ pub(crate) enum LenientValue {
 }
 
 impl LenientValue {
+    /// The member with this key, in any case; `None` if there is none or the value is no object.
     pub(crate) fn get(&self, key: &str) -> Option<&LenientValue> {
         match self {
             LenientValue::Object(members) => {
@@ -64,25 +65,25 @@ pub(crate) struct LenientJson {
 pub(crate) fn parse(text: &str) -> Option<LenientJson> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
     let is_strict = matches!(values.next(), Some(Ok(_)));
-    let mut parser = LenientParser { text, at: 0, values: 0, is_strict, repairs: Vec::new() };
+    let mut parser = LenientParser { text, position: 0, value_count: 0, is_strict, repairs: Vec::new() };
     let value = text.starts_with(['{', '[']).then(|| parser.value(MAX_DEPTH))??;
-    Some(LenientJson { value, repairs: parser.repairs, bytes: parser.at })
+    Some(LenientJson { value, repairs: parser.repairs, bytes: parser.position })
 }
 
 struct LenientParser<'a> {
     text: &'a str,
     /// The position in `text`.
-    at: usize,
+    position: usize,
     /// The number of values so far.
-    values: usize,
-    /// The text is valid JSON.
+    value_count: usize,
+    /// Whether the text is valid JSON.
     is_strict: bool,
     repairs: Vec<&'static str>,
 }
 
 impl<'a> LenientParser<'a> {
     fn rest(&self) -> &'a str {
-        self.text.get(self.at..).unwrap_or("")
+        self.text.get(self.position..).unwrap_or("")
     }
 
     fn peek(&self) -> Option<char> {
@@ -97,17 +98,17 @@ impl<'a> LenientParser<'a> {
 
     /// Skips `expected`, if it is the next character, and returns whether it was.
     fn accept(&mut self, expected: char) -> bool {
-        let accepted = self.peek() == Some(expected);
-        if accepted {
-            self.at += expected.len_utf8();
+        let is_next = self.peek() == Some(expected);
+        if is_next {
+            self.position += expected.len_utf8();
         }
-        accepted
+        is_next
     }
 
-    fn take_while(&mut self, accepted: impl Fn(char) -> bool) -> &'a str {
+    fn take_while(&mut self, is_accepted: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
-        let end = rest.find(|c| !accepted(c)).unwrap_or(rest.len());
-        self.at += end;
+        let end = rest.find(|c| !is_accepted(c)).unwrap_or(rest.len());
+        self.position += end;
         rest.get(..end).unwrap_or("")
     }
 
@@ -125,10 +126,11 @@ impl<'a> LenientParser<'a> {
         }
     }
 
+    /// Parses a value, with at most `depth` further levels.
     fn value(&mut self, depth: usize) -> Option<LenientValue> {
         let depth = depth.checked_sub(1)?;
-        self.values += 1;
-        if self.values > MAX_VALUES {
+        self.value_count += 1;
+        if self.value_count > MAX_VALUES {
             return None;
         }
         self.skip_whitespace();
@@ -145,7 +147,7 @@ impl<'a> LenientParser<'a> {
     /// The items of an object or a list, up to the bracket `close`.
     fn items<T>(&mut self, close: char, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         // The opening bracket.
-        self.at += 1;
+        self.position += 1;
         let mut items = Vec::new();
         loop {
             self.skip_whitespace();
@@ -176,6 +178,7 @@ impl<'a> LenientParser<'a> {
         Some(())
     }
 
+    /// Parses a member of an object.
     fn member(&mut self, depth: usize) -> Option<(String, LenientValue)> {
         let key = match self.peek()? {
             c if is_quote(c) => self.string()?,
@@ -195,11 +198,11 @@ impl<'a> LenientParser<'a> {
 
     /// A word without quotation marks, such as `true` or `None`, or a call of a tool.
     fn word(&mut self) -> Option<LenientValue> {
-        let (start, text) = (self.at, self.rest());
+        let (start, text) = (self.position, self.rest());
         let word = self.take_while(is_name_char);
         if self.peek() == Some('(') {
             let call = text.get(..call_length(text)?)?;
-            self.at = start + call.len();
+            self.position = start + call.len();
             return Some(LenientValue::Bare(call.to_owned()));
         }
         match word {
@@ -211,11 +214,12 @@ impl<'a> LenientParser<'a> {
         Some(if is_null { LenientValue::Null } else { LenientValue::Bare(word.to_owned()) })
     }
 
+    /// Parses a text in quotes.
     fn string(&mut self) -> Option<String> {
         if self.is_strict {
             let mut strings = serde_json::Deserializer::from_str(self.rest()).into_iter::<String>();
             let text = strings.next()?.ok()?;
-            self.at += strings.byte_offset();
+            self.position += strings.byte_offset();
             return Some(text);
         }
         let open = self.peek()?;
@@ -231,13 +235,13 @@ impl<'a> LenientParser<'a> {
         if run > 1 {
             self.note_repair("quotes in runs");
         }
-        self.at += open.len_utf8() * run;
+        self.position += open.len_utf8() * run;
         let body = self.rest();
         let (end, has_inner_quotes) = find_closing_quote(body, open)?;
         if has_inner_quotes {
             self.note_repair("quotes inside quotes");
         }
-        self.at += end;
+        self.position += end;
         self.take_while(|c| closes_quote(open, c));
         Some(unescape(body.get(..end)?))
     }
@@ -261,12 +265,12 @@ fn closes_quote(open: char, close: char) -> bool {
 fn find_closing_quote(body: &str, open: char) -> Option<(usize, bool)> {
     let is_call = call_name(body).is_some();
     let (mut depth, mut has_inner_quotes) = (0usize, false);
-    for (at, c) in unescaped_chars(body) {
+    for (i, c) in unescaped_chars(body) {
         match c {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             c if closes_quote(open, c) => {
-                let mut after = body.get(at + c.len_utf8()..)?;
+                let mut after = body.get(i + c.len_utf8()..)?;
                 // Quote characters in plans are at most tripled; the bound keeps the function linear.
                 for _ in 0..MAX_QUOTE_RUN {
                     after = after.strip_prefix(|c| closes_quote(open, c)).unwrap_or(after);
@@ -274,7 +278,7 @@ fn find_closing_quote(body: &str, open: char) -> Option<(usize, bool)> {
                 let next = after.trim_start().chars().next();
                 let may_end = next.is_none_or(|c| matches!(c, ',' | ':' | '}' | ']'));
                 if member_follows(after) || (may_end && !(is_call && depth > 0)) {
-                    return Some((at, has_inner_quotes));
+                    return Some((i, has_inner_quotes));
                 }
                 has_inner_quotes = true;
             }
@@ -286,11 +290,11 @@ fn find_closing_quote(body: &str, open: char) -> Option<(usize, bool)> {
 
 /// The characters of `text` with their positions, except backslashes and escaped characters.
 fn unescaped_chars(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
-    let mut escaped = false;
+    let mut is_escaped = false;
     text.char_indices().filter(move |(_, c)| {
-        let skipped = escaped || *c == '\\';
-        escaped = skipped && !escaped;
-        !skipped
+        let is_skipped = is_escaped || *c == '\\';
+        is_escaped = is_skipped && !is_escaped;
+        !is_skipped
     })
 }
 
@@ -319,7 +323,7 @@ pub(crate) fn call_name(text: &str) -> Option<&str> {
 /// to the next member.
 fn call_length(text: &str) -> Option<usize> {
     let (mut depth, mut is_quoted) = (0usize, false);
-    for (at, c) in unescaped_chars(text) {
+    for (i, c) in unescaped_chars(text) {
         match c {
             '"' => is_quoted = !is_quoted,
             '(' if !is_quoted => depth += 1,
@@ -327,7 +331,7 @@ fn call_length(text: &str) -> Option<usize> {
             _ => {}
         }
         if c == ')' && depth == 0 {
-            return Some(at + 1);
+            return Some(i + 1);
         }
     }
     let next = text.find("depends_on")?;
@@ -395,17 +399,17 @@ mod tests {
             (r#"{""1"": {""step"": ""T2S([])"", "depends_on": []}}"#, "quotes in runs"),
             (r#"{"1": {"step": T2S([], "ids", "depends_on": []}}"#, ""),
         ];
-        for (given, repair) in cases {
-            let (value, repairs) = repairs(given);
-            assert!(text(&value).starts_with("T2S([]"), "{given}: {value:?}");
-            assert!(repair.is_empty() || repairs.contains(&repair), "{given}: {repairs:?}");
+        for (input, repair) in cases {
+            let (value, repairs) = repairs(input);
+            assert!(text(&value).starts_with("T2S([]"), "{input}: {value:?}");
+            assert!(repair.is_empty() || repairs.contains(&repair), "{input}: {repairs:?}");
         }
     }
 
     #[test]
     fn strict_json_is_parsed_strictly() {
-        let given = r#"{"1": {"step": "f(\"a\", (", "depends_on": [1, 2.5, true, null]}, "1": {}}"#;
-        let (value, repairs) = repairs(given);
+        let input = r#"{"1": {"step": "f(\"a\", (", "depends_on": [1, 2.5, true, null]}, "1": {}}"#;
+        let (value, repairs) = repairs(input);
         assert_eq!((text(&value), repairs.len()), ("f(\"a\", (", 0));
         assert!(
             matches!(&value, LenientValue::Object(members) if members.len() == 2),

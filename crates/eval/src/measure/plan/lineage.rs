@@ -65,6 +65,7 @@ pub fn statistics(lineages: &[Lineage]) -> LineageStatistics {
     }
 }
 
+/// The number of items of each value.
 fn count_by_value<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
     let mut counts = BTreeMap::new();
     for item in items {

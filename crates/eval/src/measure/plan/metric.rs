@@ -97,10 +97,10 @@ impl Metric for PlanJudged {
         let agent = context.trace.agents.get(plan.agent);
         let content = context.content();
         let task = agent_index::task_at(context.trace, plan.agent);
-        let task = task.map(|(task, at)| (at, ContentPiece::new(PieceKind::User, &**task)));
+        let task = task.map(|(task, task_span)| (task_span, ContentPiece::new(PieceKind::User, &**task)));
         if content.withholds(context.at)
             || content.withholds_output(context.at)
-            || task.is_some_and(|(at, task)| content.withholds_piece(at, &task))
+            || task.is_some_and(|(task_span, task)| content.withholds_piece(task_span, &task))
             || agent.is_some_and(|agent| content.withholds_agent(agent))
         {
             return MetricProgress::Done(Vec::new());
@@ -198,6 +198,7 @@ fn measure_answers(
     out
 }
 
+/// The category of the defects of a part.
 fn category(part: PlanPart) -> Category {
     match part {
         PlanPart::Format => Category::FormattingErrors,
@@ -242,9 +243,10 @@ impl PlanMeasurements<'_> {
         }
     }
 
+    /// The finding about an issue of a metric with this value.
     fn issue_finding(&self, part: PlanPart, value: f64, issue: &PlanIssue) -> Finding {
         let plan = &self.assessment.plan;
-        let step = issue.step.and_then(|n| plan.position(n)).and_then(|at| plan.steps.get(at));
+        let step = issue.step.and_then(|n| plan.position(n)).and_then(|position| plan.steps.get(position));
         let quote = step.or(plan.steps.first()).map_or(NO_STEPS, |s| s.prompt.as_str());
         let rationale = format!("{} was expected; {issue}", part.expectation());
         Finding { fact: shape::is_rejected(plan), ..finding(rationale, quote, value) }
@@ -264,12 +266,12 @@ impl PlanMeasurements<'_> {
             PlanPart::ALL.into_iter().filter_map(|p| Some((p.name(), assessment.value(p)?))).collect();
         let outcome = assessment.score(&settings.weights).map(|score| {
             let passed = score >= settings.score_threshold;
-            let sanitized: Vec<String> =
+            let value_texts: Vec<String> =
                 values.iter().map(|(name, value)| format!("{name} {value:.2}")).collect();
             let rationale = format!(
                 "at least {} of 100 was expected; the plan has {score:.1} from {}",
                 settings.score_threshold,
-                sanitized.join(", ")
+                value_texts.join(", ")
             );
             let findings = self.plan_finding(passed, rationale, score / 100.0);
             Measured { value: Value::Score(score), passed, findings }
@@ -283,7 +285,7 @@ impl PlanMeasurements<'_> {
             count("plan.steps", shape.steps),
         ];
         // Without references, prose does not state which steps may run in parallel.
-        if assessment.plan.structured || prose::has_references(&assessment.plan) {
+        if assessment.plan.is_structured || prose::has_references(&assessment.plan) {
             details.extend([count("plan.hops", shape.hops), count("plan.width", shape.width)]);
         }
         let outcome = outcome.ok_or(Unmeasured::NotApplicable);
@@ -291,13 +293,14 @@ impl PlanMeasurements<'_> {
         Measurement { details, examined, ..Measurement::new(context.at, PLAN_SCORE, judge, outcome) }
     }
 
+    /// The rating by the reference plan; undecided if undecided pairs of steps determine whether it passes.
     fn rating(&self) -> Measurement {
-        let at = self.context.at;
+        let own_span = self.context.at;
         let Some(reference_match) = &self.assessment.reference_match else {
-            return unmeasured(at, PLAN_RATING, Unmeasured::NotApplicable);
+            return unmeasured(own_span, PLAN_RATING, Unmeasured::NotApplicable);
         };
-        let least = self.context.settings.plan.least_rating;
-        let passed = reference_match.rating >= least;
+        let least_rating = self.context.settings.plan.least_rating;
+        let passed = reference_match.rating >= least_rating;
         let details = vec![
             Detail { key: "plan.rating.f1", value: DetailValue::Number(reference_match.f1) },
             Detail { key: "plan.rating.f1_at_most", value: DetailValue::Number(reference_match.f1_at_most) },
@@ -306,16 +309,16 @@ impl PlanMeasurements<'_> {
                 value: DetailValue::Count(reference_match.unsure.len() as u64),
             },
         ];
-        if passed != (reference_match.rating_at_most >= least) {
+        if passed != (reference_match.rating_at_most >= least_rating) {
             // Whether the plan passes depends on pairs of steps that are undecided.
-            return Measurement { details, ..unmeasured(at, PLAN_RATING, Unmeasured::Undecided) };
+            return Measurement { details, ..unmeasured(own_span, PLAN_RATING, Unmeasured::Undecided) };
         }
         let repair_note =
             if reference_match.rating_if_valid.is_some() { "; it is not valid JSON" } else { "" };
         let rationale = format!(
             "a plan rated {} or better was expected; {} steps match the reference plan (precision {:.2}, \
              recall {:.2}, F1 {:.2}){repair_note}",
-            least.as_str(),
+            least_rating.as_str(),
             reference_match.matched.len(),
             reference_match.precision,
             reference_match.recall,

@@ -27,7 +27,7 @@ pub const JUDGED_KEY: &str = PLAN_RATING;
 /// Maximum number of pairs of one question, the most similar by words.
 const MAX_PAIRS: usize = 40;
 /// Maximum length of a prompt that is shown or embedded, in bytes.
-const MAX_PROMPT: usize = 2 << 10;
+const MAX_PROMPT_BYTES: usize = 2 << 10;
 
 const RUBRIC: &str = "\
 You compare pairs of instructions, each to the same tool. Two instructions are the same if carrying out either \
@@ -95,7 +95,7 @@ fn askable_pairs(assessment: &PlanAssessment, shown: &PlanAssessment) -> Vec<(us
 fn prompts(shown: &PlanAssessment, (i, j): (usize, usize)) -> Option<[&str; 2]> {
     let plan_step = shown.plan.steps.get(i)?;
     let reference_step = shown.reference.as_ref()?.steps.get(j)?;
-    Some([plan_step, reference_step].map(|step| clip(&step.prompt, MAX_PROMPT)))
+    Some([plan_step, reference_step].map(|step| clip(&step.prompt, MAX_PROMPT_BYTES)))
 }
 
 /// The distinct prompts of `pairs`, sorted.
@@ -211,7 +211,7 @@ mod tests {
     use crate::measure::plan::reference::Rating;
     use crate::measure::plan::tools::Toolbox;
 
-    fn assessed() -> PlanAssessment {
+    fn assessment_with_open_pairs() -> PlanAssessment {
         let plan = |one: &str, two: &str| {
             parse_plan(&format!(
                 r#"{{"1": {{"step": "T2S([], '{one}')", "depends_on": []}}, "2": {{"step": "RAG((1), '{two}')", "depends_on": [1]}}}}"#
@@ -228,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn judges_decide_by_majority_and_what_they_do_not_mention_stays_unsure() {
-        let mut assessment = assessed();
+    fn judges_decide_by_majority_and_pairs_without_a_vote_stay_unsure() {
+        let mut assessment = assessment_with_open_pairs();
         assert_eq!(assessment.open_pairs(), [(0, 0), (1, 1)]);
         let pair = |n: u64, answer: &str| json!({ "reason": "", "pair": n, "same": answer });
         let all = [
@@ -237,9 +237,9 @@ mod tests {
             opinion(json!([pair(1, "yes"), pair(2, "yes")])),
             opinion(json!([pair(1, "no")])),
         ];
-        let decided = read_pairs(&assessment, &assessment, &all);
-        assert_eq!(decided, PairDecisions::from([((0, 0), true)]), "one vote of three is no majority");
-        assessment.decide(decided);
+        let decisions = read_pairs(&assessment, &assessment, &all);
+        assert_eq!(decisions, PairDecisions::from([((0, 0), true)]), "one vote of three is no majority");
+        assessment.decide(decisions);
         let found = assessment.reference_match.as_ref().unwrap();
         assert_eq!((&found.matched[..], &found.unsure[..]), (&[(1, 1)][..], &[(2, 2)][..]));
         assert_eq!((found.rating, found.rating_at_most), (Rating::Bad, Rating::ExtremelyGood));
@@ -249,8 +249,8 @@ mod tests {
     }
 
     #[test]
-    fn cosines_decide_beyond_the_cuts() {
-        let assessment = assessed();
+    fn cosines_decide_above_and_below_the_thresholds() {
+        let assessment = assessment_with_open_pairs();
         let question = embedding_question(&assessment, &assessment, "vectors").unwrap();
         let texts: Vec<String> = serde_json::from_str(&question.prompt.user).unwrap();
         assert_eq!((texts.len(), &question.judges[..]), (4, &["vectors".to_owned()][..]));
@@ -260,11 +260,11 @@ mod tests {
                 (0..texts.len()).flat_map(pairs_from).map(|(i, j)| cosine(&texts[i], &texts[j])).collect();
             read_cosines(&assessment, &assessment, &json!({ "cosines": cosines }), &Matching::default())
         };
-        let ids = |a: &str, b: &str| a.starts_with("Fetch") && b.starts_with("Fetch");
-        let decided = decisions_for(&|a, b| if ids(a, b) { 0.95 } else { 0.7 });
-        assert_eq!(decided, PairDecisions::from([((0, 0), true)]));
-        let decided = decisions_for(&|a, b| if ids(a, b) { 0.92 } else { 0.1 });
-        assert_eq!(decided, PairDecisions::from([((0, 0), true), ((1, 1), false)]));
+        let are_fetches = |a: &str, b: &str| a.starts_with("Fetch") && b.starts_with("Fetch");
+        let decisions = decisions_for(&|a, b| if are_fetches(a, b) { 0.95 } else { 0.7 });
+        assert_eq!(decisions, PairDecisions::from([((0, 0), true)]));
+        let decisions = decisions_for(&|a, b| if are_fetches(a, b) { 0.92 } else { 0.1 });
+        assert_eq!(decisions, PairDecisions::from([((0, 0), true), ((1, 1), false)]));
         let short =
             read_cosines(&assessment, &assessment, &json!({ "cosines": [0.99] }), &Matching::default());
         assert_eq!(short, PairDecisions::new());
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn prompt_matches_golden_file() {
-        let assessment = assessed();
+        let assessment = assessment_with_open_pairs();
         let q = pair_question(&assessment, &assessment, &|_, rubric| rubric.to_owned()).unwrap();
         let text = format!("{}\n## user\n{}\n## form\n{:#}\n", q.prompt.system, q.prompt.user, q.form.schema);
         crate::measure::testing::golden("plan_pairs", &text);

@@ -80,30 +80,31 @@ fn member<'a>(value: &'a LenientValue, keys: &[&str]) -> Option<&'a LenientValue
     keys.iter().find_map(|key| value.get(key))
 }
 
+/// The plan in a text, which may contain JSON in a string of JSON up to a few levels deep.
 fn parse_nested(text: &str, depth: usize) -> Plan {
     let text = clip(text, MAX_BYTES).trim_start_matches('\u{feff}').trim();
     let candidates = text
         .match_indices(['{', '['])
-        .map(|(at, _)| at)
-        .filter(|at| text.get(..*at).is_some_and(|before| !before.ends_with(['(', '{', '['])))
+        .map(|(start, _)| start)
+        .filter(|start| text.get(..*start).is_some_and(|before| !before.ends_with(['(', '{', '['])))
         .take(MAX_BEGINNINGS);
-    for at in candidates {
-        let Some(parsed) = text.get(at..).and_then(lenient_json::parse) else { continue };
+    for start in candidates {
+        let Some(parsed) = text.get(start..).and_then(lenient_json::parse) else { continue };
         let Some(mut plan) = plan_from_value(&parsed.value, depth) else { continue };
         let has_no_prompt = plan.steps.iter().all(|step| step.prompt.is_empty());
-        let is_in_prose = at > 0 && parsed.bytes < text.len() / 2;
-        if !plan.structured && (has_no_prompt || is_in_prose) {
+        let is_in_prose = start > 0 && parsed.bytes < text.len() / 2;
+        if !plan.is_structured && (has_no_prompt || is_in_prose) {
             continue;
         }
         let mut repairs = parsed.repairs;
-        if at > 0 && text.starts_with(['{', '[']) {
+        if start > 0 && text.starts_with(['{', '[']) {
             repairs.push("the text around the steps cannot be parsed");
         }
         if !repairs.is_empty() {
             let message = format!("not JSON: {}", repairs.join(", "));
             plan.issues.insert(0, PlanIssue::for_plan(Fault::Repaired, message));
         }
-        if at > 0 || text.get(at + parsed.bytes..).is_some_and(|rest| !rest.trim().is_empty()) {
+        if start > 0 || text.get(start + parsed.bytes..).is_some_and(|rest| !rest.trim().is_empty()) {
             plan.issues.insert(0, PlanIssue::for_plan(Fault::Surrounded, "text or a fence around the plan"));
         }
         return plan;
@@ -111,6 +112,7 @@ fn parse_nested(text: &str, depth: usize) -> Plan {
     parse_prose(text)
 }
 
+/// The plan of a text without JSON.
 fn parse_prose(text: &str) -> Plan {
     // A structured plan that cannot be parsed is not read as a list of its lines.
     let is_broken = text.contains("depends_on") || text.starts_with(['{', '[']);
@@ -155,6 +157,7 @@ fn plan_from_value(value: &LenientValue, depth: usize) -> Option<Plan> {
     }
 }
 
+/// Whether a value is an object that describes a step.
 fn is_step(value: &LenientValue) -> bool {
     member(value, &INSTRUCTION_KEYS).or_else(|| member(value, &DEPENDENCY_KEYS)).is_some()
 }
@@ -184,17 +187,17 @@ fn plan_from_steps<'a>(values: impl Iterator<Item = (Option<&'a str>, &'a Lenien
             recorded_number.filter(is_free).unwrap_or_else(|| (position..).find(is_free).unwrap_or(position));
         if let Some(recorded_number) = recorded_number.filter(|number| *number != position) {
             let message = format!("is numbered {recorded_number} at position {position}");
-            plan.issues.push(PlanIssue::at(number, Fault::Numbering, message));
+            plan.issues.push(PlanIssue::for_step(number, Fault::Numbering, message));
         }
         names.extend(name.map(|name| (name.trim(), number)));
         let depends_on = member(value, &DEPENDENCY_KEYS);
         let (step, issue) = parse_step(number, value);
-        plan.structured |= depends_on.is_some() || step.notation != StepNotation::Prose;
+        plan.is_structured |= depends_on.is_some() || step.notation != StepNotation::Prose;
         plan.steps.push(step);
         plan.issues.extend(issue);
         dependencies.push(depends_on);
     }
-    if !plan.structured {
+    if !plan.is_structured {
         prose::resolve_references(&mut plan);
         return plan;
     }
@@ -206,11 +209,12 @@ fn plan_from_steps<'a>(values: impl Iterator<Item = (Option<&'a str>, &'a Lenien
     let without_tool = plan.steps.iter().filter(|step| step.tool.is_none() && !step.prompt.is_empty());
     plan.issues.extend(without_tool.map(|step| {
         let message = format!("names no tool: \"{}\"", clip(&step.prompt, EXCERPT_BYTES));
-        PlanIssue::at(step.number, Fault::NoCall, message)
+        PlanIssue::for_step(step.number, Fault::NoCall, message)
     }));
     plan
 }
 
+/// The step with this number, and its first issue.
 fn parse_step(number: usize, value: &LenientValue) -> (PlanStep, Option<PlanIssue>) {
     let text = |keys| member(value, keys).and_then(LenientValue::text);
     let prompt = text(&INSTRUCTION_KEYS[..]).or(value.text()).unwrap_or_default().trim().to_owned();
@@ -218,17 +222,17 @@ fn parse_step(number: usize, value: &LenientValue) -> (PlanStep, Option<PlanIssu
     let mut step = PlanStep { number, tool, prompt, ..PlanStep::default() };
     if step.prompt.is_empty() {
         let message = "has neither a \"step\" nor a \"query\" with text";
-        return (step, Some(PlanIssue::at(number, Fault::NoInstruction, message)));
+        return (step, Some(PlanIssue::for_step(number, Fault::NoInstruction, message)));
     }
     if step.tool.is_some() {
         step.notation = StepNotation::Fields;
         return (step, None);
     }
     let Some(call) = call::parse_call(&step.prompt) else { return (step, None) };
-    let issue = (!call.well_formed).then(|| {
+    let issue = (!call.is_well_formed).then(|| {
         let message =
             format!("the prompt's quotes or brackets do not match: {}", clip(&step.prompt, EXCERPT_BYTES));
-        PlanIssue::at(number, Fault::Quotes, message)
+        PlanIssue::for_step(number, Fault::Quotes, message)
     });
     let (tool, notation) = (Some(call.tool), StepNotation::Call);
     (PlanStep { number, tool, inputs: call.inputs, prompt: call.prompt, notation, ..step }, issue)
@@ -240,7 +244,7 @@ fn parse_dependencies(
     depends_on: Option<&LenientValue>,
     names: &[(&str, usize)],
 ) -> (Vec<usize>, Option<PlanIssue>) {
-    let fault = |message: &str| Some(PlanIssue::at(number, Fault::DependsOn, message));
+    let fault = |message: &str| Some(PlanIssue::for_step(number, Fault::DependsOn, message));
     let (items, mut is_malformed) = match depends_on {
         None => return (Vec::new(), fault("has no depends_on")),
         Some(LenientValue::Null) => return (Vec::new(), fault("depends_on is null, not a list")),

@@ -69,12 +69,12 @@ mod tests {
 
     #[test]
     fn several_steps_in_one_bracket_are_malformed() {
-        let bad = |text: &str, numbers: &[usize]| {
+        let assert_malformed = |text: &str, numbers: &[usize]| {
             assert_eq!(all(text), [Placeholder::Malformed(text.to_owned(), numbers.to_vec())], "{text}");
         };
-        bad("(1, 2)", &[1, 2]);
-        bad("(1 and 2)", &[1, 2]);
-        bad("(step 1)", &[1]);
-        bad("(tool 1, 2)", &[1, 2]);
+        assert_malformed("(1, 2)", &[1, 2]);
+        assert_malformed("(1 and 2)", &[1, 2]);
+        assert_malformed("(step 1)", &[1]);
+        assert_malformed("(tool 1, 2)", &[1, 2]);
     }
 }

@@ -43,7 +43,7 @@ pub fn fence(name: &str, text: &str) -> String {
 
 /// A plan as text: as in [`FORM`] if structured, otherwise one step per line.
 pub(crate) fn render_plan(plan: &Plan) -> String {
-    if plan.structured {
+    if plan.is_structured {
         return plan.to_text();
     }
     let line = |step: &PlanStep| match &step.tool {

@@ -18,7 +18,7 @@ use foldhash::HashSet;
 
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Plan, PlanIssue, PlanStep};
-use super::tools::{MIN_NAME, MentionFinder, Toolbox, is_word_char};
+use super::tools::{MIN_NAME_BYTES, MentionFinder, Toolbox, is_word_char};
 use super::words::PromptWords;
 
 /// Maximum number of steps in one range: "steps 1-4".
@@ -134,7 +134,7 @@ pub(crate) fn assign_tools(plan: &mut Plan, tools: &Toolbox) {
 
 /// Whether a short name is recognised in prose: "read" may be a verb, whereas "SQL" and "T2S" are names.
 fn is_short_name(name: &str) -> bool {
-    name.len() < MIN_NAME && name.contains(|c: char| c.is_uppercase() || c.is_ascii_digit())
+    name.len() < MIN_NAME_BYTES && name.contains(|c: char| c.is_uppercase() || c.is_ascii_digit())
 }
 
 /// The issues of a plan in prose.
@@ -157,7 +157,7 @@ fn reference_issues(plan: &Plan) -> Vec<PlanIssue> {
             } else {
                 continue;
             };
-            out.push(PlanIssue::at(step.number, fault, message));
+            out.push(PlanIssue::for_step(step.number, fault, message));
         }
     }
     out
@@ -167,15 +167,21 @@ fn reference_issues(plan: &Plan) -> Vec<PlanIssue> {
 fn repeated_steps(plan: &Plan) -> Vec<PlanIssue> {
     let words = PromptWords::for_steps(plan);
     let mut out = Vec::new();
-    for (at, (step, step_words)) in plan.steps.iter().zip(&words).enumerate() {
+    for (position, (step, step_words)) in plan.steps.iter().zip(&words).enumerate() {
         let lower = step.prompt.to_lowercase();
         let is_check = lower.split(|c: char| !c.is_alphanumeric()).any(|word| {
             REPEATABLE_VERBS.iter().any(|check| word.strip_prefix(check).is_some_and(|rest| rest.len() < 4))
         });
-        let from = if is_check { at.saturating_sub(1) } else { 0 };
-        if let Some(n) = words[from..at].iter().position(|other| step_words.similarity(other) >= 1.0) {
-            let number = plan.steps[from + n].number;
-            out.push(PlanIssue::at(step.number, Fault::RepeatedDetail, format!("repeats step {number}")));
+        let start = if is_check { position.saturating_sub(1) } else { 0 };
+        if let Some(offset) =
+            words[start..position].iter().position(|other| step_words.similarity(other) >= 1.0)
+        {
+            let number = plan.steps[start + offset].number;
+            out.push(PlanIssue::for_step(
+                step.number,
+                Fault::RepeatedDetail,
+                format!("repeats step {number}"),
+            ));
         }
     }
     out
@@ -277,20 +283,20 @@ mod tests {
 
     #[test]
     fn recognised_plan_has_at_least_one_step() {
-        let written = |text: &str, steps: &[&str]| recognise::RecordedPlan {
+        let recorded_plan = |text: &str, steps: &[&str]| recognise::RecordedPlan {
             text: text.into(),
             replan: false,
             steps: steps.iter().map(|step| Text::from(*step)).collect(),
         };
-        let todo = written(
+        let todo = recorded_plan(
             r#"{"todos": [{"activeForm": "Searching"}, {"activeForm": "Reading"}]}"#,
             &["Searching", "Reading"],
         );
         assert_eq!(from_recognised(&todo).steps.len(), 2);
-        let whole = from_recognised(&written("I shall look it up.", &[]));
-        assert_eq!((whole.steps.len(), whole.structured), (1, false));
+        let whole = from_recognised(&recorded_plan("I shall look it up.", &[]));
+        assert_eq!((whole.steps.len(), whole.is_structured), (1, false));
         let broken = r#"{"1": {"step": "T2S([], "depends_on": [}"#;
-        assert!(from_recognised(&written(broken, &["T2S"])).is_unreadable());
+        assert!(from_recognised(&recorded_plan(broken, &["T2S"])).is_unreadable());
     }
 
     proptest! {

@@ -102,9 +102,9 @@ pub(crate) fn match_reference(
     plan: &Plan,
     reference: &Plan,
     issues: &[PlanIssue],
-    decided: &PairDecisions,
+    decisions: &PairDecisions,
 ) -> ReferenceMatch {
-    let likeness = likeness_matrix(plan, reference, decided);
+    let likeness = likeness_matrix(plan, reference, decisions);
     let (matched, nearly) = match_steps(plan, reference, &likeness, false);
     let (possible, _) = match_steps(plan, reference, &likeness, true);
     let unsure = possible.iter().filter(|pair| !matched.contains(pair)).copied().collect();
@@ -142,8 +142,8 @@ pub(crate) fn match_reference(
 
 /// The undecided pairs of positions, the most similar first: pairs with equal tools of which neither step is the same
 /// as another step.
-pub(crate) fn open_pairs(plan: &Plan, reference: &Plan, decided: &PairDecisions) -> Vec<(usize, usize)> {
-    let likeness = likeness_matrix(plan, reference, decided);
+pub(crate) fn open_pairs(plan: &Plan, reference: &Plan, decisions: &PairDecisions) -> Vec<(usize, usize)> {
+    let likeness = likeness_matrix(plan, reference, decisions);
     let intents = Intents::new(plan, reference);
     let is_same = |i: usize, j: usize| likeness[i][j] == Likeness::Same;
     let has_same_in_reference = |i: usize| (0..reference.steps.len()).any(|j| is_same(i, j));
@@ -159,13 +159,13 @@ pub(crate) fn open_pairs(plan: &Plan, reference: &Plan, decided: &PairDecisions)
 }
 
 /// The likeness of each step of the plan and each step of the reference.
-fn likeness_matrix(plan: &Plan, reference: &Plan, decided: &PairDecisions) -> Vec<Vec<Likeness>> {
+fn likeness_matrix(plan: &Plan, reference: &Plan, decisions: &PairDecisions) -> Vec<Vec<Likeness>> {
     let intents = Intents::new(plan, reference);
     let step_likeness = |i: usize, j: usize| {
         if !plan.steps[i].has_tool_of(&reference.steps[j]) {
             return Likeness::Different;
         }
-        match (intents.likeness(i, j), decided.get(&(i, j))) {
+        match (intents.likeness(i, j), decisions.get(&(i, j))) {
             (Likeness::Unsure, Some(true)) => Likeness::Same,
             (Likeness::Unsure, Some(false)) => Likeness::Different,
             (likeness, _) => likeness,
@@ -186,10 +186,10 @@ fn match_steps(
     let pairs = align_steps(plan, reference, likeness, with_unsure);
     let dependencies_agree = agreement(plan, reference, &pairs);
     let (mut matched, mut nearly) = (Vec::new(), Vec::new());
-    for (at, counterpart) in position_pairs(&pairs) {
-        let (step, other) = (&plan.steps[at], &reference.steps[counterpart]);
-        let agree =
-            dependencies_agree(at, counterpart) && placeholder_counts(step) == placeholder_counts(other);
+    for (position, counterpart) in position_pairs(&pairs) {
+        let (step, other) = (&plan.steps[position], &reference.steps[counterpart]);
+        let agree = dependencies_agree(position, counterpart)
+            && placeholder_counts(step) == placeholder_counts(other);
         let list = if agree { &mut matched } else { &mut nearly };
         list.push((step.number, other.number));
     }
@@ -206,7 +206,7 @@ fn is_placeholder_fault(fault: Fault) -> bool {
 
 /// The positions of matched steps.
 fn position_pairs(pairs: &[Option<usize>]) -> impl Iterator<Item = (usize, usize)> + '_ {
-    pairs.iter().enumerate().filter_map(|(at, counterpart)| Some((at, (*counterpart)?)))
+    pairs.iter().enumerate().filter_map(|(position, counterpart)| Some((position, (*counterpart)?)))
 }
 
 /// For each step of the plan its counterpart in the reference, by position.
@@ -216,7 +216,8 @@ fn align_steps(
     likeness: &[Vec<Likeness>],
     with_unsure: bool,
 ) -> Vec<Option<usize>> {
-    let relative_position = |at: usize, plan: &Plan| at as f64 / (plan.steps.len() - 1).max(1) as f64;
+    let relative_position =
+        |position: usize, plan: &Plan| position as f64 / (plan.steps.len() - 1).max(1) as f64;
     let similarity = |i: usize, j: usize| {
         let similarity = match likeness[i][j] {
             Likeness::Same => 1.0,
@@ -232,7 +233,7 @@ fn align_steps(
     };
     let agreeing_count = |pairs: &[Option<usize>]| {
         let agrees = agreement(plan, reference, pairs);
-        position_pairs(pairs).filter(|(at, counterpart)| agrees(*at, *counterpart)).count()
+        position_pairs(pairs).filter(|(position, counterpart)| agrees(*position, *counterpart)).count()
     };
     let similarities = matrix(&similarity);
     let mut pairs = assignment::maximum_matching(&similarities);
@@ -261,7 +262,9 @@ fn agreement(
 ) -> impl Fn(usize, usize) -> bool + use<> {
     let plan_sets = dependency_sets(plan, |d| pairs[d]);
     let reference_sets = dependency_sets(reference, Some);
-    move |at, counterpart| plan_sets[at].is_some() && plan_sets[at] == reference_sets[counterpart]
+    move |position, counterpart| {
+        plan_sets[position].is_some() && plan_sets[position] == reference_sets[counterpart]
+    }
 }
 
 /// For each step, its dependencies mapped by `map`; `None` if a dependency does not exist or is not mapped.
@@ -390,10 +393,10 @@ mod tests {
         let (plan, reference) = (parse_plan(&one), parse_plan(&other));
         assert_eq!(open_pairs(&plan, &reference, &PairDecisions::new()), [(0, 0)], "only one is a question");
         for (is_same, f1) in [(true, 1.0), (false, 0.0)] {
-            let decided = PairDecisions::from([((0, 0), is_same)]);
-            let found = match_reference(&plan, &reference, &[], &decided);
+            let decisions = PairDecisions::from([((0, 0), is_same)]);
+            let found = match_reference(&plan, &reference, &[], &decisions);
             assert_eq!((found.f1, found.f1_at_most, found.unsure), (f1, f1, Vec::new()));
-            assert_eq!(open_pairs(&plan, &reference, &decided), []);
+            assert_eq!(open_pairs(&plan, &reference, &decisions), []);
         }
         // A decision does not overrule a contradiction.
         let not = parse_plan(&step("What are customers not most unhappy about?"));
@@ -402,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn repaired_plan_is_extremely_bad_beside_the_tier_of_its_f1() {
+    fn repaired_plan_is_extremely_bad_and_keeps_the_tier_of_its_f1() {
         let compared = compare(&LISTING_1.replace("[1]}", "[1],}"), LISTING_1);
         assert_eq!((compared.f1, compared.rating), (1.0, Rating::ExtremelyBad));
         assert_eq!((compared.rating_if_valid, compared.format), (Some(Rating::ExtremelyGood), 0.0));

@@ -45,7 +45,7 @@ pub(crate) fn issues(plan: &Plan, tools: &Toolbox, reference: Option<&Plan>) -> 
         out.extend(excessive_complexity(step, tools));
         out.extend(unknown_tool(step, tools));
     }
-    if plan.structured {
+    if plan.is_structured {
         out.extend(shape::edge_issues(plan));
         out.extend(ignored_steps(plan));
         out.extend(repeated_details(plan, tools));
@@ -72,10 +72,10 @@ pub(crate) fn values(
     let mut values: PartValues = [None; 7];
     for part in PlanPart::ALL {
         let is_answered = match part {
-            PlanPart::Format => plan.structured,
-            PlanPart::Dependencies => plan.structured || prose::has_references(plan),
+            PlanPart::Format => plan.is_structured,
+            PlanPart::Dependencies => plan.is_structured || prose::has_references(plan),
             // A single step in prose cannot repeat another.
-            PlanPart::Redundancy => plan.structured || plan.steps.len() > 1,
+            PlanPart::Redundancy => plan.is_structured || plan.steps.len() > 1,
             PlanPart::StepExecutability => plan.steps.iter().all(|s| has_limits(s, tools)),
             PlanPart::ToolUsageCompleteness => {
                 reference.is_some_and(|r| !r.is_unreadable()) && judged_steps(plan, part) > 0
@@ -102,7 +102,7 @@ pub(crate) fn judged_steps(plan: &Plan, part: PlanPart) -> usize {
         part,
         PlanPart::ToolPromptAlignment | PlanPart::StepExecutability | PlanPart::ToolUsageCompleteness
     );
-    let applies = |step: &&PlanStep| plan.structured || !is_about_tools || step.tool.is_some();
+    let applies = |step: &&PlanStep| plan.is_structured || !is_about_tools || step.tool.is_some();
     plan.steps.iter().filter(applies).count()
 }
 
@@ -124,22 +124,22 @@ pub(crate) fn violations(issues: &[PlanIssue], part: PlanPart) -> usize {
 }
 
 /// The limits of the tool of a step.
-fn spec<'a>(step: &PlanStep, tools: &'a Toolbox) -> Option<&'a ToolSpec> {
+fn tool_spec<'a>(step: &PlanStep, tools: &'a Toolbox) -> Option<&'a ToolSpec> {
     tools.get(step.tool.as_deref()?)
 }
 
 /// Dependencies without a placeholder, and placeholders that are malformed or misplaced.
 fn placeholder_issues(plan: &Plan, step: &PlanStep, tools: &Toolbox) -> Vec<PlanIssue> {
     let mut out = Vec::new();
-    if !plan.structured {
+    if !plan.is_structured {
         return out;
     }
-    let placement = spec(step, tools).map_or(Placement::Anywhere, |s| s.placeholders);
+    let placement = tool_spec(step, tools).map_or(Placement::Anywhere, |s| s.placeholders);
     let are_expected = placement != Placement::Anywhere || shape::has_placeholders(plan);
     let used = shape::outputs(step);
     for number in step.depends_on.iter().filter(|n| are_expected && !used.contains(n)) {
         let message = format!("depends on step {number} and has no placeholder ({number})");
-        out.push(PlanIssue::at(step.number, Fault::MissingPlaceholder, message));
+        out.push(PlanIssue::for_step(step.number, Fault::MissingPlaceholder, message));
     }
     let is_fixed = step.notation == StepNotation::Call && placement != Placement::Anywhere;
     for (text, text_placement) in [(&step.inputs, Placement::Outside), (&step.prompt, Placement::Inside)] {
@@ -158,14 +158,14 @@ fn placeholder_issues(plan: &Plan, step: &PlanStep, tools: &Toolbox) -> Vec<Plan
                 }
                 _ => continue,
             };
-            out.push(PlanIssue::at(step.number, fault, message));
+            out.push(PlanIssue::for_step(step.number, fault, message));
         }
     }
     let inputs = step.inputs.trim_matches(['[', ']', ' ']);
     if !inputs.is_empty() && placeholder::all(inputs).is_empty() {
         let message =
             format!("\"{}\" before the prompt is not a placeholder", clip(&step.inputs, EXCERPT_BYTES));
-        out.push(PlanIssue::at(step.number, Fault::MalformedPlaceholder, message));
+        out.push(PlanIssue::for_step(step.number, Fault::MalformedPlaceholder, message));
     }
     out
 }
@@ -178,18 +178,18 @@ fn missing_query(step: &PlanStep) -> Option<PlanIssue> {
         return None;
     }
     let message = format!("mentions \"{}\" without (query)", reference.as_str());
-    Some(PlanIssue::at(step.number, Fault::MissingQuery, message))
+    Some(PlanIssue::for_step(step.number, Fault::MissingQuery, message))
 }
 
 /// Whether the tool of the step has limits that rules can check.
 fn has_limits(step: &PlanStep, tools: &Toolbox) -> bool {
-    spec(step, tools)
+    tool_spec(step, tools)
         .is_some_and(|s| s.any_complexity || s.max_phrases.is_some() || s.max_questions.is_some())
 }
 
 /// The issue of a prompt with more phrases or questions than the tool's spec allows.
 fn excessive_complexity(step: &PlanStep, tools: &Toolbox) -> Option<PlanIssue> {
-    let spec = spec(step, tools).filter(|s| !s.any_complexity)?;
+    let spec = tool_spec(step, tools).filter(|s| !s.any_complexity)?;
     let prompt = step.prompt.to_lowercase();
     let phrases: Vec<&str> =
         spec.phrases.iter().map(String::as_str).filter(|p| prompt.contains(&p.to_lowercase())).collect();
@@ -200,13 +200,13 @@ fn excessive_complexity(step: &PlanStep, tools: &Toolbox) -> Option<PlanIssue> {
         let max = spec.max_questions.filter(|max| questions > *max)?;
         format!("asks {questions} questions at once, more than {max}")
     };
-    Some(PlanIssue::at(step.number, Fault::TooComplex, message))
+    Some(PlanIssue::for_step(step.number, Fault::TooComplex, message))
 }
 
 /// The issue of a step whose tool does not exist.
 fn unknown_tool(step: &PlanStep, tools: &Toolbox) -> Option<PlanIssue> {
     let tool = step.tool.as_deref().filter(|tool| tools.lacks(tool))?;
-    Some(PlanIssue::at(step.number, Fault::WrongTool, format!("there is no tool \"{tool}\"")))
+    Some(PlanIssue::for_step(step.number, Fault::WrongTool, format!("there is no tool \"{tool}\"")))
 }
 
 /// The issues of steps on which the last step, whose output is the answer of the plan, does not depend.
@@ -214,8 +214,8 @@ fn ignored_steps(plan: &Plan) -> Vec<PlanIssue> {
     let Some((_, earlier)) = plan.steps.split_last() else { return Vec::new() };
     let used = shape::transitive_dependencies(plan, earlier.len());
     let message = "does not contribute to the last step";
-    let unused = earlier.iter().enumerate().filter(|(at, _)| !used.contains(at));
-    unused.map(|(_, step)| PlanIssue::at(step.number, Fault::Ignored, message)).collect()
+    let unused = earlier.iter().enumerate().filter(|(position, _)| !used.contains(position));
+    unused.map(|(_, step)| PlanIssue::for_step(step.number, Fault::Ignored, message)).collect()
 }
 
 /// The issues of details that a step repeats from one of its dependencies, if this costs its tool: a run of words, or a
@@ -225,13 +225,13 @@ fn repeated_details(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
     let mut compared = 0;
     let prompts: Vec<&str> = plan.steps.iter().map(|step| step.prompt.as_str()).collect();
     let lists = RequestWords::for_text(&prompts.join("\n"));
-    for (at, step) in plan.steps.iter().enumerate() {
-        if !spec(step, tools).is_some_and(|s| s.repeats_cost) {
+    for (position, step) in plan.steps.iter().enumerate() {
+        if !tool_spec(step, tools).is_some_and(|s| s.repeats_cost) {
             continue;
         }
         let (step_words, intent) =
             (PromptWords::from_prompt(&step.prompt), Intent::from_prompt(&step.prompt, lists));
-        for earlier in shape::earlier(plan, at, step).filter_map(|d| plan.steps.get(d)) {
+        for earlier in shape::earlier(plan, position, step).filter_map(|d| plan.steps.get(d)) {
             compared += 1;
             if compared > MAX_COMPARED {
                 return out;
@@ -248,7 +248,7 @@ fn repeated_details(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
                 && restricting_words(&step_words, run, lists) >= MIN_REPEATED_CONTENT;
             let Some(detail) = is_long.then(|| words.join(" ")).or_else(number) else { continue };
             let message = format!("repeats \"{detail}\" of step {}", earlier.number);
-            out.push(PlanIssue::at(step.number, Fault::RepeatedDetail, message));
+            out.push(PlanIssue::for_step(step.number, Fault::RepeatedDetail, message));
         }
     }
     out
@@ -273,20 +273,22 @@ fn restricting_words(words: &PromptWords, run: Range<usize>, lists: Option<&Requ
 fn missing_second_tools(plan: &Plan, reference: &Plan) -> Vec<PlanIssue> {
     let intents = Intents::new(plan, reference);
     // The step of the plan that corresponds to a step of the reference.
-    let counterpart = |at: usize| {
+    let counterpart = |reference_position: usize| {
         let mut steps = plan.steps.iter().enumerate();
         let corresponds = |(position, step): &(usize, &PlanStep)| {
-            step.has_tool_of(&reference.steps[at]) && intents.likeness(*position, at) == Likeness::Same
+            step.has_tool_of(&reference.steps[reference_position])
+                && intents.likeness(*position, reference_position) == Likeness::Same
         };
         steps.find(corresponds).map(|(_, step)| step.number)
     };
-    let inputs = |at: usize| shape::transitive_dependencies(reference, at);
+    let inputs = |position: usize| shape::transitive_dependencies(reference, position);
     let mut out = Vec::new();
     for (i, one) in reference.steps.iter().enumerate() {
         for (j, other) in reference.steps.iter().enumerate().skip(i + 1) {
             let (Some(tool), Some(other_tool)) = (&one.tool, &other.tool) else { continue };
-            let is_twin = !one.has_tool_of(other) && intents.reference_likeness(i, j) == Likeness::Same;
-            if !is_twin || inputs(i) != inputs(j) {
+            let has_same_prompt =
+                !one.has_tool_of(other) && intents.reference_likeness(i, j) == Likeness::Same;
+            if !has_same_prompt || inputs(i) != inputs(j) {
                 continue;
             }
             let (number, missing) = match (counterpart(i), counterpart(j)) {
@@ -295,7 +297,7 @@ fn missing_second_tools(plan: &Plan, reference: &Plan) -> Vec<PlanIssue> {
                 _ => continue,
             };
             let message = format!("the reference has the same prompt for {missing} as well");
-            out.push(PlanIssue::at(number, Fault::SecondToolMissing, message));
+            out.push(PlanIssue::for_step(number, Fault::SecondToolMissing, message));
         }
     }
     out

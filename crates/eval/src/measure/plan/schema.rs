@@ -81,8 +81,8 @@ impl PlanStep {
 pub struct Plan {
     /// The steps in the order of the text.
     pub steps: Vec<PlanStep>,
-    /// The steps have tools or dependencies, as in the paper; otherwise the plan is prose or a todo list.
-    pub structured: bool,
+    /// Whether the steps have tools or dependencies, as in the paper; otherwise the plan is prose or a todo list.
+    pub is_structured: bool,
     /// Issues found by the parser: repairs, and parts that were skipped.
     pub issues: Vec<PlanIssue>,
 }
@@ -214,7 +214,7 @@ pub struct PlanIssue {
 
 impl PlanIssue {
     /// An issue of the step `number`.
-    pub fn at(number: usize, fault: Fault, message: impl Into<String>) -> PlanIssue {
+    pub fn for_step(number: usize, fault: Fault, message: impl Into<String>) -> PlanIssue {
         PlanIssue { step: Some(number), fault, message: message.into() }
     }
 

@@ -24,8 +24,8 @@ pub struct Shape {
 pub fn shape(plan: &Plan) -> Shape {
     let mut levels: Vec<usize> = Vec::with_capacity(plan.steps.len());
     let mut widths = vec![0usize; plan.steps.len()];
-    for (at, step) in plan.steps.iter().enumerate() {
-        let level = earlier(plan, at, step).map(|d| levels[d] + 1).max().unwrap_or(0);
+    for (position, step) in plan.steps.iter().enumerate() {
+        let level = earlier(plan, position, step).map(|d| levels[d] + 1).max().unwrap_or(0);
         levels.push(level);
         widths[level] += 1;
     }
@@ -33,9 +33,13 @@ pub fn shape(plan: &Plan) -> Shape {
     Shape { steps: plan.steps.len(), hops: max(levels), width: max(widths) }
 }
 
-/// The positions of the earlier steps on which the step at `at` depends.
-pub(crate) fn earlier<'a>(plan: &'a Plan, at: usize, step: &'a PlanStep) -> impl Iterator<Item = usize> + 'a {
-    step.depends_on.iter().filter_map(|n| plan.position(*n)).filter(move |d| *d < at)
+/// The positions of the earlier steps on which the step at `position` depends.
+pub(crate) fn earlier<'a>(
+    plan: &'a Plan,
+    position: usize,
+    step: &'a PlanStep,
+) -> impl Iterator<Item = usize> + 'a {
+    step.depends_on.iter().filter_map(|n| plan.position(*n)).filter(move |d| *d < position)
 }
 
 /// For each step, the positions of its dependencies; `None` for a dependency that does not exist.
@@ -48,9 +52,9 @@ pub(crate) fn dependency_positions(plan: &Plan) -> Vec<Vec<Option<usize>>> {
 fn ancestors(plan: &Plan) -> Vec<Vec<bool>> {
     let count = plan.steps.len();
     let mut ancestors: Vec<Vec<bool>> = Vec::with_capacity(count);
-    for (at, step) in plan.steps.iter().enumerate() {
+    for (position, step) in plan.steps.iter().enumerate() {
         let mut step_ancestors = vec![false; count];
-        for d in earlier(plan, at, step) {
+        for d in earlier(plan, position, step) {
             step_ancestors
                 .iter_mut()
                 .zip(&ancestors[d])
@@ -62,9 +66,9 @@ fn ancestors(plan: &Plan) -> Vec<Vec<bool>> {
     ancestors
 }
 
-/// The positions of the steps on which step `at` depends, directly or indirectly.
-pub(crate) fn transitive_dependencies(plan: &Plan, at: usize) -> Vec<usize> {
-    let step_ancestors = ancestors(plan).into_iter().nth(at).unwrap_or_default();
+/// The positions of the steps on which the step at `position` depends, directly or indirectly.
+pub(crate) fn transitive_dependencies(plan: &Plan, position: usize) -> Vec<usize> {
+    let step_ancestors = ancestors(plan).into_iter().nth(position).unwrap_or_default();
     step_ancestors.into_iter().enumerate().filter(|(_, depends)| *depends).map(|(d, _)| d).collect()
 }
 
@@ -73,12 +77,12 @@ pub(crate) fn transitive_dependencies(plan: &Plan, at: usize) -> Vec<usize> {
 pub(crate) fn edge_issues(plan: &Plan) -> Vec<PlanIssue> {
     let mut issues = Vec::new();
     let ancestors = ancestors(plan);
-    for (at, step) in plan.steps.iter().enumerate() {
+    for (position, step) in plan.steps.iter().enumerate() {
         let mut used = outputs(step);
         used.sort_unstable();
         used.dedup();
-        issues.extend(dependency_issues(plan, at, step, &used, &ancestors));
-        issues.extend(undeclared_placeholders(plan, at, step, &used));
+        issues.extend(dependency_issues(plan, position, step, &used, &ancestors));
+        issues.extend(undeclared_placeholders(plan, position, step, &used));
     }
     issues.extend(cycle_issues(plan));
     issues
@@ -87,7 +91,7 @@ pub(crate) fn edge_issues(plan: &Plan) -> Vec<PlanIssue> {
 /// The wrong and superfluous dependencies of one step.
 fn dependency_issues(
     plan: &Plan,
-    at: usize,
+    position: usize,
     step: &PlanStep,
     used: &[usize],
     ancestors: &[Vec<bool>],
@@ -96,16 +100,17 @@ fn dependency_issues(
     // Without placeholders it is unknown which outputs a step uses.
     let are_uses_known = has_placeholders(plan);
     let positions: Vec<Option<usize>> = step.depends_on.iter().map(|n| plan.position(*n)).collect();
-    for (n, (number, position)) in step.depends_on.iter().zip(&positions).enumerate() {
-        let (fault, message) = match *position {
+    for (n, (number, dependency)) in step.depends_on.iter().zip(&positions).enumerate() {
+        let (fault, message) = match *dependency {
             None => (Fault::UnknownStep, format!("depends on step {number}, which does not exist")),
-            Some(d) if d == at => (Fault::NotEarlier, "depends on itself".to_owned()),
-            Some(d) if d > at => (Fault::NotEarlier, format!("depends on the later step {number}")),
+            Some(d) if d == position => (Fault::NotEarlier, "depends on itself".to_owned()),
+            Some(d) if d > position => (Fault::NotEarlier, format!("depends on the later step {number}")),
             Some(_) if step.depends_on.iter().take(n).any(|other| other == number) => {
                 (Fault::Superfluous, format!("depends on step {number} twice"))
             }
             Some(d) => {
-                let is_implied = positions.iter().flatten().any(|other| *other < at && ancestors[*other][d]);
+                let is_implied =
+                    positions.iter().flatten().any(|other| *other < position && ancestors[*other][d]);
                 if !(is_implied && are_uses_known) || used.contains(number) {
                     continue;
                 }
@@ -114,7 +119,7 @@ fn dependency_issues(
                 (Fault::Superfluous, message)
             }
         };
-        issues.push(PlanIssue::at(step.number, fault, message));
+        issues.push(PlanIssue::for_step(step.number, fault, message));
     }
     issues
 }
@@ -140,14 +145,14 @@ pub(crate) fn outputs(step: &PlanStep) -> Vec<usize> {
 }
 
 /// The issues of placeholders for steps that are not dependencies. A number that no step has is no placeholder.
-fn undeclared_placeholders(plan: &Plan, at: usize, step: &PlanStep, used: &[usize]) -> Vec<PlanIssue> {
+fn undeclared_placeholders(plan: &Plan, position: usize, step: &PlanStep, used: &[usize]) -> Vec<PlanIssue> {
     let undeclared = used.iter().filter(|n| !step.depends_on.contains(n));
     let issue = |number: &usize| {
-        let message = match plan.position(*number)? < at {
+        let message = match plan.position(*number)? < position {
             true => format!("uses ({number}) and does not depend on step {number}"),
             false => format!("uses ({number}), which is not an earlier step"),
         };
-        Some(PlanIssue::at(step.number, Fault::Undeclared, message))
+        Some(PlanIssue::for_step(step.number, Fault::Undeclared, message))
     };
     undeclared.filter_map(issue).collect()
 }
@@ -158,21 +163,25 @@ fn cycle_issues(plan: &Plan) -> Vec<PlanIssue> {
     let mut sorted = vec![false; plan.steps.len()];
     let mut unsorted: Vec<(usize, &PlanStep)> = plan.steps.iter().enumerate().collect();
     loop {
-        let is_ready = |(at, _): &(usize, &PlanStep)| positions[*at].iter().flatten().all(|d| sorted[*d]);
+        let is_ready =
+            |(position, _): &(usize, &PlanStep)| positions[*position].iter().flatten().all(|d| sorted[*d]);
         let (ready, remaining): (Vec<_>, Vec<_>) = unsorted.iter().copied().partition(is_ready);
         if ready.is_empty() {
             let message = "is part of a dependency cycle, or depends on one";
-            return unsorted.iter().map(|(_, s)| PlanIssue::at(s.number, Fault::Circular, message)).collect();
+            return unsorted
+                .iter()
+                .map(|(_, s)| PlanIssue::for_step(s.number, Fault::Circular, message))
+                .collect();
         }
-        ready.into_iter().for_each(|(at, _)| sorted[at] = true);
+        ready.into_iter().for_each(|(position, _)| sorted[position] = true);
         unsorted = remaining;
     }
 }
 
 /// Whether the plan has steps, and every dependency is an existing earlier step.
 pub(crate) fn is_sound(plan: &Plan) -> bool {
-    let has_earlier_dependencies = |(at, step): (usize, &PlanStep)| {
-        step.depends_on.iter().all(|n| plan.position(*n).is_some_and(|d| d < at))
+    let has_earlier_dependencies = |(position, step): (usize, &PlanStep)| {
+        step.depends_on.iter().all(|n| plan.position(*n).is_some_and(|d| d < position))
     };
     !plan.is_unreadable() && plan.steps.iter().enumerate().all(has_earlier_dependencies)
 }
@@ -191,14 +200,18 @@ mod tests {
 
     /// A plan of steps with these dependencies, each with its placeholder.
     fn plan(depends: &[&[usize]]) -> Plan {
-        let step = |(at, dependencies): (usize, &&[usize])| PlanStep {
-            number: at + 1,
+        let step = |(position, dependencies): (usize, &&[usize])| PlanStep {
+            number: position + 1,
             tool: Some("f".to_owned()),
             prompt: dependencies.iter().map(|n| format!("({n}) ")).collect(),
             depends_on: dependencies.to_vec(),
             ..PlanStep::default()
         };
-        Plan { steps: depends.iter().enumerate().map(step).collect(), structured: true, issues: Vec::new() }
+        Plan {
+            steps: depends.iter().enumerate().map(step).collect(),
+            is_structured: true,
+            issues: Vec::new(),
+        }
     }
 
     fn faults(plan: &Plan) -> Vec<(usize, Fault)> {
@@ -252,7 +265,7 @@ mod tests {
             let depends: Vec<Vec<usize>> = picks
                 .iter()
                 .enumerate()
-                .map(|(at, bits)| (1..=at).filter(|n| bits >> (n - 1) & 1 == 1).collect())
+                .map(|(position, bits)| (1..=position).filter(|n| bits >> (n - 1) & 1 == 1).collect())
                 .collect();
             let plan = plan(&depends.iter().map(Vec::as_slice).collect::<Vec<_>>());
             prop_assert_eq!(edge_issues(&plan), []);
@@ -264,8 +277,8 @@ mod tests {
         #[test]
         fn any_graph_has_a_shape(depends in prop::collection::vec(prop::collection::vec(0usize..9, 0..4), 0..7)) {
             let plan = plan(&depends.iter().map(Vec::as_slice).collect::<Vec<_>>());
-            let circular = edge_issues(&plan).iter().any(|i| i.fault == Fault::Circular);
-            prop_assert_eq!(is_rejected(&plan), circular || plan.steps.is_empty());
+            let is_circular = edge_issues(&plan).iter().any(|i| i.fault == Fault::Circular);
+            prop_assert_eq!(is_rejected(&plan), is_circular || plan.steps.is_empty());
             prop_assert!(shape(&plan).hops <= plan.steps.len());
         }
     }

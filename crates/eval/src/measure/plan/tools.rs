@@ -60,7 +60,7 @@ pub struct ToolSpec {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Toolbox {
     tools: BTreeMap<String, ToolSpec>,
-    /// No other tools exist.
+    /// Whether no other tools exist.
     is_complete: bool,
 }
 
@@ -86,10 +86,10 @@ impl Toolbox {
 
     /// The same tools with `change` applied to their names and descriptions.
     pub fn map_texts(&self, change: impl Fn(&str) -> String) -> Toolbox {
-        let changed = |(name, spec): (&String, &ToolSpec)| {
+        let changed_spec = |(name, spec): (&String, &ToolSpec)| {
             (change(name), ToolSpec { description: change(&spec.description), ..spec.clone() })
         };
-        Toolbox { tools: self.tools.iter().map(changed).collect(), is_complete: self.is_complete }
+        Toolbox { tools: self.tools.iter().map(changed_spec).collect(), is_complete: self.is_complete }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -117,7 +117,7 @@ impl Toolbox {
 }
 
 /// Minimum length in bytes of a name that is searched in steps: shorter names may be ordinary words.
-pub(super) const MIN_NAME: usize = 5;
+pub(super) const MIN_NAME_BYTES: usize = 5;
 
 /// Finds the tools that steps of a plan mention: by their names, or by the words of the names separated by spaces, in
 /// any case of letters. The cost is linear in the length of a step, and independent of the number of names.
@@ -129,7 +129,7 @@ pub(crate) struct MentionFinder {
 impl MentionFinder {
     pub(crate) fn new<'n>(names: impl Iterator<Item = &'n str>) -> MentionFinder {
         let mut spellings: HashMap<String, Vec<(String, usize)>> = HashMap::default();
-        for (i, name) in names.map(str::trim).enumerate().filter(|(_, name)| name.len() >= MIN_NAME) {
+        for (i, name) in names.map(str::trim).enumerate().filter(|(_, name)| name.len() >= MIN_NAME_BYTES) {
             let lower = name.to_lowercase();
             let spaced = lower.replace(['_', '-'], " ");
             for spelling in
@@ -150,9 +150,9 @@ impl MentionFinder {
         }
         let step = step.to_lowercase();
         let mut previous = None;
-        for (at, c) in step.char_indices() {
+        for (start, c) in step.char_indices() {
             if !previous.replace(c).is_some_and(is_word_char) {
-                let rest = step.get(at..).unwrap_or_default();
+                let rest = step.get(start..).unwrap_or_default();
                 let candidates = self.spellings.get(leading_word(rest)).map_or(&[][..], Vec::as_slice);
                 let is_mentioned = |spelling: &str| {
                     rest.strip_prefix(spelling).is_some_and(|after| !after.starts_with(is_word_char))

@@ -33,6 +33,7 @@ impl PromptWords {
         plan.steps.iter().map(|step| PromptWords::from_prompt(&step.prompt)).collect()
     }
 
+    /// The words of a prompt without its placeholders.
     pub(crate) fn from_prompt(prompt: &str) -> PromptWords {
         let prompt = placeholder::without(clip(prompt, MAX_BYTES));
         let all: Vec<String> = prompt
@@ -90,6 +91,7 @@ impl PromptWords {
     }
 }
 
+/// Whether a word has a meaning of its own, and is not only a function word.
 fn is_content(word: &str) -> bool {
     !STOP_WORDS.contains(&word)
 }

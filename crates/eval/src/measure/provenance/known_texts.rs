@@ -186,8 +186,9 @@ impl<'t> TextLister<'t> {
 
     fn list(mut self) -> KnownTexts {
         let trace = self.trace;
-        let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |span| span.start);
-        let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|view| view.kind == Kind::Llm);
+        let start = |span_index: Idx| trace.tree.spans.get(span_index).map_or(0, |span| span.start);
+        let is_llm =
+            |span_index: &Idx| trace.views.get(*span_index).is_some_and(|view| view.kind == Kind::Llm);
         let mut agents: Vec<usize> = (0..trace.agents.len()).collect();
         agents.sort_by_key(|agent| trace.agents.get(*agent).map_or(0, |agent| start(agent.at)));
         let start_of_agent = |agent: usize| trace.agents.get(agent).map_or(0, |agent| start(agent.at));
@@ -204,19 +205,20 @@ impl<'t> TextLister<'t> {
             while let Some(earlier) = pending_results.next_if(|earlier| earlier.start < call.start) {
                 self.add_result(earlier);
             }
-            while let Some(at) = llms.next_if(|at| start(*at) < call.start) {
-                self.add_prompt(at);
+            while let Some(span_index) = llms.next_if(|span_index| start(*span_index) < call.start) {
+                self.add_prompt(span_index);
             }
-            call.llm.into_iter().for_each(|at| self.add_prompt(at));
+            call.llm.into_iter().for_each(|span_index| self.add_prompt(span_index));
         }
-        // Answers, which follow all calls, also know the texts after the last call.
+        // An answer follows all calls, so that the texts after the last call precede it as well.
         self.next_call = trace.calls.len();
         agents.for_each(|agent| self.add_task(agent));
         pending_results.for_each(|call| self.add_result(call));
-        llms.for_each(|at| self.add_prompt(at));
+        llms.for_each(|span_index| self.add_prompt(span_index));
         self.known
     }
 
+    /// Adds a text, unless it is listed with this origin.
     fn add(&mut self, text: &Text, origin: Origin, agent: Option<usize>) {
         let for_agent = agent.filter(|_| origin == Origin::User);
         if self.listed.insert((text.as_ptr() as usize, text.len(), origin, for_agent)) {
@@ -239,14 +241,16 @@ impl<'t> TextLister<'t> {
     }
 
     /// Adds the messages of a prompt. Of the model's own texts, those with a reply of the user are added.
-    fn add_prompt(&mut self, at: Idx) {
-        let Some(view) = self.trace.views.get(at).filter(|_| self.prompts.insert(at)) else { return };
+    fn add_prompt(&mut self, span_index: Idx) {
+        let Some(view) = self.trace.views.get(span_index).filter(|_| self.prompts.insert(span_index)) else {
+            return;
+        };
         if !self.memo.budget.spend(1 + view.input.len() / BYTES_PER_STEP) {
             self.known.hidden_from.get_or_insert(self.next_call);
             return;
         }
-        let agent = self.trace.owner.get(at).copied().flatten();
-        let before = self.turns.before(at);
+        let agent = self.trace.owner.get(span_index).copied().flatten();
+        let before = self.turns.before(span_index);
         let view_before = before.and_then(|before| self.trace.views.get(before));
         // A prompt may contain only the new messages, without the text to which the user replied.
         if before.is_some_and(|before| self.replies.to(before).is_some()) {
@@ -316,16 +320,16 @@ mod tests {
     fn texts_of_the_user_the_instructions_results_and_answered_proposals_precede_a_call() {
         use Origin::{Model, Result, System, User};
         let trace = transfer().build();
-        let expected = |texts: &[(&str, Origin)]| -> Vec<(String, Origin)> {
+        let owned_texts = |texts: &[(&str, Origin)]| -> Vec<(String, Origin)> {
             texts.iter().map(|(text, origin)| ((*text).to_owned(), *origin)).collect()
         };
         assert_eq!(
             texts_before(&trace, 0),
-            expected(&[("Pay the rent.", User), ("At most 900 a day.", System)])
+            owned_texts(&[("Pay the rent.", User), ("At most 900 a day.", System)])
         );
         let mut second = texts_before(&trace, 1);
         second.sort();
-        let mut all = expected(&[
+        let mut all = owned_texts(&[
             ("Pay the rent.", User),
             ("At most 900 a day.", System),
             ("rent: 1150", Result),
@@ -340,10 +344,10 @@ mod tests {
     fn number_is_known_from_the_first_text_that_has_it() {
         let (trace, memo) = (transfer().build(), Memo::new());
         let known = KnownTexts::cached(&trace, &memo);
-        let has = |call: usize, number: f64| known.has_number(&trace, &memo, &trace.calls[call], number);
-        assert!(has(1, 1150.0) && has(1, 900.0) && has(1, 3.0) && has(1, 12.0) && has(1, 1.0));
-        assert!(!has(1, 77.0), "of its own result");
-        assert!(has(0, 900.0) && !has(0, 1150.0), "of a later result");
+        let knows = |call: usize, number: f64| known.has_number(&trace, &memo, &trace.calls[call], number);
+        assert!(knows(1, 1150.0) && knows(1, 900.0) && knows(1, 3.0) && knows(1, 12.0) && knows(1, 1.0));
+        assert!(!knows(1, 77.0), "of its own result");
+        assert!(knows(0, 900.0) && !knows(0, 1150.0), "of a later result");
     }
 
     #[test]

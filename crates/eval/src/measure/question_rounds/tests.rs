@@ -12,7 +12,7 @@ use crate::measure::{Measured, Metric, Usage, Value};
 use crate::recognise::AgentTrace;
 
 /// Asks two questions, then a third, and passes when all are answered. It is unmeasured if one has no answer.
-struct Thrice;
+struct AsksThreeTimes;
 
 fn question(key: &str) -> Question {
     let form = AnswerForm { name: "any", schema: json!({"type": "object"}), score: None };
@@ -20,7 +20,7 @@ fn question(key: &str) -> Question {
     Question { key: key.to_owned(), prompt, form: Arc::new(form), judges: Vec::new() }
 }
 
-impl Metric for Thrice {
+impl Metric for AsksThreeTimes {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         let keys: Vec<&str> = answers.iter().map(|a| a.key.as_str()).collect();
         let failed = answers.iter().find_map(|answer| answer.opinions.as_ref().err());
@@ -40,9 +40,9 @@ impl Metric for Thrice {
 }
 
 /// Asks in every round.
-struct Endless;
+struct AsksInEveryRound;
 
-impl Metric for Endless {
+impl Metric for AsksInEveryRound {
     fn step(&self, _: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         MetricProgress::Ask(vec![question(&format!("{:03}", answers.len()))])
     }
@@ -53,6 +53,7 @@ fn answer(ask: &Ask) -> Answer {
     Answer { key: ask.question.key.clone(), opinions: Ok(vec![opinion]), usage: Usage::default() }
 }
 
+/// The metric as the only implementation, in the row with this name.
 fn only(name: &str, metric: impl Metric + 'static) -> Vec<JudgedRow<'static>> {
     vec![(crate::measure::table::spec(name).expect("a row"), Box::new(metric))]
 }
@@ -72,8 +73,12 @@ fn all_asked(rounds: &mut Questions<'_>) -> Vec<Ask> {
 fn next_round_starts_when_all_answers_of_the_previous_have_arrived() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
-    let mut rounds =
-        Questions::with_metrics(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, at| at == 0);
+    let mut rounds = Questions::with_metrics(
+        only("latency", AsksThreeTimes),
+        inputs,
+        AskConditions::closed(&[]),
+        |_, span_index| span_index == 0,
+    );
     let first = all_asked(&mut rounds);
     assert_eq!(first.len(), 2);
     rounds.answer(first[0].id, answer(&first[0]));
@@ -90,8 +95,12 @@ fn next_round_starts_when_all_answers_of_the_previous_have_arrived() {
 fn unanswered_questions_are_unmeasured_with_the_given_reason() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
-    let mut rounds =
-        Questions::with_metrics(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, _| true);
+    let mut rounds = Questions::with_metrics(
+        only("latency", AsksThreeTimes),
+        inputs,
+        AskConditions::closed(&[]),
+        |_, _| true,
+    );
     let ask = rounds.next_question().unwrap();
     rounds.answer(ask.id, answer(&ask));
     let done = rounds.finish(Unmeasured::Timeout);
@@ -100,9 +109,9 @@ fn unanswered_questions_are_unmeasured_with_the_given_reason() {
 }
 
 /// Applies only to the first span, and passes with any answer.
-struct OnTheFirst;
+struct AppliesToFirstSpan;
 
-impl Metric for OnTheFirst {
+impl Metric for AppliesToFirstSpan {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         match (context.at, answers) {
             (0, []) => MetricProgress::Ask(vec![question("a"), question("b")]),
@@ -127,8 +136,12 @@ impl Metric for OnTheFirst {
 fn answers_before_the_timeout_are_used() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
-    let mut rounds =
-        Questions::with_metrics(only("latency", OnTheFirst), inputs, AskConditions::closed(&[]), |_, _| true);
+    let mut rounds = Questions::with_metrics(
+        only("latency", AppliesToFirstSpan),
+        inputs,
+        AskConditions::closed(&[]),
+        |_, _| true,
+    );
     let ask = rounds.next_question().unwrap();
     rounds.answer(ask.id, answer(&ask));
     let done = rounds.finish(Unmeasured::Timeout);
@@ -138,26 +151,30 @@ fn answers_before_the_timeout_are_used() {
 #[test]
 fn excluded_questions_leave_no_measurement_where_the_metric_does_not_apply() {
     let trace = two_spans();
-    let asking = |sample: &str| {
+    let measurement_count = |sample: &str| {
         let settings: Settings = serde_saphyr::from_str("judges: [main]").unwrap();
         let ask = serde_saphyr::from_str(&format!("sample: {{ rate: {sample} }}")).unwrap();
         let asker = crate::measure::ask::Asker::new(ask, Default::default(), Vec::new(), &Default::default());
         let settings = Settings { asker: Arc::new(asker.unwrap()), ..settings };
         let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
-        let metrics = only("checklist.verdict", OnTheFirst);
+        let metrics = only("checklist.verdict", AppliesToFirstSpan);
         let mut rounds = Questions::with_metrics(metrics, inputs, AskConditions::closed(&[]), |_, _| true);
         assert_eq!(all_asked(&mut rounds).len(), if sample == "0" { 0 } else { 2 });
         rounds.finish(Unmeasured::Timeout).len()
     };
-    assert_eq!((asking("0"), asking("1")), (1, 1), "one span of two");
+    assert_eq!((measurement_count("0"), measurement_count("1")), (1, 1), "one span of two");
 }
 
 #[test]
 fn metric_is_stopped_after_the_maximum_number_of_rounds() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
-    let mut rounds =
-        Questions::with_metrics(only("tokens", Endless), inputs, AskConditions::closed(&[]), |_, at| at == 0);
+    let mut rounds = Questions::with_metrics(
+        only("tokens", AsksInEveryRound),
+        inputs,
+        AskConditions::closed(&[]),
+        |_, span_index| span_index == 0,
+    );
     let mut asked = 0;
     while let Some(ask) = rounds.next_question() {
         asked += 1;
@@ -173,9 +190,13 @@ fn questions_beyond_the_work_budget_are_not_asked() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let rounds = |steps| {
-        let all =
-            Questions::with_metrics(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, _| true);
-        let mut rounds = all.within(steps, None);
+        let questions = Questions::with_metrics(
+            only("latency", AsksThreeTimes),
+            inputs,
+            AskConditions::closed(&[]),
+            |_, _| true,
+        );
+        let mut rounds = questions.within(steps, None);
         let mut asked = all_asked(&mut rounds);
         let mut asked_count = asked.len();
         while !asked.is_empty() {
@@ -183,7 +204,7 @@ fn questions_beyond_the_work_budget_are_not_asked() {
             asked = all_asked(&mut rounds);
             asked_count += asked.len();
         }
-        let steps_left = rounds.steps;
+        let steps_left = rounds.remaining_steps;
         let done = rounds.finish(Unmeasured::Timeout);
         (asked_count, steps_left, done.into_iter().map(|m| m.outcome.map(|m| m.passed)).collect::<Vec<_>>())
     };
@@ -196,9 +217,9 @@ fn questions_beyond_the_work_budget_are_not_asked() {
 }
 
 /// Asks with a prompt of a megabyte.
-struct Long;
+struct AsksWithLongPrompt;
 
-impl Metric for Long {
+impl Metric for AsksWithLongPrompt {
     fn step(&self, _: &Context<'_>, _: &[Answer]) -> MetricProgress {
         let prompt = Prompt::new("judge", "x".repeat(1 << 20));
         MetricProgress::Ask(vec![Question { prompt, ..question("long") }])
@@ -210,10 +231,14 @@ fn prompts_count_as_work_and_the_clock_ends_the_work() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let rounds = |stop| {
-        let all =
-            Questions::with_metrics(only("latency", Long), inputs, AskConditions::closed(&[]), |_, _| true);
-        let mut rounds = all.within(DEFAULT_STEPS, stop);
-        (all_asked(&mut rounds).len(), DEFAULT_STEPS - rounds.steps)
+        let questions = Questions::with_metrics(
+            only("latency", AsksWithLongPrompt),
+            inputs,
+            AskConditions::closed(&[]),
+            |_, _| true,
+        );
+        let mut rounds = questions.within(DEFAULT_STEPS, stop);
+        (all_asked(&mut rounds).len(), DEFAULT_STEPS - rounds.remaining_steps)
     };
     assert_eq!(rounds(None), (2, 2 * ((1 << 16) + 1)));
     assert_eq!(rounds(Some(|| Box::new(|| true))), (0, DEFAULT_STEPS));

@@ -153,7 +153,7 @@ pub(crate) struct Records {
     /// The sums and means of lists and columns, see [`Records::aggregates`].
     summary: OnceCell<ColumnSummary>,
     /// The number of fields, including those above [`MAX_FIELDS`].
-    pub(super) fields: usize,
+    pub(super) field_count: usize,
 }
 
 /// Values that follow from several rows of lists.
@@ -177,6 +177,7 @@ impl Records {
         &self.summary().values
     }
 
+    /// The derived values, computed at their first use.
     fn summary(&self) -> &ColumnSummary {
         self.summary.get_or_init(|| {
             let mut summary = ColumnSummary { values: self.list_aggregates.clone(), lengths: Vec::new() };
@@ -225,22 +226,22 @@ impl Records {
 
     /// The lengths of all collections, and the number of fields of a record, for [`truncate`](Self::truncate).
     pub(super) fn lengths_of_collections(&self, record: Option<usize>) -> [usize; 5] {
-        let fields = record.and_then(|at| self.records.get(at)).map_or(0, |record| record.fields.len());
-        [self.records.len(), self.lists.len(), self.list_aggregates.len(), self.fields, fields]
+        let fields = record.and_then(|index| self.records.get(index)).map_or(0, |record| record.fields.len());
+        [self.records.len(), self.lists.len(), self.list_aggregates.len(), self.field_count, fields]
     }
 
     /// Removes the additions since [`lengths_of_collections`](Self::lengths_of_collections) returned these lengths.
     pub(super) fn truncate(
         &mut self,
-        [records, lists, list_aggregates, all, fields]: [usize; 5],
+        [records, lists, list_aggregates, all_fields, fields]: [usize; 5],
         record: Option<usize>,
     ) {
         self.records.truncate(records);
         self.lists.truncate(lists);
         self.list_aggregates.truncate(list_aggregates);
-        self.fields = all;
+        self.field_count = all_fields;
         record
-            .and_then(|at| self.records.get_mut(at))
+            .and_then(|index| self.records.get_mut(index))
             .into_iter()
             .for_each(|record| record.fields.truncate(fields));
     }
@@ -254,8 +255,8 @@ impl Records {
         value: impl FnOnce() -> (FieldValue, Option<String>),
     ) {
         let Some(record) = record else { return };
-        self.fields += 1;
-        if self.fields <= MAX_FIELDS
+        self.field_count += 1;
+        if self.field_count <= MAX_FIELDS
             && let Some(record) = self.records.get_mut(record)
         {
             let (value, original) = value();
@@ -275,8 +276,8 @@ impl Records {
             let list_rows = record.list.and_then(|list| rows.get_mut(list));
             list_rows.into_iter().for_each(|list_rows| list_rows.push(record));
         }
-        let several = rows.iter().filter(|rows| rows.len() > 1);
-        several.flat_map(|rows| columns(rows, lengths).into_iter().chain(products_of(rows))).collect()
+        let long_lists = rows.iter().filter(|rows| rows.len() > 1);
+        long_lists.flat_map(|rows| columns(rows, lengths).into_iter().chain(products_of(rows))).collect()
     }
 }
 

@@ -54,7 +54,7 @@ struct ValuePosition<'v> {
     name: &'v KeyName,
     parent: Option<usize>,
     list: Option<usize>,
-    nested: usize,
+    levels_left: usize,
 }
 
 impl<'n> RecordReader<'n> {
@@ -77,14 +77,14 @@ impl<'n> RecordReader<'n> {
 
     fn read_whole(&mut self, text: &str) -> bool {
         let name = self.names.none();
-        self.read_text(text.trim(), ValuePosition { name, parent: None, list: None, nested: MAX_NESTED })
+        self.read_text(text.trim(), ValuePosition { name, parent: None, list: None, levels_left: MAX_NESTED })
     }
 
     /// Reads a text without white space at its ends; returns false if it has no structure.
     fn read_text(&mut self, text: &str, position: ValuePosition<'_>) -> bool {
         if text.starts_with(['{', '[']) {
-            return position.nested > 0
-                && self.read_json(text, ValuePosition { nested: position.nested - 1, ..position });
+            return position.levels_left > 0
+                && self.read_json(text, ValuePosition { levels_left: position.levels_left - 1, ..position });
         }
         let Some(rows) = tables::read(text) else { return false };
         let ValuePosition { name, parent, .. } = position;
@@ -113,10 +113,13 @@ impl<'n> RecordReader<'n> {
     fn read_tree(&mut self, value: &ContentNode<'_>, position: ValuePosition<'_>) {
         match value {
             ContentNode::Map(members) => {
-                let Some(at) = self.add_object(position, members.len()) else { return };
+                let Some(record) = self.add_object(position, members.len()) else { return };
                 for (key, value) in &*without_repeated_keys(members) {
                     let name = &self.names.name_for(key);
-                    self.read_tree(value, ValuePosition { name, parent: Some(at), list: None, ..position });
+                    self.read_tree(
+                        value,
+                        ValuePosition { name, parent: Some(record), list: None, ..position },
+                    );
                 }
             }
             ContentNode::List(items) => {
@@ -173,12 +176,13 @@ impl<'n> RecordReader<'n> {
         self.records.add_field(position.parent, position.name, value);
     }
 
+    /// Adds a row of a table as a record.
     fn add_row(&mut self, row: CellRow<'_>, parent: Option<usize>, list: Option<usize>) {
-        let Some(at) = self.records.add_record(self.names.none(), parent, list, row.len()) else {
+        let Some(record) = self.records.add_record(self.names.none(), parent, list, row.len()) else {
             return;
         };
         for (key, text) in row {
-            self.records.add_field(Some(at), &self.names.name_for(key), || {
+            self.records.add_field(Some(record), &self.names.name_for(key), || {
                 let value = scalar_of_text(text);
                 let original = (!matches!(value, FieldValue::Text(_))).then(|| text.trim().to_owned());
                 (value, original)
@@ -188,13 +192,13 @@ impl<'n> RecordReader<'n> {
 
     /// Adds up the columns of rows without names: `[["Kitchen", 644000], ["Garden", 478400]]`.
     fn add_columns(&mut self, items: &[ContentNode<'_>]) {
-        let cell = |row: &ContentNode<'_>, at: usize| match row {
-            ContentNode::List(cells) => cells.get(at).and_then(as_f64),
+        let cell = |row: &ContentNode<'_>, column: usize| match row {
+            ContentNode::List(cells) => cells.get(column).and_then(as_f64),
             _ => None,
         };
         let Some(ContentNode::List(first)) = items.first() else { return };
-        for at in 0..first.len().min(MAX_COLUMNS) {
-            let numbers: Option<Vec<f64>> = items.iter().map(|row| cell(row, at)).collect();
+        for column in 0..first.len().min(MAX_COLUMNS) {
+            let numbers: Option<Vec<f64>> = items.iter().map(|row| cell(row, column)).collect();
             numbers
                 .into_iter()
                 .for_each(|numbers| add_sum_and_mean(&mut self.records.list_aggregates, &numbers));
@@ -224,22 +228,23 @@ impl<'n> RecordReader<'n> {
         }
         self.records.complete_list(list, rows.len(), false);
         for row in rows {
-            let at = self.records.add_record(self.names.none(), parent, list, names.len());
-            let (ContentNode::List(cells), Some(at)) = (row, at) else {
+            let record = self.records.add_record(self.names.none(), parent, list, names.len());
+            let (ContentNode::List(cells), Some(record)) = (row, record) else {
                 continue;
             };
             for (name, cell) in names.iter().zip(cells) {
                 let cell_text = cell.as_str().map_or_else(|| Cow::Owned(cell.to_json()), Cow::Borrowed);
                 let cell_text = cell_text.trim();
-                self.records
-                    .add_field(Some(at), name, || (scalar_of_text(cell_text), Some(cell_text.to_owned())));
+                self.records.add_field(Some(record), name, || {
+                    (scalar_of_text(cell_text), Some(cell_text.to_owned()))
+                });
             }
         }
         true
     }
 }
 
-/// The value of a number.
+/// The value, if it is a number.
 fn as_f64(value: &ContentNode<'_>) -> Option<f64> {
     match value {
         ContentNode::Int(n) => Some(*n as f64),
@@ -305,12 +310,12 @@ impl RecordValueSeed<'_, '_, '_, '_> {
 
     fn add_text<E: Error>(self, text: &str, may_have_lines: bool) -> Result<ListItem, E> {
         self.reader.add_text(text, may_have_lines, self.position);
-        unless_recurring(self.reader)
+        other_unless_recurring(self.reader)
     }
 }
 
-/// An error if a key recurs, which ends the parsing.
-fn unless_recurring<E: Error>(reader: &RecordReader<'_>) -> Result<ListItem, E> {
+/// [`ListItem::Other`], or an error, which ends the parsing, if a key recurs.
+fn other_unless_recurring<E: Error>(reader: &RecordReader<'_>) -> Result<ListItem, E> {
     if reader.has_recurring_key { Err(E::custom("a key recurs")) } else { Ok(ListItem::Other) }
 }
 
@@ -371,7 +376,7 @@ impl<'de> Visitor<'de> for RecordValueSeed<'_, '_, '_, 'de> {
                 let items: Vec<ContentNode<'de>> =
                     std::iter::once(row).chain(remaining_items(&mut seq)?).collect();
                 reader.read_items(&items, position);
-                return unless_recurring(reader);
+                return other_unless_recurring(reader);
             }
         }
         if numbers.len() == len {
@@ -384,24 +389,24 @@ impl<'de> Visitor<'de> for RecordValueSeed<'_, '_, '_, 'de> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ListItem, A::Error> {
         let RecordValueSeed { reader, position, .. } = self;
         let fields = reader.records.records.last().map_or(0, |record| record.fields.len());
-        let at = reader.add_object(position, fields.clamp(MIN_RESERVED_FIELDS, MAX_RESERVED_FIELDS));
-        let from = reader.keys.len();
+        let record = reader.add_object(position, fields.clamp(MIN_RESERVED_FIELDS, MAX_RESERVED_FIELDS));
+        let outer_keys = reader.keys.len();
         while let Some(name) = map.next_key_seed(KeyNameSeed(reader.names))? {
-            if at.is_none() {
+            if record.is_none() {
                 // The value of an object that is not added is still parsed, since the JSON must be valid.
                 map.next_value::<ContentNode<'de>>()?;
                 continue;
             }
             let key = Rc::as_ptr(&name).addr();
-            let earlier_keys = reader.keys.get(from..).unwrap_or_default();
+            let earlier_keys = reader.keys.get(outer_keys..).unwrap_or_default();
             reader.has_recurring_key |=
                 earlier_keys.contains(&key) || earlier_keys.len() >= MAX_MEMBERS || reader.names.is_full();
-            unless_recurring(reader)?;
+            other_unless_recurring(reader)?;
             reader.keys.push(key);
-            let position = ValuePosition { name: &name, parent: at, list: None, ..position };
+            let position = ValuePosition { name: &name, parent: record, list: None, ..position };
             map.next_value_seed(RecordValueSeed { reader, position, first_list: None })?;
         }
-        reader.keys.truncate(from);
+        reader.keys.truncate(outer_keys);
         Ok(ListItem::Other)
     }
 }
@@ -471,18 +476,18 @@ mod tests {
             r#""[1e999]""#,
         ];
         const KEYS: [&str; 6] = ["id", "name", "orderId", "Order", "order", r"\u0069d"];
-        let many = |random: &mut Random| random.below(4);
+        let length = |random: &mut Random| random.below(4);
         match random.below(if depth == 0 { 6 } else { 10 }) {
             0..6 => SCALARS[random.below(SCALARS.len())].to_owned(),
             6 | 7 => {
-                let items: Vec<String> = (0..many(random)).map(|_| value(random, depth - 1)).collect();
+                let items: Vec<String> = (0..length(random)).map(|_| value(random, depth - 1)).collect();
                 format!("[{}]", items.join(", "))
             }
             8 => {
                 let member = |random: &mut Random| {
                     format!("\"{}\": {}", KEYS[random.below(KEYS.len())], value(random, depth - 1))
                 };
-                let members: Vec<String> = (0..many(random)).map(|_| member(random)).collect();
+                let members: Vec<String> = (0..length(random)).map(|_| member(random)).collect();
                 format!("{{{}}}", members.join(","))
             }
             _ => serde_json::Value::String(value(random, depth - 1)).to_string(),
@@ -491,7 +496,7 @@ mod tests {
 
     #[test]
     fn parsed_json_and_its_tree_have_equal_records() {
-        let (mut random, mut read) = (Random(7), 0);
+        let (mut random, mut read_count) = (Random(7), 0);
         for _ in 0..20_000 {
             let text = value(&mut random, 5);
             let names = KeyNames::default();
@@ -502,19 +507,19 @@ mod tests {
                 reader.read_whole(&text).then_some(reader.records)
             };
             let found = RecordReader::read(&text, &names);
-            let shown = |records: &Option<Records>| {
+            let debug_text = |records: &Option<Records>| {
                 let parsed = records.as_ref();
                 parsed.map(|parsed| {
                     format!(
                         "{:?} {:?} {:?} {}",
-                        parsed.records, parsed.lists, parsed.list_aggregates, parsed.fields
+                        parsed.records, parsed.lists, parsed.list_aggregates, parsed.field_count
                     )
                 })
             };
-            read += usize::from(found.is_some());
-            assert_eq!(shown(&found), shown(&expected), "{text}");
+            read_count += usize::from(found.is_some());
+            assert_eq!(debug_text(&found), debug_text(&expected), "{text}");
         }
-        assert!(read > 2_000, "{read}");
+        assert!(read_count > 2_000, "{read_count}");
     }
 
     #[test]

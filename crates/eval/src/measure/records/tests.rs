@@ -46,18 +46,22 @@ fn prose_and_code_have_no_records() {
 
 #[test]
 fn lists_have_lengths_and_columns_have_sums() {
-    let read =
+    let records =
         records_of(r#"{"total":3,"items":[{"k":"a","n":2},{"k":"b","n":5},{"k":"a","n":4}]}"#).unwrap();
-    assert_eq!((read.lists[0].name.concat(), read.lists[0].len), ("items".to_owned(), 3));
-    assert!(read.aggregates().contains(&11.0) && read.aggregates().contains(&6.0), "{:?}", read.aggregates());
+    assert_eq!((records.lists[0].name.concat(), records.lists[0].len), ("items".to_owned(), 3));
+    assert!(
+        records.aggregates().contains(&11.0) && records.aggregates().contains(&6.0),
+        "{:?}",
+        records.aggregates()
+    );
     assert!(records_of("[1, 2, 6]").unwrap().aggregates().contains(&3.0));
 }
 
 #[test]
 fn hostile_structures_are_bounded() {
     let wide = format!("[{}]", vec![r#"{"a":1,"b":"x"}"#; 5000].join(","));
-    let read = records_of(&wide).unwrap();
-    assert_eq!((read.records.len(), read.lists[0].len), (data::MAX_RECORDS, 5000));
+    let records = records_of(&wide).unwrap();
+    assert_eq!((records.records.len(), records.lists[0].len), (data::MAX_RECORDS, 5000));
     let mut nested = "1".to_owned();
     (0..10).for_each(|_| nested = serde_json::json!({ "a": nested }).to_string());
     assert!(records_of(&nested).is_some());

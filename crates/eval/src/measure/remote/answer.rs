@@ -13,20 +13,22 @@ use crate::measure::ask::verdict::{ParsedOpinion, combine_replies};
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Context, Measurement, Opinion, Unmeasured};
 
+/// The measurement from the answers of the evaluators.
 pub(super) fn measured(context: &Context<'_>, outline: &Outline, opinions: &[Opinion]) -> Measurement {
-    let shown = shown(outline);
+    let shown = quotable_content(outline);
     let applicable = opinions.iter().filter(|opinion| !abstains(&opinion.value));
     let replies: Vec<ParsedOpinion> = applicable
         .map(|opinion| ParsedOpinion {
             judge: opinion.judge.clone(),
-            opinion: read(context.row, &shown, &opinion.value),
+            opinion: read_opinion(context.row, &shown, &opinion.value),
         })
         .collect();
     if replies.is_empty() {
-        let mut nothing = context.unmeasured(Unmeasured::NotApplicable);
+        let mut not_applicable = context.unmeasured(Unmeasured::NotApplicable);
         // The evaluator answered that the metric does not apply.
-        nothing.judge = opinions.first().map(|opinion| opinion.judge.to_string()).unwrap_or_default().into();
-        return nothing;
+        not_applicable.judge =
+            opinions.first().map(|opinion| opinion.judge.to_string()).unwrap_or_default().into();
+        return not_applicable;
     }
     combine_replies(context, replies)
 }
@@ -36,7 +38,8 @@ fn abstains(value: &Value) -> bool {
     value.get(SCORE).or(value.get(LABEL)).is_none_or(Value::is_null)
 }
 
-fn read(row: &MetricSpec, shown: &ShownContent, value: &Value) -> Option<JudgeOpinion> {
+/// The opinion in an answer; `None` if it has no value on the metric's scale.
+fn read_opinion(row: &MetricSpec, shown: &ShownContent, value: &Value) -> Option<JudgeOpinion> {
     let grade = match row.scale {
         Scale::Labels(labels) => label_of(labels, value)?,
         scale => {
@@ -48,11 +51,12 @@ fn read(row: &MetricSpec, shown: &ShownContent, value: &Value) -> Option<JudgeOp
 }
 
 /// The content that may be quoted: every text and value of a span, and for any span tasks and instructions.
-fn shown(outline: &Outline) -> ShownContent {
+fn quotable_content(outline: &Outline) -> ShownContent {
     let request = &outline.request;
     let spans = outline.spans.iter().zip(&request.spans);
     let texts = spans.map(|(shown_span, span)| (*shown_span, values(span)));
-    let instructions = request.spans.iter().flat_map(|span| &span.content).filter(|text| text.r#type.binds());
+    let instructions =
+        request.spans.iter().flat_map(|span| &span.content).filter(|text| text.r#type.is_binding());
     let tasks = request.agents.iter().filter_map(|agent| agent.task.as_deref());
     ShownContent::new(texts, instructions.map(|text| text.text.as_str()).chain(tasks))
 }

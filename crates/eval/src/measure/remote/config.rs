@@ -89,6 +89,7 @@ impl EvaluatorConfig {
         }
     }
 
+    /// The row of the metric `name`, which only depends on the configuration.
     fn row(&self, name: &str) -> &'static MetricSpec {
         let [lowest, best] = self.range().map(f64::from);
         let threshold = self.threshold.unwrap_or(lowest + 0.75 * (best - lowest));
@@ -119,6 +120,7 @@ impl EvaluatorConfig {
         })
     }
 
+    /// The invalid values of the evaluator with this name.
     fn problems(&self, name: &str) -> Vec<Problem> {
         let mut out = Vec::new();
         let mut add_problem = |key: &str, message: String| out.push(Problem::new(key, message));
@@ -162,6 +164,7 @@ impl EvaluatorConfig {
         out
     }
 
+    /// Adds the problems of `labels` and `fail_labels`.
     fn label_problems(&self, add_problem: &mut impl FnMut(&str, String)) {
         let is_label_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let is_legal = |label: &str| {
@@ -170,12 +173,12 @@ impl EvaluatorConfig {
         if self.labels.len() > MAX_LABELS || !self.labels.iter().all(|label| is_legal(label)) {
             add_problem("labels", "expected up to 32 labels of up to 64 letters, digits, - and _".to_owned());
         }
-        let twice = self.labels.iter().enumerate().find(|(i, label)| self.labels[..*i].contains(label));
-        if let Some((_, label)) = twice {
+        let repeated = self.labels.iter().enumerate().find(|(i, label)| self.labels[..*i].contains(label));
+        if let Some((_, label)) = repeated {
             add_problem("labels", format!("'{label}' is listed twice"));
         }
-        if let Some(other) = self.fail_labels.iter().find(|label| !self.labels.contains(label)) {
-            add_problem("fail_labels", format!("'{other}' is not one of the labels"));
+        if let Some(unknown) = self.fail_labels.iter().find(|label| !self.labels.contains(label)) {
+            add_problem("fail_labels", format!("'{unknown}' is not one of the labels"));
         } else if self.fail_labels.is_empty() || self.labels.iter().all(|l| self.fail_labels.contains(l)) {
             add_problem("fail_labels", "some labels must fail, and some must not".to_owned());
         }
@@ -194,12 +197,14 @@ pub(crate) fn problems(evaluators: &Evaluators) -> Vec<Problem> {
 /// configuration uses the same row, so that only different rows take memory, about a hundred bytes each.
 static ROWS: LazyLock<Mutex<HashMap<String, &'static MetricSpec>>> = LazyLock::new(Mutex::default);
 
+/// The row with this key, created at its first use.
 fn interned(key: String, row: impl FnOnce() -> MetricSpec) -> &'static MetricSpec {
     // A poisoned lock is ignored: a panic cannot leave a row that is inserted in part.
     let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
     rows.entry(key).or_insert_with(|| Box::leak(Box::new(row())))
 }
 
+/// A text that lives as long as the process, as part of a row.
 fn leak(text: &str) -> &'static str {
     Box::leak(Box::from(text))
 }

@@ -26,7 +26,7 @@ use crate::recognise::{Agent, SpanView};
 
 /// Estimated bytes of a span without its texts.
 const SPAN_BYTES: usize = 420;
-/// Estimated bytes of a text's key and type, in addition to the text.
+/// Estimated bytes of a text's JSON keys and its type, in addition to the text itself.
 const TEXT_BYTES: usize = 40;
 /// Smallest number of bytes to which a text is cut.
 const MIN_TEXT_BYTES: usize = 80;
@@ -87,11 +87,13 @@ impl Outline {
     pub(super) fn prompt(&self, context: &Context<'_>, part: SubjectPart) -> Prompt {
         let prompt = Prompt::new("", self.text.as_str());
         match part {
-            SubjectPart::Step(at) => {
-                let (content, span_shows) = (context.content(), Shows::span(context.trace, at));
-                let texts = context.trace.views.get(at).map(texts).unwrap_or_default();
+            SubjectPart::Step(span_index) => {
+                let (content, span_shows) = (context.content(), Shows::span(context.trace, span_index));
+                let texts = context.trace.views.get(span_index).map(texts).unwrap_or_default();
                 prompt.showing(
-                    texts.iter().fold(span_shows, |shows, text| shows.union(&content.shows(at, &text.piece))),
+                    texts
+                        .iter()
+                        .fold(span_shows, |shows, text| shows.union(&content.shows(span_index, &text.piece))),
                 )
             }
             SubjectPart::Run(_) => prompt,
@@ -109,23 +111,24 @@ impl<'a> OutlineBuilder<'a> {
     fn spans(&self) -> Vec<Idx> {
         let Context { trace, memo, .. } = self.context;
         let scope = match self.part {
-            SubjectPart::Step(at) => return vec![at],
+            SubjectPart::Step(span_index) => return vec![span_index],
             SubjectPart::Run(scope) => scope,
         };
         let evaluated = EvaluatedSpans::cached(trace, memo);
-        let shows = |at: &Idx| {
-            let view = trace.views.get(*at);
-            evaluated.get(*at).copied().unwrap_or(false)
+        let shows = |span_index: &Idx| {
+            let view = trace.views.get(*span_index);
+            evaluated.get(*span_index).copied().unwrap_or(false)
                 && view.is_some_and(|view| !view.wrapper && view.kind != Kind::Unknown)
         };
         spans_in_scope(trace, memo, scope).into_iter().filter(shows).collect()
     }
 
+    /// The outline of the spans, of about `target_bytes` bytes.
     fn build(&self, all: &[Idx], target_bytes: usize) -> Result<Outline, Unmeasured> {
         // Metadata take at most half of the request.
         let max_spans = (target_bytes / 2 / SPAN_BYTES).max(1);
         let shown = first_and_last(all.to_vec(), max_spans);
-        let raw = self.raw(&shown, target_bytes / 2 / (MIN_TEXT_BYTES + TEXT_BYTES));
+        let raw = self.raw_spans(&shown, target_bytes / 2 / (MIN_TEXT_BYTES + TEXT_BYTES));
         let agents = self.agents();
         let lengths: Vec<usize> = raw
             .iter()
@@ -140,52 +143,55 @@ impl<'a> OutlineBuilder<'a> {
         // The work of building the request is proportional to its size.
         self.context.memo.budget.spend(target_bytes / 64 + all.len());
         let trace = self.context.trace;
-        let (subject, at) = match self.part {
-            SubjectPart::Step(at) => (SubjectType::Span, at),
+        let (subject, span_index) = match self.part {
+            SubjectPart::Step(span_index) => (SubjectType::Span, span_index),
             SubjectPart::Run(RunScope::Trace) => (SubjectType::Trace, self.context.at),
             SubjectPart::Run(_) => (SubjectType::Agent, self.context.at),
         };
-        let present: HashSet<Idx> = shown.iter().copied().collect();
+        let shown_set: HashSet<Idx> = shown.iter().copied().collect();
         let request = EvaluationRequest {
             version: VERSION,
             model: None,
             metric: self.context.row.name.to_owned(),
             scale: RequestedScale::new(self.context.row.scale),
-            subject: EvaluatedSubject { r#type: subject, span_id: self.id(at) },
+            subject: EvaluatedSubject { r#type: subject, span_id: self.id(span_index) },
             trace_id: trace.tree.id.to_string(),
             incomplete: trace.incomplete,
             agents: agents.into_iter().map(|agent| self.agent(agent, max_text_bytes)).collect(),
-            spans: raw.into_iter().map(|span| self.span(span, &present, max_text_bytes)).collect(),
+            spans: raw.into_iter().map(|span| self.span(span, &shown_set, max_text_bytes)).collect(),
             omitted_spans: (all.len() - shown.len()) as u64,
             code: None,
             correction: None,
         };
         let text = json!(request).to_string();
-        let spans = shown.into_iter().filter_map(|at| Some((at, trace.tree.spans.get(at)?.id))).collect();
+        let spans = shown
+            .into_iter()
+            .filter_map(|span_index| Some((span_index, trace.tree.spans.get(span_index)?.id)))
+            .collect();
         Ok(Outline { request, spans, text })
     }
 
     /// The spans with their texts, each text at its first occurrence; of more than `max_texts` texts those in the
     /// middle of each span are left out.
-    fn raw(&self, shown: &[Idx], max_texts: usize) -> Vec<RawSpan<'a>> {
+    fn raw_spans(&self, shown: &[Idx], max_texts: usize) -> Vec<RawSpan<'a>> {
         let mut shown_hashes: HashSet<u64> = HashSet::new();
         let mut raw = Vec::new();
-        for &at in shown {
-            let Some(view) = self.context.trace.views.get(at) else { continue };
+        for &span_index in shown {
+            let Some(view) = self.context.trace.views.get(span_index) else { continue };
             let mut texts = texts(view);
-            let all = texts.len();
+            let text_count = texts.len();
             // Content that a span produced is shown even if another span produced the same.
             texts.retain(|text| shown_hashes.insert(text_hash(&text.piece.text)) || text.r#type.is_new());
-            let repeated = (all - texts.len()) as u64;
-            raw.push(RawSpan { at, view, texts, repeated, omitted: 0 });
+            let repeated = (text_count - texts.len()) as u64;
+            raw.push(RawSpan { at: span_index, view, texts, repeated, omitted: 0 });
         }
         let total: usize = raw.iter().map(|span| span.texts.len()).sum();
         if total > max_texts {
-            let each = (max_texts / raw.len().max(1)).max(MIN_TEXTS);
+            let max_texts_of_span = (max_texts / raw.len().max(1)).max(MIN_TEXTS);
             for span in &mut raw {
                 let texts = std::mem::take(&mut span.texts);
-                span.omitted = texts.len().saturating_sub(each) as u64;
-                span.texts = first_and_last(texts, each);
+                span.omitted = texts.len().saturating_sub(max_texts_of_span) as u64;
+                span.texts = first_and_last(texts, max_texts_of_span);
             }
         }
         raw
@@ -198,6 +204,7 @@ impl<'a> OutlineBuilder<'a> {
         trace.agents.iter().filter(|agent| in_scope(trace, scope, agent.at)).take(MAX_AGENTS).collect()
     }
 
+    /// The outline of an agent.
     fn agent(&self, agent: &Agent, max_text_bytes: usize) -> AgentOutline {
         let content @ TraceContent { trace, asker, .. } = self.context.content();
         let parent = agent.parent.and_then(|i| trace.agents.get(i));
@@ -212,33 +219,34 @@ impl<'a> OutlineBuilder<'a> {
         }
     }
 
-    fn span(&self, raw: RawSpan<'_>, present: &HashSet<Idx>, max_text_bytes: usize) -> SpanOutline {
+    /// The outline of a span.
+    fn span(&self, raw: RawSpan<'_>, shown_set: &HashSet<Idx>, max_text_bytes: usize) -> SpanOutline {
         let content @ TraceContent { trace, asker, .. } = self.context.content();
-        let RawSpan { at, view, texts, repeated, omitted } = raw;
+        let RawSpan { at: span_index, view, texts, repeated, omitted } = raw;
         let name = |text: &str| Some(asker.name(text)).filter(|name| !name.is_empty());
-        let called = view.call.as_ref().map(|call| &*call.name);
-        let agent = trace.owner.get(at).copied().flatten().and_then(|i| trace.agents.get(i));
+        let called_tool = view.call.as_ref().map(|call| &*call.name);
+        let agent = trace.owner.get(span_index).copied().flatten().and_then(|i| trace.agents.get(i));
         let texts = texts.into_iter().map(|text| {
-            let shown = content.piece(at, &text.piece, max_text_bytes);
+            let shown = content.piece(span_index, &text.piece, max_text_bytes);
             ContentOutline { r#type: text.r#type, text: shown }
         });
         SpanOutline {
-            span_id: self.id(at),
+            span_id: self.id(span_index),
             parent_span_id: trace
                 .tree
-                .ancestors(at)
+                .ancestors(span_index)
                 .skip(1)
-                .find(|up| present.contains(up))
-                .map(|up| self.id(up)),
+                .find(|ancestor| shown_set.contains(ancestor))
+                .map(|ancestor| self.id(ancestor)),
             kind: view.kind,
-            name: called.or(view.name.as_deref()).and_then(name),
+            name: called_tool.or(view.name.as_deref()).and_then(name),
             service: view.service.as_deref().and_then(name),
             agent_span_id: agent.map(|agent| self.id(agent.at)),
             model: view.model.as_deref().and_then(name),
             start_time_unix_nano: trace
                 .tree
                 .spans
-                .get(at)
+                .get(span_index)
                 .map(|span| span.start)
                 .unwrap_or_default()
                 .to_string(),
@@ -253,8 +261,8 @@ impl<'a> OutlineBuilder<'a> {
         }
     }
 
-    fn id(&self, at: Idx) -> String {
-        self.context.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default().to_string()
+    fn id(&self, span_index: Idx) -> String {
+        self.context.trace.tree.spans.get(span_index).map(|span| span.id).unwrap_or_default().to_string()
     }
 }
 
@@ -281,12 +289,12 @@ impl ContentType {
     }
 
     /// Whether the content instructs the agent, so that a finding about an omission may quote it.
-    pub(super) fn binds(self) -> bool {
+    pub(super) fn is_binding(self) -> bool {
         matches!(self, ContentType::Tools | ContentType::System | ContentType::User)
     }
 }
 
-/// The texts of a span.
+/// The texts of a span, apart from blank ones.
 fn texts(view: &SpanView) -> Vec<RawText<'_>> {
     let tools = || ContentPiece::new(PieceKind::System, render_tools(&view.tools));
     let offered = (!view.tools.is_empty()).then(|| RawText { r#type: ContentType::Tools, piece: tools() });
@@ -324,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_texts_are_cut_first() {
+    fn longest_texts_are_cut_first() {
         assert_eq!(text_limit(vec![10, 20, 30], 1_000), usize::MAX);
         let max_text_bytes = text_limit(vec![100, 5_000, 9_000, 100], 5_000);
         assert!((2_000..2_500).contains(&max_text_bytes), "{max_text_bytes}");

@@ -271,6 +271,7 @@ pub(crate) fn form(row: &MetricSpec) -> Arc<AnswerForm> {
     form_of(row.name, &RequestedScale::new(row.scale))
 }
 
+/// The form of the answers on a scale.
 fn form_of(name: &'static str, scale: &RequestedScale) -> Arc<AnswerForm> {
     let text = json!({ "type": "string" });
     let optional = json!({ "type": ["string", "null"] });
@@ -322,8 +323,8 @@ pub fn run_code(key: impl Into<String>, code: &str, span_id: String, trace_id: S
     Question::new(key, Prompt::new("", json!(request).to_string()), form)
 }
 
-/// The output of a program, with `failed` if it ended with an error; an error if it was not run, with the reason if the
-/// runner gave one.
+/// The output of a program, after a line `failed` if the program ended with an error; `Err` if it was not run, with the
+/// reason if the runner gave one.
 pub(crate) fn read_run(answer: &Value) -> Result<String, String> {
     let text = answer.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
     match answer.get(LABEL).and_then(Value::as_str) {

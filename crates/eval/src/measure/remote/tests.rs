@@ -17,13 +17,14 @@ use crate::measure::{Answer, Measurement, Opinion, Settings, Unmeasured, Usage, 
 use crate::recognise::AgentTrace;
 use crate::redact::Redact;
 
+/// The configuration of an evaluator with further keys.
 fn config(yaml: &str) -> EvaluatorConfig {
     serde_saphyr::from_str(&format!("judges: [remote]\n{yaml}")).unwrap()
 }
 
 fn problems(name: &str, yaml: &str) -> Vec<String> {
-    let one = serde_saphyr::from_str(yaml).unwrap();
-    let found = super::config::problems(&[(name.to_owned(), one)].into());
+    let config = serde_saphyr::from_str(yaml).unwrap();
+    let found = super::config::problems(&[(name.to_owned(), config)].into());
     found.into_iter().map(|problem| format!("{}: {}", problem.key, problem.message)).collect()
 }
 
@@ -71,7 +72,7 @@ fn requests(trace: &AgentTrace, config: &EvaluatorConfig, settings: Settings) ->
     asked.iter().map(request).collect()
 }
 
-fn shop() -> AgentTrace {
+fn shop_trace() -> AgentTrace {
     Script::new("Please refund order 7.")
         .system("Never refund twice.")
         .tools(&["get_order", "refund"])
@@ -88,15 +89,15 @@ fn finding(span: &str, quote: &str) -> Json {
 }
 
 #[test]
-fn a_tool_call_is_sent_with_its_texts_and_its_answer_is_a_measurement() {
+fn tool_call_is_sent_with_its_texts_and_its_answer_is_a_measurement() {
     let config = config("subject: tool\nscores: [0, 1]\n");
     let answer = |request: &EvaluationRequest| {
-        let refunds = request.spans[0].name.as_deref() == Some("refund");
+        let is_refund = request.spans[0].name.as_deref() == Some("refund");
         let found =
-            if refunds { vec![finding(&request.subject.span_id, r#"{"id": 7}"#)] } else { Vec::new() };
-        Ok(json!({ "rationale": "because", "score": if refunds { 0.25 } else { 0.9 }, "findings": found }))
+            if is_refund { vec![finding(&request.subject.span_id, r#"{"id": 7}"#)] } else { Vec::new() };
+        Ok(json!({ "rationale": "because", "score": if is_refund { 0.25 } else { 0.9 }, "findings": found }))
     };
-    let (measured, asked) = evaluated(&shop(), &config, Settings::default(), answer);
+    let (measured, asked) = evaluated(&shop_trace(), &config, Settings::default(), answer);
     let first = request(&asked[0]);
     assert_eq!(
         (first.version, first.metric.as_str(), first.subject.r#type),
@@ -115,18 +116,18 @@ fn a_tool_call_is_sent_with_its_texts_and_its_answer_is_a_measurement() {
 }
 
 #[test]
-fn a_run_is_sent_with_its_agents_and_every_text_once() {
+fn run_is_sent_with_its_agents_and_every_text_once() {
     for (subject, r#type) in [("agent", SubjectType::Agent), ("trace", SubjectType::Trace)] {
-        let sent = requests(&shop(), &config(&format!("subject: {subject}\n")), Settings::default());
+        let sent = requests(&shop_trace(), &config(&format!("subject: {subject}\n")), Settings::default());
         let [request] = sent.as_slice() else { panic!("{}", sent.len()) };
         assert_eq!(request.subject.r#type, r#type);
         assert_eq!(request.agents[0].task.as_deref(), Some("Please refund order 7."));
         assert_eq!(request.agents[0].answer.as_deref(), Some("It is refunded."));
         let texts: Vec<&str> =
             request.spans.iter().flat_map(|s| &s.content).map(|c| c.text.as_str()).collect();
-        for once in ["Never refund twice.", "I look.", r#"{"id":7,"state":"refunded"}"#] {
-            let times = texts.iter().filter(|text| **text == once).count();
-            assert!((1..=2).contains(&times), "{once}: {texts:?}");
+        for expected in ["Never refund twice.", "I look.", r#"{"id":7,"state":"refunded"}"#] {
+            let count = texts.iter().filter(|text| **text == expected).count();
+            assert!((1..=2).contains(&count), "{expected}: {texts:?}");
         }
         assert_eq!(texts.iter().filter(|text| **text == "Never refund twice.").count(), 1);
         assert!(request.spans.iter().any(|span| span.repeated > 0) && request.omitted_spans == 0);
@@ -143,7 +144,7 @@ fn labels_decide_by_the_configuration() {
         let answer = |request: &EvaluationRequest| {
             Ok(json!({ "label": label, "findings": [finding(&request.spans[1].span_id, "I look.")] }))
         };
-        let (measured, _) = evaluated(&shop(), &config, Settings::default(), answer);
+        let (measured, _) = evaluated(&shop_trace(), &config, Settings::default(), answer);
         let outcome = measured[0].outcome.as_ref().unwrap();
         assert_eq!((&outcome.value, outcome.passed), (&Value::Label(label), passed));
     }
@@ -155,33 +156,34 @@ fn cited_content_must_have_been_sent_and_a_failure_needs_evidence() {
     let measured_with = |findings: Vec<Json>| {
         let answer =
             |_: &EvaluationRequest| Ok(json!({ "rationale": "r", "score": 1, "findings": findings }));
-        evaluated(&shop(), &config, Settings::default(), answer).0.remove(0)
+        evaluated(&shop_trace(), &config, Settings::default(), answer).0.remove(0)
     };
-    let id = shop().tree.spans[1].id.to_string();
+    let id = shop_trace().tree.spans[1].id.to_string();
     let unknown = finding("00000000000000ff", "I look.");
     let invented = finding(&id, "I never looked");
     let other_span = finding(&id, "It is refunded.");
-    let lying = measured_with(vec![unknown.clone(), invented, other_span]);
-    assert_eq!(lying.outcome, Err(Unmeasured::JudgeError));
-    assert!(lying.rationale.unwrap().contains("3 findings dropped"));
-    let partly = measured_with(vec![unknown, finding(&id.to_uppercase(), "I  look.")]);
-    let measured = partly.outcome.unwrap();
+    let without_evidence = measured_with(vec![unknown.clone(), invented, other_span]);
+    assert_eq!(without_evidence.outcome, Err(Unmeasured::JudgeError));
+    assert!(without_evidence.rationale.unwrap().contains("3 findings dropped"));
+    let with_one_valid_finding = measured_with(vec![unknown, finding(&id.to_uppercase(), "I  look.")]);
+    let measured = with_one_valid_finding.outcome.unwrap();
     assert_eq!((measured.value, measured.findings.len()), (Value::Score(1.0), 1));
-    assert!(partly.rationale.unwrap().contains("1 findings dropped"));
+    assert!(with_one_valid_finding.rationale.unwrap().contains("1 findings dropped"));
     let omission = measured_with(vec![finding(&id, "Never refund twice.")]);
     assert!(omission.outcome.is_ok(), "instructions may be quoted for any span");
 }
 
 #[test]
 fn null_means_that_the_metric_does_not_apply() {
-    let (measured, _) = evaluated(&shop(), &config("subject: trace\n"), Settings::default(), |_| {
+    let (measured, _) = evaluated(&shop_trace(), &config("subject: trace\n"), Settings::default(), |_| {
         Ok(json!({ "score": null }))
     });
     assert_eq!(measured[0].outcome, Err(Unmeasured::NotApplicable));
     assert_eq!(measured[0].judge, "tone/1");
-    let (failed, _) =
-        evaluated(&shop(), &config("subject: trace\n"), Settings::default(), |_| Err(Unmeasured::Timeout));
-    assert_eq!(failed[0].outcome, Err(Unmeasured::Timeout));
+    let (timed_out, _) = evaluated(&shop_trace(), &config("subject: trace\n"), Settings::default(), |_| {
+        Err(Unmeasured::Timeout)
+    });
+    assert_eq!(timed_out[0].outcome, Err(Unmeasured::Timeout));
 }
 
 #[test]
@@ -193,7 +195,7 @@ fn hostile_answers_are_bounded() {
         let many: Vec<Json> = (0..5_000).map(|_| long.clone()).collect();
         Ok(json!({ "rationale": "r".repeat(200_000), "score": 2.5, "findings": many }))
     };
-    let (measured, _) = evaluated(&shop(), &config("subject: trace\n"), Settings::default(), answer);
+    let (measured, _) = evaluated(&shop_trace(), &config("subject: trace\n"), Settings::default(), answer);
     let outcome = measured[0].outcome.as_ref().unwrap();
     assert!(measured[0].rationale.as_ref().unwrap().len() <= 1_000);
     assert_eq!(outcome.findings.len(), 1);
@@ -226,7 +228,8 @@ fn secrets_are_removed_and_withheld_services_are_not_sent() {
     assert!(asked.iter().all(|ask| ask.at != tool), "a step of a withheld service is not asked about");
     let (_, asked) =
         evaluated(&trace, &config("subject: tool\n"), settings(|_| ()), |_| Err(Unmeasured::Budget));
-    let services = |at: usize| asked.iter().find(|ask| ask.at == at).unwrap().services.clone();
+    let services =
+        |span_index: usize| asked.iter().find(|ask| ask.at == span_index).unwrap().services.clone();
     // The arguments on its span repeat those of the model's request.
     assert_eq!(services(tool).iter().map(|s| &**s).collect::<Vec<_>>(), ["inner", "open"]);
     assert_eq!(services(tool + 1).iter().map(|s| &**s).collect::<Vec<_>>(), ["open"]);
@@ -243,8 +246,8 @@ fn repeated_content_of_another_service_counts_as_its_content_or_is_withheld() {
     trace.views[2].service = Some("inner".into());
     let config = config("subject: model\n");
     let (_, asked) = evaluated(&trace, &config, settings(|_| ()), |_| Err(Unmeasured::Budget));
-    let services = |at: usize| -> Vec<String> {
-        let ask = asked.iter().find(|ask| ask.at == at).unwrap();
+    let services = |span_index: usize| -> Vec<String> {
+        let ask = asked.iter().find(|ask| ask.at == span_index).unwrap();
         ask.services.iter().map(|service| service.to_string()).collect()
     };
     assert_eq!(
@@ -260,20 +263,20 @@ fn repeated_content_of_another_service_counts_as_its_content_or_is_withheld() {
 }
 
 #[test]
-fn a_request_is_at_most_as_large_as_configured() {
+fn request_is_at_most_as_large_as_configured() {
     let long = (0..400).fold(Script::new("find it"), |script, i| {
         // Escaped, each of these bytes takes six.
         let text = format!("{i} {}", "\u{7}\"\\".repeat(300 + i));
         script.calls(&text, &[("look", &format!(r#"{{"n":{i}}}"#))]).returns(&text)
     });
     let trace = long.answers("it is 7").build();
-    for (bytes, all) in [("4KiB", false), ("64KiB", false), ("4MiB", true)] {
+    for (bytes, is_complete) in [("4KiB", false), ("64KiB", false), ("4MiB", true)] {
         let config = config(&format!("subject: trace\nmax_bytes: {bytes}\n"));
         let (_, asked) = evaluated(&trace, &config, Settings::default(), |_| Err(Unmeasured::JudgeError));
         let size = asked[0].question.prompt.user.len();
         let sent = request(&asked[0]);
         assert!(size as u64 <= config.max_bytes.0, "{size}");
-        assert_eq!(sent.omitted_spans == 0, all, "{bytes}");
+        assert_eq!(sent.omitted_spans == 0, is_complete, "{bytes}");
         assert_eq!(sent.spans.len() as u64 + sent.omitted_spans, 802);
     }
 }
@@ -342,7 +345,7 @@ fn invalid_evaluators_are_named() {
 }
 
 #[test]
-fn a_reload_takes_the_same_row_unless_it_changes() {
+fn reloaded_configuration_has_the_same_row_unless_it_changes() {
     let row = |yaml: &str| config(yaml).metric("style.row").row;
     assert!(std::ptr::eq(row("scores: [0, 3]\n"), row("scores: [0, 3]\nmax_bytes: 8KiB\n")));
     assert!(!std::ptr::eq(row("scores: [0, 3]\n"), row("scores: [0, 4]\n")));

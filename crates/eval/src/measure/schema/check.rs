@@ -28,7 +28,7 @@ const CHOICE_WEIGHT: u32 = 1 << 6;
 /// Steps for each byte of a text that is matched against a pattern with a counted repetition, whose automaton may have
 /// thousands of states.
 const REPETITION_STEPS_PER_BYTE: u64 = 64;
-/// Steps for compiling a pattern: for each of its bytes, and for counted repetitions.
+/// Steps for compiling a pattern: for each of its bytes, and in addition if it has counted repetitions.
 const COMPILE_STEPS: (u64, u64) = (256, 1 << 15);
 
 /// The result of checking a value against a schema.
@@ -56,8 +56,8 @@ impl SchemaFit {
     }
 
     /// The result of a requirement: `None` is unclear.
-    fn from_validity(valid: Option<bool>, weight: u32) -> SchemaFit {
-        match valid {
+    fn from_validity(is_valid: Option<bool>, weight: u32) -> SchemaFit {
+        match is_valid {
             Some(true) => SchemaFit::Valid,
             Some(false) => SchemaFit::Invalid(weight),
             None => SchemaFit::Unclear,
@@ -122,11 +122,11 @@ impl<'s, 'v> Checker<'s, 'v> {
         let Some(node) = self.schema.nodes.get(index as usize).filter(|_| self.charge(1)) else {
             return SchemaFit::Unclear;
         };
-        if node.nullable && value.is_null() {
+        if node.is_nullable && value.is_null() {
             return SchemaFit::Valid;
         }
         let key = (index, std::ptr::from_ref(value) as usize);
-        let cached_fit = self.fits.get(&key).filter(|_| node.shared).copied();
+        let cached_fit = self.fits.get(&key).filter(|_| node.is_shared).copied();
         if let Some(fit) = cached_fit
             && !(report && fit.is_invalid() && self.reported.insert(key))
         {
@@ -135,14 +135,14 @@ impl<'s, 'v> Checker<'s, 'v> {
         if self.depth >= MAX_DEPTH || report && self.problems.len() >= MAX_PROBLEMS {
             return SchemaFit::Unclear;
         }
-        if node.shared && cached_fit.is_none() {
+        if node.is_shared && cached_fit.is_none() {
             // A reference that leads back to the same node and value is unclear.
             self.fits.insert(key, SchemaFit::Unclear);
         }
         self.depth += 1;
         let fit = self.rules(&node.rules, value, report);
         self.depth -= 1;
-        if node.shared && cached_fit.is_none() {
+        if node.is_shared && cached_fit.is_none() {
             self.fits.insert(key, fit);
         }
         fit
@@ -150,17 +150,18 @@ impl<'s, 'v> Checker<'s, 'v> {
 
     /// Checks the rules of a node. After a mismatch of type, the other rules are skipped.
     fn rules(&mut self, rules: &'s [SchemaRule], value: &'v Value, report: bool) -> SchemaFit {
-        let mut all = SchemaFit::Valid;
+        let mut combined_fit = SchemaFit::Valid;
         for rule in rules {
             let fit = self.rule(rule, value, report);
             if matches!((rule, fit), (SchemaRule::Type(_), SchemaFit::Invalid(_))) {
                 return fit;
             }
-            all = all.and(fit);
+            combined_fit = combined_fit.and(fit);
         }
-        all
+        combined_fit
     }
 
+    /// Checks one rule of a node. If `report`, also collects the problems.
     fn rule(&mut self, rule: &'s SchemaRule, value: &'v Value, report: bool) -> SchemaFit {
         if !self.charge(1) {
             return SchemaFit::Unclear;
@@ -197,7 +198,7 @@ impl<'s, 'v> Checker<'s, 'v> {
                 })
             }
             _ => {
-                let fit = self.own_rule(rule, value);
+                let fit = self.value_rule(rule, value);
                 if fit.is_invalid() {
                     self.report(report, |path| SchemaProblem::ill_typed(path, &rule.expectation(), value));
                 }
@@ -207,7 +208,7 @@ impl<'s, 'v> Checker<'s, 'v> {
     }
 
     /// Checks a rule whose mismatch is a single problem of the value itself.
-    fn own_rule(&mut self, rule: &'s SchemaRule, value: &'v Value) -> SchemaFit {
+    fn value_rule(&mut self, rule: &'s SchemaRule, value: &'v Value) -> SchemaFit {
         match (rule, value) {
             (SchemaRule::Unclear, _) => SchemaFit::Unclear,
             (SchemaRule::Never, _) => SchemaFit::Invalid(1),

@@ -35,9 +35,9 @@ pub struct Schema {
 pub(super) struct SchemaNode {
     pub(super) rules: Vec<SchemaRule>,
     /// Whether the value may be null, by OpenAPI's keyword `nullable`, which generators of schemas use.
-    pub(super) nullable: bool,
+    pub(super) is_nullable: bool,
     /// Whether a `$ref` points to the node, so that a value may be checked against it more than once.
-    pub(super) shared: bool,
+    pub(super) is_shared: bool,
 }
 
 /// The requirement of one keyword, or of several keywords together. A `u32` is the index of a node.
@@ -47,7 +47,7 @@ pub(super) enum SchemaRule {
     Unclear,
     /// The schema `false`.
     Never,
-    /// Names of different types.
+    /// The names of the allowed types.
     Type(Vec<String>),
     /// `enum` and `const`.
     Choice(Vec<Value>),
@@ -196,9 +196,9 @@ impl Schema {
         compiler.add(vec![SchemaRule::Never]);
         compiler.node(document);
         while let Some((index, schema)) = compiler.pending.pop() {
-            let (rules, nullable) = compiler.read(schema);
+            let (rules, is_nullable) = compiler.read(schema);
             if let Some(node) = compiler.nodes.get_mut(index as usize) {
-                (node.rules, node.nullable) = (rules, nullable);
+                (node.rules, node.is_nullable) = (rules, is_nullable);
             }
         }
         Schema { nodes: compiler.nodes, problem: compiler.problem }
@@ -208,8 +208,10 @@ impl Schema {
     /// pattern.
     pub fn problem(&self) -> Option<String> {
         let mut patterns = self.nodes.iter().flat_map(|node| &node.rules).flat_map(SchemaRule::patterns);
-        let mut unusable = || patterns.find(|pattern| pattern.regex().is_none());
-        self.problem.clone().or_else(|| Some(format!("the pattern '{}' cannot be used", unusable()?.text)))
+        let mut unusable_pattern = || patterns.find(|pattern| pattern.regex().is_none());
+        self.problem
+            .clone()
+            .or_else(|| Some(format!("the pattern '{}' cannot be used", unusable_pattern()?.text)))
     }
 }
 
@@ -267,7 +269,7 @@ impl<'d> SchemaCompiler<'d> {
         };
         let index = self.node(schema);
         if let Some(node) = self.nodes.get_mut(index as usize) {
-            node.shared = true;
+            node.is_shared = true;
         }
         index
     }
@@ -289,6 +291,7 @@ impl<'d> SchemaCompiler<'d> {
         }
     }
 
+    /// The rules of the keywords of a schema.
     fn rules(&mut self, map: &'d Map<String, Value>) -> Vec<SchemaRule> {
         let mut rules = Vec::new();
         for (key, value) in map {
@@ -404,7 +407,7 @@ impl<'d> SchemaCompiler<'d> {
 
     /// Each dependency as a condition: an object with the member must meet the requirement. `None` if it is malformed.
     fn dependent(&mut self, value: &'d Value) -> Option<SchemaRule> {
-        let mut all = Vec::new();
+        let mut conditions = Vec::new();
         for (name, requirement) in value.as_object()? {
             let then = match requirement {
                 Value::Array(_) => {
@@ -415,9 +418,9 @@ impl<'d> SchemaCompiler<'d> {
             };
             let object = SchemaRule::Type(vec!["object".to_owned()]);
             let has_member = self.add(vec![object, SchemaRule::Required(vec![name.clone()])]);
-            all.push(self.add(vec![SchemaRule::If(has_member, Some(then), None)]));
+            conditions.push(self.add(vec![SchemaRule::If(has_member, Some(then), None)]));
         }
-        Some(SchemaRule::All(all))
+        Some(SchemaRule::All(conditions))
     }
 
     /// The nodes of a list of schemas.
@@ -447,6 +450,7 @@ fn texts(value: &Value) -> Option<Vec<String>> {
     value.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
 }
 
+/// The value, if it is a whole number that is not negative.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole_number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|f| *f >= 0.0 && f.fract() == 0.0).map(|f| f as u64))
@@ -456,13 +460,13 @@ fn whole_number(value: &Value) -> Option<u64> {
 /// unknown.
 fn distinct_types(mut names: Vec<String>) -> Option<Vec<String>> {
     let mut is_listed = [false; TYPES.len()];
-    let mut all_known = true;
+    let mut are_all_known = true;
     names.retain(|name| {
         let type_index = TYPES.iter().position(|(type_name, _)| name.eq_ignore_ascii_case(type_name));
-        all_known &= type_index.is_some();
-        type_index.and_then(|i| is_listed.get_mut(i)).is_some_and(|entry| !std::mem::replace(entry, true))
+        are_all_known &= type_index.is_some();
+        type_index.and_then(|i| is_listed.get_mut(i)).is_some_and(|listed| !std::mem::replace(listed, true))
     });
-    all_known.then_some(names)
+    are_all_known.then_some(names)
 }
 
 /// Tests the type of a value.

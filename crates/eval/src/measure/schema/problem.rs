@@ -35,19 +35,21 @@ pub struct SchemaProblem {
     /// The name of the parameter, without the path to it.
     pub name: String,
     /// Whether the value can be converted to another type (`"5"` to 5), as many frameworks do.
-    pub coercible: bool,
+    pub is_coercible: bool,
 }
 
 impl SchemaProblem {
+    /// The problem of a required member that is missing.
     pub(super) fn missing(path: &[PathStep<'_>], name: &str) -> SchemaProblem {
         let path = [path, &[PathStep::Member(name)]].concat();
         let rationale = format!(
             "the required parameter '{}' was expected; it is missing",
             clip(&dotted(&path), QUOTE_BYTES)
         );
-        SchemaProblem::at(&path, Defect::MissingParameter, rationale, "a value was expected; it is missing")
+        SchemaProblem::new(&path, Defect::MissingParameter, rationale, "a value was expected; it is missing")
     }
 
+    /// The problem of a member that the schema does not allow.
     pub(super) fn unknown(path: &[PathStep<'_>], name: &str, value: &Value) -> SchemaProblem {
         let path = [path, &[PathStep::Member(name)]].concat();
         let rationale = format!(
@@ -56,9 +58,10 @@ impl SchemaProblem {
             shown(value)
         );
         let fault = "nothing was expected; the schema has no such property";
-        SchemaProblem::at(&path, Defect::UnknownParameter, rationale, fault)
+        SchemaProblem::new(&path, Defect::UnknownParameter, rationale, fault)
     }
 
+    /// The problem of a value that does not meet a requirement.
     pub(super) fn ill_typed(path: &[PathStep<'_>], expected: &str, value: &Value) -> SchemaProblem {
         let subject = match dotted(path) {
             path if path.is_empty() => "the arguments".to_owned(),
@@ -66,18 +69,18 @@ impl SchemaProblem {
         };
         let rationale = format!("{subject} was expected to be {expected}; it is {}", shown(value));
         let fault = format!("the value was expected to be {expected}");
-        let problem = SchemaProblem::at(path, Defect::IllTypedParameter, rationale, &fault);
-        SchemaProblem { coercible: is_coercible(value), ..problem }
+        let problem = SchemaProblem::new(path, Defect::IllTypedParameter, rationale, &fault);
+        SchemaProblem { is_coercible: may_be_converted(value), ..problem }
     }
 
-    fn at(path: &[PathStep<'_>], defect: Defect, rationale: String, fault: &str) -> SchemaProblem {
+    fn new(path: &[PathStep<'_>], defect: Defect, rationale: String, fault: &str) -> SchemaProblem {
         let pointer: String = path.iter().map(pointer_token).collect();
         let name = path.iter().rev().find_map(|step| match step {
             PathStep::Member(name) => Some(clip(name, QUOTE_BYTES).to_owned()),
             PathStep::Item(_) => None,
         });
         let fault = format!("at '{pointer}', {fault}");
-        SchemaProblem { defect, rationale, fault, name: name.unwrap_or_default(), coercible: false }
+        SchemaProblem { defect, rationale, fault, name: name.unwrap_or_default(), is_coercible: false }
     }
 }
 
@@ -124,7 +127,7 @@ pub(super) fn json_start(value: &Value, max: usize) -> String {
 
 /// Whether frameworks may convert the value: `null`, which stands for an absent optional value, a scalar that may be
 /// written as a string, or a string that contains a scalar.
-fn is_coercible(value: &Value) -> bool {
+fn may_be_converted(value: &Value) -> bool {
     match value {
         Value::Null | Value::Number(_) | Value::Bool(_) => true,
         Value::String(text) => {

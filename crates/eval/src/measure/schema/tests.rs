@@ -12,10 +12,10 @@ use crate::measure::work_budget::DEFAULT_STEPS;
 
 fn classified_problems(schema: Value, arguments: Value) -> Vec<(Defect, bool)> {
     let memo = Memo::new();
-    problems(&memo, &Arc::new(schema), &arguments).into_iter().map(|p| (p.defect, p.coercible)).collect()
+    problems(&memo, &Arc::new(schema), &arguments).into_iter().map(|p| (p.defect, p.is_coercible)).collect()
 }
 
-fn plain() -> Value {
+fn page_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
@@ -32,10 +32,10 @@ fn plain() -> Value {
 #[test]
 fn matching_arguments_have_no_problems() {
     assert_eq!(
-        classified_problems(plain(), json!({ "url": "x", "depth": 2.0, "mode": "fast", "tags": null })),
+        classified_problems(page_schema(), json!({ "url": "x", "depth": 2.0, "mode": "fast", "tags": null })),
         []
     );
-    assert_eq!(classified_problems(plain(), json!({ "url": "x", "tags": ["a"] })), []);
+    assert_eq!(classified_problems(page_schema(), json!({ "url": "x", "tags": ["a"] })), []);
     let nullable = json!({ "properties": { "a": { "type": "string", "nullable": true } } });
     assert_eq!(classified_problems(nullable, json!({ "a": null })), []);
     assert_eq!(classified_problems(json!({}), json!({ "a": 1 })), []);
@@ -45,23 +45,26 @@ fn matching_arguments_have_no_problems() {
 #[test]
 fn problems_are_classified_as_missing_unknown_or_ill_typed() {
     assert_eq!(
-        classified_problems(plain(), json!({ "link": "x" })),
+        classified_problems(page_schema(), json!({ "link": "x" })),
         [(Defect::MissingParameter, false), (Defect::UnknownParameter, false)]
     );
-    assert_eq!(classified_problems(plain(), json!({ "url": ["x"] })), [(Defect::IllTypedParameter, false)]);
     assert_eq!(
-        classified_problems(plain(), json!({ "url": "x", "depth": "2" })),
+        classified_problems(page_schema(), json!({ "url": ["x"] })),
+        [(Defect::IllTypedParameter, false)]
+    );
+    assert_eq!(
+        classified_problems(page_schema(), json!({ "url": "x", "depth": "2" })),
         [(Defect::IllTypedParameter, true)]
     );
     assert_eq!(
-        classified_problems(plain(), json!({ "url": "x", "mode": "odd" })),
+        classified_problems(page_schema(), json!({ "url": "x", "mode": "odd" })),
         [(Defect::IllTypedParameter, false)]
     );
     assert_eq!(
-        classified_problems(plain(), json!({ "url": "x", "tags": "a" })),
+        classified_problems(page_schema(), json!({ "url": "x", "tags": "a" })),
         [(Defect::IllTypedParameter, false)]
     );
-    assert_eq!(classified_problems(plain(), json!("x")), [(Defect::IllTypedParameter, false)]);
+    assert_eq!(classified_problems(page_schema(), json!("x")), [(Defect::IllTypedParameter, false)]);
 }
 
 #[test]
@@ -263,9 +266,9 @@ fn keywords_follow_the_specification() {
         assert_eq!(compiled.problem(), None, "{schema}");
         for (values, outcome) in [(fitting, Validity::Valid), (others, Validity::Invalid)] {
             for value in values.as_array().unwrap() {
-                let checked = compiled.check(value);
-                assert_eq!(checked.validity, outcome, "{schema} of {value}");
-                assert_eq!(checked.problems.is_empty(), outcome == Validity::Valid, "{schema} of {value}");
+                let validation = compiled.check(value);
+                assert_eq!(validation.validity, outcome, "{schema} of {value}");
+                assert_eq!(validation.problems.is_empty(), outcome == Validity::Valid, "{schema} of {value}");
             }
         }
     }
@@ -363,18 +366,18 @@ fn calls_of_one_trace_share_a_step_budget() {
     let memo = Memo::new();
     let mut branches = vec![json!({ "type": "null" }); 4_000];
     branches.push(json!({ "type": "integer" }));
-    let costly_schema = Arc::new(json!({ "properties": { "a": { "items": { "anyOf": branches } } } }));
+    let expensive_schema = Arc::new(json!({ "properties": { "a": { "items": { "anyOf": branches } } } }));
     let ones = json!({ "a": vec![1; 10_000] });
     for _ in 0..40 {
         memo.budget.begin();
-        assert_eq!(problems(&memo, &costly_schema, &ones), []);
+        assert_eq!(problems(&memo, &expensive_schema, &ones), []);
         assert!(memo.budget.is_exceeded());
     }
     let spent = DEFAULT_STEPS - memo.budget.left();
     assert!((40 * MAX_STEPS..41 * MAX_STEPS).contains(&spent), "{spent}");
     // A usual call is still checked after the costly ones.
     memo.budget.begin();
-    assert_eq!(problems(&memo, &Arc::new(plain()), &json!({ "link": "x" })).len(), 2);
+    assert_eq!(problems(&memo, &Arc::new(page_schema()), &json!({ "link": "x" })).len(), 2);
     assert!(!memo.budget.is_exceeded());
 }
 
@@ -433,7 +436,7 @@ fn schemas() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The number of values in a value.
+/// The number of values in a value, including itself.
 fn count(value: &Value) -> u64 {
     1 + match value {
         Value::Array(items) => items.iter().map(count).sum(),
@@ -451,21 +454,21 @@ proptest! {
         };
         let check = |schema: Value| Schema::compile(&with_defs(schema)).check(&value);
         let outcome = |schema: Value| check(schema).validity;
-        let base = check(schema.clone());
-        prop_assert!(base.problems.len() <= MAX_PROBLEMS);
-        prop_assert_eq!(base.validity == Validity::Invalid, !base.problems.is_empty());
+        let original = check(schema.clone());
+        prop_assert!(original.problems.len() <= MAX_PROBLEMS);
+        prop_assert_eq!(original.validity == Validity::Invalid, !original.problems.is_empty());
         let all = check(json!({ "allOf": [schema, true, schema] }));
-        prop_assert_eq!((all.validity, all.problems), (base.validity, base.problems.clone()));
-        prop_assert_eq!(outcome(json!({ "anyOf": [schema, schema] })), base.validity);
-        prop_assert_eq!(outcome(json!({ "oneOf": [schema, false] })), base.validity);
-        prop_assert_eq!(outcome(json!({ "not": { "not": schema } })), base.validity);
-        prop_assert_eq!(outcome(json!({ "if": schema, "then": true, "else": false })), base.validity);
+        prop_assert_eq!((all.validity, all.problems), (original.validity, original.problems.clone()));
+        prop_assert_eq!(outcome(json!({ "anyOf": [schema, schema] })), original.validity);
+        prop_assert_eq!(outcome(json!({ "oneOf": [schema, false] })), original.validity);
+        prop_assert_eq!(outcome(json!({ "not": { "not": schema } })), original.validity);
+        prop_assert_eq!(outcome(json!({ "if": schema, "then": true, "else": false })), original.validity);
         if let Value::Object(mut more) = schema.clone() {
             more.insert("x-unknown".to_owned(), json!([{ "type": 5 }]));
-            prop_assert_eq!(check(Value::Object(more)).problems, base.problems);
+            prop_assert_eq!(check(Value::Object(more)).problems, original.problems);
         }
         // Each part of the value is checked once, and reported once, by each part of the schema.
         let bound = 8 * count(&with_defs(schema)) * (count(&value) + 2);
-        prop_assert!(base.steps <= bound, "{} steps, {bound}", base.steps);
+        prop_assert!(original.steps <= bound, "{} steps, {bound}", original.steps);
     }
 }

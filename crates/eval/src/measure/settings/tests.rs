@@ -4,7 +4,7 @@ use super::*;
 use crate::measure::testing::row;
 use crate::recognise::{SpanView, Text};
 
-fn read(yaml: &str) -> Result<Settings, String> {
+fn read_settings(yaml: &str) -> Result<Settings, String> {
     serde_saphyr::from_str(yaml).map_err(|e| e.to_string())
 }
 
@@ -20,7 +20,7 @@ fn one_llm_span(agent: &str, model: &str) -> AgentTrace {
 
 #[test]
 fn empty_configuration_has_the_defaults() {
-    let settings = read("{}").unwrap();
+    let settings = read_settings("{}").unwrap();
     assert_eq!(*settings, MetricsConfig::default());
     let trace = one_llm_span("a", "m");
     assert!(settings.metric_settings(row("avoidance")).is_enabled_on(&trace, 0));
@@ -37,19 +37,19 @@ fn empty_configuration_has_the_defaults() {
 #[test]
 fn serialised_configuration_is_read_as_the_same() {
     let text = serde_json::to_string(&MetricsConfig::default()).unwrap();
-    assert_eq!(*read(&text).unwrap(), MetricsConfig::default());
+    assert_eq!(*read_settings(&text).unwrap(), MetricsConfig::default());
 }
 
 #[test]
 fn unknown_metric_or_key_is_an_error() {
-    assert!(read("helpfulness: { threshold: 3 }").is_err());
-    assert!(read("tool_abuse: { treshold: 3 }").is_err());
-    assert!(read("avoidance: { fail_labels: [rude] }").is_err());
+    assert!(read_settings("helpfulness: { threshold: 3 }").is_err());
+    assert!(read_settings("tool_abuse: { treshold: 3 }").is_err());
+    assert!(read_settings("avoidance: { fail_labels: [rude] }").is_err());
 }
 
 #[test]
 fn overrides_apply_where_all_their_keys_match() {
-    let settings = read(
+    let settings = read_settings(
         "tool_abuse:\n  overrides:\n  - { agent: planner, model: 'big-*', threshold: 2 }\n  - { kind: llm, enabled: false }\n",
     )
     .unwrap();
@@ -61,7 +61,7 @@ fn overrides_apply_where_all_their_keys_match() {
 
 #[test]
 fn limits_prefer_agent_over_model_over_kind() {
-    let settings = read(
+    let settings = read_settings(
         "latency: { max_ms: { llm: 10 }, by_model: { 'big*': 20 }, by_agent: { slow: { llm: 30 } } }\n\
          tokens: { max: 1, by_model: { big: 2 } }\n",
     )
@@ -75,7 +75,7 @@ fn limits_prefer_agent_over_model_over_kind() {
 
 #[test]
 fn invalid_values_are_reported_with_their_keys() {
-    let settings = read(
+    let settings = read_settings(
         "completeness: { threshold: 7 }\n\
          avoidance: { overrides: [ { threshold: 2 } ] }\n\
          latency: { max_ms: { tool: -1 } }\n",
@@ -88,9 +88,10 @@ fn invalid_values_are_reported_with_their_keys() {
 
 #[test]
 fn judges_are_those_of_the_metric_or_else_of_all_metrics() {
-    let settings =
-        read("judges: [rules, main]\ntool_abuse: { judges: [rules] }\navoidance: { judges: [big] }\n")
-            .unwrap();
+    let settings = read_settings(
+        "judges: [rules, main]\ntool_abuse: { judges: [rules] }\navoidance: { judges: [big] }\n",
+    )
+    .unwrap();
     assert!(
         settings.is_measured_by_rules(row("completeness"))
             && settings.is_measured_by_rules(row("tool_abuse"))

@@ -29,6 +29,7 @@ struct JudgedRun {
     answers: BTreeMap<String, Value>,
 }
 
+/// Settings in which `judge` answers the [`METRICS`].
 fn settings() -> Settings {
     let mut settings = Settings::default();
     settings.plan.enabled = false;
@@ -55,6 +56,7 @@ fn measured(trace: &AgentTrace, mut judge: impl FnMut(&Ask) -> Option<Value>) ->
     rules.into_iter().filter(|m| !METRICS.contains(&m.metric)).chain(judged).collect()
 }
 
+/// Whether the trace fails by these measurements.
 fn fails(trace: &AgentTrace, measurements: &[Measurement]) -> bool {
     let policies = Policies { default: Policy::OutcomeRelevant, ..Policies::default() };
     propagate(trace, measurements, &policies).trace.passed == Some(false)

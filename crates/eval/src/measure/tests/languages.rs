@@ -16,6 +16,7 @@ fn results(trace: &AgentTrace) -> BTreeMap<&'static str, Vec<Result<bool, Unmeas
     out
 }
 
+/// The failed measurements, each with the rationales of its findings.
 fn failures(trace: &AgentTrace) -> Vec<String> {
     let measured = catalog::run(trace, &Settings::default());
     let failed = measured.into_iter().filter_map(|m| Some((m.metric, m.outcome.ok().filter(|o| !o.passed)?)));
@@ -81,7 +82,7 @@ fn run_in_another_language_is_unmeasured_by_rules_that_read_english() {
 
 #[test]
 fn comparison_by_english_words_is_unmeasured_where_the_language_is_not_recognised() {
-    let integrity = |answer: &str| {
+    let outcomes_and_failures = |answer: &str| {
         let trace = Script::new("What is the highest tide of the week?")
             .tools(&["get_tides"])
             .calls("", &[("get_tides", "{}")])
@@ -97,13 +98,13 @@ fn comparison_by_english_words_is_unmeasured_where_the_language_is_not_recognise
         // The value is wrong, but only English words could relate it to the question.
         "Najwyższa woda w tym tygodniu to 97 i nie jest to dużo jak na tę porę roku, ale może być więcej.",
     ] {
-        let (outcomes, failures) = integrity(answer);
+        let (outcomes, failures) = outcomes_and_failures(answer);
         assert_eq!(failures, Vec::<String>::new(), "{answer}");
         assert!(outcomes.iter().all(Result::is_err), "{answer}: {outcomes:?}");
     }
-    let (outcomes, _) = integrity("The highest tide is 412.");
+    let (outcomes, _) = outcomes_and_failures("The highest tide is 412.");
     assert!(outcomes.contains(&Ok(true)), "{outcomes:?}");
-    let (outcomes, _) = integrity("The highest tide is 97.");
+    let (outcomes, _) = outcomes_and_failures("The highest tide is 97.");
     assert!(outcomes.contains(&Ok(false)), "{outcomes:?}");
 }
 

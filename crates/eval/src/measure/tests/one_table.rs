@@ -9,6 +9,7 @@ use crate::measure::plan::reference::Rating;
 use crate::measure::sections::{AvoidanceLabel, ErrorLabel};
 use crate::measure::table::{MetricSpec, PLAN_RATING, PLAN_SCORE, Scale, SectionKey, rows_of, spec};
 
+/// The names of the rows of a section.
 fn rows(section: SectionKey) -> Vec<&'static str> {
     rows_of(section).map(|row| row.name).collect()
 }

@@ -75,10 +75,10 @@ fn results(run: &RecordedCase) -> BTreeMap<(String, &'static str), Result<bool, 
 fn contents(run: &RecordedCase) -> BTreeMap<String, [String; 4]> {
     let mut out: BTreeMap<String, [String; 4]> = BTreeMap::new();
     for trace in &run.traces {
-        let id = |at: usize| trace.tree.spans[at].id.to_string();
-        for (at, view) in trace.views.iter().enumerate() {
+        let id = |span_index: usize| trace.tree.spans[span_index].id.to_string();
+        for (span_index, view) in trace.views.iter().enumerate() {
             let [output, input] = [&view.output, &view.input].map(|messages| format!("{messages:?}"));
-            out.insert(id(at), [output, input, String::new(), String::new()]);
+            out.insert(id(span_index), [output, input, String::new(), String::new()]);
         }
         for agent in &trace.agents {
             out.entry(id(agent.at)).or_default()[2] = format!("{:?}", agent.answer);

@@ -93,7 +93,8 @@ fn runs_have_the_verdicts_of_their_users() {
         let measurements = catalog::run(&trace, &Settings::default());
         let fails = propagate(&trace, &measurements, &policies).trace.passed == Some(false);
         if fails != run.fails {
-            let failed_metrics = measurements.iter().filter_map(|m| Some((m.metric, super::failed(m)?)));
+            let failed_metrics =
+                measurements.iter().filter_map(|m| Some((m.metric, super::failure_reason(m)?)));
             let reasons: Vec<String> =
                 failed_metrics.map(|(metric, reason)| format!("    {metric}: {reason}")).collect();
             let verdict = if fails { "fails" } else { "does not fail" };

@@ -49,8 +49,8 @@ pub(crate) fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
 fn find_defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
     let error = call_error(context.trace, context.memo, call);
     let has_succeeded = call.result.is_some() && error.is_none();
-    let unusable = malformed(call, has_succeeded).or_else(|| unknown_tool(context, call, has_succeeded));
-    if let Some(finding) = unusable {
+    let unreadable = malformed(call, has_succeeded).or_else(|| unknown_tool(context, call, has_succeeded));
+    if let Some(finding) = unreadable {
         return vec![finding];
     }
     let mut findings = schema_findings(context, call, has_succeeded);
@@ -78,7 +78,7 @@ fn schema_findings(context: &Context<'_>, call: &Call, has_succeeded: bool) -> V
     let name = call.name.trim();
     let mut findings = Vec::new();
     for problem in schema::problems(context.memo, schema, arguments) {
-        if !(has_succeeded && problem.coercible) {
+        if !(has_succeeded && problem.is_coercible) {
             let rationale = format!("in the call to {name}, {}", problem.rationale);
             findings.push(problem.defect.finding(rationale, arguments_around(call, &problem.name)));
         }
@@ -98,10 +98,10 @@ fn schema_findings(context: &Context<'_>, call: &Call, has_succeeded: bool) -> V
 /// The recorded arguments; of long arguments, the part around the parameter.
 fn arguments_around<'c>(call: &'c Call, parameter: &str) -> &'c str {
     let arguments = quoted(call);
-    let parameter_at =
+    let parameter_start =
         Some(parameter).filter(|_| arguments.len() > QUOTE_BYTES).and_then(|p| arguments.find(p));
-    match parameter_at {
-        Some(at) => around(arguments, at, at + parameter.len(), QUOTE_BYTES / 4),
+    match parameter_start {
+        Some(start) => around(arguments, start, start + parameter.len(), QUOTE_BYTES / 4),
         None => arguments,
     }
 }

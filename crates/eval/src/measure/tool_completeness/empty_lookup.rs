@@ -28,14 +28,14 @@ pub(crate) fn not_found(context: &Context<'_>, call: &Call) -> Option<Finding> {
         Defect::NotFound => !call.failed && purpose() == Purpose::Query,
         _ => false,
     };
-    (is_answer && !writes_statement(call)).then(|| {
+    (is_answer && !has_query_statement(call)).then(|| {
         let rationale = format!("a result of {} was expected; it found no such thing", call.name.trim());
         finding(context, call, &rationale, &error.quote)
     })
 }
 
 /// Whether the arguments contain a statement of a query language, in which a missing table is an error of the model.
-fn writes_statement(call: &Call) -> bool {
+fn has_query_statement(call: &Call) -> bool {
     const KEYWORDS: [&str; 7] = ["select", "with", "insert", "update", "delete", "create", "match"];
     const CLAUSES: [&str; 5] = [" from ", " into ", " set ", "(", "{"];
     let is_statement = |text: &str| {

@@ -41,9 +41,9 @@ const TAIL_BYTES: usize = 160;
 const MIN_COMPARED_BYTES: usize = 600;
 /// Minimum terms of a query that is compared with its result.
 const MIN_TERMS: usize = 3;
-/// Maximum bytes of a term that are compared, so that inflections have no effect.
+/// Maximum bytes of a term that are compared, so that different endings of a word have no effect.
 const STEM_BYTES: usize = 5;
-/// Maximum bytes of a result that are searched.
+/// Maximum bytes of a result in which the terms are searched.
 const SEARCH_BYTES: usize = 64 * 1024;
 
 /// Checks a result that is not an error.
@@ -122,6 +122,7 @@ regex!(
     r"(?:\bprint(?:ln|f)?!?\s*\(|\bconsole\.log\s*\(|\bSystem\.out\.|\bfmt\.Print|\bstd::cout\b|\bputs\s|\bWrite-Output\b|\bConsole\.Write)"
 );
 
+/// The assessment of a result of a lookup that found nothing.
 fn nothing_found(context: &Context<'_>, call: &Call, rationale: &str, quote: &str) -> ResultCheck {
     ResultCheck::Defective(Box::new(empty_lookup::finding(context, call, rationale, quote)))
 }
@@ -159,8 +160,8 @@ fn truncation_marker(text: &str) -> Option<&str> {
     (may_match && MARKER.is_match(end)).then_some(end)
 }
 
-/// Whether a long result contains a term of its query. The absence of terms is no defect: the query may be code, or the
-/// result may use other words.
+/// Whether the long result of a search contains a term of its query. The absence of terms is no defect: the query may
+/// be code, or the result may use other words.
 fn has_term_of_query(call: &Call, text: &str, task: Option<&str>, memo: &Memo) -> bool {
     text.len() >= MIN_COMPARED_BYTES
         && is_search(&call.name)

@@ -23,7 +23,7 @@ fn definition(name: &str, description: &str) -> ToolDefinition {
 }
 
 /// The trace of a model call (span 0) that calls a tool (span 1), which returns `result`.
-fn called(name: &str, arguments: &str, result: &str) -> AgentTrace {
+fn trace_of_call(name: &str, arguments: &str, result: &str) -> AgentTrace {
     let mut sample = SampleTrace::new();
     let llm_span = sample.span(None, with_tool_request(llm(vec![], ""), name, arguments));
     let tool_span = sample.span(None, tool(name, arguments, result));
@@ -40,7 +40,7 @@ fn score(measurements: &[Measurement]) -> Option<f64> {
 }
 
 fn score_of_result(name: &str, result: &str) -> Option<f64> {
-    score(&run("tool_completeness", &called(name, r#"{"url":"https://x"}"#, result), 1))
+    score(&run("tool_completeness", &trace_of_call(name, r#"{"url":"https://x"}"#, result), 1))
 }
 
 #[test]
@@ -53,8 +53,8 @@ fn ordinary_result_scores_5() {
 #[test]
 fn error_scores_1_and_a_lookup_that_finds_nothing_is_noted() {
     assert_eq!(score_of_result("visit_page", "Error: no such host"), Some(1.0));
-    let found = |name: &str, result: &str| {
-        let trace = called(name, r#"{"url":"the peak"}"#, result);
+    let outcome = |name: &str, result: &str| {
+        let trace = trace_of_call(name, r#"{"url":"the peak"}"#, result);
         let out = run("tool_completeness", &trace, 1);
         let measured = out[0].outcome.as_ref().unwrap();
         (measured.passed, measured.findings[0].is_note())
@@ -68,19 +68,19 @@ fn error_scores_1_and_a_lookup_that_finds_nothing_is_noted() {
         "No results found for 'x'.",
         "{\"result\": null}",
     ] {
-        assert_eq!(found("web_search", nothing), (true, true), "{nothing}");
+        assert_eq!(outcome("web_search", nothing), (true, true), "{nothing}");
     }
     let message = "Your search did not match any documents.";
-    assert_eq!(found("searchDocs", message), (true, true));
+    assert_eq!(outcome("searchDocs", message), (true, true));
 }
 
-const INVENTED: (Option<Defect>, bool) = (Some(Defect::InventedIdentifier), false);
-const NOTED: (Option<Defect>, bool) = (Some(Defect::EmptyResult), true);
+const FAILS_AS_INVENTED: (Option<Defect>, bool) = (Some(Defect::InventedIdentifier), false);
+const NOTED_AS_EMPTY: (Option<Defect>, bool) = (Some(Defect::EmptyResult), true);
 
 /// The findings on the span of the first call and on the model call that requested it.
 fn findings_of(trace: &AgentTrace) -> [Vec<(Option<Defect>, bool)>; 2] {
-    let findings_at = |at: usize| {
-        let findings = run("tool_completeness", trace, at)
+    let findings_at = |span_index: usize| {
+        let findings = run("tool_completeness", trace, span_index)
             .into_iter()
             .filter_map(|m| m.outcome.ok())
             .flat_map(|m| m.findings);
@@ -94,20 +94,20 @@ fn invented_identifier_without_a_result_fails_on_the_model_call() {
     for nothing in
         ["[]", "Error: order not found", r#"{"error": "no such order"}"#, "No order was found for this id."]
     {
-        let asked = |task: &str| {
+        let findings_for_task = |task: &str| {
             let script = Script::new(task).calls("", &[("get_order", r##"{"order_id":"#W88123"}"##)]);
             findings_of(&script.returns(nothing).answers("There is no such order.").build())
         };
-        let [tool, llm] = asked("Where is my order?");
-        assert_eq!((tool[0], llm[0]), (INVENTED, INVENTED), "{nothing}");
-        let [tool, llm] = asked("Where is my order #W88123?");
-        assert_eq!((tool, llm), (vec![NOTED], vec![]), "{nothing}");
+        let [tool, llm] = findings_for_task("Where is my order?");
+        assert_eq!((tool[0], llm[0]), (FAILS_AS_INVENTED, FAILS_AS_INVENTED), "{nothing}");
+        let [tool, llm] = findings_for_task("Where is my order #W88123?");
+        assert_eq!((tool, llm), (vec![NOTED_AS_EMPTY], vec![]), "{nothing}");
     }
 }
 
 #[test]
 fn exception_of_a_search_that_found_nothing_is_noted() {
-    let raised = |tool: &str, arguments: &str, error: &str| {
+    let results_of_exception = |tool: &str, arguments: &str, error: &str| {
         let script = Script::new("Which bakeries at Elm Square open at 6?").calls("", &[(tool, arguments)]);
         let trace = script.raises(error).answers("None is listed.").build();
         let detected = run("error_detection", &trace, trace.calls[0].tool.unwrap());
@@ -117,18 +117,22 @@ fn exception_of_a_search_that_found_nothing_is_noted() {
     for error in
         ["Exception: No results found! Try a shorter query.", "LookupError: no matches found for 'bakeries'"]
     {
-        assert_eq!(raised("search_places", query, error), ([vec![NOTED], vec![]], true), "{error}");
+        assert_eq!(
+            results_of_exception("search_places", query, error),
+            ([vec![NOTED_AS_EMPTY], vec![]], true),
+            "{error}"
+        );
     }
-    let none = "Exception: No results found.";
-    let ([tool, llm], _) = raised("get_place", r#"{"place_id":"PL-88123"}"#, none);
-    assert_eq!((tool[0], llm[0]), (INVENTED, INVENTED), "the model made the identifier up");
+    let nothing_found = "Exception: No results found.";
+    let ([tool, llm], _) = results_of_exception("get_place", r#"{"place_id":"PL-88123"}"#, nothing_found);
+    assert_eq!((tool[0], llm[0]), (FAILS_AS_INVENTED, FAILS_AS_INVENTED), "the model made the identifier up");
     // An action, a missing resource, and a search that failed are errors.
     for (tool, arguments, error, cause) in [
-        ("delete_place", query, none, Defect::EmptyResult),
+        ("delete_place", query, nothing_found, Defect::EmptyResult),
         ("visit_page", r#"{"url":"https://elm.example"}"#, "HTTPError: 404 Not Found", Defect::NotFound),
         ("search_places", query, "ConnectionError: the index is offline", Defect::ServiceDown),
     ] {
-        let ([findings, _], passed) = raised(tool, arguments, error);
+        let ([findings, _], passed) = results_of_exception(tool, arguments, error);
         assert_eq!((findings[0], passed), ((Some(cause), false), false), "{error}");
     }
 }
@@ -138,8 +142,8 @@ fn exception_in_code_of_the_model_has_the_model_as_its_origin() {
     let cause = |tool: &str, arguments: &str, error: &str| {
         let script = Script::new("What is the mean rainfall?").calls("", &[(tool, arguments)]);
         let trace = script.raises(error).answers("Unknown.").build();
-        let found = run("tool_completeness", &trace, trace.calls[0].tool.unwrap());
-        let finding = found[0].outcome.as_ref().unwrap().findings[0].clone();
+        let outcome = run("tool_completeness", &trace, trace.calls[0].tool.unwrap());
+        let finding = outcome[0].outcome.as_ref().unwrap().findings[0].clone();
         (finding.defect, finding.category, finding.origin.is_some())
     };
     for error in [
@@ -167,13 +171,16 @@ fn exception_in_code_of_the_model_has_the_model_as_its_origin() {
 
 #[test]
 fn lookup_that_found_nothing_is_noted_independently_of_the_answer() {
-    let asked = |answer: &str| {
+    let findings_with_answer = |answer: &str| {
         let script = Script::new("When does the ferry to Norderney leave on Sunday?");
         let script = script.calls("", &[("search_timetable", r#"{"to":"Norderney"}"#)]).returns("[]");
         findings_of(&script.answers(answer).build())[0].clone()
     };
-    assert_eq!(asked("It leaves at 07:45 and 16:20."), [NOTED]);
-    assert_eq!(asked("The timetable has no direct ferry; ask at the harbour, tel. 04932."), [NOTED]);
+    assert_eq!(findings_with_answer("It leaves at 07:45 and 16:20."), [NOTED_AS_EMPTY]);
+    assert_eq!(
+        findings_with_answer("The timetable has no direct ferry; ask at the harbour, tel. 04932."),
+        [NOTED_AS_EMPTY]
+    );
 }
 
 #[test]
@@ -200,7 +207,7 @@ fn empty_result_of_an_action_is_unmeasured() {
 fn code_that_prints_nothing_is_noted_and_code_without_prints_is_unmeasured() {
     let score_for = |name: &str, code: &str, result: &str| {
         let arguments = serde_json::json!({ "url": code }).to_string();
-        score(&run("tool_completeness", &called(name, &arguments, result), 1))
+        score(&run("tool_completeness", &trace_of_call(name, &arguments, result), 1))
     };
     let code = "for row in rows:\n    if row.tide > 3:\n        print(row)";
     assert_eq!(score_for("python", code, "exitcode: 0 (execution succeeded)\nCode output: "), Some(5.0));
@@ -238,7 +245,7 @@ fn result_with_a_truncation_marker_scores_3() {
 
 #[test]
 fn wrong_arguments_are_reported_on_both_spans_with_the_model_call_as_origin() {
-    let trace = called("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
+    let trace = trace_of_call("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
     let llm_measurements = run("tool_completeness", &trace, 0);
     let finding = &llm_measurements[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!((finding.score, finding.origin), (3.0, None));
@@ -252,9 +259,9 @@ fn wrong_arguments_are_reported_on_both_spans_with_the_model_call_as_origin() {
 #[test]
 fn number_as_a_string_passes_if_the_call_succeeded() {
     let arguments = r#"{"url":"https://x","depth":"2"}"#;
-    assert!(run("tool_completeness", &called("visit_page", arguments, "a page"), 0).is_empty());
+    assert!(run("tool_completeness", &trace_of_call("visit_page", arguments, "a page"), 0).is_empty());
     assert_eq!(
-        score(&run("tool_completeness", &called("visit_page", arguments, "Error: bad depth"), 0)),
+        score(&run("tool_completeness", &trace_of_call("visit_page", arguments, "Error: bad depth"), 0)),
         Some(3.0)
     );
 }
@@ -263,9 +270,9 @@ fn number_as_a_string_passes_if_the_call_succeeded() {
 fn truncated_arguments_are_malformed() {
     let mut sample = SampleTrace::new();
     let arguments = r#"{"url": "https://almanac.exam"#;
-    let at = sample.span(None, with_tool_request(llm(vec![], ""), "visit_page", arguments));
-    sample.call(Some(at), None, "visit_page", arguments, None);
-    let out = run("tool_completeness", &sample.trace(), at);
+    let span_index = sample.span(None, with_tool_request(llm(vec![], ""), "visit_page", arguments));
+    sample.call(Some(span_index), None, "visit_page", arguments, None);
+    let out = run("tool_completeness", &sample.trace(), span_index);
     let finding = &out[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!(finding.category, Some(Category::FormattingErrors));
     assert_eq!(finding.quote, arguments);
@@ -275,7 +282,7 @@ fn truncated_arguments_are_malformed() {
 fn arguments_of_a_successful_call_are_not_malformed() {
     for arguments in [r#"{"url": "https://almanac.exam"#, "{'url': 'https://x'}", "print('x')"] {
         assert!(
-            run("tool_completeness", &called("visit_page", arguments, "a page"), 0).is_empty(),
+            run("tool_completeness", &trace_of_call("visit_page", arguments, "a page"), 0).is_empty(),
             "{arguments}"
         );
     }
@@ -286,49 +293,52 @@ fn tool_that_was_not_offered_is_unknown_if_the_call_failed() {
     let mut sample = SampleTrace::new();
     let mut view = with_tool_request(llm(vec![], ""), "teleport", "{}");
     view.tools = vec![definition("visit_page", "")];
-    let at = sample.span(None, view.clone());
+    let span_index = sample.span(None, view.clone());
     sample.call(
-        Some(at),
+        Some(span_index),
         None,
         "teleport",
         "{}",
         Some("Error: teleport is not a valid tool, try one of [visit_page]."),
     );
-    let out = run("tool_completeness", &sample.trace(), at);
+    let out = run("tool_completeness", &sample.trace(), span_index);
     let findings = &out[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.rationale.contains("was not offered")));
     // The tool of a call with a result is not unknown.
     let mut sample = SampleTrace::new();
-    let at = sample.span(None, view);
-    sample.call(Some(at), None, "teleport", "{}", Some("there you are"));
-    assert_eq!(run("tool_completeness", &sample.trace(), at)[0].outcome, Err(Unmeasured::NotApplicable));
+    let span_index = sample.span(None, view);
+    sample.call(Some(span_index), None, "teleport", "{}", Some("there you are"));
+    assert_eq!(
+        run("tool_completeness", &sample.trace(), span_index)[0].outcome,
+        Err(Unmeasured::NotApplicable)
+    );
 }
 
 #[test]
 fn result_that_shows_no_outcome_is_unmeasured() {
-    let on_tool = |result: &str, status: Status| {
+    let measurement_of_mail = |result: &str, status: Status| {
         let mut sample = SampleTrace::new();
-        let at = sample.span(None, tool("send_mail", "{}", result));
-        sample.call(None, Some(at), "send_mail", "{}", Some(result));
+        let span_index = sample.span(None, tool("send_mail", "{}", result));
+        sample.call(None, Some(span_index), "send_mail", "{}", Some(result));
         let mut trace = sample.trace();
-        trace.tree.spans[at].status = status;
-        run("tool_completeness", &trace, at).remove(0)
+        trace.tree.spans[span_index].status = status;
+        run("tool_completeness", &trace, span_index).remove(0)
     };
-    let plain = on_tool("there you are", Status::Unset);
+    let plain = measurement_of_mail("there you are", Status::Unset);
     assert_eq!((plain.outcome, plain.examined), (Err(Unmeasured::NotApplicable), 0));
     for (result, status) in [("there you are", Status::Ok), (r#"{"sent":true}"#, Status::Unset)] {
-        let shown = on_tool(result, status);
+        let shown = measurement_of_mail(result, status);
         assert_eq!((score(std::slice::from_ref(&shown)), shown.examined), (Some(5.0), 1), "{result}");
     }
     // An error in the text contradicts the status.
-    assert_eq!(score(&[on_tool("Error: the mailbox is full", Status::Ok)]), Some(1.0));
+    assert_eq!(score(&[measurement_of_mail("Error: the mailbox is full", Status::Ok)]), Some(1.0));
     for structured in [
         r#"[{"to":"Ada"},{"to":"Bo"}]"#,
         "{\"to\":\"Ada\"}\n{\"to\":\"Bo\"}",
         "{'to': 'Ada', 'sent': True}",
         "[3, 4]",
     ] {
-        assert_eq!(score(&[on_tool(structured, Status::Unset)]), Some(5.0), "{structured}");
+        assert_eq!(score(&[measurement_of_mail(structured, Status::Unset)]), Some(5.0), "{structured}");
     }
     for prose in [
         "[1] Ada is written to [2]",
@@ -336,7 +346,11 @@ fn result_that_shows_no_outcome_is_unmeasured() {
         "[the mail is on its way]",
         r#"{"to":"Ada", and so on}"#,
     ] {
-        assert_eq!(on_tool(prose, Status::Unset).outcome, Err(Unmeasured::NotApplicable), "{prose}");
+        assert_eq!(
+            measurement_of_mail(prose, Status::Unset).outcome,
+            Err(Unmeasured::NotApplicable),
+            "{prose}"
+        );
     }
 }
 
@@ -346,9 +360,9 @@ fn announced_retry_scores_3() {
     let mut view = tool("visit_page", "{}", "");
     view.result = None;
     view.errors = vec![sign(ErrorSource::Retry, Some("ToolRetryError"), Some("404 not found"))];
-    let at = sample.span(None, view);
-    sample.call(None, Some(at), "visit_page", "{}", None).failed = true;
-    assert_eq!(score(&run("tool_completeness", &sample.trace(), at)), Some(3.0));
+    let span_index = sample.span(None, view);
+    sample.call(None, Some(span_index), "visit_page", "{}", None).failed = true;
+    assert_eq!(score(&run("tool_completeness", &sample.trace(), span_index)), Some(3.0));
 }
 
 #[test]
@@ -357,14 +371,14 @@ fn missing_content_is_unmeasured() {
     let mut view = tool("visit_page", "{}", "");
     view.result = None;
     view.output_content = Content::Absent;
-    let at = sample.span(None, view);
-    sample.call(None, Some(at), "visit_page", "{}", None);
-    assert_eq!(run("tool_completeness", &sample.trace(), at)[0].outcome, Err(Unmeasured::NoContent));
+    let span_index = sample.span(None, view);
+    sample.call(None, Some(span_index), "visit_page", "{}", None);
+    assert_eq!(run("tool_completeness", &sample.trace(), span_index)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 #[test]
 fn refused_arguments_are_reported_on_the_model_call() {
-    let trace = called(
+    let trace = trace_of_call(
         "page_down",
         "{\"url\":\"x\"}",
         "Error: TypeError: forward() got an unexpected keyword argument 'url'",
@@ -400,30 +414,30 @@ fn failing_code_is_reported_on_the_model_call_that_wrote_it() {
                 ..Default::default()
             },
         );
-        let wrote = sample.span(Some(step), llm(vec![], "Code:\n```py\nprint(np)\n```"));
-        (sample.trace(), wrote)
+        let author = sample.span(Some(step), llm(vec![], "Code:\n```py\nprint(np)\n```"));
+        (sample.trace(), author)
     };
-    let (trace, wrote) =
+    let (trace, author) =
         failed("Code execution failed at line 'print(np)' due to: NameError: np is not defined");
-    let out = run("tool_completeness", &trace, wrote);
+    let out = run("tool_completeness", &trace, author);
     assert_eq!(score(&out), Some(1.0));
     let finding = &out[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!((finding.defect, &*finding.cited), (Some(Defect::InvalidCode), &[trace.tree.spans[0].id][..]));
     let category = |message: &str| {
-        let (trace, wrote) = failed(message);
-        run("tool_completeness", &trace, wrote)[0].outcome.as_ref().unwrap().findings[0].category
+        let (trace, author) = failed(message);
+        run("tool_completeness", &trace, author)[0].outcome.as_ref().unwrap().findings[0].category
     };
     assert_eq!(category("NameError: np is not defined"), Some(Category::ContextHandlingFailures));
     assert_eq!(category("FileNotFoundError: no such file: 'sales.csv'"), Some(Category::ResourceNotFound));
     assert_eq!(category("SyntaxError: '(' was never closed"), Some(Category::FormattingErrors));
     assert_eq!(category("KeyError: 'total'"), Some(Category::FormattingErrors));
     // A search in the code found nothing.
-    let (trace, wrote) =
+    let (trace, author) =
         failed("Code execution failed at line 'search()' due to: Exception: No results found!");
-    let out = run("tool_completeness", &trace, wrote);
+    let out = run("tool_completeness", &trace, author);
     assert!(out[0].outcome.as_ref().unwrap().findings[0].is_note());
     assert!(run("error_detection", &trace, 0).is_empty());
     // An outage is not caused by the model.
-    let (trace, wrote) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
-    assert!(run("tool_completeness", &trace, wrote).is_empty());
+    let (trace, author) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
+    assert!(run("tool_completeness", &trace, author).is_empty());
 }

@@ -15,7 +15,7 @@ use crate::measure::defects::Defect;
 use crate::measure::{Category, Context, Finding};
 use crate::recognise::{FinishReason, SpanView, ToolRequest};
 
-/// The finding about an output that could not be executed.
+/// The finding about the output of the model call that could not be executed.
 pub(crate) fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     if !view.errors.is_empty() || view.requests().next().is_some() || view.output_content.is_partial() {
         return None;
@@ -77,15 +77,15 @@ fn broken_code(context: &Context<'_>) -> Option<Finding> {
     Some(finding.under(category))
 }
 
-/// The step around the model call `at` that failed on the code which the model wrote; `None` if there is none.
-pub(crate) fn step_of_code(context: &Context<'_>, at: Idx) -> Option<Idx> {
-    let step = context.trace.tree.parent(at)?;
+/// The step around a model call that failed on the code which the model wrote; `None` if there is none.
+pub(crate) fn step_of_code(context: &Context<'_>, span_index: Idx) -> Option<Idx> {
+    let step = context.trace.tree.parent(span_index)?;
     let step_view =
         context.trace.views.get(step).filter(|view| matches!(view.kind, Kind::Chain | Kind::Unknown))?;
-    if step_view.errors.is_empty() || last_llm(context, step) != Some(at) {
+    if step_view.errors.is_empty() || last_llm(context, step) != Some(span_index) {
         return None;
     }
-    let text = context.trace.views.get(at)?.output_text();
+    let text = context.trace.views.get(span_index)?.output_text();
     writes_code(&text).then_some(step)
 }
 

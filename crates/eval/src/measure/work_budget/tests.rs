@@ -79,6 +79,7 @@ fn attempt_is_void_when_a_metric_reaches_its_limit() {
     assert!(!whole.is_void());
 }
 
+/// The measurements of a trace with this budget, and the steps used.
 fn measure(trace: &AgentTrace, steps: u64) -> (Vec<Measurement>, u64) {
     let (measurements, budget) = measure_within(trace, WorkBudget::new(steps, None));
     (measurements, steps - budget.left())
@@ -158,7 +159,7 @@ fn shapes(n: u64) -> Vec<(&'static str, Vec<Span>)> {
             format!(r#"{{"type":"tool_call","id":"{i}","name":"look_up","arguments":{{"q":"{i}","z":1}}}}"#)
         })
         .collect();
-    let flat = |make_span: &dyn Fn(u64) -> Span| {
+    let beneath_one_agent = |make_span: &dyn Fn(u64) -> Span| {
         let mut spans = vec![agent(1, 0)];
         spans.extend((2..=n).map(make_span));
         spans
@@ -166,15 +167,19 @@ fn shapes(n: u64) -> Vec<(&'static str, Vec<Span>)> {
     vec![
         (
             "failed calls and claims",
-            flat(&|i| if i % 2 == 0 { tool(i, 1, "Error: not found") } else { chat(i, 1, &claims) }),
+            beneath_one_agent(&|i| {
+                if i % 2 == 0 { tool(i, 1, "Error: not found") } else { chat(i, 1, &claims) }
+            }),
         ),
         (
             "failed calls and admissions",
-            flat(&|i| if i % 2 == 0 { tool(i, 1, "Error: not found") } else { chat(i, 1, &gives_up) }),
+            beneath_one_agent(&|i| {
+                if i % 2 == 0 { tool(i, 1, "Error: not found") } else { chat(i, 1, &gives_up) }
+            }),
         ),
         (
             "calls and announcements",
-            flat(&|i| if i % 2 == 0 { tool(i, 1, "5,642 m") } else { chat(i, 1, &announces) }),
+            beneath_one_agent(&|i| if i % 2 == 0 { tool(i, 1, "5,642 m") } else { chat(i, 1, &announces) }),
         ),
         ("calls of one message", vec![agent(1, 0), chat(2, 1, &output(&calls.join(",")))]),
         (
@@ -191,21 +196,21 @@ fn shapes(n: u64) -> Vec<(&'static str, Vec<Span>)> {
 #[test]
 fn steps_and_comparisons_grow_linearly_with_the_spans() {
     const SMALL_TRACE_SPANS: u64 = 150;
-    const TIMES: u64 = 10;
-    for ((shape, few), (_, many)) in
-        shapes(SMALL_TRACE_SPANS).into_iter().zip(shapes(SMALL_TRACE_SPANS * TIMES))
+    const GROWTH: u64 = 10;
+    for ((shape, small_trace_steps), (_, large_trace_steps)) in
+        shapes(SMALL_TRACE_SPANS).into_iter().zip(shapes(SMALL_TRACE_SPANS * GROWTH))
     {
-        let [few, many] = [few, many].map(|spans| {
+        let [small_trace_steps, large_trace_steps] = [small_trace_steps, large_trace_steps].map(|spans| {
             let before = COMPARED.get();
             let trace = recogniser().trace(Tree::new(TraceId([1; 16]), spans), &[], false);
             let (measurements, steps) = measure(&trace, DEFAULT_STEPS);
             assert!(!measurements.iter().any(|m| m.outcome == Err(Unmeasured::Limit)), "{shape}");
             steps + COMPARED.get() - before
         });
-        println!("{shape}: {few}, {many}");
+        println!("{shape}: {small_trace_steps}, {large_trace_steps}");
         assert!(
-            many <= 2 * TIMES * few.max(SMALL_TRACE_SPANS),
-            "{shape}: {few} of {SMALL_TRACE_SPANS}, {many} of {TIMES} times as many spans"
+            large_trace_steps <= 2 * GROWTH * small_trace_steps.max(SMALL_TRACE_SPANS),
+            "{shape}: {small_trace_steps} of {SMALL_TRACE_SPANS}, {large_trace_steps} of {GROWTH} times as many spans"
         );
     }
 }
@@ -265,10 +270,10 @@ fn metrics_beyond_the_budget_are_unmeasured_and_others_are_measured() {
         all.iter().filter(|m| m.metric == metric).map(|m| (m.at, m.outcome.clone())).collect()
     };
     let (whole, _) = measure(&trace, DEFAULT_STEPS);
-    let (cut, _) = measure(&trace, 4);
-    assert_eq!(outcomes_for(&cut, "tool_completeness")[0], (1, Err(Unmeasured::Limit)));
+    let (limited, _) = measure(&trace, 4);
+    assert_eq!(outcomes_for(&limited, "tool_completeness")[0], (1, Err(Unmeasured::Limit)));
     assert!(outcomes_for(&whole, "tool_completeness")[0].1.as_ref().is_ok_and(|m| !m.passed));
     for metric in ["error_detection", "avoidance", "latency"] {
-        assert_eq!(outcomes_for(&cut, metric), outcomes_for(&whole, metric), "{metric}");
+        assert_eq!(outcomes_for(&limited, metric), outcomes_for(&whole, metric), "{metric}");
     }
 }

@@ -7,13 +7,13 @@ use super::*;
 use crate::measure::testing::{captured, golden, traces_of};
 
 /// The first question, without findings of the rules, so that their wording does not change it.
-fn first(trace: &AgentTrace, settings: &Settings) -> Option<Ask> {
+fn first_question(trace: &AgentTrace, settings: &Settings) -> Option<Ask> {
     let inputs = JudgeInputs { trace, settings, rule_measurements: &[] };
     Questions::new(inputs, &[]).next_question()
 }
 
 /// The metrics with golden prompts: one of each kind.
-const SHOWN: [&str; 5] = [
+const GOLDEN_METRICS: [&str; 5] = [
     "reasoning_integrity",
     "tool_completeness",
     "tool_coverage",
@@ -26,9 +26,9 @@ fn prompts_of_recorded_runs_match_golden_files() {
     for name in ["strands-c", "langgraph-openllmetry-x", "openaiagents-openinference-responses-b"] {
         let mut out = String::new();
         for trace in captured(name) {
-            for metric in SHOWN {
+            for metric in GOLDEN_METRICS {
                 // The questions of one metric are similar.
-                if let Some(ask) = first(&trace, &settings(&[metric])) {
+                if let Some(ask) = first_question(&trace, &settings(&[metric])) {
                     out.push_str(&format!(
                         "==== {metric}, {}\n{}\n",
                         ask.question.key, ask.question.prompt.user
@@ -91,7 +91,7 @@ fn assert_everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize 
         assert!(tokens_of(ask) <= 24_000, "{} tokens", tokens_of(ask));
     }
     let judged = crate::measure::evaluated_spans::evaluated_spans(trace);
-    for (at, view) in trace.views.iter().enumerate().filter(|(at, _)| judged[*at]) {
+    for (span_index, view) in trace.views.iter().enumerate().filter(|(span_index, _)| judged[*span_index]) {
         for piece in content::input_pieces(view).into_iter().chain(content::output_pieces(view)) {
             let cleaned = settings.asker.clean_with_addresses(&piece.text, trace.addresses());
             // A text that is longer than a part is split into overlapping pieces.
@@ -99,7 +99,7 @@ fn assert_everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize 
             for window in letters.chunks(200) {
                 let window: String = window.iter().collect();
                 let is_shown = window.chars().count() < 3 || shown.contains_quote(&window);
-                assert!(is_shown, "span {at}, {:?}: {window}", piece.kind);
+                assert!(is_shown, "span {span_index}, {:?}: {window}", piece.kind);
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::measure::sample::{SampleTrace, llm, text, text_message as message, to
 use crate::recognise::{Content, Message, Part, Role, ToolRequest};
 
 /// The ratio of the sizes of the larger and the smaller trace.
-const TIMES: u64 = 10;
+const SIZE_RATIO: u64 = 10;
 const SMALL_SIZE: usize = 60;
 const METRICS: [&str; 5] =
     ["tool_completeness", "reasoning_integrity", "avoidance", "instruction_following", "error_detection"];
@@ -43,7 +43,7 @@ fn tools_after_one_call(n: usize) -> AgentTrace {
         sample.span(Some(top), tool("look", &format!(r#"{{"n":{i}}}"#), "found"));
     }
     let mut trace = sample.trace();
-    (2..n + 2).for_each(|at| trace.tree.spans[at].end = 1_000_000);
+    (2..n + 2).for_each(|span_index| trace.tree.spans[span_index].end = 1_000_000);
     trace
 }
 
@@ -73,10 +73,11 @@ fn work_of_preparing_questions_grows_linearly() {
     let growing: Vec<String> = shapes
         .into_iter()
         .filter_map(|(shape, make)| {
-            let [less, more] = [SMALL_SIZE, SMALL_SIZE * TIMES as usize].map(|n| work_of(&make(n)));
-            let growth = more as f64 / (TIMES * less) as f64;
-            println!("{growth:.2} {shape}: {less}, {more}");
-            (growth > 2.0).then(|| format!("{growth:.2} {shape}: {less}, {more}"))
+            let [small_work, large_work] =
+                [SMALL_SIZE, SMALL_SIZE * SIZE_RATIO as usize].map(|n| work_of(&make(n)));
+            let growth = large_work as f64 / (SIZE_RATIO * small_work) as f64;
+            println!("{growth:.2} {shape}: {small_work}, {large_work}");
+            (growth > 2.0).then(|| format!("{growth:.2} {shape}: {small_work}, {large_work}"))
         })
         .collect();
     assert_eq!(growing, Vec::<String>::new());

@@ -4,7 +4,7 @@ use super::*;
 
 const FOLLOWING: &str = "instruction_following";
 
-fn one(measurements: Vec<Measurement>) -> Measurement {
+fn only_measurement(measurements: Vec<Measurement>) -> Measurement {
     assert_eq!(measurements.len(), 1, "{measurements:?}");
     measurements.into_iter().next().unwrap()
 }
@@ -16,18 +16,19 @@ fn about_the_answer(metric: &'static str, opinions: Vec<Json>) -> Measurement {
         3 => Ok(opinions.clone()),
         _ => Err(Unmeasured::JudgeError),
     });
-    one(all.into_iter().filter(|m| m.at == 3 && m.metric == metric).collect())
+    only_measurement(all.into_iter().filter(|m| m.at == 3 && m.metric == metric).collect())
 }
 
 #[test]
 fn metrics_ask_about_spans_of_their_kind() {
     let trace = bridge();
-    let asked = |metric| questions(&trace, &settings(&[metric])).iter().map(|a| a.at).collect::<Vec<_>>();
-    assert_eq!(asked(FOLLOWING), [1, 3]);
-    assert_eq!(asked("reasoning_integrity"), [1, 3]);
-    assert_eq!(asked("avoidance"), [1, 3]);
-    assert_eq!(asked("error_detection"), [1, 2, 3]);
-    assert_eq!(asked("tool_completeness"), [2]);
+    let asked_spans =
+        |metric| questions(&trace, &settings(&[metric])).iter().map(|a| a.at).collect::<Vec<_>>();
+    assert_eq!(asked_spans(FOLLOWING), [1, 3]);
+    assert_eq!(asked_spans("reasoning_integrity"), [1, 3]);
+    assert_eq!(asked_spans("avoidance"), [1, 3]);
+    assert_eq!(asked_spans("error_detection"), [1, 2, 3]);
+    assert_eq!(asked_spans("tool_completeness"), [2]);
 }
 
 #[test]
@@ -65,10 +66,10 @@ fn findings_beyond_the_limit_are_counted() {
         finding
     });
     let findings: Vec<Json> = findings.collect();
-    for (given, listed, note) in [(17, 17, None), (80, 64, Some("16 more")), (300, 64, Some("236 more"))] {
+    for (count, listed, note) in [(17, 17, None), (80, 64, Some("16 more")), (300, 64, Some("236 more"))] {
         let (all, _) =
-            judged(&trace, &settings(&[FOLLOWING]), |_| Ok(vec![reply_with(2, &findings[..given])]));
-        let m = one(all);
+            judged(&trace, &settings(&[FOLLOWING]), |_| Ok(vec![reply_with(2, &findings[..count])]));
+        let m = only_measurement(all);
         assert_eq!(m.outcome.unwrap().findings.len(), listed);
         let rationale = m.rationale.unwrap();
         assert_eq!(rationale.contains("more findings are not listed"), note.is_some(), "{rationale}");
@@ -79,19 +80,22 @@ fn findings_beyond_the_limit_are_counted() {
 #[test]
 fn one_quotation_may_prove_problems_of_two_categories() {
     let trace = bridge();
-    let filed = |category: &str| {
+    let finding_of = |category: &str| {
         let mut finding = finding(&trace, 3, "in 1884", "medium");
         finding["category"] = json!(category);
         finding
     };
-    let both = [filed("Goal Deviation"), filed("Language-only"), filed("Goal Deviation")];
-    let found = |opinions: Vec<Json>| {
+    let both = [finding_of("Goal Deviation"), finding_of("Language-only"), finding_of("Goal Deviation")];
+    let findings_from = |opinions: Vec<Json>| {
         let measured = about_the_answer(FOLLOWING, opinions).outcome.unwrap();
         measured.findings.iter().map(|f| f.category.unwrap().as_str()).collect::<Vec<_>>()
     };
-    assert_eq!(found(vec![reply_with(2, &both)]), ["Goal Deviation", "Language-only"]);
+    assert_eq!(findings_from(vec![reply_with(2, &both)]), ["Goal Deviation", "Language-only"]);
     // Two judges that assign different categories to the same quotation report one problem.
-    assert_eq!(found(vec![reply_with(2, &both[..1]), reply_with(2, &both[1..2])]), ["Goal Deviation"]);
+    assert_eq!(
+        findings_from(vec![reply_with(2, &both[..1]), reply_with(2, &both[1..2])]),
+        ["Goal Deviation"]
+    );
 }
 
 #[test]
@@ -117,11 +121,11 @@ fn failing_score_without_evidence_is_unmeasured() {
 #[test]
 fn several_scores_give_the_median_and_a_note() {
     let trace = bridge();
-    let bad = |score| reply_with(score, &[finding(&trace, 3, "in 1884", "medium")]);
-    let m = about_the_answer(FOLLOWING, vec![bad(2), reply_with(5, &[]), bad(3)]);
+    let low_reply = |score| reply_with(score, &[finding(&trace, 3, "in 1884", "medium")]);
+    let m = about_the_answer(FOLLOWING, vec![low_reply(2), reply_with(5, &[]), low_reply(3)]);
     assert_eq!(score(&m), Some(3.0));
     assert!(m.rationale.unwrap().contains("opinions differ: 2, 5, 3; median 3"));
-    let m = about_the_answer(FOLLOWING, vec![bad(3), reply_with(4, &[])]);
+    let m = about_the_answer(FOLLOWING, vec![low_reply(3), reply_with(4, &[])]);
     assert_eq!((score(&m), m.outcome.unwrap().passed), (Some(3.5), false));
     // One of three opinions is set aside.
     let m = about_the_answer(FOLLOWING, vec![reply_with(1, &[]), reply_with(5, &[]), reply_with(4, &[])]);
@@ -228,13 +232,13 @@ fn only_ended_steps_are_shown() {
         .returns("result of the first")
         .returns("result of the second")
         .build();
-    let shown = |trace: &AgentTrace| {
+    let is_shown = |trace: &AgentTrace| {
         let asked = questions(trace, &settings(&["tool_completeness"]));
         asked.iter().find(|a| a.at == 3).unwrap().question.prompt.user.contains("result of the first")
     };
-    assert!(shown(&trace));
+    assert!(is_shown(&trace));
     trace.tree.spans[2].end = trace.tree.spans[3].start + 1;
-    assert!(!shown(&trace));
+    assert!(!is_shown(&trace));
 }
 
 #[test]

@@ -14,10 +14,10 @@ const TOOL: &str = "tool_completeness";
 const STEPS: [&str; 5] =
     [TOOL, "reasoning_integrity", "avoidance", "instruction_following", "error_detection"];
 
-/// The page about the span `at`.
-fn page_of(trace: &AgentTrace, metric: &str, at: usize) -> Ask {
+/// The page about the span `span_index`.
+fn page_of(trace: &AgentTrace, metric: &str, span_index: usize) -> Ask {
     let asked = questions(trace, &settings(&[metric]));
-    asked.into_iter().find(|ask| ask.at == at).expect("a question")
+    asked.into_iter().find(|ask| ask.at == span_index).expect("a question")
 }
 
 /// The text under the heading that contains `label`.
@@ -47,13 +47,13 @@ fn tool_call_is_shown_with_task_request_and_definition() {
     assert_eq!(block(&asked, "asked for it: llm | output]").as_deref(), Some("I look it up."));
     assert_eq!(block(&asked, "the definition of the judged tool").as_deref(), Some("search"));
     // The best definition is shown, wherever it is recorded.
-    for at in [2, 0, 1, 3] {
+    for span_index in [2, 0, 1, 3] {
         let mut trace = bridge();
-        trace.views[at].tools = vec![definition(Some("Finds pages."))];
+        trace.views[span_index].tools = vec![definition(Some("Finds pages."))];
         let shown = block(&page_of(&trace, TOOL, 2), "the definition of the judged tool").unwrap();
-        assert!(shown.starts_with("search: Finds pages. Parameters: {"), "{at}: {shown}");
+        assert!(shown.starts_with("search: Finds pages. Parameters: {"), "{span_index}: {shown}");
     }
-    // One of another tool is not.
+    // The definition of another tool is not shown.
     trace.views.iter_mut().for_each(|view| view.tools.clear());
     trace.views[0].tools = vec![ToolDefinition { name: "fetch".into(), ..definition(Some("Fetches.")) }];
     assert_eq!(block(&page_of(&trace, TOOL, 2), "the definition of the judged tool"), None);
@@ -122,8 +122,8 @@ fn later_steps_are_shown_only_if_the_metric_considers_them() {
     assert!(answer.contains("1884"), "{answer}");
     let last = page_of(&trace, "avoidance", 3);
     assert_eq!(block(&last, "what followed").as_deref(), Some("(nothing: it is the last step of its agent)"));
-    for (metric, at) in [("reasoning_integrity", 1), ("instruction_following", 1), (TOOL, 2)] {
-        let user = page_of(&trace, metric, at).question.prompt.user;
+    for (metric, span_index) in [("reasoning_integrity", 1), ("instruction_following", 1), (TOOL, 2)] {
+        let user = page_of(&trace, metric, span_index).question.prompt.user;
         assert!(!user.contains("what followed") && !user.contains("in 1884"), "{metric}: {user}");
     }
 }
@@ -172,11 +172,11 @@ fn content_of_withheld_services_is_in_no_page_about_another_step() {
 #[test]
 fn every_shown_span_counts_among_the_services_of_a_question() {
     let mut trace = bridge();
-    for (at, service) in ["front", "brain", "tools", "writer"].into_iter().enumerate() {
-        trace.views[at].service = Some(service.into());
+    for (span_index, service) in ["front", "brain", "tools", "writer"].into_iter().enumerate() {
+        trace.views[span_index].service = Some(service.into());
     }
-    let services = |metric: &str, at: usize| {
-        let ask = page_of(&trace, metric, at);
+    let services = |metric: &str, span_index: usize| {
+        let ask = page_of(&trace, metric, span_index);
         ask.services.iter().map(|service| service.to_string()).collect::<Vec<_>>()
     };
     // Task of the agent, request of the model, the call.
@@ -235,7 +235,7 @@ fn questions_about_an_open_trace_are_those_about_the_closed_one() {
     let recogniser = Recogniser::new(&Overrides::default()).unwrap();
     let mut settings = settings(&STEPS);
     (settings.checklist.generate, settings.checklist.judges) = (true, vec!["main".to_owned()]);
-    let asked = |trace: &AgentTrace, is_early: bool| {
+    let prompts_of = |trace: &AgentTrace, is_early: bool| {
         let inputs = JudgeInputs { trace, settings: &settings, rule_measurements: &[] };
         let mut rounds = if is_early { Questions::early(inputs, &[]) } else { Questions::new(inputs, &[]) };
         std::iter::from_fn(|| rounds.next_question())
@@ -258,10 +258,10 @@ fn questions_about_an_open_trace_are_those_about_the_closed_one() {
             let mut spans: Vec<Span> = group.spans;
             spans.sort_by_key(|span| span.end);
             let closed = recogniser.trace(Tree::new(group.trace, spans.clone()), &[], false);
-            let late = asked(&closed, false);
+            let late = prompts_of(&closed, false);
             for n in 1..=spans.len() {
                 let tree = Tree::new(group.trace, spans[..n].to_vec());
-                for early in asked(&recogniser.open_trace(tree, &[]), true) {
+                for early in prompts_of(&recogniser.open_trace(tree, &[]), true) {
                     early_questions += 1;
                     early_checklists += usize::from(early.1 == CHECKLIST && n < spans.len());
                     assert!(late.contains(&early), "{name}, {n} of {} spans: {early:?}", spans.len());

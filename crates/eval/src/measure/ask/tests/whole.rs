@@ -8,13 +8,13 @@ const GOAL: &str = "gpa.goal_fulfillment";
 #[test]
 fn run_is_asked_about_once_and_its_score_compared_with_the_threshold() {
     let trace = bridge();
-    for (given, passed) in [(3, true), (2, true), (1, false), (0, false)] {
+    for (grade, passed) in [(3, true), (2, true), (1, false), (0, false)] {
         let (all, asked) = judged(&trace, &settings(&[GOAL]), |_| {
-            Ok(vec![reply_with(given, &[finding(&trace, 3, "in 1884", "high")])])
+            Ok(vec![reply_with(grade, &[finding(&trace, 3, "in 1884", "high")])])
         });
         assert_eq!(asked.len(), 1);
         let m = all.iter().find(|m| m.metric == GOAL).unwrap();
-        assert_eq!((m.at, score(m)), (0, Some(f64::from(given))));
+        assert_eq!((m.at, score(m)), (0, Some(f64::from(grade))));
         let measured = m.outcome.as_ref().unwrap();
         assert_eq!(measured.passed, passed);
         assert_eq!(measured.findings[0].cited, [trace.tree.spans[3].id]);
@@ -42,6 +42,7 @@ fn team() -> AgentTrace {
         .build()
 }
 
+/// The measurements of one metric.
 fn measurements_of<'m>(all: &'m [Measurement], metric: &str) -> Vec<&'m Measurement> {
     all.iter().filter(|m| m.metric == metric).collect()
 }
@@ -50,8 +51,8 @@ fn measurements_of<'m>(all: &'m [Measurement], metric: &str) -> Vec<&'m Measurem
 fn agents_are_judged_separately_and_the_trace_on_its_root() {
     let trace = team();
     let (all, asked) = judged(&trace, &settings(&[GOAL]), |_| Ok(vec![reply_with(3, &[])]));
-    let at: Vec<usize> = measurements_of(&all, GOAL).iter().map(|m| m.at).collect();
-    assert_eq!(at, [trace.agents[0].at, trace.agents[1].at]);
+    let spans: Vec<usize> = measurements_of(&all, GOAL).iter().map(|m| m.at).collect();
+    assert_eq!(spans, [trace.agents[0].at, trace.agents[1].at]);
     assert!(asked[0].question.prompt.user.contains("the whole run, of all its agents"));
     let itself =
         |i: usize| format!("the agent of span {} by itself", trace.tree.spans[trace.agents[i].at].id);
@@ -72,23 +73,23 @@ fn trace_is_judged_on_a_root_that_only_wraps_an_agent() {
     let mut trace = team();
     let root = trace.tree.root().unwrap();
     trace.views[root].wrapper = true;
-    let asked = |trace: &AgentTrace, metric| {
+    let asked_spans = |trace: &AgentTrace, metric| {
         questions(trace, &settings(&[metric])).iter().map(|ask| ask.at).collect::<Vec<_>>()
     };
-    assert_eq!(asked(&trace, GOAL), [root, trace.agents[1].at]);
-    assert_eq!(asked(&trace, "tool_abuse"), [trace.agents[1].at]);
+    assert_eq!(asked_spans(&trace, GOAL), [root, trace.agents[1].at]);
+    assert_eq!(asked_spans(&trace, "tool_abuse"), [trace.agents[1].at]);
     // A wrapper elsewhere is judged with the span that it wraps.
     let inner = trace.agents[1].at;
     trace.views[inner].wrapper = true;
-    assert_eq!(asked(&trace, GOAL), [root]);
+    assert_eq!(asked_spans(&trace, GOAL), [root]);
 }
 
 #[test]
 fn finding_about_another_agent_names_it() {
     let trace = team();
-    let wrong = finding(&trace, 5, "search", "low");
+    let wrong_call = finding(&trace, 5, "search", "low");
     let (all, _) = judged(&trace, &settings(&["gpa.tool_calling"]), |ask| match ask.at {
-        0 => Ok(vec![reply_with(1, std::slice::from_ref(&wrong))]),
+        0 => Ok(vec![reply_with(1, std::slice::from_ref(&wrong_call))]),
         _ => Ok(vec![reply_with(3, &[])]),
     });
     let measured = measurements_of(&all, "gpa.tool_calling")[0].outcome.as_ref().unwrap();
@@ -168,9 +169,9 @@ fn where_no_plan_is_marked_the_judge_decides_whether_the_first_words_are_one() {
             }
             measurements_of(&all, metric)[0].clone()
         };
-        let none = outcome(vec![answer("none", 3)]);
+        let without_plan = outcome(vec![answer("none", 3)]);
         assert_eq!(
-            (none.outcome, none.rationale.as_deref()),
+            (without_plan.outcome, without_plan.rationale.as_deref()),
             (Err(Unmeasured::NotApplicable), Some("because"))
         );
         let stated = outcome(vec![answer("stated", 1)]);
@@ -209,10 +210,10 @@ fn replan_is_shown_with_its_reason_and_its_triggers_are_counted() {
         .answers("Nobody knows.")
         .build();
     let user = questions(&trace, &settings(&["gpa.plan_quality"]))[0].question.prompt.user.clone();
-    let at = |text: &str| user.find(text).unwrap_or_else(|| panic!("{text}: {user}"));
-    assert!(at("3 earlier results before the replan left out") < at("result 3"));
-    assert!(at("result 8") < at("output, with the plan]\nNothing was found so far."));
-    assert!(at("That is the last resort.") < at("REPLAN 1]\nask a person"));
+    let position = |text: &str| user.find(text).unwrap_or_else(|| panic!("{text}: {user}"));
+    assert!(position("3 earlier results before the replan left out") < position("result 3"));
+    assert!(position("result 8") < position("output, with the plan]\nNothing was found so far."));
+    assert!(position("That is the last resort.") < position("REPLAN 1]\nask a person"));
     assert!(!user.contains("result 2") && !user.contains("Nobody knows."), "{user}");
 }
 
@@ -234,16 +235,16 @@ fn plan_adherence_of_a_long_run_is_asked_by_segment() {
     assert_eq!(whole.len(), 1);
     let page = &whole[0].question.prompt.user;
     assert!(page.contains("the plans' steps and the calls that seem to be theirs]"), "{page}");
-    for (which, done) in [("\nPlan of span", "call 1 fetch"), ("\nReplan of span", "call 2 write")] {
-        let rest = page.split(which).nth(1).unwrap_or_else(|| panic!("{page}"));
-        assert_eq!(rest.lines().nth(1), Some(format!("step 1: carried out by {done}").as_str()), "{page}");
+    for (heading, call) in [("\nPlan of span", "call 1 fetch"), ("\nReplan of span", "call 2 write")] {
+        let rest = page.split(heading).nth(1).unwrap_or_else(|| panic!("{page}"));
+        assert_eq!(rest.lines().nth(1), Some(format!("step 1: carried out by {call}").as_str()), "{page}");
     }
     let small = asked_with(settings(&["gpa.plan_adherence"]), |ask| ask.max_prompt_tokens = 10_500);
     let parts = questions(&trace, &small);
     assert!(parts.len() >= 2);
     let keys_with = |text: &str| {
-        let holding = parts.iter().filter(|a| a.question.prompt.user.contains(text));
-        holding.map(|a| a.question.key.clone()).collect::<Vec<_>>()
+        let containing = parts.iter().filter(|a| a.question.prompt.user.contains(text));
+        containing.map(|a| a.question.key.clone()).collect::<Vec<_>>()
     };
     assert!(!keys_with(", REPLAN]").is_empty());
     assert!(
@@ -327,42 +328,44 @@ fn incomplete_record_is_noted_and_metrics_of_the_answer_need_its_content() {
 
 #[test]
 fn sampling_is_stable_by_trace_id() {
-    let asked = |id: u8, rate: f64| {
+    let is_asked = |id: u8, rate: f64| {
         let mut trace = bridge();
         trace.tree.id = verdict_otlp::trace::TraceId([id; 16]);
         let settings = asked_with(settings(&["instruction_following"]), |ask| ask.sample.rate = rate);
         let (all, asked) = judged(&trace, &settings, |_| Ok(vec![reply_with(5, &[])]));
-        let left = all.iter().filter(|m| m.outcome == Err(Unmeasured::SampledOut)).count();
-        assert_eq!(left > 0, asked.is_empty());
+        let sampled_out_count = all.iter().filter(|m| m.outcome == Err(Unmeasured::SampledOut)).count();
+        assert_eq!(sampled_out_count > 0, asked.is_empty());
         !asked.is_empty()
     };
-    let asked_count = (0..200).filter(|id| asked(*id, 0.25)).count();
+    let asked_count = (0..200).filter(|id| is_asked(*id, 0.25)).count();
     assert!((25..75).contains(&asked_count), "{asked_count}");
-    assert!((0..50).all(|id| !asked(id, 0.0) && asked(id, 1.0)));
-    assert!((0..50).all(|id| !asked(id, 0.25) || asked(id, 0.5)), "more takes the same and more");
+    assert!((0..50).all(|id| !is_asked(id, 0.0) && is_asked(id, 1.0)));
+    assert!((0..50).all(|id| !is_asked(id, 0.25) || is_asked(id, 0.5)), "more takes the same and more");
 }
 
 #[test]
 fn conditions_restrict_questions_to_unsure_metrics_and_failing_traces() {
-    let good = Script::new("When was the bridge opened?")
+    let passing = Script::new("When was the bridge opened?")
         .tools(&["search"])
         .calls("", &[("search", r#"{"q":"bridge opened"}"#)])
         .returns("The bridge was opened in 1883.")
         .answers("The bridge was opened in 1883.")
         .build();
-    let bad = team();
-    let asked = |trace: &AgentTrace, metric: &'static str, when: AskCondition| {
+    let failing = team();
+    let is_asked = |trace: &AgentTrace, metric: &'static str, condition: AskCondition| {
         let settings = asked_with(settings(&[metric]), |ask| {
             ask.when_by_metric.insert("gpa".to_owned(), AskCondition::Failing);
-            ask.when = when;
+            ask.when = condition;
         });
         !questions(trace, &settings).is_empty()
     };
-    assert!(!asked(&good, GOAL, AskCondition::Always) && asked(&bad, GOAL, AskCondition::Always));
-    assert!(asked(&good, "tool_completeness", AskCondition::Always));
-    let clean = catalog::run(&good, &Settings::default());
-    let sure = clean.iter().any(|m| m.metric == "tool_completeness" && m.outcome.is_ok());
-    assert_eq!(asked(&good, "tool_completeness", AskCondition::Unsure), !sure);
+    assert!(
+        !is_asked(&passing, GOAL, AskCondition::Always) && is_asked(&failing, GOAL, AskCondition::Always)
+    );
+    assert!(is_asked(&passing, "tool_completeness", AskCondition::Always));
+    let measurements = catalog::run(&passing, &Settings::default());
+    let is_sure = measurements.iter().any(|m| m.metric == "tool_completeness" && m.outcome.is_ok());
+    assert_eq!(is_asked(&passing, "tool_completeness", AskCondition::Unsure), !is_sure);
 }
 
 #[test]
@@ -378,13 +381,13 @@ fn spans_are_selected_and_services_withheld() {
     let mut trace = bridge();
     trace.views[2].service = Some("vault".into());
     trace.views[2].name = Some("search".into());
-    let only = |change: fn(&mut AskConfig)| {
+    let asked_spans = |change: fn(&mut AskConfig)| {
         let settings = asked_with(settings(&["error_detection"]), change);
         questions(&trace, &settings).iter().map(|a| a.at).collect::<Vec<_>>()
     };
-    assert_eq!(only(|ask| ask.spans.kind = vec![verdict_otlp::trace::Kind::Tool]), [2]);
-    assert_eq!(only(|ask| ask.spans.name = vec!["sea*".into()]), [2]);
-    assert_eq!(only(|ask| ask.spans.service = vec!["vault".into()]), [2]);
+    assert_eq!(asked_spans(|ask| ask.spans.kind = vec![verdict_otlp::trace::Kind::Tool]), [2]);
+    assert_eq!(asked_spans(|ask| ask.spans.name = vec!["sea*".into()]), [2]);
+    assert_eq!(asked_spans(|ask| ask.spans.service = vec!["vault".into()]), [2]);
     let withheld = asked_with(settings(&["error_detection", GOAL]), |ask| ask.withhold = vec!["va*".into()]);
     let asked = questions(&trace, &withheld);
     assert!(asked.iter().all(|ask| ask.at != 2));
@@ -407,8 +410,8 @@ fn early_questions_equal_those_of_the_closed_trace() {
     for ask in &early {
         let is_asked_late =
             late.iter().any(|l| l.at == ask.at && l.metric == ask.metric && l.question == ask.question);
-        let suspected =
+        let is_suspected =
             rules.iter().any(|m| m.at == ask.at && m.outcome.as_ref().is_ok_and(|o| !o.findings.is_empty()));
-        assert!(is_asked_late || suspected, "{} on {}", ask.metric, ask.at);
+        assert!(is_asked_late || is_suspected, "{} on {}", ask.metric, ask.at);
     }
 }

@@ -20,7 +20,7 @@ checklist:
 
 /// Three questions, one per class: the first pieces are not sufficient for the first question, and the
 /// second one needs the calculator.
-fn recorded(question: &Question) -> Json {
+fn recorded_reply(question: &Question) -> Json {
     let says = |piece: &str, quote: &str, class: &str| {
         json!({ "thought": "t", "class": class, "passages": [{ "piece": piece_with(question, piece), "quote": quote }],
                 "final_answer": "yes", "sufficient": "yes" })
@@ -55,7 +55,7 @@ fn recorded(question: &Question) -> Json {
 fn questions_of_captured_run_match_golden_file() {
     let mut out = String::new();
     for trace in captured("vercelai-e") {
-        let (measured, asked) = drive(&trace, &settings(EVERYTHING), |question| Ok(recorded(question)));
+        let (measured, asked) = drive(&trace, &settings(EVERYTHING), |question| Ok(recorded_reply(question)));
         assert_eq!(measured[0].outcome.as_ref().map(|m| m.value.clone()), Ok(Value::Label("no")));
         let mut shown = HashSet::new();
         for question in &asked {

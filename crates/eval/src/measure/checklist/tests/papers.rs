@@ -16,7 +16,7 @@ fn items(measured: &[Measurement]) -> (Json, String) {
 }
 
 /// A judge's perception of a question: pieces, given by words in them, and passages.
-fn found(question: &Question, class: &str, passages: &[(&str, &str)], by_answer: bool) -> Json {
+fn perception_reply(question: &Question, class: &str, passages: &[(&str, &str)], by_answer: bool) -> Json {
     let passages: Vec<Json> = passages
         .iter()
         .map(|(piece, quote)| json!({ "piece": piece_with(question, piece), "quote": quote }))
@@ -25,7 +25,7 @@ fn found(question: &Question, class: &str, passages: &[(&str, &str)], by_answer:
     json!({ "thought": "t", "class": class, "passages": passages, "final_answer": by_answer, "sufficient": "yes" })
 }
 
-fn answered(answer: &str, reason: &str) -> Json {
+fn answer_reply(answer: &str, reason: &str) -> Json {
     json!({ "reason": reason, "tool": "none", "input": "", "answer": answer })
 }
 
@@ -47,23 +47,23 @@ fn gaia_abbreviated_city_fails() {
                 "Is the answer the name of a city?", "Is the city's name free of abbreviations?",
                 "Was the city found in which Kuznetsov's specimens from Vietnam are?" ] }),
             "filter" => json!({ "thought": "t", "drop": [] }),
-            "q000.1-perceive" => found(question, "reasoning", &[("Catalogue of", quote)], true),
+            "q000.1-perceive" => perception_reply(question, "reasoning", &[("Catalogue of", quote)], true),
             // Nothing of the record is about abbreviations: the wider selection contains the last output.
             "q001.1-perceive" => json!({ "thought": "t", "class": "reasoning", "passages": [],
                                          "final_answer": "no", "sufficient": "no" }),
             "q001.2-wider" => {
                 let passage = ("The specimens ended", "The specimens ended up in St. Petersburg.");
-                found(question, "reasoning", &[passage], false)
+                perception_reply(question, "reasoning", &[passage], false)
             }
-            "q002.1-perceive" => found(
+            "q002.1-perceive" => perception_reply(
                 question,
                 "reasoning",
                 &[("Catalogue of", "All material that he collected is now in the ZISP collection.")],
                 true,
             ),
-            "q000.3-answer-0" => answered("yes", "St. Petersburg is a city."),
-            "q001.3-answer-0" => answered("no", "\"St.\" stands for Saint."),
-            _ => answered("yes", "ZISP is the institute in St. Petersburg."),
+            "q000.3-answer-0" => answer_reply("yes", "St. Petersburg is a city."),
+            "q001.3-answer-0" => answer_reply("no", "\"St.\" stands for Saint."),
+            _ => answer_reply("yes", "ZISP is the institute in St. Petersburg."),
         })
     });
     let (value, shown) = items(&measured);
@@ -90,7 +90,7 @@ def standardised(df):
     return scaled, axes";
 
 /// A coder's run: written, run once, answered.
-fn coder(printed: &str) -> AgentTrace {
+fn coder_run(printed: &str) -> AgentTrace {
     Script::new(
         "Write standardised(df) with scikit-learn's StandardScaler, seaborn and matplotlib.pyplot: gaps of a DataFrame are filled with their column's mean, its columns standardised, and the frame is returned together with the Axes of a heatmap of its correlations.",
     )
@@ -115,10 +115,11 @@ checklist:
 
 /// The perception of each question, by its number.
 fn perceived_code(question: &Question, returned: &str) -> Json {
-    let code_perception = |quote: &str| found(question, "coding", &[("import matplotlib", quote)], true);
+    let code_perception =
+        |quote: &str| perception_reply(question, "coding", &[("import matplotlib", quote)], true);
     match question.key.split('.').next().unwrap() {
         "q000" => code_perception("StandardScaler().fit_transform(whole)"),
-        "q001" => found(
+        "q001" => perception_reply(
             question,
             "coding",
             &[("1.224745", FILLED), ("1.224745", "1  0.000000  0.000000  0.000000")],
@@ -126,7 +127,7 @@ fn perceived_code(question: &Question, returned: &str) -> Json {
         ),
         "q002" => code_perception("axes = sns.heatmap(scaled.corr(), annot=True)"),
         "q003" => code_perception("plt.show()"),
-        _ => found(question, "coding", &[("returned:", returned)], false),
+        _ => perception_reply(question, "coding", &[("returned:", returned)], false),
     }
 }
 
@@ -143,10 +144,10 @@ const TABLE: &str = "\
 #[test]
 fn bigcode_coding_questions_go_to_the_coding_judge() {
     let returned = "both returned: a frame of (3, 3) and Axes";
-    let trace = coder(&format!("{FILLED}\n{TABLE}{returned}"));
+    let trace = coder_run(&format!("{FILLED}\n{TABLE}{returned}"));
     let (measured, asked) = drive(&trace, &settings(CODING), |question| {
         Ok(match question.key.contains("answer") {
-            true => answered("yes", "The passage shows it."),
+            true => answer_reply("yes", "The passage shows it."),
             false => perceived_code(question, returned),
         })
     });
@@ -169,11 +170,11 @@ fn bigcode_coding_questions_go_to_the_coding_judge() {
 #[test]
 fn bigcode_missing_axes_fails_with_the_printed_line_quoted() {
     let returned = "both returned: a frame of (3, 3) and None";
-    let trace = coder(&format!("{FILLED}\n{TABLE}{returned}"));
+    let trace = coder_run(&format!("{FILLED}\n{TABLE}{returned}"));
     let (measured, _) = drive(&trace, &settings(CODING), |question| {
         Ok(match question.key.as_str() {
-            "q004.3-answer-0" => answered("no", "None was returned in the place of the Axes."),
-            key if key.contains("answer") => answered("yes", "The passage shows it."),
+            "q004.3-answer-0" => answer_reply("no", "None was returned in the place of the Axes."),
+            key if key.contains("answer") => answer_reply("yes", "The passage shows it."),
             _ => perceived_code(question, returned),
         })
     });

@@ -36,9 +36,9 @@ pub(in super::super) struct MergedAutomaton {
 
 /// The automaton of `paths`; `roles` are those of the symbols, by index.
 pub(super) fn merge(paths: &[Vec<usize>], roles: &[SymbolRole]) -> MergedAutomaton {
-    let mut states = renumbered(&minimise(&tree(paths, roles)));
+    let mut states = renumbered(&minimise(&prefix_tree(paths, roles)));
     let reads: Vec<usize> =
-        roles.iter().enumerate().filter(|(_, k)| **k != SymbolRole::Progress).map(|(i, _)| i).collect();
+        roles.iter().enumerate().filter(|(_, role)| **role != SymbolRole::Progress).map(|(i, _)| i).collect();
     for (state, earlier_symbols) in symbols_before(&states).into_iter().enumerate() {
         // A required read is no loop before its first occurrence.
         let loops = reads.iter().copied().filter(|read| {
@@ -65,29 +65,29 @@ fn progress_symbols(path: &[usize], roles: &[SymbolRole]) -> Vec<usize> {
 }
 
 /// The prefix tree. Every edge leads to a later state.
-fn tree(paths: &[Vec<usize>], roles: &[SymbolRole]) -> Vec<MergedState> {
+fn prefix_tree(paths: &[Vec<usize>], roles: &[SymbolRole]) -> Vec<MergedState> {
     let mut states = vec![MergedState::default()];
     for path in paths {
-        let mut at = 0;
+        let mut state = 0;
         for symbol in progress_symbols(path, roles) {
-            let new = states.len();
-            let next = *states[at].edges.entry(symbol).or_insert(new);
-            if next == new {
+            let new_state = states.len();
+            let next = *states[state].edges.entry(symbol).or_insert(new_state);
+            if next == new_state {
                 states.push(MergedState::default());
             }
-            at = next;
+            state = next;
         }
-        states[at].is_final = true;
+        states[state].is_final = true;
     }
     states
 }
 
 /// Merges states with equal suffixes, from the leaves up, so that targets are merged first.
-fn minimise(tree: &[MergedState]) -> Vec<MergedState> {
+fn minimise(prefix_tree: &[MergedState]) -> Vec<MergedState> {
     let mut indexes: HashMap<MergedState, usize> = HashMap::new();
     let mut merged: Vec<MergedState> = Vec::new();
-    let mut merged_index = vec![0; tree.len()];
-    for (i, state) in tree.iter().enumerate().rev() {
+    let mut merged_index = vec![0; prefix_tree.len()];
+    for (i, state) in prefix_tree.iter().enumerate().rev() {
         let edges = state.edges.iter().map(|(symbol, to)| (*symbol, merged_index[*to])).collect();
         let state = MergedState { edges, ..state.clone() };
         merged_index[i] = *indexes.entry(state).or_insert_with_key(|state| {
@@ -98,10 +98,10 @@ fn minimise(tree: &[MergedState]) -> Vec<MergedState> {
     // The root was merged last; it becomes the first state.
     let last = merged.len() - 1;
     merged.swap(0, last);
-    let swapped_index = |at: usize| match at {
+    let swapped_index = |index: usize| match index {
         0 => last,
-        at if at == last => 0,
-        at => at,
+        index if index == last => 0,
+        index => index,
     };
     for state in &mut merged {
         state.edges.values_mut().for_each(|to| *to = swapped_index(*to));
@@ -114,17 +114,17 @@ fn renumbered(states: &[MergedState]) -> Vec<MergedState> {
     let mut order = vec![0];
     let mut number: HashMap<usize, usize> = HashMap::from_iter([(0, 0)]);
     let mut next = 0;
-    while let Some(&at) = order.get(next) {
+    while let Some(&state) = order.get(next) {
         next += 1;
-        for &to in states[at].edges.values() {
+        for &to in states[state].edges.values() {
             if let std::collections::hash_map::Entry::Vacant(entry) = number.entry(to) {
                 entry.insert(order.len());
                 order.push(to);
             }
         }
     }
-    let renumber = |at: usize| {
-        let state = &states[at];
+    let renumber = |index: usize| {
+        let state = &states[index];
         let edges = state.edges.iter().map(|(symbol, to)| (*symbol, number[to])).collect();
         MergedState { edges, ..state.clone() }
     };
@@ -138,10 +138,10 @@ fn symbols_before(states: &[MergedState]) -> Vec<Vec<usize>> {
     states.iter().flat_map(|s| s.edges.values()).for_each(|to| incoming[*to] += 1);
     let mut ready = vec![0];
     before[0] = Some(Vec::new());
-    while let Some(at) = ready.pop() {
-        let symbols_at = before[at].clone().unwrap_or_default();
-        for (symbol, &to) in &states[at].edges {
-            let mut extended = symbols_at.clone();
+    while let Some(state) = ready.pop() {
+        let state_symbols = before[state].clone().unwrap_or_default();
+        for (symbol, &to) in &states[state].edges {
+            let mut extended = state_symbols.clone();
             extended.push(*symbol);
             before[to] = Some(match before[to].take() {
                 None => extended,

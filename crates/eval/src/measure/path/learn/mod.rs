@@ -52,19 +52,21 @@ pub fn learn(runs: &[Vec<RecordedCall>], identity: &TaskIdentity) -> Option<Lear
 
 /// The role of each symbol: reads are recognised by the names of functions.
 fn roles(symbols: &[symbols::LearntSymbol], paths: &[Vec<usize>]) -> Vec<SymbolRole> {
-    let mut runs_with: HashMap<usize, usize> = HashMap::new();
+    let mut run_counts: HashMap<usize, usize> = HashMap::new();
     for path in paths {
         let distinct: BTreeSet<usize> = path.iter().copied().collect();
-        distinct.into_iter().for_each(|symbol| *runs_with.entry(symbol).or_default() += 1);
+        distinct.into_iter().for_each(|symbol| *run_counts.entry(symbol).or_default() += 1);
     }
     let role = |(i, symbol): (usize, &symbols::LearntSymbol)| match is_read(&symbol.function) {
         false => SymbolRole::Progress,
-        true if runs_with.get(&i) == Some(&paths.len()) => SymbolRole::RequiredRead,
+        true if run_counts.get(&i) == Some(&paths.len()) => SymbolRole::RequiredRead,
         true => SymbolRole::Read,
     };
     symbols.iter().enumerate().map(role).collect()
 }
 
+/// The notes for the reviewer: few runs, reads that were recognised by their names, and compensating and repeated
+/// calls.
 fn notes<'r>(
     runs: &[Vec<&'r RecordedCall>],
     symbols: &[symbols::LearntSymbol],
@@ -85,12 +87,12 @@ fn notes<'r>(
     }
     let mut pairs: BTreeMap<(&str, &str, bool), usize> = BTreeMap::new();
     for run in runs {
-        let reviewed = |RecordedCall { name, arguments, failed }: &'r RecordedCall| ReviewedCall {
+        let reviewed_call = |RecordedCall { name, arguments, failed }: &'r RecordedCall| ReviewedCall {
             name,
             arguments: arguments.as_ref(),
             failed: *failed,
         };
-        let reviewed_calls: Vec<ReviewedCall<'_>> = run.iter().copied().map(reviewed).collect();
+        let reviewed_calls: Vec<ReviewedCall<'_>> = run.iter().copied().map(reviewed_call).collect();
         let undone = compensating(&reviewed_calls).into_iter().map(|pair| (pair, true));
         let repeats = repeated(&reviewed_calls).into_iter().map(|pair| (pair, false));
         let run_pairs: BTreeSet<_> = undone

@@ -18,7 +18,7 @@ const MAX_LISTED: usize = 5;
 pub struct RecordedCall {
     pub name: String,
     pub arguments: Option<Map<String, Value>>,
-    /// A failed call is ignored.
+    /// Whether the call failed, so that it is ignored.
     pub failed: bool,
 }
 
@@ -36,8 +36,8 @@ pub(in super::super) struct LearntSymbol {
 /// Common properties of the values of an argument.
 #[derive(Debug, Clone)]
 pub(in super::super) struct CommonValues {
-    /// Some calls lack the argument.
-    pub optional: bool,
+    /// Whether some calls lack the argument.
+    pub is_optional: bool,
     pub shape: ValueShape,
 }
 
@@ -108,10 +108,10 @@ fn groups<'a>(calls: &[(usize, &'a RecordedCall)], runs: usize) -> Vec<(Option<S
         group.push((run, call));
     }
     // A single run cannot show recurrence.
-    let recurs = |group: &CallGroup<'a>| runs < 2 || runs_of(group) >= 2;
-    let recorded = calls.iter().all(|(_, call)| call.arguments.is_some());
+    let is_frequent = |group: &CallGroup<'a>| runs < 2 || run_count(group) >= 2;
+    let are_recorded = calls.iter().all(|(_, call)| call.arguments.is_some());
     let is_separable =
-        recorded && order.len() > 1 && order.len() <= MAX_SEPARATE && by_key.values().all(recurs);
+        are_recorded && order.len() > 1 && order.len() <= MAX_SEPARATE && by_key.values().all(is_frequent);
     if !is_separable {
         return vec![(None, calls.to_vec())];
     }
@@ -119,10 +119,11 @@ fn groups<'a>(calls: &[(usize, &'a RecordedCall)], runs: usize) -> Vec<(Option<S
 }
 
 /// The number of runs that calls of the group are in.
-fn runs_of(group: &CallGroup<'_>) -> usize {
+fn run_count(group: &CallGroup<'_>) -> usize {
     group.iter().map(|(run, _)| *run).collect::<BTreeSet<usize>>().len()
 }
 
+/// A symbol for the calls of a group, with the properties that their arguments have in common.
 fn learn_symbol(name: String, function: &str, group: &CallGroup<'_>) -> LearntSymbol {
     let recorded: Option<Vec<&Map<String, Value>>> =
         group.iter().map(|(_, call)| call.arguments.as_ref()).collect();
@@ -135,36 +136,37 @@ fn learn_symbol(name: String, function: &str, group: &CallGroup<'_>) -> LearntSy
         });
         names.into_iter().map(|name| (name.clone(), common_values(name, &all))).collect()
     });
-    LearntSymbol { name, function: function.to_owned(), arguments, runs: runs_of(group) }
+    LearntSymbol { name, function: function.to_owned(), arguments, runs: run_count(group) }
 }
 
+/// The common properties of the argument `name` in `all` arguments of a group.
 fn common_values(name: &str, all: &[&Map<String, Value>]) -> CommonValues {
     let values: Vec<&Value> = all.iter().filter_map(|a| a.get(name)).collect();
-    let mut different: Vec<&Value> = Vec::new();
+    let mut distinct: Vec<&Value> = Vec::new();
     for value in &values {
-        if different.len() <= MAX_LISTED && !different.contains(value) {
-            different.push(value);
+        if distinct.len() <= MAX_LISTED && !distinct.contains(value) {
+            distinct.push(value);
         }
     }
     let numbers: Option<Vec<f64>> = values.iter().map(|v| v.as_f64()).collect();
     // Values that occur once each are samples of a larger set.
-    let listed = different.len() <= MAX_LISTED && different.len() * 2 <= values.len();
-    let shape = match (different.as_slice(), numbers) {
+    let is_listable = distinct.len() <= MAX_LISTED && distinct.len() * 2 <= values.len();
+    let shape = match (distinct.as_slice(), numbers) {
         ([only], _) => ValueShape::Equal((*only).clone()),
         (_, Some(numbers)) => ValueShape::Between(
             numbers.iter().copied().fold(f64::INFINITY, f64::min),
             numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         ),
-        (several, None) if listed => ValueShape::OneOf(several.iter().map(|v| (*v).clone()).collect()),
+        (several, None) if is_listable => ValueShape::OneOf(several.iter().map(|v| (*v).clone()).collect()),
         _ => ValueShape::Any,
     };
-    CommonValues { optional: values.len() < all.len(), shape }
+    CommonValues { is_optional: values.len() < all.len(), shape }
 }
 
 /// Makes the names of symbols unique: a function may have the name of a numbered symbol of another function.
 fn make_names_unique(symbols: &mut [LearntSymbol]) {
     for i in 0..symbols.len() {
-        while symbols.iter().take(i).any(|before| before.name == symbols[i].name) {
+        while symbols.iter().take(i).any(|earlier| earlier.name == symbols[i].name) {
             symbols[i].name.push('_');
         }
     }

@@ -11,7 +11,7 @@ use crate::measure::path::prompt_pattern::PromptCaptures;
 use crate::measure::path::task::Task;
 use crate::measure::path::walk::{PathToken, Walk};
 
-fn observed(name: &str, arguments: Value) -> RecordedCall {
+fn recorded_call(name: &str, arguments: Value) -> RecordedCall {
     RecordedCall { name: name.to_owned(), arguments: arguments.as_object().cloned(), failed: false }
 }
 
@@ -31,31 +31,31 @@ fn run(task: &Task, calls: &[RecordedCall]) -> (usize, bool) {
         };
         walk.push(&task.automaton, token);
     }
-    (walk.harmful(), task.automaton.is_final(walk.state()))
+    (walk.harmful_count(), task.automaton.is_final(walk.state()))
 }
 
-fn refunds() -> Vec<Vec<RecordedCall>> {
-    let refund = |order: &str, amount: f64, looks: usize, notify_first: bool| {
-        let mut calls = vec![observed("get_order", json!({"id": order}))];
-        calls.extend((1..looks).map(|_| observed("get_order", json!({"id": order}))));
-        calls.push(observed("move_to", json!({"place": "desk"})));
-        let pay = observed("issue_refund", json!({"id": order, "amount": amount, "currency": "EUR"}));
-        let notify = observed("notify", json!({"channel": if amount > 10.0 { "mail" } else { "sms" }}));
+fn refund_runs() -> Vec<Vec<RecordedCall>> {
+    let refund_run = |order: &str, amount: f64, looks: usize, notify_first: bool| {
+        let mut calls = vec![recorded_call("get_order", json!({"id": order}))];
+        calls.extend((1..looks).map(|_| recorded_call("get_order", json!({"id": order}))));
+        calls.push(recorded_call("move_to", json!({"place": "desk"})));
+        let pay = recorded_call("issue_refund", json!({"id": order, "amount": amount, "currency": "EUR"}));
+        let notify = recorded_call("notify", json!({"channel": if amount > 10.0 { "mail" } else { "sms" }}));
         calls.extend(if notify_first { [notify, pay] } else { [pay, notify] });
-        calls.push(observed("move_to", json!({"place": "base"})));
+        calls.push(recorded_call("move_to", json!({"place": "base"})));
         calls
     };
     vec![
-        refund("A1", 5.0, 1, false),
-        refund("A2", 20.0, 3, true),
-        refund("A3", 7.5, 2, false),
-        refund("A4", 12.0, 1, true),
+        refund_run("A1", 5.0, 1, false),
+        refund_run("A2", 20.0, 3, true),
+        refund_run("A3", 7.5, 2, false),
+        refund_run("A4", 12.0, 1, true),
     ]
 }
 
 #[test]
 fn learnt_task_accepts_its_runs() {
-    let runs = refunds();
+    let runs = refund_runs();
     let identity = TaskIdentity { task: "refund".into(), agent: Some("clerk".into()), service: None };
     let learnt = learn(&runs, &identity).unwrap();
     let task = task(&learnt.yaml);
@@ -63,8 +63,8 @@ fn learnt_task_accepts_its_runs() {
         assert_eq!(run(&task, calls), (0, true), "{}", learnt.yaml);
     }
     // Rejected: a run without the first call, a larger amount, and another order of calls.
-    let order = observed("get_order", json!({"id": "A9"}));
-    let base = observed("move_to", json!({"place": "base"}));
+    let order = recorded_call("get_order", json!({"id": "A9"}));
+    let base = recorded_call("move_to", json!({"place": "base"}));
     assert_eq!(run(&task, &runs[0][1..]).0, 4, "{}", learnt.yaml);
     let mut large = runs[0].clone();
     large[2].arguments = json!({"id": "A1", "amount": 500, "currency": "EUR"}).as_object().cloned();
@@ -88,11 +88,11 @@ fn learnt_task_accepts_its_runs() {
 #[test]
 fn notes_for_the_reviewer_are_written() {
     let calls = vec![
-        observed("create_user", json!({"name": "x"})),
-        observed("send", json!({"to": "a"})),
-        observed("send", json!({"to": "a"})),
-        observed("delete_user", json!({"name": "x"})),
-        RecordedCall { failed: true, ..observed("explode", json!({})) },
+        recorded_call("create_user", json!({"name": "x"})),
+        recorded_call("send", json!({"to": "a"})),
+        recorded_call("send", json!({"to": "a"})),
+        recorded_call("delete_user", json!({"name": "x"})),
+        RecordedCall { failed: true, ..recorded_call("explode", json!({})) },
     ];
     let learnt = learn(&[calls], &TaskIdentity { task: "t".into(), ..TaskIdentity::default() }).unwrap();
     assert!(!learnt.yaml.contains("explode"));
@@ -112,7 +112,7 @@ proptest! {
         const NAMES: [&str; 5] = ["get_a", "put", "move", "list_b", "drop /\"x"];
         let runs: Vec<Vec<RecordedCall>> = runs
             .iter()
-            .map(|run| run.iter().map(|(n, v)| observed(NAMES[*n], json!({"v": v, "/w~": "s"}))).collect())
+            .map(|run| run.iter().map(|(n, v)| recorded_call(NAMES[*n], json!({"v": v, "/w~": "s"}))).collect())
             .collect();
         let learnt = learn(&runs, &TaskIdentity { task: "t".into(), ..TaskIdentity::default() }).unwrap();
         let task = task(&learnt.yaml);

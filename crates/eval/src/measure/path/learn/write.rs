@@ -30,6 +30,7 @@ pub(super) fn yaml(learnt: &LearntAutomaton, identity: &TaskIdentity) -> String 
     out
 }
 
+/// Writes the task file.
 fn write_task(out: &mut String, learnt: &LearntAutomaton, identity: &TaskIdentity) -> std::fmt::Result {
     writeln!(
         out,
@@ -73,6 +74,7 @@ fn write_task(out: &mut String, learnt: &LearntAutomaton, identity: &TaskIdentit
     Ok(())
 }
 
+/// Writes the entry of a symbol in the alphabet.
 fn write_definition(out: &mut String, symbol: &LearntSymbol, runs: usize) -> std::fmt::Result {
     let (name, function) = (text(&symbol.name), text(&symbol.function));
     let evidence = format!("# in {} of {runs} runs", symbol.runs);
@@ -96,6 +98,7 @@ fn write_definition(out: &mut String, symbol: &LearntSymbol, runs: usize) -> std
     Ok(())
 }
 
+/// The condition on an argument.
 fn pattern(common: &CommonValues) -> String {
     let shape = match &common.shape {
         ValueShape::Equal(value) => format!("one_of: [{value}]"),
@@ -106,7 +109,7 @@ fn pattern(common: &CommonValues) -> String {
         ValueShape::Between(min, max) => format!("min: {min}, max: {max}"),
         ValueShape::Any => "any: true".to_owned(),
     };
-    let optional = if common.optional { ", optional: true" } else { "" };
+    let optional = if common.is_optional { ", optional: true" } else { "" };
     format!("{{ {shape}{optional} }}")
 }
 

@@ -20,7 +20,7 @@ use super::super::limits::{LimitRule, PathLimit};
 /// Maximum number of rules on amounts and times of one task: every call is checked by each.
 pub(super) const MAX_LIMITS: usize = 64;
 
-const SHAPES: &str = "a rule of text is one of: sum of SYMBOL.ARGUMENT <= NUMBER per run; SYMBOL within TIME \
+const RULE_FORMS: &str = "a rule of text is one of: sum of SYMBOL.ARGUMENT <= NUMBER per run; SYMBOL within TIME \
                       after SYMBOL; SYMBOL only within TIME after SYMBOL; SYMBOL no sooner than TIME after \
                       SYMBOL";
 
@@ -48,6 +48,7 @@ impl LimitReader<'_> {
         TaskProblem::new(&self.location, message)
     }
 
+    /// The symbol with this name in the alphabet.
     fn symbol(&self, name: &str) -> Result<Symbol, TaskProblem> {
         let name = name.trim();
         let index = self.symbols.iter().position(|symbol| symbol == name);
@@ -57,9 +58,10 @@ impl LimitReader<'_> {
         })
     }
 
+    /// Reads a limit on a sum of arguments.
     fn read_sum(&self, text: &str) -> Result<LimitRule, TaskProblem> {
         let text = text.strip_suffix(" per run").unwrap_or(text);
-        let (left, max_text, exclusive) = match (text.split_once("<="), text.split_once('<')) {
+        let (left, max_text, is_exclusive) = match (text.split_once("<="), text.split_once('<')) {
             (Some((left, max_text)), _) => (left, max_text, false),
             (None, Some((left, max_text))) => (left, max_text, true),
             (None, None) => {
@@ -73,13 +75,13 @@ impl LimitReader<'_> {
             return Err(self.problem(format!("'{max_text}' is not a number{hint}")));
         };
         let parts = left.split(" + ").map(|part| self.read_summand(part.trim()));
-        Ok(LimitRule::Sum { parts: parts.collect::<Result<_, _>>()?, max_sum: limit, exclusive })
+        Ok(LimitRule::Sum { parts: parts.collect::<Result<_, _>>()?, max_sum: limit, is_exclusive })
     }
 
     /// Reads `symbol.argument`. Both may contain dots, so the longest known symbol is taken.
     fn read_summand(&self, part: &str) -> Result<(Symbol, ArgumentKey), TaskProblem> {
-        let split = |(at, _): (usize, &str)| Some((part.get(..at)?, part.get(at + 1..)?));
-        let mut splits = part.rmatch_indices('.').filter_map(split);
+        let split_at_dot = |(dot, _): (usize, &str)| Some((part.get(..dot)?, part.get(dot + 1..)?));
+        let mut splits = part.rmatch_indices('.').filter_map(split_at_dot);
         let known_split = splits.find(|(symbol, _)| self.symbols.iter().any(|name| name == symbol));
         let Some((symbol, argument)) = known_split.filter(|(_, argument)| !argument.is_empty()) else {
             let Some((symbol, _)) = part.split_once('.') else {
@@ -93,6 +95,7 @@ impl LimitReader<'_> {
         Ok((self.symbol(symbol)?, ArgumentKey::new(argument)))
     }
 
+    /// Reads a rule about the time between two calls.
     fn read_time_rule(&self, text: &str) -> Result<LimitRule, TaskProblem> {
         let keywords: [(&str, MakeRule); 3] = [
             (" no sooner than ", |call, after, nanos| LimitRule::NoSooner { call, after, nanos }),
@@ -101,7 +104,7 @@ impl LimitReader<'_> {
         ];
         let mut parsed = keywords.into_iter();
         let parsed = parsed.find_map(|(keyword, make)| Some((text.split_once(keyword)?, keyword, make)));
-        let Some(((call, rest), keyword, make)) = parsed else { return Err(self.problem(SHAPES)) };
+        let Some(((call, rest), keyword, make)) = parsed else { return Err(self.problem(RULE_FORMS)) };
         let Some((time, after)) = rest.split_once(" after ") else {
             let message = format!("after which call? Write '{call}{keyword}{rest} after SYMBOL'");
             return Err(self.problem(message));

@@ -69,6 +69,7 @@ struct TaskReader {
 }
 
 impl TaskReader {
+    /// Reads a file with one task or a list of tasks.
     fn read_file(&mut self, root: &Node) {
         let (prefix, list) = match (&root.value, root.get("tasks").map(|n| &n.value)) {
             (Value::List(items), _) => (Vec::new(), items),
@@ -85,18 +86,19 @@ impl TaskReader {
         }
     }
 
+    /// Reads one task in either of the formats.
     fn read_task_node(&mut self, root: &Node, node: &Node, prefix: &[Step]) {
-        let earlier_issues = self.issues.len();
-        let read = match node.get("nodes").or_else(|| node.get("prompt_id")) {
+        let earlier_issue_count = self.issues.len();
+        let result = match node.get("nodes").or_else(|| node.get("prompt_id")) {
             Some(_) => paper_task::read_record(node, prefix, &mut self.issues),
             None => task_file::read_task(node, prefix, &mut self.issues),
         };
         let issue = |problem: TaskProblem| {
-            let full: Vec<Step> = prefix.iter().cloned().chain(problem.location).collect();
-            Issue::new(root.position(&full), dotted(&full), problem.message)
+            let location: Vec<Step> = prefix.iter().cloned().chain(problem.location).collect();
+            Issue::new(root.position(&location), dotted(&location), problem.message)
         };
         // Problems that may follow from unreadable parts, which are issues already, are not reported.
-        match read.filter(|_| self.issues.len() == earlier_issues) {
+        match result.filter(|_| self.issues.len() == earlier_issue_count) {
             None => {}
             Some(Err(problems)) => self.issues.extend(problems.into_iter().map(issue)),
             Some(Ok((task, warnings))) => {
@@ -106,17 +108,19 @@ impl TaskReader {
         }
     }
 
-    fn add_task(&mut self, task: Task, at: Mark, prefix: &[Step]) {
+    /// Adds a task, unless there is one with its name.
+    fn add_task(&mut self, task: Task, mark: Mark, prefix: &[Step]) {
         if let Some(first) = self.names.get(&task.name) {
             let message = format!("a second task '{}'; first on line {}", task.name, first.line);
-            self.issues.push(Issue::new(at, dotted(prefix), message));
+            self.issues.push(Issue::new(mark, dotted(prefix), message));
             return;
         }
-        self.names.insert(task.name.clone(), at);
+        self.names.insert(task.name.clone(), mark);
         self.tasks.push(task);
     }
 }
 
+/// The warnings about symbols that may represent the same call.
 fn overlap_warnings(alphabet: &Alphabet) -> Vec<TaskProblem> {
     let warning = |(first, second): (&SymbolDefinition, &SymbolDefinition)| {
         let message = format!(

@@ -64,6 +64,7 @@ pub(super) fn read_record(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>)
     Some(task_from_record(record, entries(node, "alphabet", prefix, issues)))
 }
 
+/// The checked task of a record.
 fn task_from_record(record: PaperTask, alphabet: Vec<(String, PaperSymbol)>) -> TaskResult {
     let mut warnings = Vec::new();
     let symbols = alphabet.iter().map(|(symbol, _)| symbol.clone()).collect();
@@ -92,15 +93,17 @@ fn task_from_record(record: PaperTask, alphabet: Vec<(String, PaperSymbol)>) -> 
     Ok((task, warnings))
 }
 
+/// A state of the draft, with its edges.
 fn draft_state(i: usize, state: PaperState) -> DraftState {
     let location = vec![key("nodes"), Step::Item(i)];
     let location_of = |steps: &[Step]| location.iter().chain(steps).cloned().collect::<Vec<_>>();
-    let edges = state.transitions.into_iter().enumerate().map(|(n, t)| {
-        let at = [key("transitions"), Step::Item(n)];
-        let symbol_locations = (0..t.symbols.len())
-            .map(|s| location_of(&[at[0].clone(), at[1].clone(), key("symbols"), Step::Item(s)]))
+    let edges = state.transitions.into_iter().enumerate().map(|(n, transition)| {
+        let PaperTransition { symbols, from, to } = transition;
+        let steps = [key("transitions"), Step::Item(n)];
+        let symbol_locations = (0..symbols.len())
+            .map(|s| location_of(&[steps[0].clone(), steps[1].clone(), key("symbols"), Step::Item(s)]))
             .collect();
-        DraftEdge { symbols: t.symbols, from: t.from, to: t.to, location: location_of(&at), symbol_locations }
+        DraftEdge { symbols, from, to, location: location_of(&steps), symbol_locations }
     });
     DraftState {
         name: state.name,
@@ -110,6 +113,7 @@ fn draft_state(i: usize, state: PaperState) -> DraftState {
     }
 }
 
+/// The definition of a symbol.
 fn definition(symbol: String, call: PaperSymbol, warnings: &mut Vec<TaskProblem>) -> SymbolDefinition {
     let arguments = call.arguments.into_iter().map(|(name, argument)| {
         if argument.name.as_ref().is_some_and(|entry_name| *entry_name != name) {
@@ -120,7 +124,7 @@ fn definition(symbol: String, call: PaperSymbol, warnings: &mut Vec<TaskProblem>
         let value = argument.value.filter(|value| !value.is_null());
         ArgumentPattern {
             key: ArgumentKey::name(&name),
-            optional: value.is_none() && argument.r#type.is_some_and(|t| t.starts_with("Optional")),
+            is_optional: value.is_none() && argument.r#type.is_some_and(|t| t.starts_with("Optional")),
             pattern: ValuePattern {
                 one_of: value.map(|value| vec![value]),
                 not: argument.excluded_values.unwrap_or_default(),

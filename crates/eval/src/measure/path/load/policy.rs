@@ -43,6 +43,7 @@ pub(super) struct TaskPolicy {
 }
 
 impl TaskPolicy {
+    /// Reads the rules of a task.
     pub(super) fn read(task: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> TaskPolicy {
         let mut policy = TaskPolicy::default();
         let Some(Value::List(items)) = task.get("policy").map(|node| &node.value) else { return policy };
@@ -95,7 +96,7 @@ enum PolicyRule {
     },
 }
 
-const SHAPES: &str = "a rule is one of: never X; never X, before Y; at_most N, of X; must X; \
+const RULE_FORMS: &str = "a rule is one of: never X; never X, before Y; at_most N, of X; must X; \
                       must_follow Y, after X";
 
 /// The history that the rules depend on.
@@ -112,14 +113,14 @@ struct PolicyState {
 /// Compiles `rules` over the alphabet `symbols`.
 pub(super) fn compile(rules: &[(usize, RuleEntry)], symbols: Vec<String>) -> Result<Draft, Vec<TaskProblem>> {
     let mut problems = Vec::new();
-    let mut read = Vec::new();
+    let mut policy_rules = Vec::new();
     for (i, rule) in rules {
-        read.extend(read_rule(*i, rule, &symbols, &mut problems).map(|rule| (*i, rule)));
+        policy_rules.extend(read_rule(*i, rule, &symbols, &mut problems).map(|rule| (*i, rule)));
     }
     if problems.is_empty() {
-        check_bounded(&read, &symbols, &mut problems);
+        check_bounded(&policy_rules, &symbols, &mut problems);
     }
-    let rules = read.into_iter().map(|(_, rule)| rule).collect();
+    let rules = policy_rules.into_iter().map(|(_, rule)| rule).collect();
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -166,7 +167,7 @@ fn read_rule(
         (["must"], [x], None) => PolicyRule::Must(*x),
         (["must_follow", "after"], [then, after], None) => PolicyRule::Follow { then: *then, after: *after },
         _ => {
-            problems.push(TaskProblem::new(&[key("policy"), Step::Item(i)], SHAPES));
+            problems.push(TaskProblem::new(&[key("policy"), Step::Item(i)], RULE_FORMS));
             return None;
         }
     })
@@ -181,7 +182,7 @@ fn check_bounded(rules: &[(usize, PolicyRule)], symbols: &[String], problems: &m
         let name = |symbol: &usize| symbols.get(*symbol).map_or("", String::as_str);
         if then == after {
             problems.push(TaskProblem::new(&location, format!("'{}' cannot follow itself", name(then))));
-        } else if !rules.iter().any(|(_, d)| matches!(d, PolicyRule::AtMost(_, x) if x == after)) {
+        } else if !rules.iter().any(|(_, rule)| matches!(rule, PolicyRule::AtMost(_, x) if x == after)) {
             let message = format!(
                 "'{0}' is not limited, and each call must be followed by '{1}'; limit it: \
                  {{ at_most: 3, of: {0} }}",
@@ -203,7 +204,10 @@ impl Product {
     /// Whether a run may end after this history.
     fn accepts(&self, history: &PolicyState) -> bool {
         history.due.is_empty()
-            && self.rules.iter().all(|d| !matches!(d, PolicyRule::Must(x) if !history.occurred.contains(x)))
+            && self
+                .rules
+                .iter()
+                .all(|rule| !matches!(rule, PolicyRule::Must(x) if !history.occurred.contains(x)))
     }
 
     /// The state after `symbol`; `None` if a rule forbids it.
@@ -238,7 +242,7 @@ impl Product {
     }
 
     /// The name of the state of a history.
-    fn describe(&self, history: &PolicyState) -> String {
+    fn state_name(&self, history: &PolicyState) -> String {
         let name = |symbol: &usize| self.symbols.get(*symbol).map_or("", String::as_str);
         let occurred = history.occurred.iter().map(|s| format!("{} done", name(s)));
         let counts = self.rules.iter().zip(&history.counts).filter_map(|(rule, count)| match rule {
@@ -275,7 +279,7 @@ fn build_draft(product: &Product) -> Result<Draft, Vec<TaskProblem>> {
         }
         edges.push(transitions);
     }
-    let names: Vec<String> = histories.iter().map(|h| product.describe(h)).collect();
+    let names: Vec<String> = histories.iter().map(|h| product.state_name(h)).collect();
     for ((history, name), transitions) in histories.iter().zip(&names).zip(edges) {
         let edges = transitions.into_iter().map(|(symbol, to)| DraftEdge {
             symbols: vec![product.symbols[symbol].clone()],

@@ -201,6 +201,7 @@ pub(super) fn read_task(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -
     Some(task_from_file(file, matching, definitions, &states, &policy, problems))
 }
 
+/// The checked task of a file whose parts were read.
 fn task_from_file(
     file: TaskFile,
     matching: AgentConditions,
@@ -228,12 +229,12 @@ fn task_from_file(
     }
     // A policy is about some calls, so that others are ignored by default.
     let default = if policy.is_empty() { UnknownCalls::Harmful } else { UnknownCalls::Ignore };
-    let ignores = file.unknown_calls.unwrap_or(default) == UnknownCalls::Ignore;
+    let ignores_unknown = file.unknown_calls.unwrap_or(default) == UnknownCalls::Ignore;
     let task = Task {
         name: file.task,
         matching,
         scope: file.scope,
-        alphabet: Alphabet::new(definitions, file.ignore, ignores),
+        alphabet: Alphabet::new(definitions, file.ignore, ignores_unknown),
         automaton,
         limits,
         failed_calls: file.failed_calls,
@@ -245,6 +246,7 @@ fn task_from_file(
     Ok((task, warnings))
 }
 
+/// The conditions on agents, from `match`.
 fn matching(file: MatchEntry, problems: &mut Vec<TaskProblem>) -> AgentConditions {
     let MatchEntry { service, agent, attribute, prompt } = file;
     let regex = prompt.map(|text| PromptRegex::new(&text)).transpose().unwrap_or_else(|error| {
@@ -261,6 +263,7 @@ fn not_a_regex(error: &regex::Error) -> String {
     format!("not a regular expression: {last}")
 }
 
+/// The draft of an automaton whose first state is the initial one.
 fn draft_states(
     initial: Option<&str>,
     states: &[(String, StateEntry)],
@@ -270,7 +273,7 @@ fn draft_states(
     let mut states: Vec<DraftState> = states.iter().map(|(name, s)| draft_state(name, s)).collect();
     if let Some(initial) = initial {
         match states.iter().position(|s| s.name == initial) {
-            Some(at) => states[..=at].rotate_right(1),
+            Some(index) => states[..=index].rotate_right(1),
             None => {
                 let message = format!("no state is named '{initial}'");
                 let known = states.iter().map(|s| s.name.as_str());
@@ -281,6 +284,7 @@ fn draft_states(
     Draft { states, symbols, location: vec![key("states")] }
 }
 
+/// A state of the draft, with its edges.
 fn draft_state(name: &str, file: &StateEntry) -> DraftState {
     let location = vec![key("states"), key(name)];
     let edge = |symbol: &String, to: &str, steps: [Step; 2]| DraftEdge {
@@ -296,6 +300,7 @@ fn draft_state(name: &str, file: &StateEntry) -> DraftState {
     DraftState { name: name.to_owned(), is_final: file.r#final, edges, location }
 }
 
+/// The parameters of the scores; adds a problem for each invalid value.
 fn parameters(file: &TaskFile, problems: &mut Vec<TaskProblem>) -> Parameters {
     let defaults = Parameters::default();
     let lambda = file.lambda.unwrap_or(defaults.lambda);
@@ -312,7 +317,7 @@ fn parameters(file: &TaskFile, problems: &mut Vec<TaskProblem>) -> Parameters {
     if let Some(problem) = file.weights.and_then(|w| w.problem()) {
         problems.push(TaskProblem::new(&[key("weights")], problem));
     }
-    if file.weights.is_none() && file.fail_on.iter().flatten().any(|g| *g == PathMetric::Weighted) {
+    if file.weights.is_none() && file.fail_on.iter().flatten().any(|metric| *metric == PathMetric::Weighted) {
         problems.push(TaskProblem::new(&[key("fail_on")], "'weighted' needs 'weights'"));
     }
     Parameters { lambda, beta }
@@ -333,10 +338,11 @@ impl AlphabetReader<'_> {
         read(self.task.at(location)?, &[self.prefix, location].concat(), self.issues)
     }
 
-    fn add_fault(&mut self, location: &[Step], message: impl Into<String>) {
+    fn add_problem(&mut self, location: &[Step], message: impl Into<String>) {
         self.problems.push(TaskProblem::new(location, message));
     }
 
+    /// The definition of a symbol; `None` if its entry is unreadable.
     fn definition(&mut self, symbol: &str, entry: &Value) -> Option<SymbolDefinition> {
         let location = [key("alphabet"), key(symbol)];
         let call: CallEntry = match entry {
@@ -346,7 +352,7 @@ impl AlphabetReader<'_> {
             Value::Object(_) => self.read(&location)?,
             _ => {
                 let message = "expected a function's name, or a map with 'function' and 'arguments'";
-                self.add_fault(&location, message);
+                self.add_problem(&location, message);
                 return None;
             }
         };
@@ -365,8 +371,9 @@ impl AlphabetReader<'_> {
         })
     }
 
+    /// The condition on an argument; `None` if it is unreadable or missing.
     fn argument(&mut self, name: &str, value: Value, location: &[Step]) -> Option<ArgumentPattern> {
-        let (optional, pattern) = match value {
+        let (is_optional, pattern) = match value {
             Value::Object(entries) => {
                 let conditions: Conditions = self.read(location)?;
                 self.check_any(&entries, conditions.any, location);
@@ -374,26 +381,27 @@ impl AlphabetReader<'_> {
             }
             Value::Null => {
                 let message = "nothing is asked of this argument; write { any: true }, or one_of: [null]";
-                self.add_fault(location, message);
+                self.add_problem(location, message);
                 return None;
             }
             value => (false, ValuePattern::equal(value)),
         };
-        Some(ArgumentPattern { key: ArgumentKey::new(name), optional, pattern })
+        Some(ArgumentPattern { key: ArgumentKey::new(name), is_optional, pattern })
     }
 
     /// Checks that an argument has either `any` or a condition.
-    fn check_any(&mut self, entries: &Map<String, Value>, any: bool, location: &[Step]) {
+    fn check_any(&mut self, entries: &Map<String, Value>, accepts_any: bool, location: &[Step]) {
         let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
         let has_condition =
             entries.iter().any(|(name, value)| name != "any" && name != "optional" && !is_empty(value));
-        if has_condition && any {
-            self.add_fault(location, "'any' excludes other conditions");
-        } else if !has_condition && !any {
-            self.add_fault(location, "no condition; write 'any: true' to accept every value");
+        if has_condition && accepts_any {
+            self.add_problem(location, "'any' excludes other conditions");
+        } else if !has_condition && !accepts_any {
+            self.add_problem(location, "no condition; write 'any: true' to accept every value");
         }
     }
 
+    /// The pattern of the values that meet the conditions; adds a problem for each contradiction.
     fn pattern(&mut self, conditions: Conditions, location: &[Step]) -> ValuePattern {
         let mut problem = |name: &str, message: String| {
             self.problems.push(TaskProblem::new(&[location, &[key(name)]].concat(), message));

@@ -203,7 +203,7 @@ fn policy_compiles_to_an_automaton() {
     assert_eq!(run(&thrice), (vec![false, false, false, true, false], true));
     assert_eq!(run(&["delete_order"]), (vec![true], true));
     assert_eq!(task.alphabet.classify("chat", None, &PromptCaptures::default()), ObservedCall::Ignored);
-    // verify and notify once each, and refund up to twice, with a note after each or after both.
+    // `verify` and `notify` once each, and `refund` up to twice, with `notify` after each or after both.
     assert_eq!(task.automaton.golden_path_lengths(), [0, 1, 3, 4, 5]);
 }
 
@@ -220,7 +220,7 @@ fn one_call_satisfies_two_must_follow_rules() {
         let symbol = task.automaton.symbol(name).unwrap();
         walk.push(&task.automaton, PathToken::Symbol(symbol));
     }
-    assert!(task.automaton.is_final(walk.state()) && walk.harmful() == 0);
+    assert!(task.automaton.is_final(walk.state()) && walk.harmful_count() == 0);
 }
 
 #[test]
@@ -252,16 +252,16 @@ fn faults_of_rules_on_amounts_and_times_contain_position_and_remedy() {
         let sources = [Source { name: "t.yaml".into(), text }];
         load(&sources).map(|loaded| loaded.tasks.len()).map_err(|problems| problems.to_string())
     };
-    for good in [
+    for valid in [
         "sum of refund.amount <= 200 per run",
         "sum of refund./order/total + a.b.amount < 0.5",
         "notify within 5m after refund",
         "refund only within 1h 30m after notify",
         "refund no sooner than 10m after refund",
     ] {
-        assert_eq!(problem(good), Ok(1), "{good}");
+        assert_eq!(problem(valid), Ok(1), "{valid}");
     }
-    for (bad, message) in [
+    for (invalid, message) in [
         ("sum of refund.amount", "no limit: write 'sum of refund.amount <= 200 per run'"),
         ("sum of refund.amount <= many", "'many' is not a number"),
         ("sum of refund.amount <= 5 per day", "'5 per day' is not a number; a sum is counted 'per run'"),
@@ -273,8 +273,8 @@ fn faults_of_rules_on_amounts_and_times_contain_position_and_remedy() {
         ("notify within 5m after notify", "a call cannot be required to follow itself"),
         ("be nice", "a rule of text is one of: sum of SYMBOL.ARGUMENT <= NUMBER per run; "),
     ] {
-        let text = problem(bad).unwrap_err();
-        assert!(text.contains("t.yaml:4:5: policy[0]: ") && text.contains(message), "{bad}: {text}");
+        let text = problem(invalid).unwrap_err();
+        assert!(text.contains("t.yaml:4:5: policy[0]: ") && text.contains(message), "{invalid}: {text}");
     }
 }
 

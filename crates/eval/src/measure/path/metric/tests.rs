@@ -315,7 +315,7 @@ fn efficiency_is_unmeasured_where_no_call_is_needed() {
 
 #[test]
 fn sum_of_amounts_is_limited_per_run() {
-    let pay = |amount: &str| ("issue_refund", format!(r#"{{"amount": {amount}}}"#));
+    let refund_call = |amount: &str| ("issue_refund", format!(r#"{{"amount": {amount}}}"#));
     let run_of = |amounts: &[&str]| {
         let script = amounts.iter().fold(Script::new(REQUEST), |script, amount| {
             let (name, arguments) = pay(amount);
@@ -379,7 +379,7 @@ fn calls_are_bound_to_times_and_required_in_time() {
 }
 
 #[test]
-fn lists_of_calls_have_a_bounded_length_whatever_the_names_of_functions_are() {
+fn lists_of_calls_have_a_bounded_length_for_any_names_of_functions() {
     let name = "\u{e4}".repeat(50_000);
     let mut script = Script::new(REQUEST);
     for _ in 0..30 {
@@ -430,7 +430,7 @@ fn work_on_scores_is_counted_and_hides_no_harmful_call() {
     let (is_measured, harmful, steps) = measure(1 << 26);
     assert_eq!((is_measured, harmful), (true, 2));
     assert!(steps > 5_040 * 19, "each golden path is compared, in {steps} steps");
-    // Half of it is for this metric.
+    // Half of the budget is for this metric.
     let (is_measured, harmful, steps) = measure(20_000);
     assert_eq!((is_measured, harmful), (false, 2), "{steps} steps");
     assert!(steps <= 20_000);

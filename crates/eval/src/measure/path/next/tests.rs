@@ -154,7 +154,7 @@ fn before_any_span_the_task_follows_from_the_hints_of_the_caller() {
 }
 
 #[test]
-fn pending_call_keeps_its_arguments_only_where_a_task_reads_them() {
+fn pending_call_keeps_its_arguments_only_if_a_task_reads_them() {
     let tasks = tasks_of(REFUND);
     let (no_spans, hints) = (PathPositions::default(), RunHints::default());
     let large = json!({ "order": "A-17", "amount": 1, "note": "x".repeat(100_000) });

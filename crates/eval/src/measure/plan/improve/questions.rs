@@ -111,9 +111,9 @@ pub(super) fn evaluator_question(
     step: &PlanStep,
     tools: &Toolbox,
 ) -> Question {
-    let at = plan.position(step.number).unwrap_or(0);
+    let position = plan.position(step.number).unwrap_or(0);
     let earlier: Vec<String> =
-        shape::earlier(plan, at, step).filter_map(|d| plan.steps.get(d)).map(render_step).collect();
+        shape::earlier(plan, position, step).filter_map(|d| plan.steps.get(d)).map(render_step).collect();
     let earlier = if earlier.is_empty() { "none".to_owned() } else { earlier.join("\n") };
     let user = format!(
         "{}{}Its dependencies:\n{}The step to check:\n{}",

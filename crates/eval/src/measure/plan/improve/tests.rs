@@ -138,7 +138,7 @@ fn invalid_revision_leaves_the_plan_unchanged() {
 
 #[test]
 fn growing_plan_is_rechecked_three_times_per_step() {
-    let grown = |n: usize| {
+    let revision_with_steps = |n: usize| {
         let steps: Vec<Value> = (0..n).map(|k| step("T2S", &[], &format!("part {k} of {n}"), &[])).collect();
         revision_answer(&steps)
     };

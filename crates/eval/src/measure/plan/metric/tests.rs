@@ -42,9 +42,16 @@ fn settings_with_reference() -> Settings {
 }
 
 fn step(metric: &dyn Metric, trace: &AgentTrace, settings: &Settings, answers: &[Answer]) -> MetricProgress {
-    let (at, memo) = (trace.agents[0].plans[0].0, Memo::new());
+    let (span_index, memo) = (trace.agents[0].plans[0].0, Memo::new());
     metric.step(
-        &Context { row: row("plan.score"), trace, at, settings, memo: &memo, rule_measurements: &[] },
+        &Context {
+            row: row("plan.score"),
+            trace,
+            at: span_index,
+            settings,
+            memo: &memo,
+            rule_measurements: &[],
+        },
         answers,
     )
 }
@@ -139,7 +146,7 @@ fn plan_in_prose_is_measured_in_part() {
         let score = all.iter().find(|m| m.metric == PLAN_SCORE).unwrap();
         score.details.iter().filter(|d| d.key != "plan.score.reference").cloned().collect::<Vec<_>>()
     };
-    let counted = |key, n| Detail { key, value: DetailValue::Count(n) };
+    let count_detail = |key, n| Detail { key, value: DetailValue::Count(n) };
     let measured =
         Detail { key: "plan.score.measured", value: DetailValue::Texts(vec!["redundancy".to_owned()]) };
     assert_eq!(
@@ -275,11 +282,11 @@ fn rating_that_depends_on_unsure_pairs_is_undecided_until_embeddings_or_judges_d
 fn prompts_for_captured_run_match_golden_file() {
     let mut out = String::new();
     for trace in crate::measure::testing::captured("vercelai-e") {
-        let (at, memo) = (trace.agents[0].plans[0].0, Memo::new());
+        let (span_index, memo) = (trace.agents[0].plans[0].0, Memo::new());
         let context = Context {
             row: row("plan.score"),
             trace: &trace,
-            at,
+            at: span_index,
             settings: &settings(""),
             memo: &memo,
             rule_measurements: &[],

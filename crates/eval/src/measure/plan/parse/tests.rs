@@ -25,7 +25,7 @@ fn dependencies(plan: &Plan) -> Vec<&[usize]> {
 #[test]
 fn listing_1_parses_without_issue() {
     let plan = parse_plan(LISTING_1);
-    assert!(plan.structured && plan.issues.is_empty(), "{:?}", plan.issues);
+    assert!(plan.is_structured && plan.issues.is_empty(), "{:?}", plan.issues);
     let tools: Vec<&str> = plan.steps.iter().filter_map(|s| s.tool.as_deref()).collect();
     assert_eq!(tools, ["T2S", "RAG", "LLM", "T2S", "T2S", "LLM"]);
     assert_eq!(dependencies(&plan), [&[][..], &[1], &[2], &[3], &[3], &[4, 5]]);
@@ -65,7 +65,7 @@ fn lists_with_fields_and_names_parse() {
 ```"#;
     let plan = parse_plan(text);
     assert_eq!(faults(&plan), [(None, Fault::Surrounded)]);
-    assert!(plan.structured);
+    assert!(plan.is_structured);
     assert_eq!(query_of_file(text), Some("q".to_owned()));
     assert_eq!(query_of_file("# Query: Why?\n# Plan:\n{}"), Some("Why?".to_owned()));
     assert_eq!(query_of_file(LISTING_1), None);
@@ -83,7 +83,7 @@ fn todo_lists_and_prose_are_unstructured() {
         r#"{"1": "Search", "2": "Read what step 1 found"}"#,
     ] {
         let plan = parse_plan(text);
-        assert!(!plan.structured, "{text}");
+        assert!(!plan.is_structured, "{text}");
         let steps: Vec<&str> = plan.steps.iter().map(|s| s.prompt.as_str()).collect();
         assert_eq!(steps, ["Search", "Read what step 1 found"], "{text}");
         assert_eq!(dependencies(&plan), [&[][..], &[1]], "{text}");
@@ -197,7 +197,7 @@ proptest! {
             depends_on: if n == 0 { vec![] } else { vec![n] },
             notation: StepNotation::Call,
         });
-        let plan = Plan { steps: steps.collect(), structured: true, issues: Vec::new() };
+        let plan = Plan { steps: steps.collect(), is_structured: true, issues: Vec::new() };
         let reparsed = parse_plan(&plan.to_text());
         prop_assert!(reparsed.same_as(&plan), "{:?}\n{:?}", reparsed, plan);
         prop_assert!(reparsed.issues.is_empty(), "{:?}", reparsed.issues);
