@@ -1,4 +1,4 @@
-//! Dead letters: requests that a destination refused permanently or longer than they are retried, in files
+//! Dead letters: requests that a destination refused permanently or until their retries ended, in files
 //! that `replay` sends and `eval` reads.
 //!
 //! In: encoded requests. Out: `dead-letter-<signal>-<second>-<n>.pb` in the journal's directory, each a
@@ -35,7 +35,7 @@ const EXPIRE_INTERVAL: Duration = Duration::from_secs(3600);
 const MAX_DRIFT: Duration = Duration::from_secs(60);
 
 /// Number of files that are tried for one request. A second one is needed if the first was moved during the write.
-const ATTEMPTS: usize = 3;
+const MAX_FILES_PER_APPEND: usize = 3;
 
 /// The reason for which a dead letter was not written.
 #[derive(Debug, thiserror::Error)]
@@ -154,7 +154,7 @@ impl DeadLetters {
 
         let mut current = self.lock();
         let last_file = &mut current[signal as usize];
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_FILES_PER_APPEND {
             let existing = files(&self.directory)?;
             let after = total(&existing).saturating_add(size);
             if after > self.cap {
