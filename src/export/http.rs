@@ -89,7 +89,7 @@ impl HttpClient {
         };
         let mut request =
             self.client.post(url).headers(self.headers.clone()).body(reqwest::Body::wrap(message.body()));
-        if let Some(name) = message.encoding.name() {
+        if let Some(name) = message.compression.name() {
             request = request.header(CONTENT_ENCODING, name);
         }
         match request.send().await {

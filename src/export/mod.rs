@@ -69,7 +69,7 @@ use client::ReloadableClient;
 use config::{ExporterConfig, ExporterConfigs, Packing, RetryOnFailure};
 use console::{ConsoleClient, RecogniseTree};
 use consumer::{Consumer, RequestGrouping};
-use exporter::Hold;
+use exporter::HoldCondition;
 use file::FileClient;
 use grpc::GrpcClient;
 use held_events::{Holders, SpanDeliveries};
@@ -412,7 +412,7 @@ fn prepare(
     let mut exporter = Exporter::new(id, required, signals, capacity);
     exporter.is_followed = order.is_followed;
     if let ExporterConfig::Scores(c) = config {
-        exporter.hold = Some(Hold { after: order.after, delay: *c.delay });
+        exporter.hold = Some(HoldCondition { after: order.after, delay: *c.delay });
     }
     exporter.reads_verdicts = exporter.hold.is_some() || alerts.is_some();
     exporter.alerts = alerts;
