@@ -74,7 +74,7 @@ pub fn init(level: &str, format: Format) -> Result<(), Error> {
     init_with(level, format, None)
 }
 
-/// As [`init`], with an additional layer that receives the spans of this process.
+/// Like [`init`], with an additional layer that receives the spans of this process.
 ///
 /// # Errors
 /// `level` is invalid, or logging is initialised already.

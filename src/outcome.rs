@@ -94,8 +94,8 @@ struct DeliveryState {
     is_complete: CancellationToken,
 }
 
-/// Reports the outcomes of a parcel to its [`ParcelDelivery`]. All receipts of the parcel share it; when the last one is
-/// dropped, the delivery is complete.
+/// Reports the outcomes of a parcel to its [`ParcelDelivery`]. All receipts of the parcel share it; when the last one
+/// is dropped, the delivery is complete.
 #[derive(Debug)]
 pub struct DeliveryObserver(Arc<DeliveryState>);
 

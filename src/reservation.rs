@@ -108,8 +108,8 @@ pub(crate) struct FairReservation {
 
 impl FairReservation {
     /// Changes the reserved bytes to `bytes`. Returns `false` if this is an increase and the total then exceeds the
-    /// limit, or if it exceeds three quarters of the limit and the holder exceeds its own. The only reservation may have
-    /// any size.
+    /// limit, or if it exceeds three quarters of the limit and the holder exceeds its own. The only reservation may
+    /// have any size.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let bytes_before = self.shared_reservation.bytes;
         let (within_shared_limit, within_holder_limit) =

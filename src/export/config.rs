@@ -257,8 +257,8 @@ settings! {
         /// default. Proxies are taken from the environment, except for a loopback address; redirects are not
         /// followed.
         endpoint: String,
-        /// Id of the exporter that delivers the spans to the back end. Scores are sent after it has delivered the spans.
-        /// Default: empty, the only exporter in use that sends traces to a server.
+        /// Id of the exporter that delivers the spans to the back end. Scores are sent after it has delivered the
+        /// spans. Default: empty, the only exporter in use that sends traces to a server.
         after: String,
         /// Time from the delivery of the spans until their scores are sent. Default 5s. Shutdown ends it.
         delay: Period = Period::secs(5),
@@ -286,8 +286,8 @@ settings! {
         /// Maximum size of the verdicts that are sent together, in bytes of their events. Default 256KiB, some 600
         /// measurements.
         max_request_size: Size = Size(256 << 10),
-        /// With `false` (default) verdicts that do not fit into the queue are dropped, counted and logged; with `true` a
-        /// full queue makes the whole pipeline refuse requests until there is space.
+        /// With `false` (default) verdicts that do not fit into the queue are dropped, counted and logged; with `true`
+        /// a full queue makes the whole pipeline refuse requests until there is space.
         required: bool = false,
     }
 

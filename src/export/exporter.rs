@@ -94,7 +94,7 @@ pub struct Exporter {
     pub(super) alerts: Option<Arc<RecentAlerts>>,
     /// Whether other exporters hold events back until this one has delivered the spans.
     pub(super) is_followed: bool,
-    /// By `signal as usize`.
+    /// The support of each signal, by `signal as usize`.
     support: Mutex<[SignalSupport; 3]>,
     pub(super) queue: Arc<Queue>,
     ledger: Arc<Ledger>,

@@ -61,7 +61,7 @@ pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, UrlError> {
 #[derive(Debug)]
 pub(super) struct HttpClient {
     client: Client,
-    /// By signal.
+    /// The URL of each signal; `None` for signals that are not sent.
     urls: [Option<Url>; 3],
     headers: HeaderMap,
 }

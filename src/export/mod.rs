@@ -215,7 +215,7 @@ impl Exporters {
         self.send(parcel, delivery, &mut SpanDeliveries::default())
     }
 
-    /// As [`Exporters::send_record`], for the spans of a trace and then its evaluation events.
+    /// Like [`Exporters::send_record`], for the spans of a trace and then its evaluation events.
     pub fn send_trace(
         &self,
         parcels: [Option<Parcel>; 2],
@@ -284,7 +284,7 @@ impl Exporters {
         self.all.iter().any(|e| e.accepts(signal))
     }
 
-    /// As [`Exporters::accepts`], except exporters whose destination does not accept the signal at present.
+    /// Like [`Exporters::accepts`], except exporters whose destination does not accept the signal at present.
     pub fn delivers(&self, signal: Signal) -> bool {
         self.all.iter().any(|e| e.accepts(signal) && !e.is_unsupported(signal))
     }

@@ -29,8 +29,8 @@ settings! {
         /// Maximum number of alerts a minute. Further alerts are counted; the next alert contains their number.
         /// Default 30.
         max_per_minute: u32 = 30,
-        /// A URL in each alert, for example of the trace in a back end; `{trace_id}` and `{span_id}` are replaced by the
-        /// ids. Default: empty, no URL.
+        /// A URL in each alert, for example of the trace in a back end; `{trace_id}` and `{span_id}` are replaced by
+        /// the ids. Default: empty, no URL.
         link: String,
         /// TLS; the URL decides whether it is used.
         tls: Tls,

@@ -125,10 +125,10 @@ pub enum AskOutcome {
 }
 
 impl RecordingEvaluation {
-    /// As [`RecordingEvaluation::with_extensions`], with the built-in metrics and judges alone.
+    /// Like [`RecordingEvaluation::with_extensions`], with the built-in metrics and judges alone.
     ///
     /// # Errors
-    /// As [`RecordingEvaluation::with_extensions`].
+    /// Like [`RecordingEvaluation::with_extensions`].
     pub fn new(config: &Config, unix_nanos: u64) -> Result<RecordingEvaluation, Error> {
         RecordingEvaluation::with_extensions(config, &Extensions::default(), unix_nanos)
     }
@@ -148,10 +148,10 @@ impl RecordingEvaluation {
         RecordingEvaluation::with_judges(config, extensions, unix_nanos, judges)
     }
 
-    /// As [`RecordingEvaluation::with_extensions`], with these judges.
+    /// Like [`RecordingEvaluation::with_extensions`], with these judges.
     ///
     /// # Errors
-    /// As [`RecordingEvaluation::with_extensions`].
+    /// Like [`RecordingEvaluation::with_extensions`].
     pub fn with_judges(
         config: &Config,
         extensions: &Extensions,

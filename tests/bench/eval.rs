@@ -104,7 +104,7 @@ fn write(corpus: &Corpus, format: Format, folder: &Path) -> PathBuf {
         if written >= FILE {
             break;
         }
-        for request in &corpus.renewed(round).requests {
+        for request in &corpus.with_new_trace_ids(round).requests {
             match format {
                 Format::Protobuf => {
                     file.write_all(&u32::try_from(request.len()).unwrap().to_be_bytes()).unwrap();

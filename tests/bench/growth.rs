@@ -4,9 +4,9 @@
 //! judges too, about every metric and span: a provider in the process answers at once. Needs valgrind and Linux.
 //!
 //! The benchmark fails where the instructions per span grow by more than [`MAX_GROWTH`] from a size to a larger one
-//! ([`MAX_GROWTH_OF_SHAPE`]: one shape may grow more), or where rules exceed the work budget; with judges, questions about many
-//! spans exceed it. The test `work_of_each_rule_grows_linearly` of `verdict-eval` compares counted work on the same
-//! shapes without valgrind.
+//! ([`MAX_GROWTH_OF_SHAPE`]: one shape may grow more), or where rules exceed the work budget; with judges, questions
+//! about many spans exceed it. The test `work_of_each_rule_grows_linearly` of `verdict-eval` compares counted work on
+//! the same shapes without valgrind.
 //!
 //! `-- open` measures many small traces that are open at the same time, and more shards.
 //!
@@ -49,7 +49,7 @@ const SLOWDOWN: f64 = 80.0;
 /// Default of the argument `within`.
 const DEFAULT_MAX_SECONDS: f64 = 120.0;
 
-/// Most growth of the instructions per span.
+/// Maximum growth of the instructions per span.
 const MAX_GROWTH: f64 = 1.5;
 /// A shape whose growth has another limit. Each of its agents is a run of its own, and a trace of ten spans has two of
 /// them.

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use corpus::{Corpus, MARK};
+use corpus::{Corpus, TRACE_ID_PREFIX};
 use otel_verdict::telemetry::Telemetry;
 use relay::Client;
 use tempfile::TempDir;
@@ -235,9 +235,9 @@ async fn whole(corpus: &Corpus) {
     let mut cpu = vec![Vec::new(); policies.len()];
     for round in 0..=ROUNDS {
         for (n, target) in targets.iter().enumerate() {
-            let renewed = corpus.renewed(round * 10 + n as u32);
+            let with_new_trace_ids = corpus.with_new_trace_ids(round * 10 + n as u32);
             let (before, used, began) = (sink.seen(), target.cpu(), Instant::now());
-            target.send(&renewed.requests).await;
+            target.send(&with_new_trace_ids.requests).await;
             sink.wait(before + corpus.spans).await;
             let took = began.elapsed().as_secs_f64();
             if round > 0 {
@@ -328,7 +328,10 @@ impl Sink {
         let count = Arc::clone(&spans);
         tokio::spawn(relay::serve(listener, move |path, message| {
             if path == relay::TRACES {
-                count.fetch_add(memchr::memmem::find_iter(&message, &MARK).count(), Ordering::Relaxed);
+                count.fetch_add(
+                    memchr::memmem::find_iter(&message, &TRACE_ID_PREFIX).count(),
+                    Ordering::Relaxed,
+                );
             }
             std::future::ready(Bytes::new())
         }));

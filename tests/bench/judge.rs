@@ -84,7 +84,7 @@ fn report(name: &str, took: Duration, ideal: Duration, mock: &Mock, spans: Optio
 /// Answers every question after its latency.
 struct Mock {
     addr: SocketAddr,
-    /// Most requests that it has had at once.
+    /// Maximum number of requests that it has had at once.
     max_concurrent: Arc<AtomicUsize>,
 }
 
@@ -96,9 +96,9 @@ impl Mock {
         let seen = Arc::clone(&max_concurrent);
         let answer = async move |body: Bytes| {
             seen.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-            let at = memchr::memmem::find(&body, b"question ").unwrap() + "question ".len();
+            let offset = memchr::memmem::find(&body, b"question ").unwrap() + "question ".len();
             let digits: String =
-                body[at..].iter().take_while(|b| b.is_ascii_digit()).map(|b| char::from(*b)).collect();
+                body[offset..].iter().take_while(|b| b.is_ascii_digit()).map(|b| char::from(*b)).collect();
             tokio::time::sleep(latency(digits.parse().unwrap())).await;
             now.fetch_sub(1, Ordering::Relaxed);
             ([("content-type", "application/json")], COMPLETION)
@@ -192,7 +192,7 @@ impl Flow {
             let each = corpus.spans / corpus.requests.len();
             senders.spawn(async move {
                 for round in round.. {
-                    for request in corpus.renewed(round).requests {
+                    for request in corpus.with_new_trace_ids(round).requests {
                         while accepted.load(Ordering::Relaxed) as f64 > pace * began.elapsed().as_secs_f64() {
                             tokio::time::sleep(Duration::from_millis(1)).await;
                         }

@@ -20,7 +20,7 @@ use tonic::transport::Channel;
 
 use crate::durable::{Processor, expected_attributes, requests, send_until_acknowledged, verdict_attributes};
 use crate::scrape::http;
-use crate::support::{Destination, PATIENCE, Process, until, until_none_is_missing};
+use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, Process, until, until_none_is_missing};
 
 const MIB: u64 = 1 << 20;
 /// `memory.budget` of two processes.
@@ -145,7 +145,7 @@ async fn max_charged_bytes(flood: Flood, budget: u64, more: &str) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let destination = Destination::default();
     if flood.is_throttled {
-        destination.hold();
+        destination.stop_answering();
     }
     let port = destination.serve().await;
     let exporters = "exporters: { otlp_grpc: { max_request_size: 256KiB, signals: [traces], \
@@ -173,7 +173,7 @@ async fn max_charged_bytes(flood: Flood, budget: u64, more: &str) -> u64 {
             tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
                     let n = next.fetch_add(1, Ordering::Relaxed);
-                    destination.allow(SPANS_PER_REQUEST * CONTENT_BYTES as u64 / 2);
+                    destination.answer_more_bytes(SPANS_PER_REQUEST * CONTENT_BYTES as u64 / 2);
                     match flood.send(&mut traces, &mut logs, n).await {
                         Ok(()) => accepted.lock().unwrap().push(n),
                         // The client's timeout; the request may have been accepted.
@@ -206,7 +206,10 @@ async fn max_charged_bytes(flood: Flood, budget: u64, more: &str) -> u64 {
             (previous, last_progress) = (now, Instant::now());
         }
         let (accepted_mib, refused) = (bytes() / MIB, refusals());
-        assert!(last_progress.elapsed() < PATIENCE, "{accepted_mib} MiB taken, {refused} refused");
+        assert!(
+            last_progress.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+            "{accepted_mib} MiB taken, {refused} refused"
+        );
         peak = peak.max(anonymous());
         max_charged = max_charged.max(charged(admin).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -232,8 +235,9 @@ async fn max_charged_bytes(flood: Flood, budget: u64, more: &str) -> u64 {
     destination.release();
     assert_eq!(processor.terminate(), Some(0));
     processor.restart();
-    let missing =
-        || accepted.iter().flat_map(|&n| ids(n)).filter(|(trace, _)| !destination.has_seen(trace)).count();
+    let missing = || {
+        accepted.iter().flat_map(|&n| ids(n)).filter(|(trace, _)| !destination.has_received(trace)).count()
+    };
     until_none_is_missing("acknowledged spans", missing).await;
     let mut spans = destination.spans();
     spans.retain(|span| span.trace_id.starts_with(&[9; 8]));
@@ -311,7 +315,7 @@ async fn a_budget_smaller_than_the_queue_refuses_until_the_queue_has_drained() {
          exporters: { otlp_grpc: { max_request_size: 64KiB, signals: [traces] } }",
     )
     .await;
-    process.destination.hold();
+    process.destination.stop_answering();
     let mut accepted = 0;
     while process.client().try_spans(Flood::default().spans(accepted)).await.is_ok() {
         accepted += 1;
@@ -323,7 +327,7 @@ async fn a_budget_smaller_than_the_queue_refuses_until_the_queue_has_drained() {
     process.destination.release();
     let began = Instant::now();
     while process.client().try_spans(Flood::default().spans(accepted)).await.is_err() {
-        assert!(began.elapsed() < PATIENCE, "requests are refused");
+        assert!(began.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "requests are refused");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(process.stop().await.spans().len() as u64, (accepted + 1) * SPANS_PER_REQUEST);
@@ -341,7 +345,7 @@ async fn an_unreachable_optional_exporter_uses_an_eighth_of_the_budget_and_block
         // Five times the budget, as fast as it is evaluated.
         let began = Instant::now();
         while process.client().try_spans(Flood::default().spans(n)).await.is_err() {
-            assert!(began.elapsed() < PATIENCE, "the optional exporter blocks requests");
+            assert!(began.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "the optional exporter blocks requests");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{PATIENCE, Process, config};
+use crate::support::{MAX_TIME_WITHOUT_PROGRESS, Process, config};
 
 /// Text that would be markup without escapes.
 pub const MARKUP: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}\u{0}";
@@ -147,7 +147,7 @@ async fn shown(address: SocketAddr, path: &str, is_complete: impl Fn(&Value) -> 
         if is_complete(&page) {
             return page;
         }
-        assert!(began.elapsed() < PATIENCE, "{path}: {page}");
+        assert!(began.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "{path}: {page}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -548,7 +548,7 @@ async fn late_spans_join_their_trace() {
 async fn until(socket: &mut TcpStream, wanted: &str) -> String {
     let mut all = Vec::new();
     let mut buffer = [0; 4096];
-    while let Ok(Ok(read)) = tokio::time::timeout(PATIENCE, socket.read(&mut buffer)).await {
+    while let Ok(Ok(read)) = tokio::time::timeout(MAX_TIME_WITHOUT_PROGRESS, socket.read(&mut buffer)).await {
         all.extend_from_slice(&buffer[..read]);
         if read == 0 || String::from_utf8_lossy(&all).contains(wanted) {
             break;
@@ -579,8 +579,10 @@ async fn updates_are_sent_until_the_process_stops() {
     let row: Value = serde_json::from_str(data.lines().next().unwrap()).unwrap();
     assert_eq!(row["trace_id"], "01".repeat(16));
     // An open stream does not delay the end of the process, which would wait for it for this time.
-    let end = process.stop_within(20 * PATIENCE);
-    tokio::time::timeout(PATIENCE, Box::pin(end)).await.expect("the process waits for the stream");
+    let end = process.stop_within(20 * MAX_TIME_WITHOUT_PROGRESS);
+    tokio::time::timeout(MAX_TIME_WITHOUT_PROGRESS, Box::pin(end))
+        .await
+        .expect("the process waits for the stream");
     let rest = until(&mut reading, "never sent").await;
     assert!(!rest.contains("event:"), "{rest}");
 }

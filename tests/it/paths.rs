@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Process, until};
+use crate::support::{MAX_TIME_WITHOUT_PROGRESS, Process, until};
 
 fn path(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
@@ -531,7 +531,7 @@ async fn calls_are_decided_before_they_are_made() {
     let began = Instant::now();
     let answer = loop {
         let (_, answer) = ask(address, auth, &refund(41)).await;
-        if answer["pending"] == 0 || began.elapsed() > PATIENCE {
+        if answer["pending"] == 0 || began.elapsed() > MAX_TIME_WITHOUT_PROGRESS {
             break answer;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -582,7 +582,7 @@ async fn session_leads_to_the_run_of_its_open_trace() {
     let began = Instant::now();
     let answer = loop {
         let (_, answer) = ask(address, "", &question).await;
-        if answer["trace_id"].is_string() || began.elapsed() > PATIENCE {
+        if answer["trace_id"].is_string() || began.elapsed() > MAX_TIME_WITHOUT_PROGRESS {
             break answer;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::PATIENCE;
+use crate::support::MAX_TIME_WITHOUT_PROGRESS;
 
 fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
@@ -185,7 +185,11 @@ impl Running {
     pub fn wait_for_log(&self, words: &str) {
         let began = Instant::now();
         while !self.log().contains(words) {
-            assert!(began.elapsed() < PATIENCE, "waited in vain for {words:?} in\n{}", self.log());
+            assert!(
+                began.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+                "waited in vain for {words:?} in\n{}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -224,7 +228,7 @@ fn replayed_requests_are_exported_with_verdicts_at_shutdown() {
     // Listeners accept connections before the service is ready.
     let begun = Instant::now();
     while !running.get("/readyz").starts_with("HTTP/1.1 200") {
-        assert!(begun.elapsed() < PATIENCE, "it never became ready");
+        assert!(begun.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "it never became ready");
         std::thread::sleep(Duration::from_millis(10));
     }
     let sent = run(&["replay", FAILS, PASSES, "--endpoint", &running.grpc, "--rate", "100"]);

@@ -24,9 +24,9 @@ settings! {
         /// and logged.
         max_bytes: Size = Size(10 << 30),
         /// Default 64MiB. Size at which a new segment of the log is created. Its space is preallocated (on Linux).
-        /// Space is freed by whole segments: small segments free it earlier, large segments need fewer files. The closed
-        /// traces that are remembered over a restart may take an eighth of a segment. At most 1GiB, since recovery
-        /// reads a whole segment into memory.
+        /// Space is freed by whole segments: small segments free it earlier, large segments need fewer files. The
+        /// closed traces that are remembered over a restart may take an eighth of a segment. At most 1GiB, since
+        /// recovery reads a whole segment into memory.
         segment_bytes: Size = Size(64 << 20),
         /// Default 30d. A file of dead letters is deleted this long after its last write, because it contains texts of
         /// users. 0s: never.

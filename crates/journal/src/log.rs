@@ -423,7 +423,7 @@ impl<D: Disk> Log<D> {
         {
             if self.active.is_none() && !self.closed.is_empty() {
                 // Only the heads of segments list the closed traces, so a new segment has to exist
-                // before the last is deleted. A full disk may have no room for it until then.
+                // before the last is deleted. A full disk may have no space for it until then.
                 if let Err(error) = self.active_segment() {
                     tracing::warn!(%error, "the next start may not know which traces have closed");
                 }

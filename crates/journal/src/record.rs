@@ -37,8 +37,8 @@ const CLOSED: u8 = 5;
 const VERDICT_COPY: u8 = 6;
 
 /// The spans of a request are exported with the verdicts of their traces. Versions without the value `FORWARDED` also
-/// wrote this value for requests whose spans were forwarded on arrival: after an upgrade these spans are exported twice,
-/// which is better than a loss.
+/// wrote this value for requests whose spans were forwarded on arrival: after an upgrade these spans are exported
+/// twice, which is better than a loss.
 const WITH_VERDICTS: u8 = 0;
 /// The spans are exported as received, by this record.
 const FORWARDED_WHOLE: u8 = 1;

@@ -216,8 +216,8 @@ impl RecoveryScan {
         }
     }
 
-    /// Removes and returns the records that have to be exported. A verdict is dropped if one of its requests is missing:
-    /// the remaining spans of the trace are evaluated again.
+    /// Removes and returns the records that have to be exported. A verdict is dropped if one of its requests is
+    /// missing: the remaining spans of the trace are evaluated again.
     pub(crate) fn take_recovered(&mut self) -> Recovered {
         let mut out = std::mem::take(&mut self.recovered);
         let mut evaluated: HashSet<(Seq, TraceId)> = HashSet::new();

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::record::Frame;
 
 /// Size in bytes from which a body is a slice of its own; copying a smaller one costs less than a slice.
-const LARGE_BODY: usize = 4096;
+const MIN_SLICE_BYTES: usize = 4096;
 
 /// Small parts in one buffer; large bodies by reference.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl WriteBuffer {
     pub(crate) fn push_frame(&mut self, frame: &Frame, marker: [u8; 4]) {
         frame.write_head(&mut self.small_parts, marker);
         for body in &frame.body {
-            match body.len() < LARGE_BODY {
+            match body.len() < MIN_SLICE_BYTES {
                 true => self.push_bytes(body),
                 false => self.large_bodies.push((self.small_parts.len(), body.clone())),
             }

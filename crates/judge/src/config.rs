@@ -45,7 +45,8 @@ settings! {
         /// Default: true unless the endpoint is a loopback address. Content of services under
         /// `judging.keep_internal` is withheld from external judges.
         external: Option<bool>,
-        /// Default none. Services whose content is withheld from this judge; `*` at the end of a name matches any suffix.
+        /// Default none. Services whose content is withheld from this judge; `*` at the end of a name matches any
+        /// suffix.
         exclude_services: Vec<String>,
         /// Default 32768. The model's context window in tokens, prompt and answer together. Longer prompts are
         /// not sent, since some servers truncate them silently; their questions are unmeasured.
@@ -74,8 +75,8 @@ settings! {
         max_concurrency: usize = 16,
         /// Default none. Maximum number of requests per minute, spread evenly; further requests wait.
         requests_per_minute: Option<u32>,
-        /// Default 2. Number of retries, at most 20, with growing delays, if the server is unreachable, overloaded, slow
-        /// or returns an invalid response.
+        /// Default 2. Number of retries, at most 20, with growing delays, if the server is unreachable, overloaded,
+        /// slow or returns an invalid response.
         retries: u32 = 2,
         /// Default none. If there is no answer after this time, the question is sent a second time and the first answer
         /// is used: lower tail latency at a higher cost.
@@ -110,8 +111,8 @@ settings! {
         output: f64 = 0.0,
         /// Default: as `input`. Tokens of the prompt that the server read from its cache.
         cached: Option<f64>,
-        /// Default: as `input`. Tokens of the prompt that the server wrote to its cache, for which some providers charge
-        /// more.
+        /// Default: as `input`. Tokens of the prompt that the server wrote to its cache, for which some providers
+        /// charge more.
         cache_write: Option<f64>,
     }
 
@@ -215,11 +216,12 @@ impl JudgeConfig {
     }
 }
 
-/// Largest number of judges of one cascade.
+/// Maximum number of judges of one cascade.
 pub(crate) const MAX_MEMBERS: usize = 16;
 
 impl JudgingConfig {
-    /// The judges behind a name: the judge of this name, or the judges of a cascade in the order in which they are asked.
+    /// The judges behind a name: the judge of this name, or the judges of a cascade in the order in which they are
+    /// asked.
     pub fn members<'a>(&'a self, name: &'a str) -> Vec<&'a str> {
         let (mut names, mut judges) = (vec![name], Vec::new());
         // Validation rejects cycles; the bounds end the loop even with one.

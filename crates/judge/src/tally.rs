@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::lock::lock;
 use crate::provider::TokenCount;
 
-/// Largest number of different messages of one server that are kept.
+/// Maximum number of different messages of one server that are kept.
 const MAX_MESSAGES: usize = 8;
 
 /// Results of the questions to one judge. A question with several samples counts once for each.
@@ -71,7 +71,7 @@ pub struct PlannedQuestions {
     pub input_tokens: u64,
     /// Tokens of their answers, if each has a usual length.
     pub output_tokens: u64,
-    /// Largest number of tokens of their answers.
+    /// Maximum number of tokens of their answers.
     pub output_tokens_at_most: u64,
     pub cost_usd: f64,
     pub cost_usd_at_most: f64,

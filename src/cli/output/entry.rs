@@ -6,7 +6,7 @@ use verdict_eval::{Emission, EvaluatedTrace};
 
 use crate::telemetry::ResultLabel;
 
-/// Most findings of one trace; the others are counted.
+/// Maximum number of findings of one trace; the others are counted.
 const MAX_FAILURES: usize = 20;
 
 /// A trace in a report.

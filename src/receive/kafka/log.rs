@@ -73,17 +73,17 @@ impl Assignment {
         self.has_lapsed.store(true, Ordering::Release);
     }
 
-    /// As [`Watermark::note_read`].
+    /// Like [`Watermark::note_read`].
     pub(crate) fn note_read(&self, stream: PartitionStream, offset: i64) {
         self.state().note_read(stream, offset);
     }
 
-    /// As [`Watermark::begin_record`].
+    /// Like [`Watermark::begin_record`].
     pub(crate) fn begin_record(&self, stream: PartitionStream, offset: i64) -> bool {
         self.state().begin_record(stream, offset)
     }
 
-    /// As [`Watermark::skips`].
+    /// Like [`Watermark::skips`].
     pub(crate) fn skips(&self, stream: PartitionStream, offset: i64) -> bool {
         self.state().skips(stream, offset)
     }
@@ -139,7 +139,7 @@ pub(crate) struct KafkaLog {
 struct Assignments {
     current: HashMap<AssignmentId, Arc<Assignment>>,
     last: AssignmentId,
-    /// By partition: the offset after the last record that earlier assignments have read.
+    /// For each partition, the offset after the last record that was read in earlier assignments.
     earlier_positions: HashMap<i32, Offsets>,
 }
 
@@ -240,7 +240,7 @@ impl KafkaLog {
         }
     }
 
-    /// As [`Watermark::was_forwarded`].
+    /// Like [`Watermark::was_forwarded`].
     pub(crate) fn was_forwarded(&self, seq: Seq) -> bool {
         self.assignment(seq).is_some_and(|assignment| {
             let (stream, offset) = assignment.stream_and_offset(seq);
@@ -265,7 +265,7 @@ impl KafkaLog {
         self.for_each_assignment(records, |state| state.note_evaluated(trace, verdict));
     }
 
-    /// As [`Watermark::is_late`].
+    /// Like [`Watermark::is_late`].
     pub(crate) fn is_late(&self, seq: Seq, trace: TraceId) -> bool {
         self.assignment(seq).is_none_or(|assignment| {
             let (stream, offset) = assignment.stream_and_offset(seq);

@@ -25,11 +25,11 @@ pub(super) struct OwnedPartition {
     pub waiting: VecDeque<WaitingMessage>,
     /// When the pipeline first refused the first waiting message.
     pub refused_since: Option<Instant>,
-    /// By stream: whether it is paused.
+    /// For each stream, whether it is paused.
     pub paused: [bool; STREAMS],
     /// `Some` if both streams are read and their ends are known.
     pub backlog: Option<Backlog>,
-    /// By stream: whether this process owns its partition.
+    /// For each stream, whether this process owns its partition.
     pub owned_streams: [bool; STREAMS],
     /// The last commit, unless it failed.
     pub last_commit: Option<Commit>,

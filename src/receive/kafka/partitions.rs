@@ -64,7 +64,7 @@ const MIN_METADATA_BYTES: usize = 64;
 /// The context of the consumer, which librdkafka calls at rebalances.
 pub(super) struct ConsumerGroup {
     pub config: KafkaReceiver,
-    /// By stream; spans alone, or spans and logs.
+    /// The topic of each stream: of spans alone, or of spans and of logs.
     pub topics: Vec<String>,
     pub log: Arc<KafkaLog>,
     pub intake: Arc<dyn Intake>,

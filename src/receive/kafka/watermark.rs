@@ -71,7 +71,7 @@ pub(crate) struct Watermark {
     retain_counts: [BTreeMap<i64, u32>; STREAMS],
     /// For each retained record: the number of forwarded parts among these reasons, whose export is not acknowledged.
     forwarding_counts: [BTreeMap<i64, u32>; STREAMS],
-    /// By [`handover::hash`] of the trace id.
+    /// The state of each trace, by [`handover::hash`] of the trace id.
     traces: HashMap<u64, KafkaTrace>,
     /// Exported traces, oldest first, each once; at most [`MAX_REMEMBERED`].
     remembered: VecDeque<u64>,
