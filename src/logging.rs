@@ -145,7 +145,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// Collects what this thread logs until it is dropped.
+    /// Collects the log lines of this thread until it is dropped.
     pub(crate) struct CapturedLog {
         log: Log,
         /// While a single dispatcher exists, tracing-core asks only the dispatcher of the thread that reaches a

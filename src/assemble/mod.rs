@@ -39,7 +39,7 @@ pub struct SpanTally {
     pub accepted: usize,
     /// Exact resends within an open trace, dropped.
     pub duplicates: usize,
-    /// Of the accepted ones: those that arrived after their trace had closed.
+    /// Accepted spans that arrived after their trace had closed.
     pub late: usize,
 }
 

@@ -30,7 +30,7 @@ const SASL_PASSWORD: &str = "auth.sasl.password";
 /// Largest configuration file.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Reads `files`, later ones over earlier ones; without any, the defaults apply.
+/// Reads `files`; values of later files replace values of earlier files. Without files the defaults apply.
 ///
 /// # Errors
 /// Every problem of every file.

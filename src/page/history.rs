@@ -39,7 +39,8 @@ const MINUTES: usize = 24 * 60;
 const MAX_PENDING_UPDATES: usize = 256;
 /// The approximate size of a row without its texts.
 const ROW_BYTES: usize = 512;
-/// The tree of one trace takes at most the memory divided by this, so that it does not displace the trees of all others.
+/// The tree of one trace takes at most the memory divided by this, so that it does not displace the trees of all
+/// others.
 const DETAIL_DIVISOR: usize = 4;
 
 /// A trace in the history.

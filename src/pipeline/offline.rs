@@ -39,7 +39,7 @@ pub use closing::{Closing, Position, TraceEnds};
 /// the last questions of one trace. The recognised forms of all of them are in memory.
 const CONCURRENT_TRACES: usize = 8;
 
-/// Collects recorded requests; [`RecordingEvaluation::finish`] evaluates the traces in them.
+/// Collects recorded requests, and evaluates the traces in them ([`RecordingEvaluation::finish`]).
 pub struct RecordingEvaluation {
     stages: Arc<Stages>,
     assembler: Assembler,
@@ -148,7 +148,7 @@ impl RecordingEvaluation {
         RecordingEvaluation::with_judges(config, extensions, unix_nanos, judges)
     }
 
-    /// Like [`RecordingEvaluation::with_extensions`], with these judges.
+    /// Like [`RecordingEvaluation::with_extensions`], with `judges` instead of new ones.
     ///
     /// # Errors
     /// Like [`RecordingEvaluation::with_extensions`].
@@ -215,8 +215,8 @@ impl RecordingEvaluation {
         self.assembler.traces()
     }
 
-    /// Evaluates every trace. `each` is called in order of arrival and then id. Without judges one trace is evaluated
-    /// at a time, otherwise a few at the same time. If metrics name judges, this must run on a
+    /// Evaluates every trace, and calls `each` with the results in order of arrival and then id. Without judges one
+    /// trace is evaluated at a time, otherwise a few at the same time. If metrics name judges, the caller must run on a
     /// Tokio runtime.
     pub async fn finish(&mut self, mut each: impl FnMut(EvaluatedRecording)) {
         let closed = self.assembler.close_all(CloseReason::EndOfInput);

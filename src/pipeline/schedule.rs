@@ -30,8 +30,8 @@ use super::store::EncodedTrace;
 use crate::logging::join_error_reason;
 use crate::reservation::Reservation;
 
-/// Maximum number of traces of one shard that are evaluated on blocking threads at once. Further traces wait in tasks of
-/// their own, charged to the memory budget, so that the shard's task continues with other traces.
+/// Maximum number of traces of one shard that are evaluated on blocking threads at once. Further traces wait in tasks
+/// of their own, charged to the memory budget, so that the shard's task continues with other traces.
 const MAX_BLOCKING: usize = 2;
 /// Bytes at which a batch is delivered.
 const MAX_BATCH_BYTES: usize = 256 << 10;

@@ -133,9 +133,9 @@ async fn raw(path: PathBuf, durability: Durability, work: impl FnOnce(&File) + S
             let (file, stop) = (Arc::clone(&file), Arc::clone(&stop));
             std::thread::spawn(move || sync_every_second(&file, &stop))
         });
-        let began = Instant::now();
+        let started_at = Instant::now();
         work(&file);
-        let took = began.elapsed();
+        let took = started_at.elapsed();
         stop.store(true, Ordering::Relaxed);
         if let Some(thread) = syncing {
             thread.join().unwrap();
@@ -197,7 +197,7 @@ async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Dur
     let (journal, _) = Journal::open(folder, &storage(durability), 0, &telemetry.journal).unwrap();
     let requests = Arc::new(requests.to_vec());
     let next = Arc::new(AtomicUsize::new(0));
-    let began = Instant::now();
+    let started_at = Instant::now();
     let senders: Vec<_> = (0..SENDERS)
         .map(|_| {
             let (journal, requests, next) = (Arc::clone(&journal), Arc::clone(&requests), Arc::clone(&next));
@@ -218,7 +218,7 @@ async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Dur
     for sender in senders {
         sender.await.unwrap();
     }
-    let took = began.elapsed();
+    let took = started_at.elapsed();
     journal.close().await;
     took
 }
@@ -236,10 +236,10 @@ async fn whole(corpus: &Corpus) {
     for round in 0..=ROUNDS {
         for (n, target) in targets.iter().enumerate() {
             let with_new_trace_ids = corpus.with_new_trace_ids(round * 10 + n as u32);
-            let (before, used, began) = (sink.seen(), target.cpu(), Instant::now());
+            let (before, used, started_at) = (sink.seen(), target.cpu(), Instant::now());
             target.send(&with_new_trace_ids.requests).await;
             sink.wait(before + corpus.spans).await;
-            let took = began.elapsed().as_secs_f64();
+            let took = started_at.elapsed().as_secs_f64();
             if round > 0 {
                 rates[n].push(corpus.spans as f64 / took);
                 cpu[n].push((target.cpu() - used) / corpus.spans as f64 * 1e6);

@@ -5,8 +5,8 @@
 //! `otel-verdict` binary, without metrics and with all rules. Printed for each: spans a second, CPU seconds per
 //! million spans, latency from the request that completes a trace until the trace is at the sink, and resident
 //! bytes of buffered spans. `cargo bench --bench load -- memory` measures memory only, `-- small` or `-- agent`
-//! one corpus. `-- compare_features` compares the page, alarms and telemetry of the process on and off, in alternation; with
-//! `OTEL_VERDICT_BEFORE` set to another binary also with that one. `-- collector` compares with a Collector
+//! one corpus. `-- compare_features` compares the page, alarms and telemetry of the process on and off, in alternation;
+//! with `OTEL_VERDICT_BEFORE` set to another binary also with that one. `-- collector` compares with a Collector
 //! (`collector.rs`). Linux only: CPU and memory are read from `/proc`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
@@ -87,10 +87,10 @@ async fn run() {
 /// Number of measurements of each configuration in [`compare_features`].
 const REPETITIONS: usize = 6;
 
-/// Compares throughput and CPU time with optional features on and off. `agent_series: 0` disables a feature that is on by
-/// default; every other configuration enables one feature. The binary of `OTEL_VERDICT_BEFORE` is another version. The
-/// speed of the machine changes over minutes, so each configuration is measured several times, in turn, and medians are
-/// compared.
+/// Compares throughput and CPU time with optional features on and off. `agent_series: 0` disables a feature that is on
+/// by default; every other configuration enables one feature. The binary of `OTEL_VERDICT_BEFORE` is another version.
+/// The speed of the machine changes over minutes, so each configuration is measured several times, in turn, and medians
+/// are compared.
 async fn compare_features(sink: &Sink, corpus: &Corpus, rounds: u32) {
     let ours = env!("CARGO_BIN_EXE_otel-verdict").to_owned();
     let before = std::env::var("OTEL_VERDICT_BEFORE").ok();

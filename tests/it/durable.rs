@@ -95,11 +95,16 @@ pub struct Processor {
 }
 
 impl Processor {
-    pub fn start(folder: &Path, destination: u16, more: &str) -> Processor {
-        Processor::start_through(Vec::new(), folder, destination, more)
+    pub fn start(folder: &Path, destination: u16, more_settings: &str) -> Processor {
+        Processor::start_through(Vec::new(), folder, destination, more_settings)
     }
 
-    pub fn start_through(wrapper: Vec<String>, folder: &Path, destination: u16, more: &str) -> Processor {
+    pub fn start_through(
+        wrapper: Vec<String>,
+        folder: &Path,
+        destination: u16,
+        more_settings: &str,
+    ) -> Processor {
         let port = crate::support::unused_port();
         let config = folder.join("config.yaml");
         let text = format!(
@@ -107,7 +112,7 @@ impl Processor {
              exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{destination}', tls: {{ insecure: true }}, timeout: 5m, retry_on_failure: {{ initial_interval: 50ms }} }} }}\n\
              admin: {{ endpoint: '127.0.0.1:0' }}\n\
              service: {{ log_level: warn, shutdown_timeout: 5m }}\n\
-             {more}\n"
+             {more_settings}\n"
         );
         std::fs::write(&config, text).unwrap();
         let child = run(&wrapper, &config);
@@ -190,7 +195,7 @@ pub async fn send_until_acknowledged(
     client: &mut TraceServiceClient<Channel>,
     request: &ExportTraceServiceRequest,
 ) -> u64 {
-    let began = Instant::now();
+    let started_at = Instant::now();
     let mut attempts = 1;
     loop {
         match client.export(request.clone()).await {
@@ -201,7 +206,7 @@ pub async fn send_until_acknowledged(
             // Connections fail until the process has started.
             Err(status) => attempts += u64::from(!format!("{status:?}").contains("ConnectError")),
         }
-        assert!(began.elapsed() < 2 * MAX_TIME_WITHOUT_PROGRESS, "no request is acknowledged");
+        assert!(started_at.elapsed() < 2 * MAX_TIME_WITHOUT_PROGRESS, "no request is acknowledged");
         tokio::time::sleep(Duration::from_millis(15)).await;
     }
 }
@@ -592,7 +597,7 @@ async fn a_second_signal_ends_the_process_and_the_journal_keeps_unsent_data() {
     }
     // Repeated, because two signals that arrive at the same time count as one. The exit code and the log show whether
     // the first one ended the process.
-    let began = Instant::now();
+    let started_at = Instant::now();
     let code = loop {
         processor.signal();
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -600,7 +605,7 @@ async fn a_second_signal_ends_the_process_and_the_journal_keeps_unsent_data() {
             break status.code();
         }
         assert!(
-            began.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+            started_at.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
             "the process does not end after further signals"
         );
     };
@@ -652,8 +657,8 @@ pub async fn wait_for_spans(destination: &Destination, spans: usize) {
 }
 
 /// The configuration of a journal in `folder`, and `more`.
-pub fn storage(folder: &Path, more: &str) -> String {
-    format!("storage: {{ directory: '{}' }}\n{more}", folder.join("journal").display())
+pub fn storage(folder: &Path, more_settings: &str) -> String {
+    format!("storage: {{ directory: '{}' }}\n{more_settings}", folder.join("journal").display())
 }
 
 /// The records that a journal without a process keeps for traces or exporters.
@@ -685,9 +690,9 @@ async fn every_outcome_leaves_an_empty_journal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn annotated_spans_of_the_journal_are_sent_after_a_restart_in_shadow_mode() {
     let folder = tempfile::tempdir().unwrap();
-    let to = |port: u16, more: &str| {
+    let to = |port: u16, more_settings: &str| {
         let exporter = format!("endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }}");
-        storage(folder.path(), &format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{more}"))
+        storage(folder.path(), &format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{more_settings}"))
     };
     // Port 1 is closed.
     let process = Process::start(&to(1, "")).await;
@@ -706,7 +711,7 @@ async fn annotated_spans_of_the_journal_are_sent_after_a_restart_in_shadow_mode(
 /// Starts the service once per step on one journal. A step has the mode, whether the destination is reachable, and the
 /// requests to send, after which traces are closed unless the step sends leaves. Returns all exported spans.
 async fn through_restarts(
-    more: &str,
+    more_settings: &str,
     steps: &[(&str, bool, Option<&ExportTraceServiceRequest>)],
 ) -> Vec<Span> {
     let folder = tempfile::tempdir().unwrap();
@@ -724,9 +729,9 @@ async fn through_restarts(
         // Port 1 is closed.
         let to = if reachable { port } else { 1 };
         let exporter = format!("endpoint: '127.0.0.1:{to}', tls: {{ insecure: true }}");
-        let verdict = format!("verdict: {{ mode: {mode}, {more} }}");
-        let more = format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{verdict}");
-        let process = Process::start(&storage(folder.path(), &more)).await;
+        let verdict = format!("verdict: {{ mode: {mode}, {more_settings} }}");
+        let more_settings = format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{verdict}");
+        let process = Process::start(&storage(folder.path(), &more_settings)).await;
         if let Some(request) = request {
             process.client().spans(request.clone()).await;
         }

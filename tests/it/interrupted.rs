@@ -58,8 +58,8 @@ fn late_requests(trace: u64) -> [ExportTraceServiceRequest; 2] {
 }
 
 /// A process with a trace that waits for the judge, and late spans of it.
-async fn start_with_waiting_trace(judge: &Judge, folder: &Path, more: &str) -> Process {
-    let process = Process::start(&storage(folder, &format!("{}\n{more}", judge.config()))).await;
+async fn start_with_waiting_trace(judge: &Judge, folder: &Path, more_settings: &str) -> Process {
+    let process = Process::start(&storage(folder, &format!("{}\n{more_settings}", judge.config()))).await;
     for request in requests(1) {
         process.client().spans(request).await;
     }

@@ -690,12 +690,12 @@ fn member(brokers: &str, port: u16, receiver: &str) -> String {
 }
 
 /// Like [`member`], with `more` for everything that is not about connections.
-pub fn member_with(brokers: &str, port: u16, receiver: &str, more: &str) -> String {
+pub fn member_with(brokers: &str, port: u16, receiver: &str, more_settings: &str) -> String {
     format!(
         "receivers:\n  otlp: {{ protocols: {{ http: {{ endpoint: '127.0.0.1:0' }} }} }}\n  \
          kafka: {{ brokers: ['{brokers}'], session_timeout: 4s, heartbeat_interval: 300ms, {receiver} }}\n\
          exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }} }} }}\n\
-         admin: {{ endpoint: '127.0.0.1:0' }}\nservice: {{ log_format: text }}\n{more}\n"
+         admin: {{ endpoint: '127.0.0.1:0' }}\nservice: {{ log_format: text }}\n{more_settings}\n"
     )
 }
 

@@ -1,4 +1,4 @@
-//! Kafka: what a member that loses a partition leaves to its next owner, with the mock brokers of librdkafka.
+//! Kafka: the state that a member leaves to the next owner of a partition, with the mock brokers of librdkafka.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;

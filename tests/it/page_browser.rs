@@ -1,4 +1,4 @@
-//! The live page in Chromium, over its debugging protocol: what people see and do, hostile texts, contrast.
+//! The live page in Chromium, through its debugging protocol: display and operation, hostile texts, contrast.
 //!
 //! `.ci/neighbours chromium` installs `chromium` (or `OTEL_VERDICT_CHROMIUM` names it) and runs these tests, which are
 //! ignored otherwise. With `OTEL_VERDICT_SCREENSHOTS` set to a folder,

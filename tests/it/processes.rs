@@ -49,7 +49,8 @@ fn eval_prints_one_object_a_trace_and_fail_on_makes_it_an_exit_code() {
 
 #[test]
 fn eval_counts_results_selects_traces_and_fails_on_a_rate() {
-    let both = |more: &[&str]| run(&[&["eval", FAILS, PASSES, "-o", "json"], more].concat());
+    let both =
+        |more_arguments: &[&str]| run(&[&["eval", FAILS, PASSES, "-o", "json"], more_arguments].concat());
     let lines = |output: &Output| String::from_utf8_lossy(&output.stdout).lines().count();
     let all = both(&[]);
     let stderr = String::from_utf8_lossy(&all.stderr).into_owned();
@@ -183,10 +184,10 @@ impl Running {
     }
 
     pub fn wait_for_log(&self, words: &str) {
-        let began = Instant::now();
+        let started_at = Instant::now();
         while !self.log().contains(words) {
             assert!(
-                began.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+                started_at.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
                 "waited in vain for {words:?} in\n{}",
                 self.log()
             );

@@ -56,8 +56,8 @@ pub fn unused_port() -> u16 {
 /// tests and builds.
 pub const MAX_TIME_WITHOUT_PROGRESS: Duration = Duration::from_secs(180);
 
-/// Waits until `missing` returns 0. Fails if the number does not decrease for [`MAX_TIME_WITHOUT_PROGRESS`]; the whole time is not
-/// limited, because it depends on the machine.
+/// Waits until `missing` returns 0. Fails if the number does not decrease for [`MAX_TIME_WITHOUT_PROGRESS`]; the whole
+/// time is not limited, because it depends on the machine.
 pub async fn until_none_is_missing(description: &str, missing: impl Fn() -> usize) {
     let (mut fewest, mut last_progress) = (usize::MAX, Instant::now());
     loop {

@@ -279,9 +279,9 @@ mod tests {
     }
 
     fn only_file(folder: &Path) -> PathBuf {
-        let found = files(folder).unwrap();
-        assert_eq!(found.len(), 1, "{found:?}");
-        found[0].0.clone()
+        let found_files = files(folder).unwrap();
+        assert_eq!(found_files.len(), 1, "{found_files:?}");
+        found_files[0].0.clone()
     }
 
     #[test]
@@ -340,9 +340,9 @@ mod tests {
             let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
             dead_letters.append(Signal::Traces, b"request").unwrap();
         }
-        let found = files(folder.path()).unwrap();
-        assert_eq!(found.len(), 50);
-        found.iter().for_each(|(path, ..)| assert_eq!(read(path), [b"request"]));
+        let found_files = files(folder.path()).unwrap();
+        assert_eq!(found_files.len(), 50);
+        found_files.iter().for_each(|(path, ..)| assert_eq!(read(path), [b"request"]));
     }
 
     #[test]
@@ -365,9 +365,10 @@ mod tests {
         for (signal, request) in [(Signal::Traces, b"a"), (Signal::Logs, b"b"), (Signal::Traces, b"c")] {
             dead_letters.append(signal, request).unwrap();
         }
-        let mut found: Vec<_> = files(folder.path()).unwrap().iter().map(|(path, ..)| read(path)).collect();
-        found.sort();
-        assert_eq!(found, [vec![b"a".to_vec(), b"c".to_vec()], vec![b"b".to_vec()]]);
+        let mut found_files: Vec<_> =
+            files(folder.path()).unwrap().iter().map(|(path, ..)| read(path)).collect();
+        found_files.sort();
+        assert_eq!(found_files, [vec![b"a".to_vec(), b"c".to_vec()], vec![b"b".to_vec()]]);
     }
 
     #[cfg(target_os = "linux")]

@@ -218,9 +218,9 @@ impl<D: Disk> JournalWriter<D> {
         }
         let all_frames = || frames.iter().map(|(frame, _)| frame).chain(&other_frames);
         let size: usize = all_frames().map(Frame::size).sum();
-        let began = Instant::now();
+        let started_at = Instant::now();
         let appended = self.log.append(all_frames());
-        self.state.wrote_in(began.elapsed());
+        self.state.wrote_in(started_at.elapsed());
         let positions = match appended {
             Ok(positions) => positions,
             Err(error) => {

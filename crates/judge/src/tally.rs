@@ -149,14 +149,14 @@ impl QuestionTally {
         lock(&self.0).report.repaired += 1;
     }
 
-    /// Counts a request; `took` if it was answered.
-    pub(crate) fn count_request(&self, took: Option<Duration>) {
+    /// Counts a request; `duration` if it was answered.
+    pub(crate) fn count_request(&self, duration: Option<Duration>) {
         let totals = &mut *lock(&self.0);
         totals.report.requests += 1;
-        if let Some(took) = took {
-            totals.total_latency += took;
+        if let Some(duration) = duration {
+            totals.total_latency += duration;
             totals.answered_requests += 1;
-            totals.report.seconds_max = totals.report.seconds_max.max(took.as_secs_f64());
+            totals.report.seconds_max = totals.report.seconds_max.max(duration.as_secs_f64());
         }
     }
 

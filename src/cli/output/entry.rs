@@ -65,7 +65,7 @@ impl ReportEntry {
         }
     }
 
-    /// Adds what late spans of the trace have changed. The header stays that of the trace.
+    /// Adds the changes by late spans of the trace. The header remains that of the trace.
     pub(super) fn revise(&mut self, late: ReportEntry) {
         self.result = late.result;
         self.unmeasured = late.unmeasured;

@@ -1,4 +1,5 @@
-//! The scores of a request, with the ones that the back end has accepted or refused: a retry sends only the others.
+//! The scores of a request, and whether the back end has accepted or refused each: a retry sends only the remaining
+//! ones.
 
 use std::sync::MutexGuard;
 

@@ -56,11 +56,11 @@ async fn a_finished_section_is_not_counted_and_a_death_is_counted_once() {
     first.watch(trace(2), tokio::time::sleep(Duration::from_millis(1))).await;
     die(first, 3).await;
     for _ in 0..3 {
-        let new_list = open(folder.path());
+        let restarted = open(folder.path());
         assert!(
-            !new_list.is_suspect_or_quarantined(trace(1)) && !new_list.is_suspect_or_quarantined(trace(2))
+            !restarted.is_suspect_or_quarantined(trace(1)) && !restarted.is_suspect_or_quarantined(trace(2))
         );
-        assert!(new_list.is_suspect(trace(3)) && !new_list.is_quarantined(trace(3)));
+        assert!(restarted.is_suspect(trace(3)) && !restarted.is_quarantined(trace(3)));
     }
 }
 
@@ -157,11 +157,11 @@ async fn intact_entries_of_damaged_files_are_read() {
         assert!(cut.traces.iter().all(|entry| list.traces.iter().any(|one| one == entry)), "{len}");
         assert_eq!(cut.traces.len(), len.saturating_sub(HEADER_SIZE) / ENTRY_SIZE, "{len}");
     }
-    for at in 0..bytes.len() {
+    for index in 0..bytes.len() {
         let mut flipped = bytes.clone();
-        flipped[at] ^= 0x10;
+        flipped[index] ^= 0x10;
         let read = SuspectList::decode(&flipped).unwrap_or_default();
-        assert_eq!(read.traces.len(), if at < HEADER_SIZE { 0 } else { 2 }, "{at}");
+        assert_eq!(read.traces.len(), if index < HEADER_SIZE { 0 } else { 2 }, "{index}");
     }
     // One slot is truncated, another overwritten. The next file is intact.
     let slot = |n| encode(SlotEntry { trace: trace(n), generation: 7, state: BEGUN });
@@ -170,11 +170,11 @@ async fn intact_entries_of_damaged_files_are_read() {
     fs::write(slot_file(folder.path(), 0), first).unwrap();
     fs::write(slot_file(folder.path(), 1), slot(6)).unwrap();
     // An older generation was counted by an earlier start.
-    let count_deaths = encode(SlotEntry { trace: trace(8), generation: 6, state: BEGUN });
-    fs::write(slot_file(folder.path(), 2), count_deaths).unwrap();
+    let older_slot = encode(SlotEntry { trace: trace(8), generation: 6, state: BEGUN });
+    fs::write(slot_file(folder.path(), 2), older_slot).unwrap();
     let markers = open(folder.path());
-    let noted: Vec<u8> = (0..10).filter(|&n| markers.is_suspect(trace(n))).collect();
-    assert_eq!(noted, [3, 4, 6]);
+    let suspects: Vec<u8> = (0..10).filter(|&n| markers.is_suspect(trace(n))).collect();
+    assert_eq!(suspects, [3, 4, 6]);
     let quarantined: Vec<u8> = (0..10).filter(|&n| markers.is_quarantined(trace(n))).collect();
     assert_eq!(quarantined, [1, 2]);
 }
@@ -243,22 +243,22 @@ async fn sections_begin_while_a_suspect_waits_for_a_long_one() {
     let folder = tempfile::tempdir().unwrap();
     die(open(folder.path()), 1).await;
     let second = Arc::new(open(folder.path()));
-    let (begun, begins) = mpsc::channel();
-    let (end, ends) = mpsc::channel::<()>();
+    let (begun_sender, begun_receiver) = mpsc::channel();
+    let (end_sender, end_receiver) = mpsc::channel::<()>();
     let long = Arc::clone(&second);
     let thread = std::thread::spawn(move || {
         long.run(trace(2), || {
-            begun.send(()).unwrap();
-            ends.recv().unwrap();
+            begun_sender.send(()).unwrap();
+            end_receiver.recv().unwrap();
         });
     });
-    begins.recv().unwrap();
+    begun_receiver.recv().unwrap();
     let mut suspect = pin!(second.enter(trace(1)));
     for n in 3..10 {
         assert!(suspect.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!(if_ready(second.enter(trace(n))).is_some(), "a shard waits for the section of another trace");
     }
-    end.send(()).unwrap();
+    end_sender.send(()).unwrap();
     thread.join().unwrap();
     let alone = suspect.await;
     assert!(if_ready(second.enter(trace(3))).is_none());
