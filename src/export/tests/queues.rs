@@ -1,4 +1,4 @@
-//! Tests queues: backpressure, cancelled senders, exporters that are not required, draining at shutdown, and exactly one
+//! Tests queues: backpressure, cancelled senders, optional exporters, draining at shutdown, and exactly one
 //! outcome per span and exporter under load.
 
 use std::collections::BTreeSet;
