@@ -88,7 +88,6 @@ struct Outgoing<'a> {
     spent: &'a Mutex<Amount>,
 }
 
-/// The reason for which an attempt has no reply.
 enum NoReply {
     BudgetSpent,
     BreakerOpen,
@@ -204,8 +203,7 @@ impl JudgeClient {
         }
     }
 
-    /// Asks a question, a second time with a correction if the first answer is invalid. Returns the value of a valid
-    /// answer and its weighted score.
+    /// The value and weighted score of a valid answer. An invalid first answer is followed by a correction.
     async fn ask_with_correction(
         &self,
         prepared: &PreparedQuestion<'_>,
