@@ -56,7 +56,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// `phase` is what the process does until it serves.
+    /// `phase` names the activity of the process until it serves.
     pub fn new(phase: &'static str) -> Readiness {
         Readiness { phase: Mutex::new(Some(phase)), health: OnceLock::new() }
     }

@@ -13,7 +13,7 @@ use verdict_judge::JudgeExtensions;
 
 use crate::export::ExportClients;
 
-/// Additions to what is built in. The default adds nothing.
+/// Additions to the built-in metrics, judges and exporters. The default adds nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Extensions {
     /// Metrics, with their settings. Judges that these name must be configured or provided.

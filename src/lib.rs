@@ -30,7 +30,7 @@ pub mod receive;
 pub mod assemble;
 pub mod export;
 
-// The connection of the stages, and what they share.
+// The connection of the stages, and their shared state.
 pub mod extensions;
 pub mod pipeline;
 pub mod outcome;

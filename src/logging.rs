@@ -74,7 +74,7 @@ pub fn init(level: &str, format: Format) -> Result<(), Error> {
     init_with(level, format, None)
 }
 
-/// As [`init`], with an additional layer that receives the spans of this process.
+/// Like [`init`], with an additional layer that receives the spans of this process.
 ///
 /// # Errors
 /// `level` is invalid, or logging is initialised already.
@@ -145,7 +145,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// Collects what this thread logs until it is dropped.
+    /// Collects the log lines of this thread until it is dropped.
     pub(crate) struct CapturedLog {
         log: Log,
         /// While a single dispatcher exists, tracing-core asks only the dispatcher of the thread that reaches a

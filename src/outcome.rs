@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
 
 verdict_otlp::labelled_enum! {
-    /// How spans left one exporter.
+    /// The result for a span at one exporter.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
     pub enum Outcome {
         /// The destination accepted them.
@@ -27,14 +27,14 @@ verdict_otlp::labelled_enum! {
 }
 
 verdict_otlp::labelled_enum! {
-    /// Why items ended in [`Outcome::Dropped`].
+    /// The reason for [`Outcome::Dropped`].
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
     pub enum DropReason {
         /// The queue of an exporter that is not required was full.
         QueueFull = "queue_full",
-        /// The destination rejected the request permanently.
+        /// The destination refused the request permanently.
         Refused = "refused",
-        /// Rejected items of a request that was otherwise accepted (`partial_success`).
+        /// The destination accepted the request without these items (`partial_success`).
         Rejected = "rejected",
         /// The destination does not accept the signal (logs, metrics).
         Unsupported = "unsupported",
@@ -60,7 +60,7 @@ verdict_otlp::labelled_enum! {
     }
 }
 
-/// Counts of outcomes of one exporter, in spans (or records, or points).
+/// The number of items (spans, log records or data points) of one exporter by outcome.
 #[derive(Debug, Default)]
 pub struct Ledger([AtomicU64; Outcome::ALL.len()]);
 
@@ -75,8 +75,8 @@ impl Ledger {
     }
 }
 
-/// Acknowledges a stored record when the receipts for all parts of it have been resolved: dropping the
-/// last clone does so, unless [`Acknowledge::retain`] was called before.
+/// The acknowledgement of a stored record, shared by the receipts for its parts. When the last clone is dropped, the
+/// record is acknowledged, unless [`Acknowledge::retain`] was called before.
 pub trait Acknowledge: Send + Sync + std::fmt::Debug {
     /// A part was not delivered: the record is retained.
     fn retain(&self);
@@ -94,14 +94,15 @@ struct DeliveryState {
     is_complete: CancellationToken,
 }
 
-/// Held by the receipts of an observed parcel; the delivery is complete when the last one is dropped.
+/// Reports the outcomes of a parcel to its [`ParcelDelivery`]. All receipts of the parcel share it; when the last one
+/// is dropped, the delivery is complete.
 #[derive(Debug)]
-pub struct Observer(Arc<DeliveryState>);
+pub struct DeliveryObserver(Arc<DeliveryState>);
 
 impl ParcelDelivery {
     /// An observer for the parcel's receipt ([`Receipt::observed_by`]).
-    pub fn observer(&self) -> Observer {
-        Observer(Arc::clone(&self.0))
+    pub fn observer(&self) -> DeliveryObserver {
+        DeliveryObserver(Arc::clone(&self.0))
     }
 
     /// Waits until every item has an outcome; returns the outcome with the highest index in [`Outcome::ALL`].
@@ -112,13 +113,13 @@ impl ParcelDelivery {
     }
 }
 
-impl Observer {
+impl DeliveryObserver {
     fn record(&self, outcome: Outcome) {
         self.0.highest_outcome.fetch_max(outcome as u8, Ordering::AcqRel);
     }
 }
 
-impl Drop for Observer {
+impl Drop for DeliveryObserver {
     fn drop(&mut self) {
         self.0.is_complete.cancel();
     }
@@ -133,7 +134,7 @@ pub struct Receipt {
     /// Acknowledges the stored record that contains the items.
     ack: Option<Arc<dyn Acknowledge>>,
     /// Notifies tasks that wait for the delivery.
-    observer: Option<Arc<Observer>>,
+    observer: Option<Arc<DeliveryObserver>>,
 }
 
 impl Receipt {
@@ -149,7 +150,7 @@ impl Receipt {
     }
 
     /// Reports the outcomes to an observer.
-    pub fn observed_by(mut self, observer: Observer) -> Receipt {
+    pub fn observed_by(mut self, observer: DeliveryObserver) -> Receipt {
         self.observer = Some(Arc::new(observer));
         self
     }

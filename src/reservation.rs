@@ -11,7 +11,7 @@ use tokio::time::Instant;
 pub(crate) struct ByteLimit {
     pub(crate) total: Gauge,
     pub(crate) limit: u64,
-    /// When a holder within its own limit was last refused.
+    /// When a holder below its own limit was last refused.
     last_exhausted: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -20,19 +20,19 @@ impl ByteLimit {
         ByteLimit { limit, ..ByteLimit::default() }
     }
 
-    /// This limit, with its total in this gauge.
+    /// The limit, with its total counted in `total`, such as a self-metric.
     pub(crate) fn counted_in(self, total: &Gauge) -> ByteLimit {
         ByteLimit { total: total.clone(), ..self }
     }
 
-    /// Whether a holder within its own limit was refused in this time. A holder above its limit is refused
-    /// earlier, while there is room for others.
+    /// Whether a holder below its own limit was refused within this time. A holder above its limit is refused earlier,
+    /// while there is still space for others.
     pub(crate) fn was_exhausted(&self, within: Duration) -> bool {
         let last_exhausted = *self.last_exhausted.lock().unwrap_or_else(PoisonError::into_inner);
         last_exhausted.is_some_and(|instant| instant.elapsed() < within)
     }
 
-    /// Bytes reserved now.
+    /// The total of all reservations, in bytes.
     pub(crate) fn reserved(&self) -> u64 {
         bytes_in(&self.total)
     }
@@ -44,7 +44,8 @@ impl ByteLimit {
         reservation
     }
 
-    /// A reservation of 0 bytes of a holder with a limit of its own.
+    /// A reservation of 0 bytes for one of several holders, such as a sender, that share this limit. `holder` is the
+    /// limit of this holder alone.
     pub(crate) fn reserve_for(&self, holder: &ByteLimit) -> FairReservation {
         let last_exhausted = Arc::clone(&self.last_exhausted);
         FairReservation {
@@ -55,7 +56,7 @@ impl ByteLimit {
     }
 }
 
-/// Bytes that count in a [`ByteLimit`] until this is dropped.
+/// Bytes that are counted in a [`ByteLimit`] until the reservation is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     total: Gauge,
@@ -64,8 +65,8 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves `bytes` instead of what was reserved before. `false` if the total then exceeds the limit,
-    /// unless this is the only reservation.
+    /// Changes the reserved bytes to `bytes`. Returns `false` if the total then exceeds the limit, unless this is the
+    /// only reservation.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX / 2);
         let added = bytes - self.bytes;
@@ -74,7 +75,7 @@ impl Reservation {
         total == bytes || u64::try_from(total).is_ok_and(|total| total <= self.limit)
     }
 
-    /// The bytes that are reserved.
+    /// The reserved bytes.
     pub(crate) fn bytes(&self) -> usize {
         usize::try_from(self.bytes).unwrap_or(0)
     }
@@ -106,9 +107,9 @@ pub(crate) struct FairReservation {
 }
 
 impl FairReservation {
-    /// Reserves `bytes` instead of what was reserved before. `false` if this is an increase and the total then
-    /// exceeds the limit, or three quarters of it while the holder exceeds its own limit. The only
-    /// reservation may have any size.
+    /// Changes the reserved bytes to `bytes`. Returns `false` if this is an increase and the total then exceeds the
+    /// limit, or if it exceeds three quarters of the limit and the holder exceeds its own. The only reservation may
+    /// have any size.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let bytes_before = self.shared_reservation.bytes;
         let (within_shared_limit, within_holder_limit) =
@@ -127,7 +128,7 @@ fn bytes_in(total: &Gauge) -> u64 {
     u64::try_from(total.get()).unwrap_or(0)
 }
 
-/// Whether the remaining bytes are only for holders within their own limits.
+/// Whether more than three quarters of the limit are used: the rest is for holders below their own limits.
 fn is_scarce(total: &Gauge, limit: u64) -> bool {
     bytes_in(total) > limit / 4 * 3
 }

@@ -1,7 +1,7 @@
 //! Spans of idle traces, compressed.
 //!
 //! An agent's model calls repeat the conversation so far, so that most bytes of an open run occur in it several times.
-//! A trace without spans for [`IDLE_TIME`] that does not close soon is kept as zstd blocks. The bytes of
+//! A trace without spans for [`IDLE_TIME`] that does not close soon is stored as zstd blocks. The bytes of
 //! its spans are restored when they are read: when the trace closes, is previewed, or receives a span whose id is
 //! known. The memory budget is charged as if nothing were compressed, since all open traces may close at once.
 //!
@@ -15,18 +15,18 @@ use verdict_otlp::trace::Span;
 /// Time without spans: twice the time for which SDKs batch.
 pub(super) const IDLE_TIME: Duration = Duration::from_secs(10);
 /// A trace that closes within this time if nothing arrives is not compressed.
-pub(super) const CLOSES_SOON: Duration = Duration::from_secs(10);
+pub(super) const MIN_REMAINING_TIME: Duration = Duration::from_secs(10);
 /// Maximum bytes of a block: compressing them takes some milliseconds. A larger span is not compressed.
-const MAX_BLOCK: usize = 1 << 20;
+const MAX_BLOCK_BYTES: usize = 1 << 20;
 /// Minimum bytes of a block. Fewer bytes are not compressed.
-const MIN_BLOCK: usize = 4 << 10;
-/// The last block is compressed again once the new spans have this fraction of its bytes (1/4): a long run is
-/// compressed a few times in all, and not with each of its spans.
-const GROWTH: usize = 4;
-/// The fastest level whose window contains the conversation of an earlier call.
-const LEVEL: i32 = 1;
-/// Size of the length of a span in a block.
-const LENGTH_SIZE: usize = size_of::<u32>();
+const MIN_BLOCK_BYTES: usize = 4 << 10;
+/// The last block is compressed again when the new spans have at least its size divided by this number: a long run is
+/// then compressed a few times, and not with every new span.
+const RECOMPRESSION_DIVISOR: usize = 4;
+/// The compression level: the fastest whose window contains the conversation of an earlier call.
+const ZSTD_LEVEL: i32 = 1;
+/// Bytes of the length field of a span in a block.
+const LENGTH_FIELD_BYTES: usize = size_of::<u32>();
 
 /// The bytes of consecutive spans.
 #[derive(Debug)]
@@ -69,14 +69,14 @@ impl CompressedSpans {
         compressed_bytes
     }
 
-    /// Adds a block of the next spans, or adds them to the last block, and returns the bytes that were compressed;
-    /// `None` if too few are left.
+    /// Adds a block of the next spans, or adds them to the last block, and returns the number of compressed bytes;
+    /// `None` if too few spans are left.
     fn add_block(&mut self, spans: &mut [Span]) -> Option<usize> {
         let uncompressed = spans.get_mut(self.spans..)?;
         let (mut size, mut count) = (0, 0);
         for span in &*uncompressed {
-            let length = span.bytes.len() + LENGTH_SIZE;
-            if size + length > MAX_BLOCK {
+            let length = span.bytes.len() + LENGTH_FIELD_BYTES;
+            if size + length > MAX_BLOCK_BYTES {
                 break;
             }
             size += length;
@@ -87,23 +87,25 @@ impl CompressedSpans {
             self.spans += 1;
             return Some(0);
         }
-        let last =
-            self.blocks.last().filter(|last| last.compressed.is_some() && last.size + size <= MAX_BLOCK);
+        let last = self
+            .blocks
+            .last()
+            .filter(|last| last.compressed.is_some() && last.size + size <= MAX_BLOCK_BYTES);
         let (spans_before, mut raw) = match last {
-            Some(last) if size < last.size / GROWTH => return None,
+            Some(last) if size < last.size / RECOMPRESSION_DIVISOR => return None,
             Some(last) => (last.spans, last.read().ok()?),
-            None if size < MIN_BLOCK => return None,
+            None if size < MIN_BLOCK_BYTES => return None,
             None => (0, Vec::with_capacity(size)),
         };
         let added = uncompressed.get_mut(..count)?;
-        let lengths_end = spans_before * LENGTH_SIZE;
+        let lengths_end = spans_before * LENGTH_FIELD_BYTES;
         raw.splice(
             lengths_end..lengths_end,
             added.iter().flat_map(|span| (span.bytes.len() as u32).to_le_bytes()),
         );
         added.iter().for_each(|span| raw.extend_from_slice(&span.bytes));
         // If compression fails for lack of memory, the spans remain as they are.
-        let compressed = zstd::bulk::compress(&raw, LEVEL).ok()?.into_boxed_slice();
+        let compressed = zstd::bulk::compress(&raw, ZSTD_LEVEL).ok()?.into_boxed_slice();
         if spans_before > 0 {
             self.blocks.pop();
         }
@@ -142,9 +144,9 @@ impl CompressedSpans {
                 continue;
             }
             let raw = Bytes::from(block.read()?);
-            let mut start = block.spans * LENGTH_SIZE;
-            for (span, length) in block_spans.iter_mut().zip(raw.chunks_exact(LENGTH_SIZE)) {
-                let length: [u8; LENGTH_SIZE] = length.try_into().map_err(|_| Damaged)?;
+            let mut start = block.spans * LENGTH_FIELD_BYTES;
+            for (span, length) in block_spans.iter_mut().zip(raw.chunks_exact(LENGTH_FIELD_BYTES)) {
+                let length: [u8; LENGTH_FIELD_BYTES] = length.try_into().map_err(|_| Damaged)?;
                 let end = start.saturating_add(u32::from_le_bytes(length) as usize);
                 if end > raw.len() {
                     return Err(Damaged);
@@ -201,10 +203,10 @@ mod tests {
             compressed.blocks.iter().filter_map(|block| Some(block.compressed.as_ref()?.len())).sum();
         let uncompressed: usize = spans.iter().map(|span| span.bytes.len()).sum();
         assert!(
-            compressed_bytes * 8 < all && uncompressed * GROWTH < all,
+            compressed_bytes * 8 < all && uncompressed * RECOMPRESSION_DIVISOR < all,
             "{compressed_bytes} and {uncompressed} of {all}"
         );
-        assert!(compressed_bytes_in_all < (GROWTH + 2) * all, "{compressed_bytes_in_all}");
+        assert!(compressed_bytes_in_all < (RECOMPRESSION_DIVISOR + 2) * all, "{compressed_bytes_in_all}");
     }
 
     #[test]
@@ -213,10 +215,10 @@ mod tests {
         let mut compressed = CompressedSpans::default();
         assert_eq!(compressed.compress(&mut spans, usize::MAX), 0);
         assert!(!compressed.contains(0) && spans[0].bytes.len() == 100);
-        let mut spans = vec![span(vec![1; 10_000]), span(vec![2; MAX_BLOCK]), span(vec![3; 10_000])];
+        let mut spans = vec![span(vec![1; 10_000]), span(vec![2; MAX_BLOCK_BYTES]), span(vec![3; 10_000])];
         let before = contents(&spans);
         compressed.compress(&mut spans, usize::MAX);
-        assert_eq!(contents(&spans).iter().map(Bytes::len).collect::<Vec<_>>(), [0, MAX_BLOCK, 0]);
+        assert_eq!(contents(&spans).iter().map(Bytes::len).collect::<Vec<_>>(), [0, MAX_BLOCK_BYTES, 0]);
         assert_eq!(contents(&compressed.restore(spans)), before);
     }
 
@@ -224,8 +226,8 @@ mod tests {
     fn bytes_compressed_by_one_call_are_bounded() {
         let mut spans: Vec<Span> = (0..64).map(|n| span(noise(n, 100_000))).collect();
         let mut compressed = CompressedSpans::default();
-        let done = compressed.compress(&mut spans, MAX_BLOCK);
-        assert!(done < 2 * MAX_BLOCK, "{done}");
+        let done = compressed.compress(&mut spans, MAX_BLOCK_BYTES);
+        assert!(done < 2 * MAX_BLOCK_BYTES, "{done}");
         assert!(compressed.contains(0) && !compressed.contains(40));
     }
 

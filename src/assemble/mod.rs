@@ -39,7 +39,7 @@ pub struct SpanTally {
     pub accepted: usize,
     /// Exact resends within an open trace, dropped.
     pub duplicates: usize,
-    /// Of the accepted ones: those that arrived after their trace had closed.
+    /// Accepted spans that arrived after their trace had closed.
     pub late: usize,
 }
 
@@ -307,7 +307,7 @@ impl Assembler {
         let mut compressed_bytes = 0;
         while let Some(trace) = self.idle.next_to_compress(&self.open, now) {
             let Some(open) = self.open.get_mut(&trace) else { continue };
-            if open.deadline().0.saturating_duration_since(now) <= compressed::CLOSES_SOON {
+            if open.deadline().0.saturating_duration_since(now) <= compressed::MIN_REMAINING_TIME {
                 continue;
             }
             compressed_bytes += open.compress(target_bytes.saturating_sub(compressed_bytes));

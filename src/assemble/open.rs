@@ -12,19 +12,19 @@ use verdict_otlp::trace::{AttachedLog, ById, CloseReason, Envelope, Span, SpanId
 use super::compressed::CompressedSpans;
 use super::config::CloseTimes;
 
-/// Bytes that a buffered span costs in addition to its own: its entries in the trace and in the index of
-/// ids. Rounded up from the measurement in `tests/bench`.
+/// Memory of a buffered span in addition to its encoded bytes: its entries in the trace and in the index of ids.
+/// Measured in `tests/bench` and rounded up.
 pub(crate) const SPAN_OVERHEAD: usize = 256;
 
-/// Initial capacity: this many times the spans of the first request, ...
+/// The initial capacity of a trace is this many times the number of spans in its first request.
 const INITIAL_FACTOR: usize = 4;
-/// ... up to this many spans.
+/// Maximum initial capacity, in spans.
 const MAX_INITIAL_CAPACITY: usize = 64;
 /// A full vector grows by a quarter and this many spans.
 const MIN_GROWTH: usize = 4;
 
-/// Maximum bytes of the name by which a trace is listed.
-const MAX_NAME: usize = 200;
+/// Maximum bytes of the name of a trace in the list of open traces.
+const MAX_NAME_BYTES: usize = 200;
 /// The field number of `name` in the message `Span`.
 const SPAN_NAME_FIELD: u32 = 5;
 
@@ -40,10 +40,11 @@ enum IdState {
 /// The collection of [`IdleTraces`](super::idle::IdleTraces) that contains a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
-    /// None yet.
+    /// In no collection yet.
     New,
+    /// In the collection of traces that received spans recently.
     Busy,
-    /// Idle, with the size by which it is sorted.
+    /// In the collection of idle traces, sorted by this size in bytes.
     Idle(usize),
 }
 
@@ -79,7 +80,7 @@ pub(crate) fn envelope_bytes(spans: &[Span]) -> usize {
 
 #[derive(Debug)]
 pub(super) struct BufferedTrace {
-    /// In order of arrival. The bytes of the first ones may be in `compressed`.
+    /// In order of arrival. The bytes of the first spans may be in `compressed`.
     pub spans: Vec<Span>,
     compressed: CompressedSpans,
     /// The name by which the trace is listed while its spans are compressed.
@@ -98,12 +99,13 @@ pub(super) struct BufferedTrace {
     pub activity: Activity,
     times: CloseTimes,
     ids: ById<SpanId, IdState>,
-    /// Further spans with the id of an earlier one. A set, so that many spans with one id cost no more than others.
+    /// Spans with the id of an earlier span. In a set, so that a search for duplicates is fast even if many spans share
+    /// one id.
     same_id: HashSet<(Bytes, Arc<Envelope>)>,
     envelopes: EnvelopeBytes,
-    /// Missing parents.
+    /// The number of missing parents.
     missing_parents: usize,
-    /// Missing parents in other processes.
+    /// The number of missing parents in other processes.
     missing_remote_parents: usize,
     has_ended_root: bool,
 }
@@ -223,7 +225,7 @@ impl BufferedTrace {
         (self.compressed.restore(self.spans), self.logs)
     }
 
-    /// Whether it has grown by a quarter since its last preview.
+    /// Whether the number of spans has grown by a quarter since the last preview.
     pub(super) fn has_grown(&self) -> bool {
         self.spans.len() > self.previewed_spans + self.previewed_spans / 4
     }
@@ -242,13 +244,13 @@ impl BufferedTrace {
         } else {
             (self.times.idle, CloseReason::Idle)
         };
-        let by_age = after(self.first_arrival, self.times.max_age);
-        let by_wait = after(self.last_arrival, wait);
+        let by_age = saturating_deadline(self.first_arrival, self.times.max_age);
+        let by_wait = saturating_deadline(self.last_arrival, wait);
         if by_age < by_wait { (by_age, CloseReason::MaxAge) } else { (by_wait, reason) }
     }
 }
 
-/// The span by which a trace is listed: a root, or the first one that arrived.
+/// The span whose name represents the trace in a list: a root, or the span that arrived first.
 pub(super) fn listed_span(spans: &[Span]) -> Option<&Span> {
     spans.iter().find(|span| span.parent.is_zero()).or_else(|| spans.first())
 }
@@ -257,12 +259,12 @@ pub(super) fn listed_span(spans: &[Span]) -> Option<&Span> {
 fn name_of(span: &Span) -> String {
     let name = Fields::new(&span.bytes).contents(SPAN_NAME_FIELD).last();
     let name = name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
-    let name = name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or_default();
+    let name = name.get(..name.floor_char_boundary(MAX_NAME_BYTES)).unwrap_or_default();
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// `from` plus `wait`, or plus a year if an [`Instant`] cannot represent the sum.
-fn after(from: Instant, wait: Duration) -> Instant {
+fn saturating_deadline(from: Instant, wait: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     from.checked_add(wait).unwrap_or(from + YEAR)
 }

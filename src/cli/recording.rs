@@ -22,8 +22,8 @@ use crate::pipeline::offline::{
     TraceEnds,
 };
 
-/// Requests that were read and wait to be assembled: with some in reserve, the reader continues while a large one is
-/// assembled.
+/// Maximum number of requests that were read and wait to be assembled, so that the reader continues while a large
+/// request is assembled.
 const READ_AHEAD: usize = 4;
 
 /// The treatment of files in folders that contain JSON but no telemetry.
@@ -58,7 +58,8 @@ pub(super) fn evaluate_at_end(
     Ok(())
 }
 
-/// As [`evaluate_at_end`], with every trace evaluated `runs` times; `on_trace` receives the number of the run, from 0.
+/// Like [`evaluate_at_end`], with every trace evaluated `runs` times; `on_trace` receives the number of the run, from
+/// 0.
 pub(super) fn evaluate_repeatedly(
     config: &Config,
     paths: &[PathBuf],
@@ -187,11 +188,11 @@ fn parse_requests(
     Ok(())
 }
 
-/// Shorter work shows no progress bar.
+/// Work that takes less time than this shows no progress bar.
 const PROGRESS_DELAY: Duration = Duration::from_millis(800);
 
 /// How often the progress bar shows the state of questions.
-const REFRESH: Duration = Duration::from_millis(500);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A progress bar on standard error, only on a terminal and only for work that takes longer than [`PROGRESS_DELAY`].
 struct WorkProgress(ProgressBar);
@@ -212,7 +213,7 @@ impl WorkProgress {
             tokio::select! {
                 biased;
                 () = &mut work => return,
-                () = tokio::time::sleep(REFRESH) => {
+                () = tokio::time::sleep(REFRESH_INTERVAL) => {
                     let line = run.progress();
                     if !line.is_empty() {
                         self.0.set_message(format!("evaluating: {line}"));

@@ -8,7 +8,7 @@ use crate::score::bootstrap::{Interval, ShareIntervals};
 use crate::score::counts::PredictionTally;
 
 /// Spaces between columns.
-const GAP: usize = 2;
+const COLUMN_GAP: usize = 2;
 
 /// Rows under a head. Rows may have fewer cells than the head.
 pub(in crate::cli) struct TextTable {
@@ -48,7 +48,7 @@ impl TextTable {
                 let padding = " ".repeat(width.saturating_sub(cell.width()));
                 match column {
                     0 => line.extend([cell.as_str(), &padding]),
-                    _ => line.extend([" ".repeat(GAP).as_str(), &padding, cell]),
+                    _ => line.extend([" ".repeat(COLUMN_GAP).as_str(), &padding, cell]),
                 }
             }
             out.push_str(line.trim_end());

@@ -30,7 +30,7 @@ const SASL_PASSWORD: &str = "auth.sasl.password";
 /// Largest configuration file.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Reads `files`, later ones over earlier ones; without any, the defaults apply.
+/// Reads `files`; values of later files replace values of earlier files. Without files the defaults apply.
 ///
 /// # Errors
 /// Every problem of every file.
@@ -38,7 +38,7 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
     load_with(files, &Extensions::default())
 }
 
-/// As [`load`], for a program that adds judges: the files may name dialects and judges of `extensions`.
+/// Like [`load`], for a program that adds judges: the files may name dialects and judges of `extensions`.
 ///
 /// # Errors
 /// Every problem of every file.
@@ -46,7 +46,7 @@ pub fn load_with<P: AsRef<Path>>(files: &[P], extensions: &Extensions) -> Result
     read_all(files, true, extensions)
 }
 
-/// As [`load`], only to find problems: files that `${file:PATH}` names are not opened and are assumed to
+/// Like [`load`], only to find problems: files that `${file:PATH}` names are not opened and are assumed to
 /// exist. A value from such a file remains unsubstituted.
 ///
 /// # Errors
@@ -77,7 +77,7 @@ fn read_all<P: AsRef<Path>>(
     }
 }
 
-/// As [`check`], from texts.
+/// Like [`check`], from texts.
 ///
 /// # Errors
 /// Every problem of every text.

@@ -92,7 +92,7 @@ impl Sections {
         }
     }
 
-    /// As [`Sections::must_come_from_outside`], for headers with the name of a secret. Others, such as a
+    /// Like [`Sections::must_come_from_outside`], for headers with the name of a secret. Others, such as a
     /// tenant's name, may be written in the file.
     pub(super) fn headers_come_from_outside<'n>(
         &mut self,

@@ -35,7 +35,7 @@ fn empty_configuration_has_the_defaults() {
 
 #[test]
 fn every_problem_is_reported_at_once_with_line_and_key() {
-    let found = faults(
+    let found_problems = faults(
         "verdict:\n  moed: annotate\n  max_wait: soon\n  close: { quiet: [1], idel: 5m }\n  emit: [attributs]\nservce: {}\nmemory: { budget: \"${env:UNSET}\" }\n",
     );
     let expected = [
@@ -47,19 +47,20 @@ fn every_problem_is_reported_at_once_with_line_and_key() {
         "0.yaml:6:1: servce: no such section; did you mean 'service'?",
         "0.yaml:7:19: memory.budget: environment variable UNSET is not set",
     ];
-    for (line, expected) in found.iter().zip(expected) {
+    for (line, expected) in found_problems.iter().zip(expected) {
         assert!(line.starts_with(expected), "{line}\n  expected {expected}");
     }
-    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    assert_eq!(found_problems.len(), expected.len(), "{found_problems:#?}");
 }
 
 #[test]
 fn problems_of_several_files_name_their_file() {
-    let found = load_all(&["verdict: { mode: x }", "verdict:\n  close: { max_spans: many }", "a: ["]);
-    let found = found.unwrap_err().lines().to_vec();
-    assert!(found[0].starts_with("0.yaml:1:18: verdict.mode"), "{found:?}");
-    assert!(found[1].starts_with("1.yaml:2:23: verdict.close.max_spans"), "{found:?}");
-    assert!(found[2].starts_with("2.yaml:1:"), "{found:?}");
+    let found_problems =
+        load_all(&["verdict: { mode: x }", "verdict:\n  close: { max_spans: many }", "a: ["]);
+    let found_problems = found_problems.unwrap_err().lines().to_vec();
+    assert!(found_problems[0].starts_with("0.yaml:1:18: verdict.mode"), "{found_problems:?}");
+    assert!(found_problems[1].starts_with("1.yaml:2:23: verdict.close.max_spans"), "{found_problems:?}");
+    assert!(found_problems[2].starts_with("2.yaml:1:"), "{found_problems:?}");
 }
 
 #[test]
@@ -68,8 +69,8 @@ fn cache_and_journal_have_different_folders() {
         format!("judging: {{ cache: {{ directory: {cache} }} }}\nstorage: {{ directory: data }}")
     };
     assert!(load(&text_with("cache")).is_ok());
-    let found = load(&text_with("data/")).unwrap_err().lines().to_vec();
-    assert!(found[0].contains("judging.cache.directory: name another folder"), "{found:?}");
+    let found_problems = load(&text_with("data/")).unwrap_err().lines().to_vec();
+    assert!(found_problems[0].contains("judging.cache.directory: name another folder"), "{found_problems:?}");
 }
 
 #[test]
@@ -86,19 +87,19 @@ fn a_variable_may_be_a_number_and_its_value_is_not_shown_in_messages() {
         load("memory: { budget: '${env:BUDGET}' }").unwrap().memory.budget,
         MemoryBudget::Bytes(Size(4096))
     );
-    let found = faults("memory: { budget: '${env:TOKEN}' }\nverdict: { mode: '${env:TOKEN}' }");
-    assert_eq!(found.len(), 2);
-    assert!(found.iter().all(|line| !line.contains("hunter2")), "{found:?}");
+    let found_problems = faults("memory: { budget: '${env:TOKEN}' }\nverdict: { mode: '${env:TOKEN}' }");
+    assert_eq!(found_problems.len(), 2);
+    assert!(found_problems.iter().all(|line| !line.contains("hunter2")), "{found_problems:?}");
 }
 
 #[test]
 fn judges_are_checked_and_metrics_name_defined_ones() {
-    let found = faults(
+    let found_problems = faults(
         "judges:\n  main: { endpoint: 'http://h/v1', model: m, api_key: hunter2, samples: 2, temperature: 0 }\n  rules: { model: m }\n\
          verdict: { metrics: { judges: [rules, mian], avoidance: { judges: [main, other] } } }\n\
          judging: { budget: { per_day: { usd: -1 } }, cahe: {} }",
     );
-    let keys: Vec<&str> = found.iter().filter_map(|line| line.split(": ").nth(1)).collect();
+    let keys: Vec<&str> = found_problems.iter().filter_map(|line| line.split(": ").nth(1)).collect();
     let expected = [
         "judges.main.api_key",
         "judges.main.temperature",
@@ -111,18 +112,18 @@ fn judges_are_checked_and_metrics_name_defined_ones() {
     ];
     let mut sorted = keys.clone();
     sorted.sort_unstable();
-    let mut wanted = expected.to_vec();
-    wanted.sort_unstable();
-    assert_eq!(sorted, wanted, "{found:#?}");
-    assert!(found.iter().all(|line| !line.contains("hunter2")), "{found:?}");
-    assert!(found.iter().any(|line| line.contains("did you mean 'main'")), "{found:?}");
+    let mut expected_keys = expected.to_vec();
+    expected_keys.sort_unstable();
+    assert_eq!(sorted, expected_keys, "{found_problems:#?}");
+    assert!(found_problems.iter().all(|line| !line.contains("hunter2")), "{found_problems:?}");
+    assert!(found_problems.iter().any(|line| line.contains("did you mean 'main'")), "{found_problems:?}");
 }
 
 #[test]
 fn a_judge_that_only_replays_needs_no_endpoint_and_files_are_not_shared() {
     load("judges: { main: { replay: run.jsonl } }\nverdict: { metrics: { judges: [main] } }").unwrap();
-    let found = faults("judges: { a: { replay: run.jsonl }, b: { replay: run.jsonl } }");
-    assert!(found.len() == 1 && found[0].contains("judges.b.replay"), "{found:?}");
+    let found_problems = faults("judges: { a: { replay: run.jsonl }, b: { replay: run.jsonl } }");
+    assert!(found_problems.len() == 1 && found_problems[0].contains("judges.b.replay"), "{found_problems:?}");
     let shown = load(
         "judges: { a: { endpoint: 'http://h', model: m, api_key: '${env:TOKEN}', headers: { x: '${env:TOKEN}' } } }",
     );
@@ -132,23 +133,30 @@ fn a_judge_that_only_replays_needs_no_endpoint_and_files_are_not_shared() {
 
 #[test]
 fn contradictory_values_are_problems() {
-    let found =
+    let found_problems =
         faults("verdict:\n  emit: []\n  prefix: Verdict\n  metrics:\n    completeness: { threshold: 9 }");
-    assert_eq!(found.len(), 3, "{found:#?}");
-    assert!(found[2].starts_with("0.yaml:5:21: verdict.metrics.completeness.threshold"), "{found:?}");
+    assert_eq!(found_problems.len(), 3, "{found_problems:#?}");
+    assert!(
+        found_problems[2].starts_with("0.yaml:5:21: verdict.metrics.completeness.threshold"),
+        "{found_problems:?}"
+    );
     assert_eq!(faults("- a list").len(), 1);
 }
 
 #[test]
 fn an_exporter_that_is_named_must_be_defined() {
-    let found = faults(
+    let found_problems = faults(
         "exporters: { console: {}, otlp_grpc/b: { endpoint: 'a:1' } }\nservice: { exporters: [consol, otlp_grpc, console, console] }",
     );
-    assert_eq!(found.len(), 3, "{found:#?}");
+    assert_eq!(found_problems.len(), 3, "{found_problems:#?}");
     assert!(
-        found[0].contains("service.exporters[0]: 'consol' is not defined") && found[0].contains("console")
+        found_problems[0].contains("service.exporters[0]: 'consol' is not defined")
+            && found_problems[0].contains("console")
     );
-    assert!(found[2].starts_with("0.yaml:2:") && found[2].contains("named twice"), "{found:?}");
+    assert!(
+        found_problems[2].starts_with("0.yaml:2:") && found_problems[2].contains("named twice"),
+        "{found_problems:?}"
+    );
     let config = load("exporters: { console: {}, file/a: { path: x } }").unwrap();
     assert_eq!(config.service.exporters, ["console", "file/a"]);
     assert_eq!(load("").unwrap().service.exporters, ["otlp_grpc"]);
@@ -156,10 +164,10 @@ fn an_exporter_that_is_named_must_be_defined() {
 
 #[test]
 fn problems_of_exporters_name_the_exporter() {
-    let found = faults(
+    let found_problems = faults(
         "exporters:\n  nats: {}\n  otlp_htp/a: { endpoint: x }\n  otlp_grpc:\n    endpiont: a:1\n    tls: { insecure: perhaps }\n  file: {}\nservice: { exporters: [nats, otlp_grpc] }",
     );
-    let keys: Vec<&str> = found.iter().filter_map(|line| line.split(": ").nth(1)).collect();
+    let keys: Vec<&str> = found_problems.iter().filter_map(|line| line.split(": ").nth(1)).collect();
     let expected = [
         "exporters.nats",
         "exporters.otlp_htp/a",
@@ -168,7 +176,7 @@ fn problems_of_exporters_name_the_exporter() {
         "exporters.otlp_grpc.tls.insecure",
         "exporters.file.path",
     ];
-    assert_eq!(keys, expected, "{found:#?}");
+    assert_eq!(keys, expected, "{found_problems:#?}");
 }
 
 #[test]
@@ -188,8 +196,11 @@ fn value_from_a_file_is_valid_if_files_are_not_opened() {
          receivers: { otlp: { protocols: { grpc: { auth: { bearer_token: '${file:/run/token}' } } } } }";
     load(yaml).unwrap();
     // The same keys of a later file are checked.
-    let found = load_all(&[yaml, "verdict: { prefix: Bad }"]).unwrap_err().lines().to_vec();
-    assert!(found.len() == 1 && found[0].starts_with("1.yaml:1:12: verdict.prefix"), "{found:?}");
+    let found_problems = load_all(&[yaml, "verdict: { prefix: Bad }"]).unwrap_err().lines().to_vec();
+    assert!(
+        found_problems.len() == 1 && found_problems[0].starts_with("1.yaml:1:12: verdict.prefix"),
+        "{found_problems:?}"
+    );
 }
 
 #[test]
@@ -197,41 +208,50 @@ fn the_content_of_a_file_is_used_and_a_missing_file_is_a_problem() {
     let folder = tempfile::tempdir().unwrap();
     let (budget, config) = (folder.path().join("budget"), folder.path().join("config.yaml"));
     std::fs::write(&config, format!("memory: {{ budget: '${{file:{}}}' }}", budget.display())).unwrap();
-    let found = super::load(&[&config]).unwrap_err().lines().to_vec();
-    assert!(found.len() == 1 && found[0].contains("memory.budget: cannot read"), "{found:?}");
+    let found_problems = super::load(&[&config]).unwrap_err().lines().to_vec();
+    assert!(
+        found_problems.len() == 1 && found_problems[0].contains("memory.budget: cannot read"),
+        "{found_problems:?}"
+    );
     assert!(super::check(&[&config]).is_ok());
     std::fs::write(&budget, "64MiB\n").unwrap();
     assert_eq!(super::load(&[&config]).unwrap().memory.budget, MemoryBudget::Bytes(Size(64 << 20)));
     std::fs::write(&budget, "hunter2").unwrap();
-    let found = super::load(&[&config]).unwrap_err().lines().to_vec();
-    assert!(found.len() == 1 && !found[0].contains("hunter2"), "{found:?}");
+    let found_problems = super::load(&[&config]).unwrap_err().lines().to_vec();
+    assert!(found_problems.len() == 1 && !found_problems[0].contains("hunter2"), "{found_problems:?}");
 }
 
 #[test]
 fn credentials_of_senders_come_from_outside_and_empty_ones_are_problems() {
-    let found = faults(
+    let found_problems = faults(
         "receivers:\n  otlp:\n    protocols:\n      grpc:\n        auth: { bearer_token: hunter2 }\n        tls:\n\
          \x20     http:\n        auth: { basic: { username: a, password: x } }\n        cors: { allowed_origins: [a.test] }\n",
     );
-    assert!(found.iter().all(|line| !line.contains("hunter2")), "{found:?}");
-    let keys: Vec<&str> = found.iter().filter_map(|line| line.split(": ").nth(1)).collect();
-    let wanted = [
+    assert!(found_problems.iter().all(|line| !line.contains("hunter2")), "{found_problems:?}");
+    let keys: Vec<&str> = found_problems.iter().filter_map(|line| line.split(": ").nth(1)).collect();
+    let expected_keys = [
         "grpc.auth.bearer_token",
         "grpc.tls",
         "grpc.tls",
         "http.auth.basic.password",
         "http.cors.allowed_origins[0]",
     ];
-    assert!(keys.len() >= 4, "{found:#?}");
-    for key in wanted {
+    assert!(keys.len() >= 4, "{found_problems:#?}");
+    for key in expected_keys {
         let whole = format!("receivers.otlp.protocols.{key}");
-        assert!(keys.iter().any(|k| *k == whole || k.starts_with(&format!("{whole}."))), "{key}: {found:#?}");
+        assert!(
+            keys.iter().any(|k| *k == whole || k.starts_with(&format!("{whole}."))),
+            "{key}: {found_problems:#?}"
+        );
     }
-    let found =
+    let found_problems =
         faults("receivers: { otlp: { protocols: { grpc: { auth: { bearer_token: '${env:UNSET}' } } } } }");
-    assert!(found.len() == 1 && found[0].contains("UNSET is not set"), "{found:?}");
-    let found = faults("receivers: { otlp: { protocols: { grpc: { auth: } } } }");
-    assert!(found[0].contains("grpc.auth: no sender could authenticate"), "{found:?}");
+    assert!(
+        found_problems.len() == 1 && found_problems[0].contains("UNSET is not set"),
+        "{found_problems:?}"
+    );
+    let found_problems = faults("receivers: { otlp: { protocols: { grpc: { auth: } } } }");
+    assert!(found_problems[0].contains("grpc.auth: no sender could authenticate"), "{found_problems:?}");
     let good = "receivers: { otlp: { protocols: { http: { auth: { basic: { username: a, password: '${env:TOKEN}' } }, \
          tls: { cert_file: c, key_file: k, min_version: 1.3, reload_interval: 0 } } } } }";
     let shown = load(good).unwrap().to_yaml().unwrap();
@@ -240,16 +260,19 @@ fn credentials_of_senders_come_from_outside_and_empty_ones_are_problems() {
 
 #[test]
 fn headers_with_secrets_come_from_outside_and_others_need_not() {
-    let found = faults(
+    let found_problems = faults(
         "exporters:\n  otlp_http/a.b: { endpoint: 'http://a:1', headers: { X-Api-Key: hunter2, x-tenant: me } }\n\
          judges:\n  main: { endpoint: 'http://h', model: m, headers: { Proxy-Authorization: hunter2 } }\n",
     );
-    let keys: Vec<&str> = found.iter().filter_map(|line| line.split(": ").nth(1)).collect();
+    let keys: Vec<&str> = found_problems.iter().filter_map(|line| line.split(": ").nth(1)).collect();
     assert_eq!(
         keys,
         ["exporters.otlp_http/a.b.headers.X-Api-Key", "judges.main.headers.Proxy-Authorization"]
     );
-    assert!(found.iter().all(|line| !line.contains("hunter2") && line.contains("${env:NAME}")), "{found:?}");
+    assert!(
+        found_problems.iter().all(|line| !line.contains("hunter2") && line.contains("${env:NAME}")),
+        "{found_problems:?}"
+    );
     load("exporters: { otlp_http: { endpoint: 'http://a:1', headers: { authorization: 'Bearer ${env:TOKEN}' } } }")
         .unwrap();
 }

@@ -106,8 +106,11 @@ mod tests {
             crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
         };
         assert_eq!(warnings(""), [""; 0]);
-        let found = warnings("exporters: [console]");
-        assert!(found.len() == 1 && found[0].starts_with("exporters.file is not in"), "{found:?}");
+        let found_warnings = warnings("exporters: [console]");
+        assert!(
+            found_warnings.len() == 1 && found_warnings[0].starts_with("exporters.file is not in"),
+            "{found_warnings:?}"
+        );
     }
 
     #[test]
@@ -120,8 +123,11 @@ mod tests {
             crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
         };
         let unchecked = "checklist: { fixed: [{ items: [{ question: 'Is it polite?' }] }]";
-        let found = warnings(&format!("{unchecked} }}"));
-        assert!(found.len() == 1 && found[0].contains("no judge is named"), "{found:?}");
+        let found_warnings = warnings(&format!("{unchecked} }}"));
+        assert!(
+            found_warnings.len() == 1 && found_warnings[0].contains("no judge is named"),
+            "{found_warnings:?}"
+        );
         assert_eq!(warnings("checklist: { generate: true }").len(), 1);
         assert!(
             warnings(&format!("{unchecked}, judges: [main] }}")).iter().all(|w| !w.contains("checklist"))
@@ -143,10 +149,11 @@ mod tests {
             let sources = [Source { name: "test".to_owned(), text }];
             crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
         };
-        let found = warnings("19s", "rules, main");
+        let found_warnings = warnings("19s", "rules, main");
         assert!(
-            found.len() == 1 && found[0].starts_with("verdict.max_wait (19s) is shorter than 2 attempts"),
-            "{found:?}"
+            found_warnings.len() == 1
+                && found_warnings[0].starts_with("verdict.max_wait (19s) is shorter than 2 attempts"),
+            "{found_warnings:?}"
         );
         assert!(warnings("20s", "rules, main").is_empty());
         assert!(warnings("1s", "rules").is_empty());
@@ -164,8 +171,11 @@ mod tests {
             let sources = [Source { name: "test".to_owned(), text }];
             crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
         };
-        let found = warnings("39s");
-        assert!(found.len() == 1 && found[0].contains("judging.cascades.careful (40s)"), "{found:?}");
+        let found_warnings = warnings("39s");
+        assert!(
+            found_warnings.len() == 1 && found_warnings[0].contains("judging.cascades.careful (40s)"),
+            "{found_warnings:?}"
+        );
         assert!(warnings("40s").is_empty());
         assert_eq!(warnings("19s").len(), 3, "each member by itself too");
     }
@@ -180,8 +190,11 @@ mod tests {
             let sources = [Source { name: "test".to_owned(), text }];
             crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
         };
-        let found = warnings("price: { input: 1, output: 4 }", "");
-        assert!(found.len() == 1 && found[0].contains("judges.main.budget has a limit"), "{found:?}");
+        let found_warnings = warnings("price: { input: 1, output: 4 }", "");
+        assert!(
+            found_warnings.len() == 1 && found_warnings[0].contains("judges.main.budget has a limit"),
+            "{found_warnings:?}"
+        );
         let per_trace = "price: { input: 1, output: 4 }, budget: { per_trace: { usd: 1 } }";
         assert_eq!(warnings(per_trace, "").len(), 1, "the number of traces has no limit");
         let per_day = "price: { input: 1, output: 4 }, budget: { per_day: { tokens: 9000000 } }";

@@ -152,7 +152,7 @@ macro_rules! otlp_settings {
                 /// TLS. On by default, as in the Collector: a gRPC destination without it needs
                 /// `insecure: true`; for HTTP the URL decides.
                 tls: Tls,
-                /// Sent with every request; values are secrets. Default: none.
+                /// Headers of every request; values are secrets. Default: none.
                 headers: BTreeMap<String, Secret>,
                 /// `none` (default), `gzip` or `zstd`. Compression costs more CPU than all other work
                 /// together.
@@ -166,12 +166,12 @@ macro_rules! otlp_settings {
                 retry_on_failure: RetryOnFailure,
                 $(#[$timeout_doc])*
                 timeout: Period = $timeout,
-                /// Requests are joined up to this size, and larger ones split, before compression.
-                /// Default 4MiB: gRPC servers refuse more unless configured otherwise, many HTTP servers
-                /// more than 20 MiB.
+                /// Maximum size of a request before compression: smaller requests are joined, larger requests split.
+                /// Default 4MiB: unless configured otherwise, gRPC servers refuse larger requests; many HTTP
+                /// servers accept up to 20 MiB.
                 max_request_size: Size = MAX_REQUEST_SIZE,
                 /// With `true` (default) a full queue makes the whole pipeline refuse requests until there
-                /// is space; with `false` this exporter drops what does not fit, counted and logged.
+                /// is space; with `false` requests that do not fit into the queue are dropped, counted and logged.
                 required: bool = true,
             }
         }
@@ -223,16 +223,16 @@ settings! {
         sending_queue: SendingQueue,
         /// Retries while writing fails, for example because the disk is full.
         retry_on_failure: RetryOnFailure,
-        /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
-        /// space; with `false` this exporter drops what does not fit, counted and logged.
+        /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is space; with
+        /// `false` requests that do not fit into the queue are dropped, counted and logged.
         required: bool = true,
     }
 
     /// Rotation of a file: `out.jsonl` becomes `out.jsonl.1`, and so on.
     pub struct Rotation {
-        /// Size that the file does not exceed, unless one batch does, in MiB. Default 100.
+        /// Maximum size of the file in MiB, unless a single batch is larger. Default 100.
         max_megabytes: u64 = 100,
-        /// Files that are kept besides the current one. The oldest one is deleted. Default 100.
+        /// Maximum number of files in addition to the current one; the oldest file is deleted. Default 100.
         max_backups: u32 = 100,
     }
 
@@ -244,12 +244,12 @@ settings! {
         only: Vec<TraceResult>,
         /// The bounded queue of this exporter.
         sending_queue: SendingQueue,
-        /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
-        /// space; with `false` this exporter drops what does not fit, counted and logged.
+        /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is space; with
+        /// `false` requests that do not fit into the queue are dropped, counted and logged.
         required: bool = true,
     }
 
-    /// Verdicts as scores of an observability back end, through its own API. It sends nothing of the spans.
+    /// Verdicts as scores of an observability back end, through its own API. Content of spans is not sent.
     pub struct ScoresConfig {
         /// The back end: `phoenix`, `langfuse`, `mlflow`, `datadog` or `langsmith`. No default.
         flavor: Option<Flavor>,
@@ -257,8 +257,8 @@ settings! {
         /// default. Proxies are taken from the environment, except for a loopback address; redirects are not
         /// followed.
         endpoint: String,
-        /// Id of the exporter that delivers the spans to the back end: their scores are sent after it has.
-        /// Default: empty, the only exporter in use that sends traces to a server.
+        /// Id of the exporter that delivers the spans to the back end. Scores are sent after it has delivered the
+        /// spans. Default: empty, the only exporter in use that sends traces to a server.
         after: String,
         /// Time from the delivery of the spans until their scores are sent. Default 5s. Shutdown ends it.
         delay: Period = Period::secs(5),
@@ -267,26 +267,27 @@ settings! {
         include: Include = Include::All,
         /// The key of the back end's API, in the header that it expects. Default: none.
         api_key: Option<Secret>,
-        /// Langfuse: the public key, of which `api_key` is the secret one. Default: empty.
+        /// Langfuse: the public key; `api_key` is the secret key. Default: empty.
         public_key: String,
-        /// LangSmith: the project of the runs, by name, whose id is asked for, or by id. LangSmith requires it on
-        /// some deployments, and announces that it will on all. Default: empty, feedback names no project.
+        /// LangSmith: the id of the project of the runs, or its name, whose id is then requested. LangSmith requires it
+        /// on some deployments, and has announced to require it on all. Default: empty, feedback names no project.
         project: String,
         /// TLS; the URL decides whether it is used.
         tls: Tls,
-        /// Sent with every request; values are secrets. Default: none.
+        /// Headers of every request; values are secrets. Default: none.
         headers: BTreeMap<String, Secret>,
-        /// The bounded queue of this exporter. Scores that are not due yet count.
+        /// The bounded queue of this exporter, which includes scores that wait for `delay`.
         sending_queue: SendingQueue,
         /// Retries while the destination is unavailable or overloaded.
         retry_on_failure: RetryOnFailure,
-        /// Timeout of one request. Default 30s: after that it counts as failed and is retried, which updates
-        /// what was received.
+        /// Timeout of one request. Default 30s: after that it counts as failed and is retried, which updates the
+        /// scores that the back end has received.
         timeout: Period = Period::secs(30),
-        /// Verdicts that are sent together, in bytes of their events. Default 256KiB, some 600 measurements.
+        /// Maximum size of the verdicts that are sent together, in bytes of their events. Default 256KiB, some 600
+        /// measurements.
         max_request_size: Size = Size(256 << 10),
-        /// With `false` (default) this exporter drops what does not fit into its queue, counted and logged;
-        /// with `true` a full queue makes the whole pipeline refuse requests until there is space.
+        /// With `false` (default) verdicts that do not fit into the queue are dropped, counted and logged; with `true`
+        /// a full queue makes the whole pipeline refuse requests until there is space.
         required: bool = false,
     }
 
@@ -300,10 +301,10 @@ settings! {
         retry_on_failure: RetryOnFailure,
         /// Timeout of one request. Default 30s: after that it counts as failed and is retried.
         timeout: Period = Period::secs(30),
-        /// Requests are joined up to this size, and larger ones split. Default 4MiB.
+        /// Maximum size of a request: smaller requests are joined, larger requests split. Default 4MiB.
         max_request_size: Size = MAX_REQUEST_SIZE,
-        /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
-        /// space; with `false` this exporter drops what does not fit, counted and logged.
+        /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is space; with
+        /// `false` requests that do not fit into the queue are dropped, counted and logged.
         required: bool = true,
     }
 

@@ -35,7 +35,7 @@ pub fn render(pieces: &[Bytes], recognise: &dyn Fn(Tree) -> RenderedTrace, style
     render_only(&[], pieces, recognise, style)
 }
 
-/// As [`render`], for traces with these results alone; an empty list selects all.
+/// Like [`render`], for traces with these results alone; an empty list selects all.
 fn render_only(
     only: &[TraceResult],
     pieces: &[Bytes],

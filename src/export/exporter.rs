@@ -48,7 +48,7 @@ pub(super) enum DeadLetterOutcome {
 
 /// The condition and the delay after which an exporter sends the events of a trace.
 #[derive(Clone, Debug)]
-pub(super) struct Hold {
+pub(super) struct HoldCondition {
     /// Id of the exporter that delivers the spans; `None` if it is unknown.
     pub after: Option<Arc<str>>,
     /// The delay after the delivery.
@@ -89,12 +89,12 @@ pub struct Exporter {
     /// Whether the exporter accepts only records that this process writes about traces, and no forwarded requests.
     pub(super) reads_verdicts: bool,
     /// `Some` if the exporter holds evaluation events back, and accepts no alarms.
-    pub(super) hold: Option<Hold>,
+    pub(super) hold: Option<HoldCondition>,
     /// The recent alerts of an exporter of type `webhook`.
     pub(super) alerts: Option<Arc<RecentAlerts>>,
     /// Whether other exporters hold events back until this one has delivered the spans.
     pub(super) is_followed: bool,
-    /// By `signal as usize`.
+    /// The support of each signal, by `signal as usize`.
     support: Mutex<[SignalSupport; 3]>,
     pub(super) queue: Arc<Queue>,
     ledger: Arc<Ledger>,

@@ -128,7 +128,7 @@ impl GrpcClient {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from(PathAndQuery::from_static(message.signal.grpc_method()));
         *request.headers_mut() = self.headers.clone();
-        if let Some(name) = message.encoding.name() {
+        if let Some(name) = message.compression.name() {
             request.headers_mut().insert("grpc-encoding", HeaderValue::from_static(name));
         }
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -64,7 +64,7 @@ impl Holders {
         self.tasks.spawn(async move { exporter.enqueue_after(job, spans, &shutdown, &stop).await });
     }
 
-    /// As [`Holders::hold`], for a parcel that first waits for space in the queue.
+    /// Like [`Holders::hold`], for a parcel that first waits for space in the queue.
     pub(super) fn hold_when_admitted(
         &self,
         exporter: &Arc<Exporter>,

@@ -61,7 +61,7 @@ pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, UrlError> {
 #[derive(Debug)]
 pub(super) struct HttpClient {
     client: Client,
-    /// By signal.
+    /// The URL of each signal; `None` for signals that are not sent.
     urls: [Option<Url>; 3],
     headers: HeaderMap,
 }
@@ -89,7 +89,7 @@ impl HttpClient {
         };
         let mut request =
             self.client.post(url).headers(self.headers.clone()).body(reqwest::Body::wrap(message.body()));
-        if let Some(name) = message.encoding.name() {
+        if let Some(name) = message.compression.name() {
             request = request.header(CONTENT_ENCODING, name);
         }
         match request.send().await {

@@ -40,7 +40,7 @@ settings! {
         /// that the request counts as failed and is retried, and consumers may read it twice.
         timeout: Period = Period::secs(30),
         /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
-        /// space; with `false` this exporter drops what does not fit, counted and logged.
+        /// space; with `false` requests that do not fit into the queue are dropped, counted and logged.
         required: bool = true,
     }
 

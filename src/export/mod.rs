@@ -69,7 +69,7 @@ use client::ReloadableClient;
 use config::{ExporterConfig, ExporterConfigs, Packing, RetryOnFailure};
 use console::{ConsoleClient, RecogniseTree};
 use consumer::{Consumer, RequestGrouping};
-use exporter::Hold;
+use exporter::HoldCondition;
 use file::FileClient;
 use grpc::GrpcClient;
 use held_events::{Holders, SpanDeliveries};
@@ -215,7 +215,7 @@ impl Exporters {
         self.send(parcel, delivery, &mut SpanDeliveries::default())
     }
 
-    /// As [`Exporters::send_record`], for the spans of a trace and then its evaluation events.
+    /// Like [`Exporters::send_record`], for the spans of a trace and then its evaluation events.
     pub fn send_trace(
         &self,
         parcels: [Option<Parcel>; 2],
@@ -284,7 +284,7 @@ impl Exporters {
         self.all.iter().any(|e| e.accepts(signal))
     }
 
-    /// As [`Exporters::accepts`], except exporters whose destination does not accept the signal at present.
+    /// Like [`Exporters::accepts`], except exporters whose destination does not accept the signal at present.
     pub fn delivers(&self, signal: Signal) -> bool {
         self.all.iter().any(|e| e.accepts(signal) && !e.is_unsupported(signal))
     }
@@ -412,7 +412,7 @@ fn prepare(
     let mut exporter = Exporter::new(id, required, signals, capacity);
     exporter.is_followed = order.is_followed;
     if let ExporterConfig::Scores(c) = config {
-        exporter.hold = Some(Hold { after: order.after, delay: *c.delay });
+        exporter.hold = Some(HoldCondition { after: order.after, delay: *c.delay });
     }
     exporter.reads_verdicts = exporter.hold.is_some() || alerts.is_some();
     exporter.alerts = alerts;

@@ -1,8 +1,8 @@
 //! Builds a request from pieces.
 //!
-//! In: encoded pieces. Out: one request in several buffers that share the pieces' memory; small
-//! pieces are copied together, since a frame and a write for each would cost more. With compression:
-//! one buffer, compressed once for all attempts.
+//! In: encoded pieces. Out: one request in several buffers. Large buffers share the memory of the pieces; small pieces
+//! are copied into one buffer, since a frame and a write for each would cost more. A compressed request is one buffer,
+//! which is compressed once for all attempts.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,7 +22,7 @@ use crate::logging::join_error_reason;
 /// Pieces below this size are copied into a shared buffer; larger ones are sent without a copy.
 const MIN_UNCOPIED_BYTES: usize = 8 << 10;
 
-/// From this size on compression takes more than a millisecond, and runs on a blocking thread.
+/// Requests of this size or more are compressed on a blocking thread, since it takes more than a millisecond.
 const MIN_BLOCKING_BYTES: usize = 128 << 10;
 
 /// One `Export*ServiceRequest`, which can be sent any number of times.
@@ -30,21 +30,21 @@ const MIN_BLOCKING_BYTES: usize = 128 << 10;
 pub struct ExportRequest {
     pub(super) signal: Signal,
     chunks: Vec<Bytes>,
-    pub(super) encoding: Compression,
-    delivered: Arc<Mutex<Delivered>>,
+    pub(super) compression: Compression,
+    delivered: Arc<Mutex<DeliveryProgress>>,
 }
 
-/// The delivered messages and chunks of a request that its client sends as several messages: a retry sends the other
-/// messages, and delivered chunks do not become dead letters.
+/// The progress of a request that its client sends as several messages: a retry sends only the remaining messages, and
+/// completed chunks do not become dead letters.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Delivered {
-    /// Numbers of messages that need not be sent again, as the client counts them.
+pub(super) struct DeliveryProgress {
+    /// Indices of the messages that need not be sent again, in the order in which the client makes them.
     pub messages: BTreeSet<usize>,
-    /// Numbers of messages that the destination refused permanently.
+    /// Indices of the messages that the destination refused permanently.
     pub refused: BTreeSet<usize>,
-    /// The reason for which it refused the first of them.
+    /// The reason of the first refusal.
     pub reason: String,
-    /// Chunks of which no message remains to be sent, each with the number of refused messages.
+    /// Indices of the chunks of which no message remains to be sent, each with the number of its refused messages.
     pub chunks: BTreeMap<usize, u64>,
 }
 
@@ -127,11 +127,11 @@ impl ExportRequest {
         ExportRequest::new(signal, pieces.cloned().collect(), Compression::None)
     }
 
-    fn new(signal: Signal, chunks: Vec<Bytes>, encoding: Compression) -> ExportRequest {
-        ExportRequest { signal, chunks, encoding, delivered: Arc::default() }
+    fn new(signal: Signal, chunks: Vec<Bytes>, compression: Compression) -> ExportRequest {
+        ExportRequest { signal, chunks, compression, delivered: Arc::default() }
     }
 
-    pub(super) fn delivered(&self) -> MutexGuard<'_, Delivered> {
+    pub(super) fn delivered(&self) -> MutexGuard<'_, DeliveryProgress> {
         self.delivered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,7 +163,7 @@ impl ExportRequest {
     pub(super) fn grpc_body(&self) -> PackedBody {
         let mut body = self.body();
         let mut prefix = BytesMut::with_capacity(5);
-        prefix.put_u8(u8::from(self.encoding != Compression::None));
+        prefix.put_u8(u8::from(self.compression != Compression::None));
         prefix.put_u32(u32::try_from(body.remaining).unwrap_or(u32::MAX));
         body.remaining += prefix.len() as u64;
         body.chunks.push_front(prefix.freeze());
@@ -228,7 +228,7 @@ mod tests {
         let pieces = [Bytes::from(vec![1u8; MIN_BLOCKING_BYTES]), Bytes::from_static(b"tail")];
         for compression in [Compression::Gzip, Compression::Zstd] {
             let packed = Packing { compression, level: 1 }.pack(Signal::Traces, pieces.iter()).await;
-            assert!(packed.len() < 10_000 && packed.encoding == compression);
+            assert!(packed.len() < 10_000 && packed.compression == compression);
             let bytes = packed.body().collect().await.unwrap().to_bytes();
             let mut out = Vec::new();
             match compression {

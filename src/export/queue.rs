@@ -20,19 +20,18 @@ use crate::reservation::{ByteLimit, Reservation};
 /// Bytes per permit of the semaphore, which counts in `u32`: allows parcels up to 256 GiB.
 const PERMIT_BYTES: usize = 64;
 
-/// While fewer than this many requests are in flight, the next one does not wait for a full batch, so that one slow
-/// response does not delay others.
+/// While fewer than this many requests are in flight, the next request does not wait for a full batch, so that one slow
+/// response does not delay other requests.
 const EAGER_REQUESTS: usize = 3;
 
-/// Minimum interval between such requests, so that batches form under load: about five times the CPU
-/// time of a request.
+/// Minimum interval between requests that do not wait for a full batch, so that batches form under load: about five
+/// times the CPU time of a request.
 const EAGER_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Otherwise a request starts when this many bytes are queued, so that its fixed cost is small
-/// relative to its size, ...
+/// The number of queued bytes that make a full batch: the fixed cost of a request is small relative to this size.
 const BATCH_BYTES: usize = 128 << 10;
 
-/// ... or when the oldest parcel has waited this long.
+/// The longest time for which a parcel waits for a full batch.
 const MAX_WAIT: Duration = Duration::from_millis(1);
 
 /// The reason for which no space could be reserved.
@@ -81,7 +80,8 @@ impl Drop for InFlightExport {
 /// The queued parcels.
 #[derive(Debug, Default)]
 struct QueueState {
-    /// By signal, since a request contains one signal; each parcel with its sequence number and time of arrival.
+    /// One queue for each signal, since a request contains one signal. Each parcel has its sequence number and time of
+    /// arrival.
     lanes: [VecDeque<(u64, Instant, Job)>; 3],
     next_sequence: u64,
     /// Bytes of queued parcels.
@@ -190,8 +190,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for the next batch: the oldest parcel and further ones of its signal, up to `max_bytes`. `None` when the
-    /// queue is closed and empty.
+    /// Waits for the next batch: the oldest parcel and further parcels of its signal, up to `max_bytes`. `None` when
+    /// the queue is closed and empty.
     pub(super) async fn take(self: &Arc<Self>, max_bytes: usize) -> Option<ParcelBatch> {
         loop {
             // Registered before the check, so that no parcel queued in between is missed.
@@ -245,7 +245,7 @@ impl Queue {
         ParcelBatch { signal: Signal::ALL[lane], jobs, in_flight: InFlightExport(Arc::clone(self)) }
     }
 
-    /// Closes the queue: it admits no more parcels, and queued ones can still be taken.
+    /// Closes the queue: it admits no more parcels. Queued parcels can still be taken.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.permits.close();

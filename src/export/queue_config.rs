@@ -7,7 +7,7 @@ use verdict_config::{Period, Size, settings};
 settings! {
     /// The bounded queue of an exporter: parcels that wait or are being sent.
     pub struct SendingQueue {
-        /// With `false` only what is being sent is held: each trace waits for the one before it.
+        /// With `false` the exporter accepts a trace only after it has sent the previous one.
         /// Default true.
         enabled: bool = true,
         /// Unit of `queue_size`. Only `bytes`: a number of traces does not bound memory.

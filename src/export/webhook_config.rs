@@ -23,17 +23,18 @@ settings! {
         secret: Option<Secret>,
         /// An alert is sent if any of these selects it. Default: one rule, for failed traces, alarms and spent budgets.
         rules: Vec<AlertRule> = vec![AlertRule::default()],
-        /// Alerts with the same signature are sent at most once in this time; the next one says how many there
-        /// were. Default 1h; 0 sends all.
+        /// Alerts with the same signature are sent at most once in this time; the next alert contains the number of
+        /// omitted alerts. Default 1h; 0 sends all.
         repeat: Period = Period::secs(3600),
-        /// Most alerts a minute. Others are counted, and the next one says how many there were. Default 30.
+        /// Maximum number of alerts a minute. Further alerts are counted; the next alert contains their number.
+        /// Default 30.
         max_per_minute: u32 = 30,
-        /// A URL in each alert, with `{trace_id}` and `{span_id}`, for example of the trace in a back end. Default:
-        /// empty, none.
+        /// A URL in each alert, for example of the trace in a back end; `{trace_id}` and `{span_id}` are replaced by
+        /// the ids. Default: empty, no URL.
         link: String,
         /// TLS; the URL decides whether it is used.
         tls: Tls,
-        /// Sent with every request; values are secrets. Default: none.
+        /// Headers of every request; values are secrets. Default: none.
         headers: BTreeMap<String, Secret>,
         /// The bounded queue of this exporter.
         sending_queue: SendingQueue,
@@ -43,12 +44,12 @@ settings! {
         timeout: Period = Period::secs(10),
         /// Verdicts that are read together, in bytes of their events. Default 1MiB.
         max_request_size: Size = Size(1 << 20),
-        /// With `false` (default) this exporter drops what does not fit into its queue, counted and logged;
+        /// With `false` (default) alerts that do not fit into the queue are dropped, counted and logged;
         /// with `true` a full queue makes the whole pipeline refuse requests.
         required: bool = false,
     }
 
-    /// Selects alerts: those that have all of what is set.
+    /// Selects the alerts that match every key that is set.
     pub struct AlertRule {
         /// Default: `[fail, alarm, budget]`.
         on: Vec<Occasion> = vec![Occasion::Fail, Occasion::Alarm, Occasion::Budget],
@@ -87,7 +88,7 @@ verdict_otlp::labelled_enum! {
         Unmeasured = "unmeasured",
         /// The verdict of a trace is pass.
         Pass = "pass",
-        /// An open trace calls what its task does not allow, loops, or exceeds a limit of `verdict.alarms`.
+        /// An open trace has a call that its task does not allow, a loop, or exceeds a limit of `verdict.alarms`.
         Alarm = "alarm",
         /// A judge was not asked because its budget is spent.
         Budget = "budget",

@@ -22,7 +22,7 @@ use super::model::TraceRow;
 use super::overview::Overview;
 use super::trace_view;
 
-/// Bytes of the spans of traces: what browsers open within a few seconds.
+/// Maximum bytes of the spans of all traces: browsers open a file of this size within a few seconds.
 const MAX_DETAIL_BYTES: usize = 64 << 20;
 /// Most of these bytes for traces that do not fail.
 const MAX_NOT_FAILING_BYTES: usize = MAX_DETAIL_BYTES / 2;

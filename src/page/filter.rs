@@ -9,7 +9,7 @@ use super::model::TraceRow;
 
 /// Default number of rows in an answer.
 const DEFAULT_LIMIT: usize = 100;
-/// Largest number of rows in an answer.
+/// Maximum number of rows in an answer.
 const MAX_LIMIT: usize = 500;
 /// Longest value of a parameter in bytes.
 const MAX_VALUE_BYTES: usize = 1_024;

@@ -26,19 +26,21 @@ use crate::logging::join_error_reason;
 use crate::reservation::{ByteLimit, Reservation};
 use crate::telemetry::{PageMetrics, ResultLabel};
 
-/// Largest number of traces in the queue.
+/// Maximum number of traces in the queue.
 const MAX_QUEUED_TRACES: usize = 256;
-/// Largest number of bytes charged for the traces in the queue: their spans with resources, and the recognised traces.
+/// Maximum number of bytes charged for the traces in the queue: their spans with resources, and the recognised traces.
 const MAX_QUEUED_BYTES: u64 = 32 << 20;
-/// After each trace the task pauses for this multiple of the time that the trace took, if the queue is not empty.
+/// After each trace the task pauses for this multiple of its processing time, if the queue is not empty.
 const PAUSE_FACTOR: u32 = 19;
-/// Minutes of the timeline: those of a day, or more days if nothing was evaluated in some.
+/// Maximum number of minutes in the timeline. Minutes without an evaluation are not stored, so it may cover more than a
+/// day.
 const MINUTES: usize = 24 * 60;
-/// Updates that a listener may be behind. It misses older ones, and receives a notice of that.
+/// Maximum number of updates that a slow listener has not received. It misses older updates, and is notified of that.
 const MAX_PENDING_UPDATES: usize = 256;
 /// The approximate size of a row without its texts.
 const ROW_BYTES: usize = 512;
-/// The tree of one trace takes at most this part of the memory, so that it does not displace all others.
+/// The tree of one trace takes at most the memory divided by this, so that it does not displace the trees of all
+/// others.
 const DETAIL_DIVISOR: usize = 4;
 
 /// A trace in the history.
@@ -50,7 +52,7 @@ pub(crate) struct HistoryEntry {
     bytes: usize,
 }
 
-/// The traces evaluated in a minute, counted.
+/// Counts of the traces that were evaluated in an interval: in the live page, a minute.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Minute {
     pub pass: u64,
@@ -86,7 +88,7 @@ struct HistoryState {
 #[derive(Debug)]
 pub(crate) struct History {
     state: Mutex<HistoryState>,
-    /// By minutes since 1970.
+    /// The counts of each minute, by minutes since 1970.
     timeline: Mutex<BTreeMap<u64, Minute>>,
     max_traces: usize,
     max_bytes: usize,
@@ -117,7 +119,7 @@ impl HistoryFeed {
         (HistoryFeed { history, queue, queued: ByteLimit::new(MAX_QUEUED_BYTES) }, traces)
     }
 
-    /// Counts a trace and puts it into the queue, if there is room. It is `charged` to the memory budget until it is
+    /// Counts a trace and puts it into the queue, if there is space. It is `charged` to the memory budget until it is
     /// added.
     pub(crate) fn offer(&self, trace: EvaluatedTrace, disclosure: &Disclosure, charged: Reservation) {
         let summary = &trace.summary;
@@ -156,7 +158,7 @@ impl History {
         while let Some(Some(queued)) = stop.run_until_cancelled(traces.recv()).await {
             let started = Instant::now();
             let history = Arc::clone(&self);
-            // Content is untrusted: a trace that cannot be shown is not in the history.
+            // Content is untrusted: if the conversion panics, the trace is not added.
             let added = spawn_blocking(move || history.add(&queued.trace, &queued.disclosure)).await;
             if let Err(error) = added {
                 tracing::error!(

@@ -1,6 +1,6 @@
 //! An evaluated trace as the page shows it: a row of the list, and its tree.
 //!
-//! [`TraceRow`] and [`TraceDetail`] are what browsers receive as JSON. They are bounded in spans and in bytes of text.
+//! Browsers receive [`TraceRow`] and [`TraceDetail`] as JSON. Their spans and bytes of text are bounded.
 
 use std::collections::BTreeMap;
 

@@ -10,7 +10,7 @@ use super::history::Minute;
 use super::model::{TraceRow, UsageCount};
 use crate::telemetry::ResultLabel;
 
-/// Most entries of each table.
+/// Maximum number of entries of each table.
 const MAX_ENTRIES: usize = 20;
 
 /// Sums over the shown traces.
@@ -18,7 +18,7 @@ const MAX_ENTRIES: usize = 20;
 pub(crate) struct Overview {
     /// Traces by result.
     pub traces: BTreeMap<&'static str, u64>,
-    /// The length of a bar of `timeline` in seconds.
+    /// The duration of one bar of `timeline`, in seconds.
     pub step: u64,
     pub timeline: Vec<Bar>,
     /// Failing traces by category, the most frequent first.
@@ -40,7 +40,7 @@ pub(crate) struct Overview {
 /// The results of one interval.
 #[derive(Debug, Serialize)]
 pub(crate) struct Bar {
-    /// The begin of the interval in seconds since 1970.
+    /// The start of the interval, in seconds since 1970.
     pub at: u64,
     #[serde(flatten)]
     pub counts: Minute,
@@ -51,7 +51,7 @@ pub(crate) struct Bar {
 pub(crate) struct RecurringFailure {
     pub signature: String,
     pub count: u64,
-    /// The latest trace.
+    /// The latest trace with the failure, from which the fields below are.
     pub trace_id: String,
     pub judged_at: u64,
     pub agent: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) struct RecurringFailure {
 }
 
 impl Overview {
-    /// The overview without a timeline. `rows` are in order, the latest first.
+    /// The overview without a timeline. `rows` must be sorted, the latest trace first.
     pub(crate) fn from_rows<'r>(rows: impl Iterator<Item = &'r TraceRow>) -> Overview {
         let mut out = Overview::default();
         let (mut categories, mut metrics) = (BTreeMap::new(), BTreeMap::new());
@@ -85,7 +85,7 @@ impl Overview {
             row.categories.iter().for_each(|&category| *categories.entry(category).or_default() += 1);
             row.failed_metrics.iter().for_each(|metric| *metrics.entry(metric).or_default() += 1);
             if let Some(signature) = &row.signature {
-                let first = || RecurringFailure {
+                let new_failure = || RecurringFailure {
                     signature: signature.clone(),
                     count: 0,
                     trace_id: row.trace_id.clone(),
@@ -94,11 +94,12 @@ impl Overview {
                     metrics: row.failed_metrics.clone(),
                     categories: row.categories.clone(),
                 };
-                recurring.entry(signature).or_insert_with(first).count += 1;
+                recurring.entry(signature).or_insert_with(new_failure).count += 1;
             }
         }
-        out.categories = top(categories);
-        out.metrics = top(metrics).into_iter().map(|(metric, count)| (metric.clone(), count)).collect();
+        out.categories = most_frequent(categories);
+        out.metrics =
+            most_frequent(metrics).into_iter().map(|(metric, count)| (metric.clone(), count)).collect();
         [out.agents, out.tools, out.services] = [agents, tools, services].map(usage_counts);
         out.recurring = recurring.into_values().filter(|failure| failure.count > 1).collect();
         out.recurring.sort_by_key(|failure| std::cmp::Reverse((failure.count, failure.judged_at)));
@@ -106,7 +107,7 @@ impl Overview {
         out
     }
 
-    /// Adds the timeline of the live page: the minutes in which something was evaluated.
+    /// Adds the timeline of the live page: the minutes in which traces were evaluated.
     pub(crate) fn with_minutes(mut self, timeline: Vec<(u64, Minute)>) -> Overview {
         self.step = 60;
         self.timeline =
@@ -114,9 +115,9 @@ impl Overview {
         self
     }
 
-    /// Adds the timeline of a file: the starts of its traces, in at most about 60 bars.
+    /// Adds the timeline of a file: its traces by start time, in at most about 60 bars.
     pub(crate) fn with_starts<'r>(mut self, rows: impl Iterator<Item = &'r TraceRow> + Clone) -> Overview {
-        /// Lengths of a bar: units of time and usual parts of them.
+        /// Possible durations of a bar in seconds: from a second to four weeks.
         const STEPS: [u64; 12] =
             [1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 86_400, 7 * 86_400, 28 * 86_400];
         let rows = rows.filter(|row| row.start > 0);
@@ -144,17 +145,18 @@ fn add_usage<'r>(totals: &mut BTreeMap<&'r str, (u64, u64)>, counts: &'r [UsageC
     }
 }
 
-/// The first entries in the order of failures, the most first.
+/// At most [`MAX_ENTRIES`] entries, those with the most failures first.
 fn usage_counts(all: BTreeMap<&str, (u64, u64)>) -> Vec<UsageCount> {
-    let share =
+    let usage =
         |(name, (count, failed)): (&str, (u64, u64))| UsageCount { name: name.to_owned(), count, failed };
-    let mut all: Vec<UsageCount> = all.into_iter().map(share).collect();
-    all.sort_by_key(|share| std::cmp::Reverse((share.failed, share.count)));
+    let mut all: Vec<UsageCount> = all.into_iter().map(usage).collect();
+    all.sort_by_key(|usage| std::cmp::Reverse((usage.failed, usage.count)));
     all.truncate(MAX_ENTRIES);
     all
 }
 
-fn top<K: Ord>(all: BTreeMap<K, u64>) -> Vec<(K, u64)> {
+/// At most [`MAX_ENTRIES`] keys, those with the highest counts first.
+fn most_frequent<K: Ord>(all: BTreeMap<K, u64>) -> Vec<(K, u64)> {
     let mut all: Vec<(K, u64)> = all.into_iter().collect();
     all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     all.truncate(MAX_ENTRIES);

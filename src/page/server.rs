@@ -39,20 +39,21 @@ use crate::receive::connections::OpenConnection;
 use crate::receive::restricted_listener::{self, RestrictedListener};
 use crate::telemetry::PageRefusal;
 
-/// Largest number of connections: several people with several tabs each.
+/// Maximum number of connections: several people with several tabs each.
 const MAX_CONNECTIONS: u32 = 64;
-/// Largest number of streams of updates.
+/// Maximum number of streams of updates.
 const MAX_STREAMS: usize = 32;
-/// Largest number of updates that wait for the client of a stream.
+/// Maximum number of updates that wait for the client of a stream.
 const MAX_WAITING_UPDATES: usize = 64;
 /// Interval of comments on a stream, so that a vanished client is noticed.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
-/// For how long the overview and the list of open traces are reused.
+/// Time for which the overview and the list of open traces are cached.
 const CACHE_TIME: Duration = Duration::from_secs(1);
-/// Time in which the pipeline must answer.
+/// Timeout of an answer of the pipeline.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Headers of every response. The policy allows our script and style alone; scripts cannot turn text into markup.
+/// Headers of every response. The content security policy allows only the script and style of this page, and no script
+/// that turns text into markup.
 const HEADERS: [(&str, &str); 7] = [
     (
         "content-security-policy",
@@ -84,7 +85,7 @@ pub(crate) trait PageSource: Send + Sync + 'static {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct OpenTrace {
     pub trace_id: String,
-    /// The name of the root span, or of the first one.
+    /// The name of the root span, or of the span that arrived first.
     pub name: String,
     pub service: Option<String>,
     pub spans: usize,
@@ -95,7 +96,7 @@ pub(crate) struct OpenTrace {
     pub idle_ms: u64,
     /// Milliseconds until the trace closes if no further span arrives.
     pub closes_in_ms: u64,
-    /// The reason for which it then closes.
+    /// The reason for which the trace then closes.
     pub close_reason: &'static str,
     /// Whether the root or a parent has not arrived.
     pub incomplete: bool,

@@ -9,15 +9,15 @@ use verdict_eval::Disclosure;
 
 use crate::plain_text::is_hidden;
 
-/// Most bytes of all content of one trace.
+/// Maximum bytes of all content of one trace.
 pub(super) const MAX_CONTENT_BYTES: usize = 1 << 20;
-/// Most bytes of a name.
+/// Maximum bytes of a name.
 const MAX_NAME: usize = 200;
-/// Most bytes of a task in the list.
+/// Maximum bytes of a task in the list.
 pub(super) const MAX_TASK: usize = 300;
-/// Most bytes of an explanation, a quote or a value.
+/// Maximum bytes of an explanation, a quote or a value.
 pub(super) const MAX_PASSAGE: usize = 2_000;
-/// Most bytes of an answer, or of an excerpt of a span's content.
+/// Maximum bytes of an answer, or of an excerpt of a span's content.
 pub(super) const MAX_EXCERPT: usize = 4_000;
 
 /// The texts of one trace.

@@ -1,6 +1,6 @@
 //! Makes the row and the tree of a trace from its evaluation.
 //!
-//! In: an evaluated trace and the rules of what may be shown. Out: [`TraceRow`] and [`TraceDetail`].
+//! In: an evaluated trace and the rules for the content that may be shown. Out: [`TraceRow`] and [`TraceDetail`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ use super::model::{
 use super::texts::{MAX_CONTENT_BYTES, MAX_EXCERPT, MAX_PASSAGE, MAX_TASK, ShownTexts};
 use crate::telemetry::ResultLabel;
 
-/// Most spans of a tree. Of a larger trace, those with failures come first.
+/// Maximum number of spans of a tree. In a larger trace, spans with failures take precedence.
 pub(super) const MAX_SPANS: usize = 2_000;
-/// Most agents, tools and models that a row lists.
+/// Maximum number of agents, tools and models that a row lists.
 const MAX_USAGE_COUNTS: usize = 32;
-/// Most entries of the lists of a finding or a trace.
+/// Maximum number of entries of the lists of a finding or a trace.
 pub(super) const MAX_ITEMS: usize = 100;
 
 /// The row and the tree of an evaluated trace. `is_open`: the trace has not closed.
@@ -37,7 +37,7 @@ pub(crate) fn trace(
     (row, detail)
 }
 
-/// As [`trace`], and the tree as JSON of at most `max_bytes` bytes: with fewer spans and less content if the limit
+/// Like [`trace`], and the tree as JSON of at most `max_bytes` bytes: with fewer spans and less content if the limit
 /// requires it.
 pub(super) fn trace_within(
     evaluated: &EvaluatedTrace,
@@ -193,7 +193,7 @@ impl<'a> TraceView<'a> {
         self.trace.tree.spans.get(at).map(|span| span.id.to_string())
     }
 
-    /// The spans that failures are about, and those that they cite, quote or originate in.
+    /// The spans with failures, and the spans that these cite, quote or originate in.
     fn evidence(&self) -> BTreeSet<Idx> {
         let trace_verdict = &self.evaluated.verdicts.trace;
         let mut out: BTreeSet<Idx> = trace_verdict.failed_spans.iter().copied().collect();
@@ -213,7 +213,7 @@ impl<'a> TraceView<'a> {
         out
     }
 
-    /// At most `max_spans` of the spans: those with failures come first.
+    /// At most `max_spans` spans, in which spans with failures take precedence.
     fn spans(&self, texts: &mut ShownTexts<'_>, max_spans: usize) -> Vec<SpanNode> {
         let (tree, evidence) = (&self.trace.tree, self.evidence());
         let mut selected = vec![tree.len() <= max_spans; tree.len()];
@@ -417,6 +417,6 @@ fn usage_counts<'n>(all: impl Iterator<Item = (&'n str, bool)>, texts: &ShownTex
     }
     let mut all: Vec<_> = by_name.into_iter().collect();
     all.sort_by_key(|(_, (count, failed))| std::cmp::Reverse((*failed, *count)));
-    let share = |(name, (count, failed))| UsageCount { name: texts.name(name), count, failed };
-    all.into_iter().take(MAX_USAGE_COUNTS).map(share).collect()
+    let usage = |(name, (count, failed))| UsageCount { name: texts.name(name), count, failed };
+    all.into_iter().take(MAX_USAGE_COUNTS).map(usage).collect()
 }

@@ -21,9 +21,9 @@ use crate::assemble::SPAN_OVERHEAD;
 use crate::reservation::{ByteLimit, Reservation};
 use crate::telemetry::TraceMetrics;
 
-/// Above this share of the budget idle traces are closed early, ...
+/// The share of the budget above which idle traces are closed early.
 const HIGH_SHARE: f64 = 0.9;
-/// ... down to this one, so that early closing is not repeated for every request.
+/// The share of the budget to which early closing frees memory, so that it is not repeated for every request.
 const LOW_SHARE: f64 = 0.8;
 /// The default budget is the memory of the machine or container divided by this: uncharged memory,
 /// evaluation and the allocator need the rest.
@@ -46,11 +46,11 @@ const FALLBACK_MEMORY: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: u64,
-    /// Bytes of open traces, ...
+    /// Bytes of open traces.
     open: AtomicU64,
-    /// ... of spans and log records that wait for a shard, ...
+    /// Bytes of spans and log records that wait for a shard.
     in_transit: ByteLimit,
-    /// ... and of closed traces that are not delivered yet.
+    /// Bytes of closed traces that are not delivered yet.
     closed: ByteLimit,
 }
 
@@ -148,10 +148,10 @@ pub(super) fn charge(trace: &ClosedTrace, factor: usize) -> usize {
 /// The memory that this process may use: the lowest limit of its container, or the memory of the machine if that is
 /// less; `None` if neither can be read.
 fn available_memory() -> Option<u64> {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let groups = read("/proc/self/cgroup").map(|text| limit_files(&text)).unwrap_or_default();
-    let container = groups.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok()).min();
-    let machine = read("/proc/meminfo").and_then(|text| mem_total(&text));
+    let read_file = |path: &str| std::fs::read_to_string(path).ok();
+    let groups = read_file("/proc/self/cgroup").map(|text| limit_files(&text)).unwrap_or_default();
+    let container = groups.iter().filter_map(|path| read_file(path)?.trim().parse::<u64>().ok()).min();
+    let machine = read_file("/proc/meminfo").and_then(|text| mem_total(&text));
     // cgroups of version 1 report a number close to 2^63 if there is no limit.
     container.into_iter().chain(machine).min()
 }

@@ -33,7 +33,7 @@ use crate::telemetry::ResultLabel;
 /// A trace with more spans, or more bytes, is evaluated on a blocking thread, so that it delays no other
 /// trace of its shard: at some tens of microseconds per span, 256 spans take about 10 ms.
 const MAX_INLINE_SPANS: usize = 256;
-/// As [`MAX_INLINE_SPANS`], in bytes.
+/// Like [`MAX_INLINE_SPANS`], in bytes.
 const MAX_INLINE_BYTES: usize = 2 << 20;
 
 /// Steps of the work budget on a thread of the runtime, about a millisecond. A recorded run takes less than a thousand.

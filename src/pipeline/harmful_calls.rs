@@ -28,13 +28,13 @@ use crate::clock::unix_nanos;
 /// The interval of checks: short enough to stop an agent, long enough that a batch of spans is checked
 /// once.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Traces of one shard that are checked at once, each on a blocking thread.
+/// Maximum number of traces of one shard that are checked at once, each on a blocking thread.
 const MAX_CHECKS: usize = 2;
 /// Up to this number of spans a trace is checked whenever it has grown.
 const SMALL_TRACE_SPANS: usize = 64;
 /// A larger trace is checked when it has grown by its number of spans divided by this.
 const GROWTH_DIVISOR: usize = 8;
-/// Maximum number of harmful calls reported per open trace. Further ones are reported when it closes.
+/// Maximum number of harmful calls reported per open trace. Further calls are reported when the trace closes.
 const MAX_REPORTED: usize = 100;
 
 /// An open trace that was checked.
@@ -105,7 +105,7 @@ impl HarmfulCalls {
     ) -> Vec<Piece> {
         let mut events = Vec::new();
         while let Some(done) = self.checks.try_join_next() {
-            // The verdict of a closed trace says more, and its limits are checked with it.
+            // A closed trace is not reported: its verdict contains the same and more, also for limits.
             let Ok((trace, OpenTraceAlarms { alarms, limits, session })) = done else { continue };
             if !assembler.is_open(trace) {
                 shared.meter.telemetry.traces.alarm_checks_skipped.inc();

@@ -37,13 +37,13 @@ use crate::reservation::Reservation;
 
 /// The delay after which a refused sender should retry: long enough for a queue to drain, short enough that
 /// the sender's buffer does not overflow.
-const RETRY: Duration = Duration::from_secs(1);
-/// How long a request waits for room in the inboxes of its shards. A shard empties a full inbox within
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How long a request waits for space in the inboxes of its shards. A shard empties a full inbox within
 /// milliseconds unless it waits for an exporter or a large trace. The bodies of waiting requests must not use
 /// up the memory for requests in flight, which all senders share.
 const INBOX_TIMEOUT: Duration = Duration::from_millis(100);
 /// The response to a request that could not be stored.
-const NOT_STORED: Refused = Refused::Overloaded { retry: RETRY };
+const NOT_STORED: Refused = Refused::Overloaded { retry: RETRY_DELAY };
 
 /// An item of a request that belongs to one trace and is passed to its shard.
 pub(super) trait ShardItem: Sized {
@@ -342,16 +342,16 @@ impl Pipeline {
         Ok(remaining)
     }
 
-    /// As [`Pipeline::reserve`], with a timeout. A full shard refuses only the requests with traces of its own.
+    /// Like [`Pipeline::reserve`], with a timeout. A full shard refuses only the requests with traces of its own.
     async fn reserve_within<T: ShardItem>(
         &self,
         limit: Duration,
         items: Vec<T>,
     ) -> Result<ReservedItems<T>, Refused> {
-        timeout(limit, self.reserve(items)).await.map_err(|_| Refused::Overloaded { retry: RETRY })?
+        timeout(limit, self.reserve(items)).await.map_err(|_| Refused::Overloaded { retry: RETRY_DELAY })?
     }
 
-    /// Distributes items to shards and reserves room in every inbox, so that a request is accepted as a
+    /// Distributes items to shards and reserves space in every inbox, so that a request is accepted as a
     /// whole or not at all.
     pub(super) async fn reserve<T: ShardItem>(&self, items: Vec<T>) -> Result<ReservedItems<T>, Refused> {
         if items.is_empty() {
@@ -368,7 +368,7 @@ impl Pipeline {
         }
         let mut needed: Vec<_> =
             inboxes.into_iter().zip(by_shard).filter(|(_, items)| !items.is_empty()).collect();
-        // The fullest inbox first: a request that waits for it holds no room in the others.
+        // The fullest inbox first: a request that waits for it holds no space in the others.
         needed.sort_by_key(|(inbox, _)| inbox.capacity());
         let mut reserved = Vec::with_capacity(needed.len());
         for (inbox, items) in needed {
@@ -383,7 +383,7 @@ impl Pipeline {
         let inboxes = self.inboxes.read().unwrap_or_else(PoisonError::into_inner);
         let are_full = !inboxes.is_empty() && inboxes.iter().all(|inbox| inbox.capacity() == 0);
         let Shared { store, budget, exporters, .. } = &*self.shared;
-        let retry = |is_overloaded: bool| is_overloaded.then_some(RETRY);
+        let retry = |is_overloaded: bool| is_overloaded.then_some(RETRY_DELAY);
         [
             (retry(are_full), "overloaded: the inboxes of all shards are full"),
             (retry(store.is_full()), "overloaded: the journal is full or cannot be written"),
@@ -417,7 +417,7 @@ impl Intake for Pipeline {
     }
 }
 
-/// How long a request waits for room in the inboxes: not at all if its receiver has stored it, since the receiver
+/// How long a request waits for space in the inboxes: not at all if its receiver has stored it, since the receiver
 /// offers it again.
 fn inbox_timeout(received: ReceivedRecord) -> Duration {
     if received.is_some() { Duration::ZERO } else { INBOX_TIMEOUT }

@@ -16,7 +16,7 @@ use super::store::{
     EncodedTrace, ExportedBefore, ReceivedRecord, Releases, RequestRecord, Store, StoreFuture, StoredRequest,
 };
 use crate::receive::kafka::log::{KafkaLog, NO_RECORD, is_kafka};
-use crate::receive::kafka::watermark::ReplayStatus;
+use crate::receive::kafka::trace::ReplayStatus;
 
 /// The log of records of Kafka, and the store of all other requests.
 #[derive(Clone, Debug)]

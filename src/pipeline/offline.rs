@@ -39,7 +39,7 @@ pub use closing::{Closing, Position, TraceEnds};
 /// the last questions of one trace. The recognised forms of all of them are in memory.
 const CONCURRENT_TRACES: usize = 8;
 
-/// Collects recorded requests; [`RecordingEvaluation::finish`] evaluates the traces in them.
+/// Collects recorded requests, and evaluates the traces in them ([`RecordingEvaluation::finish`]).
 pub struct RecordingEvaluation {
     stages: Arc<Stages>,
     assembler: Assembler,
@@ -125,10 +125,10 @@ pub enum AskOutcome {
 }
 
 impl RecordingEvaluation {
-    /// As [`RecordingEvaluation::with_extensions`], with the built-in metrics and judges alone.
+    /// Like [`RecordingEvaluation::with_extensions`], with the built-in metrics and judges alone.
     ///
     /// # Errors
-    /// As [`RecordingEvaluation::with_extensions`].
+    /// Like [`RecordingEvaluation::with_extensions`].
     pub fn new(config: &Config, unix_nanos: u64) -> Result<RecordingEvaluation, Error> {
         RecordingEvaluation::with_extensions(config, &Extensions::default(), unix_nanos)
     }
@@ -148,10 +148,10 @@ impl RecordingEvaluation {
         RecordingEvaluation::with_judges(config, extensions, unix_nanos, judges)
     }
 
-    /// As [`RecordingEvaluation::with_extensions`], with these judges.
+    /// Like [`RecordingEvaluation::with_extensions`], with `judges` instead of new ones.
     ///
     /// # Errors
-    /// As [`RecordingEvaluation::with_extensions`].
+    /// Like [`RecordingEvaluation::with_extensions`].
     pub fn with_judges(
         config: &Config,
         extensions: &Extensions,
@@ -215,8 +215,8 @@ impl RecordingEvaluation {
         self.assembler.traces()
     }
 
-    /// Evaluates every trace. `each` is called in order of arrival and then id. Without judges one trace is evaluated
-    /// at a time, otherwise a few at the same time. If metrics name judges, this must run on a
+    /// Evaluates every trace, and calls `each` with the results in order of arrival and then id. Without judges one
+    /// trace is evaluated at a time, otherwise a few at the same time. If metrics name judges, the caller must run on a
     /// Tokio runtime.
     pub async fn finish(&mut self, mut each: impl FnMut(EvaluatedRecording)) {
         let closed = self.assembler.close_all(CloseReason::EndOfInput);

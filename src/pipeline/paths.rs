@@ -26,7 +26,7 @@ use crate::receive::paths::{PathDecider, PathQuestion, PathReply, PathReplyFutur
 /// Timeout of a reply, for which a gateway waits.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The delay after which the caller should retry.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Pipeline {
     /// Answers a question, without a timeout.
@@ -91,16 +91,16 @@ impl Pipeline {
         let (config, markers) = (Arc::clone(config), Arc::clone(&self.shared.markers));
         let positions = runs.positions.clone();
         // The blocking task outlives the caller's timeout, and its result is cached for the next question.
-        let read = tokio::task::spawn_blocking(move || {
+        let read_task = tokio::task::spawn_blocking(move || {
             let _held_until_read = (read_lock, permit, reservation);
             // The content is untrusted: a panic leaves the question without an answer.
-            let read = AssertUnwindSafe(|| config.evaluator.path_positions(snapshot));
-            let trace_positions = markers.run(trace, || catch_unwind(read).ok())?;
+            let compute = AssertUnwindSafe(|| config.evaluator.path_positions(snapshot));
+            let trace_positions = markers.run(trace, || catch_unwind(compute).ok())?;
             let known = Arc::new(KnownPositions { sizes, config, positions: trace_positions });
             positions.insert(trace, Arc::clone(&known));
             Some(known)
         });
-        Ok(read.await.ok().flatten().map_or(TracePositions::Unreadable, TracePositions::Open))
+        Ok(read_task.await.ok().flatten().map_or(TracePositions::Unreadable, TracePositions::Open))
     }
 
     /// Sends a message to the shard that owns the trace, and waits for the reply.
@@ -124,7 +124,7 @@ enum TracePositions {
     Absent,
     Open(Arc<KnownPositions>),
     Closed,
-    /// Reading the trace failed now or earlier.
+    /// Reading the trace panicked, or the process died earlier while the trace was read.
     Unreadable,
 }
 
@@ -132,7 +132,7 @@ impl PathDecider for Pipeline {
     fn decide(&self, question: PathQuestion) -> PathReplyFuture<'_> {
         Box::pin(async move {
             let reply = timeout(REPLY_TIMEOUT, self.path_reply(question)).await;
-            let reply = reply.unwrap_or(Err(Refused::Overloaded { retry: RETRY }))?;
+            let reply = reply.unwrap_or(Err(Refused::Overloaded { retry: RETRY_DELAY }))?;
             self.shared.meter.telemetry.traces.path_decision(reply.decision).inc();
             Ok(reply)
         })

@@ -17,19 +17,19 @@ use super::runtime_config::RuntimeConfig;
 use crate::receive::paths::{MAX_NAME, PathQuestion, RunId};
 use crate::reservation::{ByteLimit, Reservation};
 
-/// Maximum number of runs whose allowed calls are remembered, ...
+/// Maximum number of runs whose allowed calls are remembered.
 const MAX_RUNS: u64 = 4096;
-/// ... for this time after the last question.
+/// Time after the last question about a run for which its allowed calls are remembered.
 const MAX_RUN_IDLE: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of sessions whose trace is remembered.
 const MAX_SESSIONS: u64 = 16_384;
 /// Maximum number of snapshots that are made and read at once.
 const MAX_CONCURRENT_READS: usize = 2;
-/// Maximum number of allowed calls of one run whose spans have not arrived, ...
+/// Maximum number of allowed calls of one run whose spans have not arrived.
 pub(super) const MAX_PENDING_CALLS: usize = 256;
-/// ... and of their bytes: 2 KiB per call on average.
+/// Maximum bytes of the allowed calls of one run whose spans have not arrived: 2 KiB per call on average.
 const MAX_PENDING_BYTES: usize = 512 << 10;
-/// Maximum bytes of such calls of all runs.
+/// Maximum bytes of the allowed calls of all runs whose spans have not arrived.
 const MAX_TOTAL_PENDING_BYTES: u64 = 32 << 20;
 /// Maximum bytes of cached positions. Evicted positions are computed again.
 const MAX_POSITION_BYTES: u64 = 32 << 20;
@@ -60,7 +60,7 @@ type QueriedRunKey = (RunId, Option<String>);
 /// The state of the runs that were asked about.
 #[derive(Debug)]
 pub(super) struct QueriedRuns {
-    /// By run and agent.
+    /// The allowed calls of each run and agent.
     runs: Cache<QueriedRunKey, Arc<Mutex<QueriedRun>>>,
     /// The trace of each session that received spans last.
     sessions: Cache<String, TraceId>,

@@ -30,8 +30,8 @@ use super::store::EncodedTrace;
 use crate::logging::join_error_reason;
 use crate::reservation::Reservation;
 
-/// Maximum number of traces of one shard that are evaluated on blocking threads at once. Further ones wait in tasks of
-/// their own, charged to the memory budget, so that the shard's task continues with other traces.
+/// Maximum number of traces of one shard that are evaluated on blocking threads at once. Further traces wait in tasks
+/// of their own, charged to the memory budget, so that the shard's task continues with other traces.
 const MAX_BLOCKING: usize = 2;
 /// Bytes at which a batch is delivered.
 const MAX_BATCH_BYTES: usize = 256 << 10;
@@ -49,7 +49,7 @@ pub(super) struct Schedule {
     in_flight: JoinSet<Option<PriorVerdict>>,
     /// The traces of these tasks.
     traces: HashMap<Id, TraceId>,
-    /// By trace in flight.
+    /// The deferred late spans of each trace in flight.
     late: HashMap<TraceId, Vec<LateSpans>>,
     /// Small traces that are delivered next, and their bytes.
     batch: (Vec<EncodedTrace>, usize),
@@ -108,7 +108,7 @@ impl Schedule {
     }
 
     /// Evaluates a trace that is large or expensive, or a suspect, on a blocking thread, as soon as fewer than
-    /// [`MAX_BLOCKING`] others are evaluated there.
+    /// [`MAX_BLOCKING`] other traces of the shard are evaluated on blocking threads.
     pub(super) fn evaluate_blocking(&mut self, config: Arc<RuntimeConfig>, trace: StoredTrace) {
         let (shared, permits) = (Arc::clone(&self.shared), Arc::clone(&self.blocking_permits));
         let reservation = shared.budget.reserve_trace(&trace.closed, 1);

@@ -94,10 +94,10 @@ pub struct Reloaded {
 }
 
 impl Service {
-    /// As [`Service::start_with`], with the built-in metrics, judges and exporters alone.
+    /// Like [`Service::start_with`], with the built-in metrics, judges and exporters alone.
     ///
     /// # Errors
-    /// As [`Service::start_with`].
+    /// Like [`Service::start_with`].
     pub async fn start(config: &Config) -> Result<Service, Error> {
         Service::start_with(config, Extensions::default()).await
     }
@@ -280,7 +280,7 @@ impl Service {
             );
         }
         self.exporters.drain(deadline).await;
-        // Parcels that waited for room in a queue are dropped and counted by now.
+        // Parcels that waited for space in a queue are dropped and counted by now.
         let mut lost = 0;
         let has_ended = self.pipeline.shards_end(FINAL_TIMEOUT).await;
         if !has_ended || (!store.keeps_unfinished_traces() && !self.pipeline.failures().is_empty()) {

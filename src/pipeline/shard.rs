@@ -42,12 +42,12 @@ const YIELD_AFTER: usize = 16;
 const GAUGE_UPDATE_BYTES: usize = 64 << 10;
 /// The longest time between two checks of the memory budget, which traces of other shards can exhaust.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
-/// Bytes of idle traces that are compressed before the next messages are taken, which takes a few milliseconds.
+/// Bytes of idle traces that are compressed before the next messages are processed. It takes a few milliseconds.
 const COMPRESSED_PER_TURN: usize = 1 << 20;
 /// The interval at which unused records are released. It is not shorter, since all records are examined each time.
 const RELEASE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Numbers of traces, of their spans, and of their bytes.
+/// The number of traces, the number of their spans, and their bytes.
 type Sizes = (usize, usize, usize);
 
 /// A message to a shard.
@@ -55,7 +55,7 @@ type Sizes = (usize, usize, usize);
 pub(super) enum ShardMessage {
     /// Spans of traces of this shard, and the stored record that contains them.
     Spans(Vec<Group>, Reservation, Option<Seq>),
-    /// Log records of traces of this shard, with the same.
+    /// Log records of traces of this shard, and the stored record that contains them.
     Logs(Vec<GenAiRecord>, Reservation, Option<Seq>),
     /// The prior verdicts of traces that this process did not close, oldest first.
     Closed(Vec<(TraceId, PriorVerdict)>),

@@ -12,7 +12,8 @@ use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
 use crate::reservation::FairReservation;
 
-/// The content length up to which a body is allocated at once. Batches of agent spans are mostly smaller.
+/// The content length up to which the whole body is allocated before it arrives. Batches of agent spans are mostly
+/// smaller.
 const TRUSTED_LENGTH: usize = 1 << 20;
 
 /// Smallest initial output buffer of a decompressor.
@@ -28,11 +29,11 @@ const INFLATER_BYTES: usize = 48 << 10;
 /// Memory of a zstd decoder without its window: context, and a block of 128 KiB as input.
 const ZSTD_DECODER_BYTES: usize = 256 << 10;
 
-/// The size of the output up to which the ratio is not checked: small bodies of one repeated line compress better
-/// than any batch and are harmless.
+/// Up to this size of the output the ratio is not checked: small bodies of one repeated line compress better than any
+/// batch and are harmless.
 const MIN_RATIO_CHECKED: usize = 1 << 20;
 
-/// Why a body was rejected.
+/// The reason for which a body was rejected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     /// Larger than the limit, before or after decompression.
@@ -79,7 +80,7 @@ pub(crate) struct BodyDecoder {
     max_ratio: u32,
     /// Bytes received, before decompression.
     received: usize,
-    /// Bytes of the request besides the body: its headers.
+    /// Bytes of the headers of the request.
     overhead: usize,
     reservation: FairReservation,
 }
@@ -239,7 +240,7 @@ impl BodyDecoder {
             if !made_no_progress {
                 *done = hint == 0;
             }
-            // With a full output there may be more; otherwise more input is needed.
+            // If the output is full, the decoder may have more; otherwise it needs more input.
             if input.pos() == chunk.len() && (made_no_progress || self.out.len() < self.out.capacity()) {
                 return Ok(());
             }

@@ -21,7 +21,7 @@ use super::tls::ServerTls;
 #[schemars(extend("pattern" = "^[^/]*:[0-9]{1,5}$"), description = "host:port; 127.0.0.1:4317")]
 pub struct Endpoint(String);
 
-/// A text is not of the form `host:port`. The message contains the text and the problem.
+/// The error for a text that is not of the form `host:port`. The message contains the text and the problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidEndpoint(String);
@@ -101,9 +101,9 @@ settings! {
     /// Limits on requests in flight, over all connections of both protocols.
     pub struct Admission {
         /// Default 256. MiB of decompressed requests that are being received or wait for their acknowledgement.
-        /// Above it requests are refused as retryable (UNAVAILABLE, 503), except a single one. A small value
-        /// refuses early in bursts; a large one takes memory in addition to `memory.budget`, at most a quarter
-        /// of it.
+        /// Above it requests are refused as retryable (UNAVAILABLE, 503), unless no other request is in flight. A small
+        /// value refuses requests early in bursts; a large value takes more memory. The memory is in addition to
+        /// `memory.budget`; the limit is at most a quarter of it.
         request_limit_mib: u64 = 256,
         /// Default 1000. Largest ratio of decompressed to received bytes of a request above 1 MiB. Batches of
         /// agents' spans are repetitive and reach ratios of about 100. A request above the limit is refused
@@ -122,17 +122,17 @@ settings! {
         /// Default none: senders are not authenticated.
         #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         auth: Option<Auth>,
-        /// Default 64. Largest message in MiB, after decompression. Larger ones are refused permanently
-        /// (RESOURCE_EXHAUSTED), so that senders drop or split them.
+        /// Default 64. Largest message in MiB, after decompression. A larger message is refused permanently
+        /// (RESOURCE_EXHAUSTED), so that the sender drops or splits it.
         max_recv_msg_size_mib: u64 = 64,
-        /// Default 128. Concurrent requests per connection; further ones wait at the sender.
+        /// Default 128. Concurrent requests per connection; further requests wait at the sender.
         max_concurrent_streams: u32 = 128,
-        /// Default 1024. Concurrent connections. For a further one the longest idle one is closed; if none is
-        /// idle, it waits.
+        /// Default 1024. Concurrent connections. A further connection replaces the connection that is idle for the
+        /// longest time; if no connection is idle, it waits.
         max_connections: u32 = 1024,
-        /// Default 64KiB. Largest list of request headers. Larger ones are refused.
+        /// Default 64KiB. Largest list of request headers. A request with a larger list is refused.
         max_header_size: Size = Size(64 << 10),
-        /// Pings, and the largest age of connections.
+        /// Pings and the maximum age of connections.
         keepalive: Keepalive,
     }
 
@@ -154,7 +154,7 @@ settings! {
         /// do not end together.
         #[serde(skip_serializing_if = "Option::is_none")]
         max_connection_age: Option<Period>,
-        /// Default 30s. Time for the requests in flight of such a connection.
+        /// Default 30s. Time that requests in flight have to finish after `max_connection_age`.
         max_connection_age_grace: Period = Period::secs(30),
     }
 
@@ -169,7 +169,7 @@ settings! {
         /// Default none: senders are not authenticated.
         #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         auth: Option<Auth>,
-        /// Default none: browsers let no page of another origin send.
+        /// Default none: browsers do not let pages of other origins send requests.
         #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
         cors: Option<Cors>,
         /// Default /v1/traces, the default of SDKs. Path of traces.
@@ -178,18 +178,18 @@ settings! {
         logs_url_path: String = "/v1/logs".to_owned(),
         /// Default /v1/metrics. Path of metrics.
         metrics_url_path: String = "/v1/metrics".to_owned(),
-        /// Default 64MiB. Largest body after decompression. Larger ones are refused permanently (413).
+        /// Default 64MiB. Largest body after decompression. A larger body is refused permanently (413).
         max_request_body_size: Size = Size(64 << 20),
         /// Default 1m. Timeout for the headers of a request and for idle connections. Senders that pause longer
         /// between requests have to reconnect. 0 disables it.
         read_header_timeout: Period = Period::secs(60),
-        /// Default 1024. Concurrent connections. For a further one the longest idle one is closed; if none is
-        /// idle, it waits.
+        /// Default 1024. Concurrent connections. A further connection replaces the connection that is idle for the
+        /// longest time; if no connection is idle, it waits.
         max_connections: u32 = 1024,
         /// Default 128. Concurrent requests per HTTP/2 connection.
         max_concurrent_streams: u32 = 128,
-        /// Default 64KiB. Largest list of request headers. Larger ones are refused (431). Over HTTP/1.1 bodies
-        /// are read in chunks of at most this size.
+        /// Default 64KiB. Largest list of request headers. A request with a larger list is refused (431). Over
+        /// HTTP/1.1, bodies are read in chunks of at most this size.
         max_header_size: Size = Size(64 << 10),
     }
 }

@@ -26,10 +26,10 @@ const CLOSING_DIVISOR: usize = 16;
 /// How often idle connections are searched for while a connection waits.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a connection that has to close may stay open while it is idle, ...
+/// How long a connection that has to close may stay open while it is idle.
 const IDLE_GRACE: Duration = Duration::from_secs(1);
 
-/// ... and while it has requests, whose bodies have a deadline.
+/// How long a connection that has to close may stay open while it has requests, whose bodies have a deadline.
 const BUSY_GRACE: Duration = Duration::from_secs(30);
 
 /// The limits of peers with open connections.

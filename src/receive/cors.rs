@@ -16,8 +16,8 @@ settings! {
     pub struct Cors {
         /// Origins whose pages may send: `https://app.example`, `https://*.app.example`, or `*` for every page.
         allowed_origins: Vec<String>,
-        /// Headers that such pages may set, such as `authorization`, in addition to `accept`, `content-type`,
-        /// `content-encoding` and `x-requested-with`. `*` allows every header.
+        /// Headers that pages of these origins may set, for example `authorization`, in addition to `accept`,
+        /// `content-type`, `content-encoding` and `x-requested-with`. `*` allows every header.
         allowed_headers: Vec<String>,
         /// Default 0, which leaves it to the browser (about five seconds). Seconds for which a browser may cache
         /// the response to a preflight request.

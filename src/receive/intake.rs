@@ -65,7 +65,7 @@ pub trait Intake: Send + Sync + 'static {
     fn pressure(&self) -> Option<Duration>;
     /// Accepts a request; returns when it may be acknowledged.
     fn offer(&self, offer: Offer) -> OfferFuture<'_>;
-    /// As [`Intake::offer`], for a request that is stored as `_record`: the record is released when it is no longer
+    /// Like [`Intake::offer`], for a request that is stored as `_record`: the record is released when it is no longer
     /// needed.
     fn offer_stored(&self, offer: Offer, _record: Seq) -> OfferFuture<'_> {
         self.offer(offer)

@@ -1,6 +1,6 @@
 //! The accept loop of all listeners: connections in, requests to a router.
 //!
-//! Limits: concurrent connections (for further ones idle ones are closed, or they wait), time until a
+//! Limits: concurrent connections (a further connection replaces an idle one, or waits), time until a
 //! new connection sends its first request, header sizes, streams per connection. On cancellation it stops
 //! accepting, lets requests in flight finish, and aborts them after the grace time.
 //!
@@ -44,7 +44,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after `accept` failed for lack of descriptors or memory, so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket could not be opened.
+/// The error of a socket that could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{key}: cannot listen on {endpoint}: {source}")]
 pub struct BindError {
@@ -303,7 +303,7 @@ impl AcceptedConnection {
     }
 }
 
-/// Waits until a time; forever without one.
+/// Waits until `deadline`; forever if it is `None`.
 async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,

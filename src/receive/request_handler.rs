@@ -27,10 +27,11 @@ use crate::telemetry::{RequestOutcome, Telemetry};
 /// How long a sender may pause within a body before the request is rejected.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A body must be complete after this time, since senders time out after 10 s by default, ...
+/// A body must be complete after this time, plus one second for each [`MIN_BYTES_PER_SECOND`] bytes. Senders time out
+/// after 10 s by default.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// ... plus one second for each of these many bytes. A slower sender would hold its stream, its headers and its
+/// The lowest rate at which a sender may send a body. A slower sender would occupy its stream, its headers and its
 /// memory for hours.
 const MIN_BYTES_PER_SECOND: u32 = 64 << 10;
 

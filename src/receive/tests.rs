@@ -27,9 +27,9 @@ struct FakeIntake {
     gate: Semaphore,
     /// Requests that have reached the gate.
     arrived: AtomicUsize,
-    /// Requests that wait at the gate now, ...
+    /// The number of requests that wait at the gate now.
     waiting: AtomicUsize,
-    /// ... and the maximum so far.
+    /// The highest number of requests that waited at once.
     max_waiting: AtomicUsize,
 }
 

@@ -42,7 +42,7 @@ pub struct ServerTls {
     #[serde(default)]
     pub min_version: TlsVersion,
     /// Default 1m. Interval at which the files are read again, for new connections. Unusable files are
-    /// logged, and the current ones stay in use. 0 reads the files at start only.
+    /// logged, and the current certificates stay in use. 0 reads the files at start only.
     #[serde(default = "one_minute")]
     pub reload_interval: Period,
 }

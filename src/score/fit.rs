@@ -1,8 +1,8 @@
 //! Fits the weights of `propagation.root: expected_outcome` to labelled runs.
 //!
-//! In: by set, the terms of each run and whether it failed. Out: weights, their log loss and area under the ROC
-//! curve on the runs they were fitted to, and the area on each set with weights fitted to the others. With one set
-//! that area is by cross-validation: the weights for each fifth of its runs are fitted to the other four.
+//! In: for each set, the terms of each run and whether the run failed. Out: weights, their log loss and area under the
+//! ROC curve on the runs to which they were fitted, and the area on each set with weights that were fitted to the other
+//! sets. A single set is cross-validated: the weights for each fifth of its runs are fitted to the other four fifths.
 //!
 //! The model is a logistic regression with weights of at least 0 (projected gradient ascent) and a penalty that
 //! keeps weights of rare terms small. Shares of failed runs differ between sets for reasons that no span shows,
@@ -12,14 +12,14 @@
 use serde::Serialize;
 use verdict_eval::propagation::{OutcomeModel, Term, Terms, probability};
 
-/// Steps of the ascent. The function is concave and the terms are between 0 and 1, so this converges.
+/// Number of steps of the ascent. It converges, since the function is concave and the terms are between 0 and 1.
 const STEPS: usize = 4000;
 /// Step size of the ascent.
 const LEARNING_RATE: f64 = 0.5;
 /// The penalty per squared weight; with it, a weight is determined by the labels from about three runs in a hundred on.
 const PENALTY: f64 = 0.01;
 
-/// The parts of a single set for cross-validation.
+/// Number of parts of a single set in cross-validation.
 pub const FOLDS: usize = 5;
 
 /// A labelled run.
@@ -27,8 +27,8 @@ pub const FOLDS: usize = 5;
 pub struct LabelledRun {
     /// The terms with the shipped confidences of rules.
     pub terms: Terms,
-    /// The terms, by the index of a set, with confidences estimated from all sets but this one. Empty where held-out
-    /// figures use the shipped confidences as well.
+    /// For each set, by its index, the terms with confidences estimated from all other sets. Empty if held-out figures
+    /// also use the shipped confidences.
     pub terms_without: Vec<Terms>,
     pub failed: bool,
 }

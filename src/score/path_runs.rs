@@ -103,7 +103,7 @@ pub struct PathRuns {
 #[derive(Debug, Default)]
 struct CollectedGroup {
     runs: usize,
-    /// By the name of the score: its values, and the number of runs without one.
+    /// For each score name: its values, and the number of runs without a value.
     values: BTreeMap<String, (Vec<f64>, usize)>,
 }
 

@@ -22,7 +22,7 @@ use verdict_otlp::trace::{Idx, SpanId};
 use super::bootstrap::Interval;
 use super::labels::{Expected, TraceLabels};
 
-/// How often a rule fired, and how often it was right.
+/// Counts of a rule's firings: all of them, and those that were right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Firings {
     pub right: u32,
@@ -104,7 +104,7 @@ impl LabelledSet {
         }
     }
 
-    /// The firings of a rule, or of a defect less those of its rules, which have rows of their own.
+    /// The firings of a rule, or of a defect without the firings of its rules, which have rows of their own.
     fn without_rules(&self, rule: &str) -> Firings {
         let firings = self.firings();
         let is_rule_of_defect =
@@ -125,8 +125,8 @@ struct FaultPlaces {
     any_descendant: bool,
 }
 
-/// Each rule's failing findings by span, with the spans at which the fault may be labelled. Of a rule that shares its
-/// defect with others, also those of the defect.
+/// For each rule and span with failing findings, the spans at which the fault may be labelled. The defect of rules that
+/// share it has entries of its own.
 fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(String, FaultPlaces)> {
     let mut requested_by: BTreeMap<Idx, Idx> = BTreeMap::new();
     requested_by.extend(trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))));
@@ -184,7 +184,7 @@ pub struct RuleTable {
 /// The figures of one rule.
 #[derive(Debug, Default, Serialize)]
 pub struct RuleRow {
-    /// By set.
+    /// The firings on each set.
     pub sets: BTreeMap<String, Firings>,
     pub at_spans: Firings,
     pub in_runs: Firings,
@@ -192,7 +192,7 @@ pub struct RuleRow {
     pub interval: Option<Interval>,
     /// The confidence that findings of the rule carry.
     pub confidence: f64,
-    /// The mean confidence of its firings where that of each set is estimated from the other sets.
+    /// The mean confidence of the rule's firings, where the confidence on each set is estimated from the other sets.
     pub left_out: Option<f64>,
 }
 
@@ -221,7 +221,8 @@ pub struct Calibration {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Prediction {
     pub mean_confidence: f64,
-    /// The mean squared difference of confidence and outcome (Brier score): 0 is perfect, 0.25 is that of 0.5.
+    /// The mean squared difference of confidence and outcome (Brier score): 0 is perfect; a constant confidence of 0.5
+    /// has 0.25.
     pub brier: f64,
 }
 
@@ -285,7 +286,7 @@ impl RuleTable {
         RuleTable::estimated(sets.iter().filter(|(name, _)| name != left_out))
     }
 
-    /// The confidence of a rule's findings; that of its defect where it never fired.
+    /// The confidence of a rule's findings; if the rule never fired, the confidence of its defect.
     pub fn confidence(&self, rule: &str) -> f64 {
         let confidence = |name: &str| self.rules.get(name).map(|row| row.confidence);
         let shared_confidence = || rule.split_once('.').and_then(|(defect, _)| confidence(defect));

@@ -1,8 +1,8 @@
 //! Counters by attributes of traces: service, agent, model, tool, signature.
 //!
-//! Names come from senders, so the number of combinations is limited: the first ones get counters of their own, and
-//! the others share one whose labels have the value [`OTHER`]. Names are shortened. Each combination is looked up once
-//! per trace; its counters of metrics are stored in it.
+//! Names come from senders, so the number of combinations is limited: the first combinations have their own counters,
+//! and the others share one whose labels have the value [`OTHER`]. Names are shortened. Each combination is looked up
+//! once per trace; its counters of metrics are stored in it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

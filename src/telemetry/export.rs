@@ -33,7 +33,7 @@ pub trait ExporterState: fmt::Debug + Send + Sync {
     fn retries(&self) -> u64;
     /// The number of bytes queued or being sent.
     fn queued_bytes(&self) -> u64;
-    /// Largest number of queued bytes.
+    /// Maximum number of queued bytes.
     fn queue_capacity(&self) -> u64;
     /// Alerts with one outcome; `None` if the exporter sends none.
     fn alerts(&self, _outcome: AlertOutcome) -> Option<u64> {

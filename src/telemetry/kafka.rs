@@ -41,7 +41,7 @@ verdict_otlp::labelled_enum! {
 /// Counters and gauges of the Kafka receiver.
 #[derive(Debug)]
 pub struct KafkaMetrics {
-    /// By signal (traces, logs) and outcome.
+    /// The received records, by signal (traces, logs) and outcome.
     records: [[Counter; MessageOutcome::ALL.len()]; 2],
     bytes: [Counter; 2],
     commits: [Counter; CommitResult::ALL.len()],

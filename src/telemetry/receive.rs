@@ -46,7 +46,7 @@ struct Route {
 /// Counters of the receivers.
 #[derive(Debug)]
 pub struct ReceiveMetrics {
-    /// By transport, then by signal.
+    /// The counters of each transport and signal.
     routes: [[Route; Signal::ALL.len()]; Transport::ALL.len()],
     connections: [Gauge; Transport::ALL.len()],
     handshakes_failed: [Counter; Transport::ALL.len()],

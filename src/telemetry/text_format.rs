@@ -1,6 +1,6 @@
 //! The text formats of a scrape: OpenMetrics for clients that accept it, else that of Prometheus.
 //!
-//! The two differ in what metadata names: a counter `x_total` is declared as `x` in OpenMetrics and as `x_total` in
+//! The two differ in the names in metadata: a counter `x_total` is declared as `x` in OpenMetrics and as `x_total` in
 //! Prometheus' format, which has neither units nor an end mark.
 
 use std::fmt::Write;

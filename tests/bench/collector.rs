@@ -13,7 +13,7 @@
 use super::*;
 
 /// How often each process is measured.
-const TURNS: usize = 5;
+const REPETITIONS: usize = 5;
 /// How long the Collector holds a trace: the default of `groupbytrace`.
 const HOLD_TIME: &str = "1s";
 /// More than the time after which otel-verdict compresses traces without new spans.
@@ -75,7 +75,7 @@ impl MeasuredProcess {
         let Some(processors) = self.processors(hold) else {
             let ours = env!("CARGO_BIN_EXE_otel-verdict");
             let folder = tempfile::tempdir().unwrap();
-            let (kind, more) = match self {
+            let (kind, extra_settings) = match self {
                 MeasuredProcess::WithoutMetrics | MeasuredProcess::WithoutMetricsHeld => {
                     (Kind::WithoutMetrics, String::new())
                 }
@@ -84,7 +84,7 @@ impl MeasuredProcess {
             };
             let closes_at_once = hold == HOLD_TIME && self != MeasuredProcess::WithoutMetricsHeld;
             let quiet = if closes_at_once { "0s" } else { hold };
-            let mut target = Target::process(ours, kind, &more, sink, quiet).await;
+            let mut target = Target::process(ours, kind, &extra_settings, sink, quiet).await;
             target.journal = Some(folder);
             return target;
         };
@@ -135,7 +135,7 @@ pub async fn compare(sink: &Sink, corpus: &Corpus, rounds: u32, memory: bool, ti
 /// Compares the resident bytes of an open span: soon after its arrival, and after traces have waited.
 async fn compare_memory(sink: &Sink, corpus: &Corpus, collector: &str) {
     let mut bytes: Vec<[Vec<f64>; 2]> = vec![Default::default(); MeasuredProcess::ALL.len()];
-    for _ in 0..TURNS {
+    for _ in 0..REPETITIONS {
         for (measured, bytes) in MeasuredProcess::ALL.into_iter().zip(&mut bytes) {
             let target = measured.start(collector, sink, "1h").await;
             let resident = open_span(&target, corpus).await;
@@ -163,7 +163,7 @@ async fn compare_memory(sink: &Sink, corpus: &Corpus, collector: &str) {
 /// Compares the CPU seconds per million spans. Returns those of all rules.
 async fn compare_time(sink: &Sink, corpus: &Corpus, collector: &str, rounds: u32) -> f64 {
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); MeasuredProcess::ALL.len()];
-    for _ in 0..TURNS {
+    for _ in 0..REPETITIONS {
         for (measured, times) in MeasuredProcess::ALL.into_iter().zip(&mut times) {
             let target = measured.start(collector, sink, HOLD_TIME).await;
             times.push(throughput(&target, sink, corpus, rounds).await.1);
@@ -184,7 +184,7 @@ async fn compare_latency(sink: &Sink, corpus: &Corpus, collector: &str, pace: f6
     // The first entry is the pass-through, with which the others are compared in each turn.
     let mut latencies: Vec<Vec<Latency>> = Vec::new();
     latencies.resize_with(1 + MeasuredProcess::ALL.len(), Vec::new);
-    for _ in 0..TURNS {
+    for _ in 0..REPETITIONS {
         let through = Target::start(Kind::PassThrough, sink, "0s").await;
         latencies[0].push(latency(&through, sink, corpus, pace).await);
         drop(through);
@@ -218,11 +218,11 @@ async fn compare_latency(sink: &Sink, corpus: &Corpus, collector: &str, pace: f6
 
 /// Resident bytes of an open span, with its payload, five seconds after the last one and when traces have waited.
 async fn open_span(target: &Target, corpus: &Corpus) -> [f64; 2] {
-    target.send(&Corpus::agent(20).renewed(u32::MAX).requests).await;
+    target.send(&Corpus::agent(20).with_new_trace_ids(u32::MAX).requests).await;
     let rounds: u32 = if corpus.payload / corpus.spans > 1_000 { 4 } else { 20 };
     let before = target.resident();
     for round in 0..rounds {
-        target.send(&corpus.renewed(round).requests).await;
+        target.send(&corpus.with_new_trace_ids(round).requests).await;
     }
     let resident = || (target.resident() - before) / (rounds as usize * corpus.spans) as f64;
     // After this time a garbage collector has run again.

@@ -1,6 +1,5 @@
-//! The two corpora that every figure is about: 1,000 traces of 20 spans, 64 spans a request, 16
-//! traces interleaved, begun one after another, children before their parents and the root last, as
-//! SDKs send them.
+//! The two corpora of all benchmarks: 1,000 traces of 20 spans, in requests of 64 spans. 16 traces are interleaved and
+//! begin one after another. Children precede their parents and the root is last, as SDKs send them.
 //!
 //! `agent`: runs of 8 model calls and 7 tool calls; LLM spans grow from 4 to 16 KB with their
 //! history, tool spans have about 1 KB, chain spans 0.3 KB. Every second trace is written by
@@ -16,18 +15,19 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use prost::Message;
 use serde_json::{Value as Json, json};
 
-/// Traces of a corpus.
+/// Number of traces of a corpus.
 pub const TRACES: u32 = 1_000;
-/// Spans of every trace.
+/// Number of spans of every trace.
 pub const SPANS: usize = 20;
-/// Spans of a request.
+/// Number of spans of a request.
 const SPANS_PER_REQUEST: usize = 64;
-/// Traces that are open at the same time.
-const INTERLEAVED: usize = 16;
-/// The first bytes of every trace id, by which ids are found in encoded requests. The round and the trace's number follow.
-pub const MARK: [u8; 8] = *b"\xfe\xedcorpus";
+/// Number of traces that are open at the same time.
+const INTERLEAVED_TRACES: usize = 16;
+/// The first bytes of every trace id, by which ids are found in encoded requests. The round and the trace's number
+/// follow.
+pub const TRACE_ID_PREFIX: [u8; 8] = *b"\xfe\xedcorpus";
 /// 2026-01-01, in nanoseconds since 1970.
-const EPOCH: u64 = 1_767_225_600_000_000_000;
+const START_UNIX_NANOS: u64 = 1_767_225_600_000_000_000;
 
 /// Requests, encoded.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ pub struct Corpus {
     pub spans: usize,
     /// Bytes of the encoded spans, without the enclosing messages.
     pub payload: usize,
-    /// Spans of traces that never close, because their root is missing.
+    /// The number of spans in traces whose root is missing, so that they do not close.
     pub open: usize,
     traces: u32,
     make: fn(u32) -> Vec<(usize, Span)>,
@@ -58,16 +58,16 @@ impl Corpus {
     }
 
     /// The first two spans of `traces` traces of small spans, without their roots.
-    pub fn beginnings(traces: u32) -> Corpus {
+    pub fn trace_beginnings(traces: u32) -> Corpus {
         Corpus::new("small", traces, |trace| small_trace(trace).into_iter().take(2).collect())
     }
 
-    /// The corpus without the root of one trace in [`INTERLEAVED`].
-    pub fn some_open(&self) -> Corpus {
+    /// The corpus without the root of one trace in [`INTERLEAVED_TRACES`].
+    pub fn with_open_traces(&self) -> Corpus {
         let mut corpus = Corpus { requests: Vec::new(), spans: 0, payload: 0, ..self.clone() };
         let traces = (0..self.traces).map(|n| {
             let mut trace = (self.make)(n);
-            if n as usize % INTERLEAVED == 7 {
+            if n as usize % INTERLEAVED_TRACES == 7 {
                 trace.pop();
                 corpus.open += trace.len();
             }
@@ -91,7 +91,7 @@ impl Corpus {
         let mut batch = Vec::with_capacity(SPANS_PER_REQUEST);
         let mut begun = 0;
         for turn in 0.. {
-            while begun * SPANS <= turn * INTERLEAVED
+            while begun * SPANS <= turn * INTERLEAVED_TRACES
                 && let Some(trace) = waiting.next()
             {
                 open.push(trace.into_iter());
@@ -119,17 +119,18 @@ impl Corpus {
     }
 
     /// The same requests with other trace ids, for the next round.
-    pub fn renewed(&self, round: u32) -> Corpus {
-        let requests = self.requests.iter().map(|request| renewed(request, round)).collect();
+    pub fn with_new_trace_ids(&self, round: u32) -> Corpus {
+        let requests = self.requests.iter().map(|request| with_new_trace_ids(request, round)).collect();
         Corpus { requests, ..self.clone() }
     }
 }
 
 /// The same request with other trace ids.
-pub fn renewed(request: &Bytes, round: u32) -> Bytes {
+pub fn with_new_trace_ids(request: &Bytes, round: u32) -> Bytes {
     let mut bytes = request.to_vec();
-    for at in memchr::memmem::find_iter(request, &MARK) {
-        bytes[at + MARK.len()..at + MARK.len() + 4].copy_from_slice(&round.to_be_bytes());
+    for offset in memchr::memmem::find_iter(request, &TRACE_ID_PREFIX) {
+        bytes[offset + TRACE_ID_PREFIX.len()..offset + TRACE_ID_PREFIX.len() + 4]
+            .copy_from_slice(&round.to_be_bytes());
     }
     Bytes::from(bytes)
 }
@@ -192,16 +193,16 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    fn next_below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    /// Sentences of about `len` bytes.
+    /// Random sentences of about `len` bytes.
     fn prose(&mut self, len: usize) -> String {
         let mut out = String::with_capacity(len + 16);
         let mut words = 0;
         while out.len() < len {
-            let word = WORDS[self.below(WORDS.len() as u64) as usize];
+            let word = WORDS[self.next_below(WORDS.len() as u64) as usize];
             match words % 11 {
                 0 => {
                     out.push_str(if out.is_empty() { "" } else { ". " });
@@ -299,7 +300,7 @@ struct SpanFrame {
 
 fn span(frame: &SpanFrame, name: impl Into<String>, kind: i32, attributes: Vec<KeyValue>) -> Span {
     let id = |n: u64| ((u64::from(frame.trace) << 32 | n) ^ 0x5bd1_e995_9c34_72f1).to_be_bytes().to_vec();
-    let mut trace_id = MARK.to_vec();
+    let mut trace_id = TRACE_ID_PREFIX.to_vec();
     trace_id.extend_from_slice(&0u32.to_be_bytes());
     trace_id.extend_from_slice(&frame.trace.to_be_bytes());
     Span {
@@ -309,8 +310,12 @@ fn span(frame: &SpanFrame, name: impl Into<String>, kind: i32, attributes: Vec<K
         flags: 0x101,
         name: name.into(),
         kind,
-        start_time_unix_nano: EPOCH + u64::from(frame.trace) * 60_000_000_000 + frame.start * 1_000_000,
-        end_time_unix_nano: EPOCH + u64::from(frame.trace) * 60_000_000_000 + frame.end * 1_000_000,
+        start_time_unix_nano: START_UNIX_NANOS
+            + u64::from(frame.trace) * 60_000_000_000
+            + frame.start * 1_000_000,
+        end_time_unix_nano: START_UNIX_NANOS
+            + u64::from(frame.trace) * 60_000_000_000
+            + frame.end * 1_000_000,
         attributes,
         status: Some(Status::default()),
         ..Default::default()
@@ -322,11 +327,11 @@ fn small_trace(trace: u32) -> Vec<(usize, Span)> {
     let last = SPANS as u64;
     let mut spans: Vec<(usize, Span)> = (2..=last)
         .map(|id| {
-            let parent = 1 + rng.below(id - 1);
+            let parent = 1 + rng.next_below(id - 1);
             let frame = SpanFrame { trace, id, parent, start: id, end: 2 * last - id };
             let attributes = vec![
                 text("http.request.method", "GET"),
-                text("http.route", format!("/{}", WORDS[rng.below(30) as usize])),
+                text("http.route", format!("/{}", WORDS[rng.next_below(30) as usize])),
                 int("http.response.status_code", 200),
             ];
             (0, span(&frame, "GET /items/{id}", 3, attributes))
@@ -409,13 +414,13 @@ fn agent_trace(trace: u32) -> Vec<(usize, Span)> {
 }
 
 fn turn(rng: &mut Rng, n: usize) -> Turn {
-    let order = 10_000 + rng.below(90_000);
+    let order = 10_000 + rng.next_below(90_000);
     let call = TOOLS[n % TOOLS.len()];
     let result = json!({
         "order": order,
         "step": n,
-        "items": (0..4).map(|_| json!({"sku": rng.below(1 << 40), "price": rng.below(10_000), "note": rng.prose(90)})).collect::<Vec<_>>(),
-        "updated": format!("2026-01-{:02}T10:{:02}:00Z", 1 + rng.below(28), rng.below(60)),
+        "items": (0..4).map(|_| json!({"sku": rng.next_below(1 << 40), "price": rng.next_below(10_000), "note": rng.prose(90)})).collect::<Vec<_>>(),
+        "updated": format!("2026-01-{:02}T10:{:02}:00Z", 1 + rng.next_below(28), rng.next_below(60)),
         "note": rng.prose(300),
     });
     Turn {

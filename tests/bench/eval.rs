@@ -55,7 +55,7 @@ struct Way {
     command: Vec<String>,
     /// The least CPU time, and the least time, in seconds.
     cpu: f64,
-    took: f64,
+    duration: f64,
 }
 
 fn main() {
@@ -104,7 +104,7 @@ fn write(corpus: &Corpus, format: Format, folder: &Path) -> PathBuf {
         if written >= FILE {
             break;
         }
-        for request in &corpus.renewed(round).requests {
+        for request in &corpus.with_new_trace_ids(round).requests {
             match format {
                 Format::Protobuf => {
                     file.write_all(&u32::try_from(request.len()).unwrap().to_be_bytes()).unwrap();
@@ -131,7 +131,7 @@ fn measure(corpus: &str, format: Format, file: &Path, config: &Path, turns: usiz
         name: name.to_owned(),
         command: command.iter().map(|&argument| argument.to_owned()).collect(),
         cpu: f64::MAX,
-        took: f64::MAX,
+        duration: f64::MAX,
     };
     let mut ways = vec![
         new_way("read", &[&program, "--read", format.name(), &shown]),
@@ -148,7 +148,7 @@ fn measure(corpus: &str, format: Format, file: &Path, config: &Path, turns: usiz
     }
     for _ in 0..turns {
         for way in &mut ways {
-            let (before, began) = (cpu_of_children(), Instant::now());
+            let (before, started_at) = (cpu_of_children(), Instant::now());
             let output = Command::new(&way.command[0])
                 .args(&way.command[1..])
                 .stdout(Stdio::null())
@@ -156,7 +156,7 @@ fn measure(corpus: &str, format: Format, file: &Path, config: &Path, turns: usiz
                 .output()
                 .unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            way.took = way.took.min(began.elapsed().as_secs_f64());
+            way.took = way.took.min(started_at.elapsed().as_secs_f64());
             way.cpu = way.cpu.min(cpu_of_children() - before);
         }
     }

@@ -3,10 +3,10 @@
 //! `-- 10 1000` measures these sizes only, `-- calls` the shapes whose names contain the word. `-- judged` asks
 //! judges too, about every metric and span: a provider in the process answers at once. Needs valgrind and Linux.
 //!
-//! The benchmark fails where the instructions per span grow by more than [`MOST_GROWTH`] from a size to a larger one
-//! ([`GROWS_MORE`]: one shape may grow more), or where rules exceed the work budget; with judges, questions about many
-//! spans exceed it. The test `work_of_each_rule_grows_linearly` of `verdict-eval` compares counted work on the same
-//! shapes without valgrind.
+//! The benchmark fails where the instructions per span grow by more than [`MAX_GROWTH`] from a size to a larger one
+//! ([`MAX_GROWTH_OF_SHAPE`]: one shape may grow more), or where rules exceed the work budget; with judges, questions
+//! about many spans exceed it. The test `work_of_each_rule_grows_linearly` of `verdict-eval` compares counted work on
+//! the same shapes without valgrind.
 //!
 //! `-- open` measures many small traces that are open at the same time, and more shards.
 //!
@@ -26,7 +26,7 @@ mod open_traces;
 mod shapes;
 
 use serde_json::{Map, Value, json};
-use shapes::{ALARMS, MANY_TASKS, RULE_SHAPES, SCHEMA_FOR_EACH, SHAPES, Shape, TASKS, closed};
+use shapes::{ALARMS, MANY_TASKS, RULE_SHAPES, SCHEMA_FOR_EACH, SHAPES, Shape, TASK_COUNT, closed_trace};
 use verdict_eval::alarms::AlarmState;
 use verdict_eval::metrics::{TaskSet, Unmeasured};
 use verdict_eval::questions::{Answer, Opinion, Usage};
@@ -37,31 +37,31 @@ use verdict_otlp::trace::ClosedTrace;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Makes the program evaluate one trace.
-const COMMAND: &str = "--work";
-/// Makes the program receive and evaluate traces that are open at the same time.
-const OPEN: &str = "--open";
+/// Argument with which the program evaluates one trace.
+const EVALUATE_COMMAND: &str = "--work";
+/// Argument with which the program receives and evaluates traces that are open at the same time.
+const OPEN_TRACES_COMMAND: &str = "--open";
 const SIZES: [u64; 5] = [10, 100, 1_000, 10_000, 100_000];
 /// CPU time is given from this size on: below it, other processes cost more than the work.
-const TIMED: u64 = 1_000;
-/// By how much callgrind slows down the work, at most.
+const MIN_TIMED_SPANS: u64 = 1_000;
+/// The highest ratio of the time under callgrind to the time without it.
 const SLOWDOWN: f64 = 80.0;
-/// Default of `within`.
-const SECONDS: f64 = 120.0;
+/// Default of the argument `within`.
+const DEFAULT_MAX_SECONDS: f64 = 120.0;
 
-/// Most growth of the instructions per span.
-const MOST_GROWTH: f64 = 1.5;
-/// A shape that grows more, and how much at most. Each of its agents is a run of its own, and a trace of ten spans has
-/// two of them.
-const GROWS_MORE: (&str, f64) = ("agents of one parent", 2.0);
+/// Maximum growth of the instructions per span.
+const MAX_GROWTH: f64 = 1.5;
+/// A shape whose growth has another limit. Each of its agents is a run of its own, and a trace of ten spans has two of
+/// them.
+const MAX_GROWTH_OF_SHAPE: (&str, f64) = ("agents of one parent", 2.0);
 
-/// All shapes.
-fn all() -> impl Iterator<Item = (&'static str, Shape)> {
+/// All shapes, also those of rules.
+fn all_shapes() -> impl Iterator<Item = (&'static str, Shape)> {
     SHAPES.into_iter().chain(RULE_SHAPES.into_iter().map(|(name, _, shape)| (name, shape)))
 }
 
-/// Metrics that are off by default are on.
-const METRICS: &str = "
+/// Enables the metrics that are off by default.
+const METRICS_SETTING: &str = "
 plan: { enabled: true }
 latency: { max_ms: { llm: 1 } }
 tokens: { max: 1 }
@@ -70,10 +70,10 @@ checklist: { fixed: [{ items: [
   { question: 'Is it an answer?', check: { matches: { text: '[0-9]+ m' } } } ] }] }
 path: { tasks: [look_up.yaml] }
 ";
-const JUDGED: &str = "
+const JUDGES_SETTING: &str = "
 judges: [rules, scripted]
 ";
-const PATH: &str = "
+const LOOK_UP_TASK: &str = "
 task: look_up
 alphabet: { look: look_up }
 states:
@@ -82,7 +82,7 @@ states:
 ";
 
 /// A task with a rule of each kind.
-const RULES: &str = "
+const POLICY_TASK: &str = "
 task: rules
 match: { agent: shop }
 alphabet:
@@ -98,21 +98,24 @@ policy:
   - notify within 5m after refund
 ";
 
-/// The tasks with which a shape is compared.
+/// The tasks with which the calls of a shape are compared.
 fn tasks(shape: &str) -> TaskSet {
     let source = |name: &str, text: String| verdict_config::Source { name: name.into(), text };
-    let mut sources = vec![source("look_up.yaml", PATH.into()), source("rules.yaml", RULES.into())];
+    let mut sources =
+        vec![source("look_up.yaml", LOOK_UP_TASK.into()), source("rules.yaml", POLICY_TASK.into())];
     let task_yaml = |i| {
-        PATH.replace("task: look_up", &format!("task: task_{i}\nmatch: {{ prompt: '(?i)do task {i} ' }}"))
+        LOOK_UP_TASK
+            .replace("task: look_up", &format!("task: task_{i}\nmatch: {{ prompt: '(?i)do task {i} ' }}"))
     };
     if shape == MANY_TASKS {
-        sources = (0..TASKS).map(|i| source(&format!("{i}.yaml"), task_yaml(i))).collect();
+        sources = (0..TASK_COUNT).map(|i| source(&format!("{i}.yaml"), task_yaml(i))).collect();
     }
     TaskSet::parse(&sources).expect("valid tasks")
 }
 
 fn evaluator(shape: &str, judged: bool) -> Evaluator {
-    let metrics = if judged { format!("{METRICS}{JUDGED}") } else { METRICS.to_owned() };
+    let metrics =
+        if judged { format!("{METRICS_SETTING}{JUDGES_SETTING}") } else { METRICS_SETTING.to_owned() };
     let metrics = serde_saphyr::from_str(&metrics).expect("valid settings");
     let config = Config { metrics, ..Config::default() };
     Evaluator::builder(&config).path_tasks(tasks(shape)).build().expect("valid settings")
@@ -126,7 +129,7 @@ struct Work {
     beyond_budget: u64,
 }
 
-/// The part that is measured. Its name is known to callgrind.
+/// The measured part: `instructions` passes the name of this function to callgrind.
 #[inline(never)]
 fn measured(evaluator: &Evaluator, trace: ClosedTrace, open: bool, judged: bool) -> Work {
     evaluate(evaluator, trace, open, judged)
@@ -142,7 +145,7 @@ fn evaluate(evaluator: &Evaluator, trace: ClosedTrace, open: bool, judged: bool)
         let mut questions = evaluator.questions(&assessment);
         while let Some(ask) = questions.next_question() {
             work.questions += 1;
-            let value = scripted(&ask.question.form.schema);
+            let value = passing_answer(&ask.question.form.schema);
             let opinion = Opinion { value, weighted: None, judge: "scripted/1".into() };
             let (key, usage) = (ask.question.key, Usage::default());
             questions.answer(ask.id, Answer { key, opinions: Ok(vec![opinion]), usage });
@@ -157,15 +160,14 @@ fn evaluate(evaluator: &Evaluator, trace: ClosedTrace, open: bool, judged: bool)
     assert!(wrong.is_empty(), "the closed trace confirms every alarm");
     let raised: Vec<_> = alarms.iter().map(|alarm| (alarm, AlarmState::Raised)).collect();
     black_box(evaluator.alarm_events(id, &raised, 0));
-    let beyond = evaluated.measurements.iter().filter(|m| m.outcome == Err(Unmeasured::Limit));
-    work.beyond_budget = beyond.count() as u64;
+    let over_budget = evaluated.measurements.iter().filter(|m| m.outcome == Err(Unmeasured::Limit));
+    work.beyond_budget = over_budget.count() as u64;
     black_box(evaluator.annotate(&evaluated));
     work
 }
 
-/// The least answer that a form accepts, with the best grade: no findings, and of an enumeration of numbers the
-/// last value.
-fn scripted(schema: &Value) -> Value {
+/// The smallest answer that matches `schema` and passes: no findings, and the last value of an enumeration of numbers.
+fn passing_answer(schema: &Value) -> Value {
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         let best = if values.iter().all(Value::is_number) { values.last() } else { values.first() };
         return best.cloned().unwrap_or_default();
@@ -173,7 +175,7 @@ fn scripted(schema: &Value) -> Value {
     match schema.get("type").and_then(Value::as_str) {
         Some("object") => {
             let members = schema.get("properties").and_then(Value::as_object);
-            let member = |(key, schema): (&String, &Value)| (key.clone(), scripted(schema));
+            let member = |(key, schema): (&String, &Value)| (key.clone(), passing_answer(schema));
             Value::Object(members.into_iter().flatten().map(member).collect::<Map<_, _>>())
         }
         Some("array") => json!([]),
@@ -184,40 +186,46 @@ fn scripted(schema: &Value) -> Value {
 }
 
 /// CPU time of this process in seconds.
-fn cpu() -> f64 {
+fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
     let nanoseconds = text.split_whitespace().next().and_then(|n| n.parse::<f64>().ok());
     nanoseconds.expect("the time on a CPU") / 1e9
 }
 
-fn work(shape: &str, spans: u64, judged: bool) {
-    let make = all().find(|(name, _)| *name == shape).expect("a shape of that name").1;
+fn evaluate_shape(shape: &str, spans: u64, judged: bool) {
+    let make = all_shapes().find(|(name, _)| *name == shape).expect("a shape of that name").1;
     let (evaluator, open) = (evaluator(shape, judged), shape == ALARMS);
-    evaluate(&evaluator, closed(make(10)), open, judged);
-    let trace = closed(make(spans));
-    let before = cpu();
+    evaluate(&evaluator, closed_trace(make(10)), open, judged);
+    let trace = closed_trace(make(spans));
+    let before = cpu_seconds();
     let Work { questions, beyond_budget } = measured(&evaluator, trace, open, judged);
-    println!("{} {questions} {beyond_budget}", cpu() - before);
+    println!("{} {questions} {beyond_budget}", cpu_seconds() - before);
 }
 
 /// Evaluates a trace in a process of its own, started by `program`.
-fn run(program: &str, arguments: &[&str], shape: &str, spans: u64, judged: bool) -> Option<Output> {
+fn run_in_process(
+    program: &str,
+    arguments: &[&str],
+    shape: &str,
+    spans: u64,
+    judged: bool,
+) -> Option<Output> {
     let executable = std::env::current_exe().ok()?;
     let executable = executable.to_str()?;
     let (program, first) = if program.is_empty() { (executable, None) } else { (program, Some(executable)) };
     let output = Command::new(program)
         .args(arguments)
         .args(first)
-        .args([COMMAND, shape, &spans.to_string(), if judged { "judged" } else { "rules" }])
+        .args([EVALUATE_COMMAND, shape, &spans.to_string(), if judged { "judged" } else { "rules" }])
         .output()
         .ok()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(output)
 }
 
-/// CPU time in seconds, and what was done.
-fn timed(shape: &str, spans: u64, judged: bool) -> (f64, Work) {
-    let output = run("", &[], shape, spans, judged).expect("this program");
+/// CPU time of the evaluation in seconds, and its counts.
+fn timed_evaluation(shape: &str, spans: u64, judged: bool) -> (f64, Work) {
+    let output = run_in_process("", &[], shape, spans, judged).expect("this program");
     let text = String::from_utf8_lossy(&output.stdout);
     let figures: Vec<f64> = text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
     let [seconds, questions, beyond_budget] = figures[..] else { panic!("three figures: {text}") };
@@ -228,38 +236,39 @@ fn timed(shape: &str, spans: u64, judged: bool) -> (f64, Work) {
 fn instructions(shape: &str, spans: u64, judged: bool) -> Option<u64> {
     let callgrind =
         ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*growth*measured*"];
-    let output = run("valgrind", &callgrind, shape, spans, judged)?;
+    let output = run_in_process("valgrind", &callgrind, shape, spans, judged)?;
     let output = String::from_utf8_lossy(&output.stderr);
     let count = output.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse().ok()?;
     assert!(count > 0, "the profile has no symbols: use `cargo bench`");
     Some(count)
 }
 
-/// A row: instructions per span, how much they grow at most from a size to a larger one, CPU time per span, and what
-/// was done. Small traces have the cost of a trace on few spans. False if they grow, or exceed the work budget.
-fn row(shape: &str, sizes: &[u64], judged: bool, within: f64) -> bool {
+/// Prints the row of a shape: instructions per span, their largest growth from a size to a larger one, CPU time per
+/// span, and counts. Returns `false` if the growth or the work budget is exceeded. The cost per span of a small trace
+/// includes the cost of a trace, so growth is measured from the smallest value before.
+fn print_row(shape: &str, sizes: &[u64], judged: bool, max_seconds: f64) -> bool {
     print!("{shape:<34}");
-    let (mut counted, mut times, mut last) = (Vec::new(), Vec::new(), Work::default());
+    let (mut instructions_per_span, mut times, mut last) = (Vec::new(), Vec::new(), Work::default());
     for &spans in sizes {
-        let (seconds, work) = timed(shape, spans, judged);
+        let (seconds, work) = timed_evaluation(shape, spans, judged);
         (last, times) = (work, [times, vec![seconds * 1e6 / spans as f64]].concat());
-        let affordable = seconds * SLOWDOWN < within;
+        let affordable = seconds * SLOWDOWN < max_seconds;
         match affordable.then(|| instructions(shape, spans, judged)).flatten() {
             Some(count) => {
-                counted.push(count as f64 / spans as f64);
-                print!("{:>10.0}", counted[counted.len() - 1]);
+                instructions_per_span.push(count as f64 / spans as f64);
+                print!("{:>10.0}", instructions_per_span[instructions_per_span.len() - 1]);
             }
             None => print!("{:>10}", "-"),
         }
     }
-    let (mut least, mut growth) = (f64::NAN, f64::NAN);
-    for count in &counted {
-        least = least.min(*count);
-        growth = growth.max(count / least);
+    let (mut smallest, mut growth) = (f64::NAN, f64::NAN);
+    for count in &instructions_per_span {
+        smallest = smallest.min(*count);
+        growth = growth.max(count / smallest);
     }
     print!("{growth:>8.2}");
-    let timed = || sizes.iter().zip(&times).filter(|(spans, _)| **spans >= TIMED);
-    timed().for_each(|(_, us)| print!("{us:>9.0}"));
+    let timed_sizes = || sizes.iter().zip(&times).filter(|(spans, _)| **spans >= MIN_TIMED_SPANS);
+    timed_sizes().for_each(|(_, us)| print!("{us:>9.0}"));
     if judged {
         print!("{:>11.2}", last.questions as f64 / sizes.last().map_or(f64::NAN, |n| *n as f64));
     }
@@ -271,71 +280,84 @@ fn row(shape: &str, sizes: &[u64], judged: bool, within: f64) -> bool {
             String::new()
         }
     );
-    let max_growth = if shape == GROWS_MORE.0 { GROWS_MORE.1 } else { MOST_GROWTH };
+    let max_growth = if shape == MAX_GROWTH_OF_SHAPE.0 { MAX_GROWTH_OF_SHAPE.1 } else { MAX_GROWTH };
     judged || shape == SCHEMA_FOR_EACH || last.beyond_budget == 0 && (growth.is_nan() || growth <= max_growth)
 }
 
-/// The part that is measured of [`open_traces`].
+/// The measured part of [`open_traces`].
 #[inline(never)]
 fn measured_open(work: &mut open_traces::Work) {
     work.run();
 }
 
-/// Instructions per span with so many open traces and shards; CPU time in microseconds per span.
-fn open_row(traces: u32, shards: usize, within: f64) {
+/// Prints instructions per span and CPU time in microseconds per span, with this number of open traces and shards.
+fn print_open_row(traces: u32, shards: usize, max_seconds: f64) {
     let (traces, shards) = (traces.to_string(), shards.to_string());
     let executable = std::env::current_exe().expect("this program has a path");
-    let work = [OPEN, &traces, &shards];
-    let output = Command::new(&executable).args(work).output().expect("it starts");
+    let work = [OPEN_TRACES_COMMAND, &traces, &shards];
+    let output = Command::new(&executable).args(work).output().expect("the program starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let seconds: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("seconds");
     let spans = 2.0 * traces.parse::<f64>().expect("a number");
     let callgrind =
         ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*growth*measured_open*"];
-    let counted = (seconds * SLOWDOWN < within).then(|| {
+    let instructions_per_span = (seconds * SLOWDOWN < max_seconds).then(|| {
         let output = Command::new("valgrind").args(callgrind).arg(&executable).args(work).output().ok()?;
         let output = String::from_utf8_lossy(&output.stderr).into_owned();
         output.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse::<f64>().ok()
     });
-    let counted = counted.flatten().map_or("-".to_owned(), |count| format!("{:.0}", count / spans));
-    println!("{traces:>11} {shards:>7} {counted:>18} {:>10.2}", seconds * 1e6 / spans);
+    let instructions_per_span =
+        instructions_per_span.flatten().map_or("-".to_owned(), |count| format!("{:.0}", count / spans));
+    println!("{traces:>11} {shards:>7} {instructions_per_span:>18} {:>10.2}", seconds * 1e6 / spans);
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     if let [command, shape, spans, judged] = &arguments[..]
-        && command == COMMAND
+        && command == EVALUATE_COMMAND
     {
-        return work(shape, spans.parse().expect("a number"), judged == "judged");
+        return evaluate_shape(shape, spans.parse().expect("a number"), judged == "judged");
     }
     if let [command, traces, shards] = &arguments[..]
-        && command == OPEN
+        && command == OPEN_TRACES_COMMAND
     {
         let number = "a number";
         let mut work = open_traces::Work::new(traces.parse().expect(number), shards.parse().expect(number));
-        let before = cpu();
+        let before = cpu_seconds();
         measured_open(&mut work);
-        return println!("{}", cpu() - before);
+        return println!("{}", cpu_seconds() - before);
     }
     let mut sizes: Vec<u64> = arguments.iter().filter_map(|a| a.parse().ok()).collect();
     if sizes.is_empty() {
         sizes = SIZES.to_vec();
     }
-    let within = arguments.iter().find_map(|a| a.strip_prefix("within=")?.parse().ok()).unwrap_or(SECONDS);
+    let max_seconds =
+        arguments.iter().find_map(|a| a.strip_prefix("within=")?.parse().ok()).unwrap_or(DEFAULT_MAX_SECONDS);
     if arguments.iter().any(|a| a == "open") {
         println!("open traces  shards  instructions/span    us/span");
-        return open_traces::ROWS.iter().for_each(|&(traces, shards)| open_row(traces, shards, within));
+        return open_traces::ROWS
+            .iter()
+            .for_each(|&(traces, shards)| print_open_row(traces, shards, max_seconds));
     }
     let judged = arguments.iter().any(|a| a == "judged");
     let options = |a: &&String| a.parse::<u64>().is_err() && *a != "judged" && !a.starts_with("within=");
-    let words: Vec<&String> = arguments.iter().filter(options).collect();
+    let name_filters: Vec<&String> = arguments.iter().filter(options).collect();
     print!("{:<34}", if judged { "judged: instructions/span" } else { "instructions/span" });
     sizes.iter().for_each(|n| print!("{n:>10}"));
     print!("{:>8}", "growth");
-    sizes.iter().filter(|n| **n >= TIMED).for_each(|n| print!("{:>9}", format!("us {}k", n / 1_000)));
+    sizes
+        .iter()
+        .filter(|n| **n >= MIN_TIMED_SPANS)
+        .for_each(|n| print!("{:>9}", format!("us {}k", n / 1_000)));
     println!("{}", if judged { "  questions" } else { "" });
-    let wanted = all().filter(|(name, _)| words.iter().all(|word| name.contains(word.as_str())));
-    let growing: Vec<&str> =
-        wanted.map(|(shape, _)| shape).filter(|shape| !row(shape, &sizes, judged, within)).collect();
-    assert!(growing.is_empty(), "they grow, or exceed the work budget: {growing:?}");
+    let selected_shapes =
+        all_shapes().filter(|(name, _)| name_filters.iter().all(|word| name.contains(word.as_str())));
+    let failing_shapes: Vec<&str> = selected_shapes
+        .map(|(shape, _)| shape)
+        .filter(|shape| !print_row(shape, &sizes, judged, max_seconds))
+        .collect();
+    assert!(
+        failing_shapes.is_empty(),
+        "shapes that grow too much or exceed the work budget: {failing_shapes:?}"
+    );
 }

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use corpus::{Corpus, MARK};
+use corpus::{Corpus, TRACE_ID_PREFIX};
 use otel_verdict::telemetry::Telemetry;
 use relay::Client;
 use tempfile::TempDir;
@@ -133,9 +133,9 @@ async fn raw(path: PathBuf, durability: Durability, work: impl FnOnce(&File) + S
             let (file, stop) = (Arc::clone(&file), Arc::clone(&stop));
             std::thread::spawn(move || sync_every_second(&file, &stop))
         });
-        let began = Instant::now();
+        let started_at = Instant::now();
         work(&file);
-        let took = began.elapsed();
+        let took = started_at.elapsed();
         stop.store(true, Ordering::Relaxed);
         if let Some(thread) = syncing {
             thread.join().unwrap();
@@ -197,7 +197,7 @@ async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Dur
     let (journal, _) = Journal::open(folder, &storage(durability), 0, &telemetry.journal).unwrap();
     let requests = Arc::new(requests.to_vec());
     let next = Arc::new(AtomicUsize::new(0));
-    let began = Instant::now();
+    let started_at = Instant::now();
     let senders: Vec<_> = (0..SENDERS)
         .map(|_| {
             let (journal, requests, next) = (Arc::clone(&journal), Arc::clone(&requests), Arc::clone(&next));
@@ -218,7 +218,7 @@ async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Dur
     for sender in senders {
         sender.await.unwrap();
     }
-    let took = began.elapsed();
+    let took = started_at.elapsed();
     journal.close().await;
     took
 }
@@ -235,11 +235,11 @@ async fn whole(corpus: &Corpus) {
     let mut cpu = vec![Vec::new(); policies.len()];
     for round in 0..=ROUNDS {
         for (n, target) in targets.iter().enumerate() {
-            let renewed = corpus.renewed(round * 10 + n as u32);
-            let (before, used, began) = (sink.seen(), target.cpu(), Instant::now());
-            target.send(&renewed.requests).await;
+            let with_new_trace_ids = corpus.with_new_trace_ids(round * 10 + n as u32);
+            let (before, used, started_at) = (sink.seen(), target.cpu(), Instant::now());
+            target.send(&with_new_trace_ids.requests).await;
             sink.wait(before + corpus.spans).await;
-            let took = began.elapsed().as_secs_f64();
+            let took = started_at.elapsed().as_secs_f64();
             if round > 0 {
                 rates[n].push(corpus.spans as f64 / took);
                 cpu[n].push((target.cpu() - used) / corpus.spans as f64 * 1e6);
@@ -328,7 +328,10 @@ impl Sink {
         let count = Arc::clone(&spans);
         tokio::spawn(relay::serve(listener, move |path, message| {
             if path == relay::TRACES {
-                count.fetch_add(memchr::memmem::find_iter(&message, &MARK).count(), Ordering::Relaxed);
+                count.fetch_add(
+                    memchr::memmem::find_iter(&message, &TRACE_ID_PREFIX).count(),
+                    Ordering::Relaxed,
+                );
             }
             std::future::ready(Bytes::new())
         }));

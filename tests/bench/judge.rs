@@ -84,7 +84,7 @@ fn report(name: &str, took: Duration, ideal: Duration, mock: &Mock, spans: Optio
 /// Answers every question after its latency.
 struct Mock {
     addr: SocketAddr,
-    /// Most requests that it has had at once.
+    /// Maximum number of requests that it has had at once.
     max_concurrent: Arc<AtomicUsize>,
 }
 
@@ -96,9 +96,9 @@ impl Mock {
         let seen = Arc::clone(&max_concurrent);
         let answer = async move |body: Bytes| {
             seen.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-            let at = memchr::memmem::find(&body, b"question ").unwrap() + "question ".len();
+            let offset = memchr::memmem::find(&body, b"question ").unwrap() + "question ".len();
             let digits: String =
-                body[at..].iter().take_while(|b| b.is_ascii_digit()).map(|b| char::from(*b)).collect();
+                body[offset..].iter().take_while(|b| b.is_ascii_digit()).map(|b| char::from(*b)).collect();
             tokio::time::sleep(latency(digits.parse().unwrap())).await;
             now.fetch_sub(1, Ordering::Relaxed);
             ([("content-type", "application/json")], COMPLETION)
@@ -136,7 +136,7 @@ async fn ask(mock: &Mock) -> Duration {
     let score = Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] });
     let form = Arc::new(AnswerForm { name: "verdict", schema, score });
     let mut asked = JoinSet::new();
-    let began = Instant::now();
+    let started_at = Instant::now();
     for n in 0..QUESTIONS {
         let prompt = Prompt::new("Rate it.", format!("question {n} {}", "x".repeat(PROMPT)));
         let question = Question { key: String::new(), prompt, form: Arc::clone(&form), judges: Vec::new() };
@@ -155,7 +155,7 @@ async fn ask(mock: &Mock) -> Duration {
         asked.spawn(async move { judges.ask(trace, &ask).await.opinions.is_ok() });
     }
     assert!(asked.join_all().await.into_iter().all(|answered| answered), "every question is answered");
-    began.elapsed()
+    started_at.elapsed()
 }
 
 /// Spans through the whole service, into a file that keeps nothing.
@@ -183,7 +183,7 @@ impl Flow {
     async fn run(&self, pace: f64, until: impl Future<Output = ()>) -> f64 {
         let stop = Arc::new(AtomicBool::new(false));
         let accepted = Arc::new(AtomicUsize::new(0));
-        let began = Instant::now();
+        let started_at = Instant::now();
         let mut senders = JoinSet::new();
         for _ in 0..4 {
             let (stop, accepted, client) = (Arc::clone(&stop), Arc::clone(&accepted), self.client.clone());
@@ -192,8 +192,10 @@ impl Flow {
             let each = corpus.spans / corpus.requests.len();
             senders.spawn(async move {
                 for round in round.. {
-                    for request in corpus.renewed(round).requests {
-                        while accepted.load(Ordering::Relaxed) as f64 > pace * began.elapsed().as_secs_f64() {
+                    for request in corpus.with_new_trace_ids(round).requests {
+                        while accepted.load(Ordering::Relaxed) as f64
+                            > pace * started_at.elapsed().as_secs_f64()
+                        {
                             tokio::time::sleep(Duration::from_millis(1)).await;
                         }
                         if stop.load(Ordering::Relaxed) {
@@ -208,6 +210,6 @@ impl Flow {
         until.await;
         stop.store(true, Ordering::Relaxed);
         senders.join_all().await;
-        accepted.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
+        accepted.load(Ordering::Relaxed) as f64 / started_at.elapsed().as_secs_f64()
     }
 }

@@ -5,8 +5,8 @@
 //! `otel-verdict` binary, without metrics and with all rules. Printed for each: spans a second, CPU seconds per
 //! million spans, latency from the request that completes a trace until the trace is at the sink, and resident
 //! bytes of buffered spans. `cargo bench --bench load -- memory` measures memory only, `-- small` or `-- agent`
-//! one corpus. `-- features` compares the page, alarms and telemetry of the process on and off, in alternation; with
-//! `OTEL_VERDICT_BEFORE` set to another binary also with that one. `-- collector` compares with a Collector
+//! one corpus. `-- compare_features` compares the page, alarms and telemetry of the process on and off, in alternation;
+//! with `OTEL_VERDICT_BEFORE` set to another binary also with that one. `-- collector` compares with a Collector
 //! (`collector.rs`). Linux only: CPU and memory are read from `/proc`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use corpus::{Corpus, MARK, TRACES};
+use corpus::{Corpus, TRACE_ID_PREFIX, TRACES};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message;
 use relay::Client;
@@ -35,11 +35,11 @@ use tokio::net::TcpListener;
 static ALLOCATOR: allocator::SelectableAllocator = allocator::SelectableAllocator;
 
 /// Requests in flight at once.
-const IN_FLIGHT: usize = 8;
-/// Share of its throughput at which a processor's latency is measured.
-const PACE: f64 = 0.2;
-/// How long latency is measured.
-const PACED: Duration = Duration::from_secs(10);
+const MAX_IN_FLIGHT: usize = 8;
+/// The load at which the latency of a processor is measured, as a share of its throughput.
+const LATENCY_LOAD_SHARE: f64 = 0.2;
+/// Time for which latency is measured.
+const LATENCY_TIME: Duration = Duration::from_secs(10);
 
 fn main() {
     let role = std::env::args().nth(1);
@@ -60,59 +60,60 @@ async fn run() {
         return println!("skipped: CPU and memory are read from /proc, which this system has not");
     }
     let sink = Sink::start().await;
-    let memory_alone = arguments.iter().any(|argument| argument == "memory");
+    let is_memory_only = arguments.iter().any(|argument| argument == "memory");
     let corpora = [(Corpus::agent(TRACES), 8), (Corpus::small(TRACES), 40)];
-    let named = corpora.iter().any(|(corpus, _)| arguments.iter().any(|a| a == corpus.name));
+    let is_corpus_named = corpora.iter().any(|(corpus, _)| arguments.iter().any(|a| a == corpus.name));
     for (corpus, rounds) in corpora {
-        if named && arguments.iter().all(|argument| argument != corpus.name) {
+        if is_corpus_named && arguments.iter().all(|argument| argument != corpus.name) {
             continue;
         }
         println!("\n{}: {} spans of {} bytes", corpus.name, corpus.spans, corpus.payload / corpus.spans);
         if arguments.iter().any(|argument| argument == "features") {
-            features(&sink, &corpus, rounds / 4).await;
+            compare_features(&sink, &corpus, rounds / 4).await;
             continue;
         }
         if arguments.iter().any(|argument| argument == "collector") {
-            let time_alone = arguments.iter().any(|argument| argument == "time");
-            collector::compare(&sink, &corpus, rounds / 4, !time_alone, !memory_alone).await;
+            let is_time_only = arguments.iter().any(|argument| argument == "time");
+            collector::compare(&sink, &corpus, rounds / 4, !is_time_only, !is_memory_only).await;
             continue;
         }
-        if !memory_alone {
-            speed(&sink, &corpus, rounds).await;
+        if !is_memory_only {
+            compare_speed(&sink, &corpus, rounds).await;
         }
         memory(&sink, &corpus).await;
     }
 }
 
-/// How often each configuration of [`features`] is measured.
-const TURNS: usize = 6;
+/// Number of measurements of each configuration in [`compare_features`].
+const REPETITIONS: usize = 6;
 
-/// Throughput and CPU time with optional features on and off. What is on by default, the counters of agents, is so in
-/// all but one; the binary of `OTEL_VERDICT_BEFORE` is the pipeline without any of it. The machine changes over
-/// minutes, so that each configuration is measured several times, in turn, and medians are compared.
-async fn features(sink: &Sink, corpus: &Corpus, rounds: u32) {
+/// Compares throughput and CPU time with optional features on and off. `agent_series: 0` disables a feature that is on
+/// by default; every other configuration enables one feature. The binary of `OTEL_VERDICT_BEFORE` is another version.
+/// The speed of the machine changes over minutes, so each configuration is measured several times, in turn, and medians
+/// are compared.
+async fn compare_features(sink: &Sink, corpus: &Corpus, rounds: u32) {
     let ours = env!("CARGO_BIN_EXE_otel-verdict").to_owned();
     let before = std::env::var("OTEL_VERDICT_BEFORE").ok();
     let [page, ..] = free_ports();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let telemetry_addr = listener.local_addr().unwrap();
-    let taking = axum::Router::new().fallback(async |_: Bytes| ());
-    tokio::spawn(axum::serve(listener, taking).into_future());
+    let accepting_router = axum::Router::new().fallback(async |_: Bytes| ());
+    tokio::spawn(axum::serve(listener, accepting_router).into_future());
     let mut all: Vec<(&str, String, String)> =
         before.map(|b| ("before", b, String::new())).into_iter().collect();
-    for (name, more) in [
+    for (name, extra_settings) in [
         ("default", String::new()),
         ("agent_series: 0", "agent_series: 0".to_owned()),
         ("page", format!("page: {{ endpoint: '{page}' }}")),
         ("alarms", "alarms".to_owned()),
         ("telemetry", format!("  telemetry: {{ endpoint: 'http://{telemetry_addr}', interval: 1s }}")),
     ] {
-        all.push((name, ours.clone(), more));
+        all.push((name, ours.clone(), extra_settings));
     }
     let mut measured: Vec<Vec<(f64, f64)>> = vec![Vec::new(); all.len()];
-    for _ in 0..TURNS {
-        for ((_, binary, more), figures) in all.iter().zip(&mut measured) {
-            let target = Target::process(binary, Kind::AllRules, more, sink, "0s").await;
+    for _ in 0..REPETITIONS {
+        for ((_, binary, extra_settings), figures) in all.iter().zip(&mut measured) {
+            let target = Target::process(binary, Kind::AllRules, extra_settings, sink, "0s").await;
             figures.push(throughput(&target, sink, corpus, rounds).await);
         }
     }
@@ -132,7 +133,7 @@ async fn features(sink: &Sink, corpus: &Corpus, rounds: u32) {
 }
 
 /// Throughput, CPU time and latency of every kind of process.
-async fn speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
+async fn compare_speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
     println!(
         "{:<16} {:>9} {:>14} {:>6} {:>9} {:>9} {:>9} {:>9}",
         "", "spans/s", "CPU s/million", "x", "paced/s", "p50 ms", "p99 ms", "of all"
@@ -146,7 +147,7 @@ async fn speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
     let ours = Kind::ALL.iter().zip(&rates).find(|(kind, _)| **kind == Kind::WithoutMetrics).unwrap().1.0;
     for (kind, &(rate, cpu)) in Kind::ALL.into_iter().zip(&rates) {
         // The relays' latency is compared with ours, so it is measured at the same rate.
-        let pace = PACE * if kind.relay().is_some() { ours } else { rate };
+        let pace = LATENCY_LOAD_SHARE * if kind.relay().is_some() { ours } else { rate };
         let target = Target::start(kind, sink, "0s").await;
         let Latency { p50, p99, p99_of_a_second } = latency(&target, sink, corpus, pace).await;
         let x = cpu / base;
@@ -224,11 +225,11 @@ impl Target {
     }
 
     /// The processor, with a section `page`, an entry of `service`, or `alarms` in addition.
-    async fn process(binary: &str, kind: Kind, more: &str, sink: &Sink, quiet: &str) -> Target {
+    async fn process(binary: &str, kind: Kind, extra_settings: &str, sink: &Sink, quiet: &str) -> Target {
         let folder = tempfile::tempdir().unwrap();
         let [grpc, http, admin] = free_ports();
         let mut text = configuration(kind, [grpc, http, admin], sink.addr, quiet);
-        match more {
+        match extra_settings {
             "alarms" => {
                 text = text.replace(
                     "metrics: {} }",
@@ -272,9 +273,9 @@ impl Target {
         line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() * 1024.0
     }
 
-    /// Sends everything, [`IN_FLIGHT`] requests at a time.
+    /// Sends everything, [`MAX_IN_FLIGHT`] requests at a time.
     async fn send(&self, requests: &[Bytes]) {
-        self.client.send(requests, IN_FLIGHT).await;
+        self.client.send(requests, MAX_IN_FLIGHT).await;
     }
 }
 
@@ -356,26 +357,27 @@ impl Sink {
 
 /// The trace ids in a request, one a span.
 fn traces(message: &[u8]) -> impl Iterator<Item = Trace> + '_ {
-    memchr::memmem::find_iter(message, &MARK).filter_map(|at| message.get(at + 8..at + 16)?.try_into().ok())
+    memchr::memmem::find_iter(message, &TRACE_ID_PREFIX)
+        .filter_map(|offset| message.get(offset + 8..offset + 16)?.try_into().ok())
 }
 
 /// Spans a second, and CPU seconds per million spans, at full load.
 async fn throughput(target: &Target, sink: &Sink, corpus: &Corpus, rounds: u32) -> (f64, f64) {
-    let warm = corpus.renewed(u32::MAX);
+    let warm = corpus.with_new_trace_ids(u32::MAX);
     let before = sink.spans.load(Ordering::Relaxed);
     target.send(&warm.requests).await;
     sink.wait(before, corpus.spans).await;
     let before = sink.spans.load(Ordering::Relaxed);
-    let (cpu, mut took) = (target.cpu(), Duration::ZERO);
+    let (cpu, mut elapsed) = (target.cpu(), Duration::ZERO);
     for round in 0..rounds {
-        let corpus = corpus.renewed(round);
-        let began = Instant::now();
+        let corpus = corpus.with_new_trace_ids(round);
+        let start = Instant::now();
         target.send(&corpus.requests).await;
         sink.wait(before, corpus.spans * (round as usize + 1)).await;
-        took += began.elapsed();
+        elapsed += start.elapsed();
     }
     let spans = f64::from(rounds) * corpus.spans as f64;
-    (spans / took.as_secs_f64(), (target.cpu() - cpu) / spans * 1e6)
+    (spans / elapsed.as_secs_f64(), (target.cpu() - cpu) / spans * 1e6)
 }
 
 /// Milliseconds from sending the request with a trace's root until the whole trace is at the sink.
@@ -390,37 +392,37 @@ struct Latency {
 async fn latency(target: &Target, sink: &Sink, corpus: &Corpus, pace: f64) -> Latency {
     *sink.last.lock().unwrap() = Some(HashMap::new());
     let mut sent: HashMap<Trace, Instant> = HashMap::new();
-    let began = Instant::now();
+    let start = Instant::now();
     let before = sink.spans.load(Ordering::Relaxed);
-    let mut due = 0;
+    let mut sent_spans = 0;
     let mut answers = tokio::task::JoinSet::new();
     for round in 1_000_000.. {
         for request in &corpus.requests {
             // One request at a time: renewing the whole corpus takes longer than the interval of requests.
-            let request = corpus::renewed(request, round);
-            let at = began + Duration::from_secs_f64(due as f64 / pace);
-            tokio::time::sleep_until(at.into()).await;
+            let request = corpus::with_new_trace_ids(request, round);
+            let send_at = start + Duration::from_secs_f64(sent_spans as f64 / pace);
+            tokio::time::sleep_until(send_at.into()).await;
             let now = Instant::now();
             for trace in traces(&request) {
-                due += 1;
+                sent_spans += 1;
                 // The root comes last, so that the last request with a trace is the one that closes it.
                 sent.insert(trace, now);
             }
             let client = target.client.clone();
             answers.spawn(async move { client.export(relay::TRACES, request).await });
         }
-        if began.elapsed() > PACED {
+        if start.elapsed() > LATENCY_TIME {
             break;
         }
     }
     answers.join_all().await;
-    sink.wait(before, due).await;
+    sink.wait(before, sent_spans).await;
     let arrived = sink.last.lock().unwrap().take().unwrap();
-    let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); PACED.as_secs() as usize];
+    let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); LATENCY_TIME.as_secs() as usize];
     for (trace, sent) in &sent {
-        let second = sent.duration_since(began).as_secs() as usize;
-        let took = arrived[trace].duration_since(*sent).as_secs_f64() * 1e3;
-        seconds.get_mut(second).into_iter().for_each(|all| all.push(took));
+        let second = sent.duration_since(start).as_secs() as usize;
+        let elapsed = arrived[trace].duration_since(*sent).as_secs_f64() * 1e3;
+        seconds.get_mut(second).into_iter().for_each(|all| all.push(elapsed));
     }
     seconds.retain(|second| !second.is_empty());
     let percentile = |all: &mut Vec<f64>, percent: usize| {
@@ -448,11 +450,11 @@ async fn memory(sink: &Sink, corpus: &Corpus) {
         );
     };
     let target = Target::start(Kind::WithoutMetrics, sink, "1h").await;
-    target.send(&Corpus::agent(20).renewed(u32::MAX).requests).await;
+    target.send(&Corpus::agent(20).with_new_trace_ids(u32::MAX).requests).await;
     let before = target.resident();
     let rounds = if payload > 1_000.0 { 2 } else { 20 };
     for round in 0..rounds {
-        target.send(&corpus.renewed(round).requests).await;
+        target.send(&corpus.with_new_trace_ids(round).requests).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     row("all open", target.resident() - before, (rounds as usize * corpus.spans) as f64);
@@ -468,10 +470,10 @@ async fn memory(sink: &Sink, corpus: &Corpus) {
     let before = target.resident();
     let before_spans = sink.spans.load(Ordering::Relaxed);
     let rounds = rounds * 4;
-    let partly_open = corpus.some_open();
+    let partly_open = corpus.with_open_traces();
     for round in 0..rounds {
         // One request at a time, so that no spans wait for export.
-        target.client.send(&partly_open.renewed(round).requests, 1).await;
+        target.client.send(&partly_open.with_new_trace_ids(round).requests, 1).await;
         sink.wait(before_spans, (round as usize + 1) * (partly_open.spans - partly_open.open)).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;

@@ -84,12 +84,13 @@ fn assemblers(shards: usize) -> Vec<Assembler> {
 }
 
 fn requests_of(traces: u32, round: u32) -> Vec<Bytes> {
-    Corpus::beginnings(traces).renewed(round).requests
+    Corpus::trace_beginnings(traces).with_new_trace_ids(round).requests
 }
 
 fn requests(traces: u32) -> Vec<Bytes> {
-    let full = Corpus::beginnings(TOGETHER);
-    let mut all: Vec<Bytes> = (0..traces / TOGETHER).flat_map(|round| full.renewed(round).requests).collect();
+    let full = Corpus::trace_beginnings(TOGETHER);
+    let mut all: Vec<Bytes> =
+        (0..traces / TOGETHER).flat_map(|round| full.with_new_trace_ids(round).requests).collect();
     if !traces.is_multiple_of(TOGETHER) {
         all.extend(requests_of(traces % TOGETHER, u32::MAX - 1));
     }

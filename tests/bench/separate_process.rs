@@ -47,10 +47,10 @@ pub fn work() -> bool {
     let path = PATHS.iter().find(|(name, _)| name == path).expect("a path of that name").1;
     // Statics are initialised before the measurement.
     path(&corpus.requests);
-    let (began, turn) = (Instant::now(), Duration::from_millis(turn.parse().expect("a number")));
+    let (started_at, turn) = (Instant::now(), Duration::from_millis(turn.parse().expect("a number")));
     loop {
         println!("{}", measured(path, &corpus).as_nanos());
-        if began.elapsed() >= turn {
+        if started_at.elapsed() >= turn {
             return true;
         }
     }
@@ -62,9 +62,9 @@ fn named_corpus(corpus: &str, traces: u32) -> Corpus {
 
 #[inline(never)]
 fn measured(path: Path, corpus: &Corpus) -> Duration {
-    let began = Instant::now();
+    let started_at = Instant::now();
     std::hint::black_box(path(&corpus.requests));
-    began.elapsed()
+    started_at.elapsed()
 }
 
 /// Spans of a corpus.

@@ -53,7 +53,7 @@ async fn slow_sender_does_not_delay_others_at_shutdown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_dropped_at_shutdown_are_counted() {
-    // The port is closed, and the queue has room for a few of the traces only.
+    // The port is closed, and the queue has space for a few of the traces only.
     let port = crate::support::unused_port();
     let text = "exporters: { otlp_grpc: { sending_queue: { queue_size: 2048 }, signals: [traces] } }";
     let service = Service::start(&config(port, text)).await.unwrap();

@@ -36,8 +36,15 @@ fn unit_hash(text: &str) -> f64 {
     (hash(text) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-fn span(trace: &str, id: &str, parent: &str, times: [usize; 2], kind: &str, more: &[(&str, &str)]) -> Value {
-    let all = [("openinference.span.kind", kind)].into_iter().chain(more.iter().copied());
+fn span(
+    trace: &str,
+    id: &str,
+    parent: &str,
+    times: [usize; 2],
+    kind: &str,
+    more_attributes: &[(&str, &str)],
+) -> Value {
+    let all = [("openinference.span.kind", kind)].into_iter().chain(more_attributes.iter().copied());
     let attributes: Vec<Value> =
         all.map(|(key, value)| object!({ "key": key, "value": { "stringValue": value } })).collect();
     let [start, end] =
@@ -225,7 +232,7 @@ fn by_annotations(gold: Gold, proved: Arc<Mutex<BTreeSet<(String, String)>>>) ->
 }
 
 /// Runs the command as a user with an API key does. Returns the figures as JSON.
-fn run(folder: &Path, endpoint: &str, config: &str, more: &[&str]) -> Value {
+fn run(folder: &Path, endpoint: &str, config: &str, more_arguments: &[&str]) -> Value {
     let [traces, gold] = ["traces", "gold"].map(|part| folder.join(part));
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/benchmarks").join(config);
     let page = folder.join("table.html");
@@ -235,7 +242,7 @@ fn run(folder: &Path, endpoint: &str, config: &str, more: &[&str]) -> Value {
     command
         .args(args)
         .args(["--report", text(&page), "--require-judged", "0.95", "--output", "json"])
-        .args(more);
+        .args(more_arguments);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let html = std::fs::read_to_string(&page).unwrap();

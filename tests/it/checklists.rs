@@ -196,7 +196,7 @@ async fn the_checklist_of_a_task_is_asked_for_while_its_trace_is_open() {
     let body = verdict_otlp::json::decode(Signal::Traces, body.as_bytes()).unwrap();
     process.client().send(&Offer { signal: Signal::Traces, body }).await;
     // Its questions are made, and reviewed.
-    let next = move || [(); 2].map(|()| prompts.recv_timeout(crate::support::PATIENCE));
+    let next = move || [(); 2].map(|()| prompts.recv_timeout(crate::support::MAX_TIME_WITHOUT_PROGRESS));
     let expected_prompt = |reviewed| Ok(("checklist".to_owned(), true, reviewed));
     assert_eq!(
         tokio::task::spawn_blocking(next).await.unwrap(),

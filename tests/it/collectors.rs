@@ -194,7 +194,7 @@ pub async fn send(mut client: Client, requests: &[Offer]) {
 /// The content of a store.
 #[derive(PartialEq, Debug)]
 pub struct Stored {
-    /// By trace and span.
+    /// The received spans, by trace id and span id.
     spans: BTreeMap<(Vec<u8>, Vec<u8>), Span>,
     /// Evaluation events: trace, span, metric and label.
     events: BTreeSet<(Vec<u8>, Vec<u8>, String, String)>,

@@ -1,4 +1,4 @@
-//! Commands by their exit codes and what they print.
+//! Exit codes and output of commands.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -18,12 +18,12 @@ use otel_verdict::telemetry::Telemetry;
 use tonic::transport::{Channel, Endpoint};
 use verdict_journal::{Journal, Storage};
 
-use crate::support::{Destination, PATIENCE, Process, until, until_none_is_missing};
+use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, Process, until, until_none_is_missing};
 
 /// Concurrent senders of the tests that kill the process. Each has one trace in flight.
 const SENDERS: u64 = 32;
 /// Pause of a sender after each request.
-const PACE: Duration = Duration::from_millis(5);
+const SENDER_PAUSE: Duration = Duration::from_millis(5);
 
 pub fn text(key: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.into())) });
@@ -95,11 +95,16 @@ pub struct Processor {
 }
 
 impl Processor {
-    pub fn start(folder: &Path, destination: u16, more: &str) -> Processor {
-        Processor::start_through(Vec::new(), folder, destination, more)
+    pub fn start(folder: &Path, destination: u16, more_settings: &str) -> Processor {
+        Processor::start_through(Vec::new(), folder, destination, more_settings)
     }
 
-    pub fn start_through(wrapper: Vec<String>, folder: &Path, destination: u16, more: &str) -> Processor {
+    pub fn start_through(
+        wrapper: Vec<String>,
+        folder: &Path,
+        destination: u16,
+        more_settings: &str,
+    ) -> Processor {
         let port = crate::support::unused_port();
         let config = folder.join("config.yaml");
         let text = format!(
@@ -107,7 +112,7 @@ impl Processor {
              exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{destination}', tls: {{ insecure: true }}, timeout: 5m, retry_on_failure: {{ initial_interval: 50ms }} }} }}\n\
              admin: {{ endpoint: '127.0.0.1:0' }}\n\
              service: {{ log_level: warn, shutdown_timeout: 5m }}\n\
-             {more}\n"
+             {more_settings}\n"
         );
         std::fs::write(&config, text).unwrap();
         let child = run(&wrapper, &config);
@@ -159,7 +164,7 @@ impl Processor {
     fn channel(&self) -> Channel {
         let url = format!("http://127.0.0.1:{}", self.port);
         // A process that was killed resets its connections, and one that waits for its cores answers late.
-        Endpoint::from_shared(url).unwrap().timeout(PATIENCE).connect_lazy()
+        Endpoint::from_shared(url).unwrap().timeout(MAX_TIME_WITHOUT_PROGRESS).connect_lazy()
     }
 }
 
@@ -190,7 +195,7 @@ pub async fn send_until_acknowledged(
     client: &mut TraceServiceClient<Channel>,
     request: &ExportTraceServiceRequest,
 ) -> u64 {
-    let began = Instant::now();
+    let started_at = Instant::now();
     let mut attempts = 1;
     loop {
         match client.export(request.clone()).await {
@@ -201,7 +206,7 @@ pub async fn send_until_acknowledged(
             // Connections fail until the process has started.
             Err(status) => attempts += u64::from(!format!("{status:?}").contains("ConnectError")),
         }
-        assert!(began.elapsed() < 2 * PATIENCE, "no request is acknowledged");
+        assert!(started_at.elapsed() < 2 * MAX_TIME_WITHOUT_PROGRESS, "no request is acknowledged");
         tokio::time::sleep(Duration::from_millis(15)).await;
     }
 }
@@ -287,12 +292,12 @@ fn start_senders(
                 for request in requests(trace) {
                     resent |= send_until_acknowledged(&mut client, &request).await > 1;
                     sending.requests.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(PACE).await;
+                    tokio::time::sleep(SENDER_PAUSE).await;
                 }
                 sending.acknowledged.lock().unwrap().insert(trace, resent);
                 let id = span(trace, 1, 0, "", Vec::new()).trace_id;
                 // Without a limit of its own: before a kill, the test waits for progress of all senders.
-                while !is_stopped() && !destination.has_seen(&id) {
+                while !is_stopped() && !destination.has_received(&id) {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             }
@@ -592,14 +597,17 @@ async fn a_second_signal_ends_the_process_and_the_journal_keeps_unsent_data() {
     }
     // Repeated, because two signals that arrive at the same time count as one. The exit code and the log show whether
     // the first one ended the process.
-    let began = Instant::now();
+    let started_at = Instant::now();
     let code = loop {
         processor.signal();
         tokio::time::sleep(Duration::from_millis(100)).await;
         if let Some(status) = processor.child.try_wait().unwrap() {
             break status.code();
         }
-        assert!(began.elapsed() < PATIENCE, "the process does not end after further signals");
+        assert!(
+            started_at.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+            "the process does not end after further signals"
+        );
     };
     assert_eq!(code, Some(1));
     let log = std::fs::read_to_string(log).unwrap();
@@ -649,12 +657,12 @@ pub async fn wait_for_spans(destination: &Destination, spans: usize) {
 }
 
 /// The configuration of a journal in `folder`, and `more`.
-pub fn storage(folder: &Path, more: &str) -> String {
-    format!("storage: {{ directory: '{}' }}\n{more}", folder.join("journal").display())
+pub fn storage(folder: &Path, more_settings: &str) -> String {
+    format!("storage: {{ directory: '{}' }}\n{more_settings}", folder.join("journal").display())
 }
 
 /// The records that a journal without a process keeps for traces or exporters.
-pub async fn kept_in(journal: &Path) -> usize {
+pub async fn retained_records(journal: &Path) -> usize {
     let telemetry = Telemetry::new();
     let (journal, recovered) = Journal::open(journal, &Storage::default(), 10, &telemetry.journal).unwrap();
     journal.close().await;
@@ -675,16 +683,16 @@ async fn every_outcome_leaves_an_empty_journal() {
         let sent = crate::end_to_end::sent(&case);
         assert_eq!(out.spans().len(), sent.len(), "{more}");
         assert!(out.records().len() >= 2, "{more}: logs pass through");
-        assert_eq!(kept_in(&folder.path().join("journal")).await, 0, "{more}");
+        assert_eq!(retained_records(&folder.path().join("journal")).await, 0, "{more}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn annotated_spans_of_the_journal_are_sent_after_a_restart_in_shadow_mode() {
     let folder = tempfile::tempdir().unwrap();
-    let to = |port: u16, more: &str| {
+    let to = |port: u16, more_settings: &str| {
         let exporter = format!("endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }}");
-        storage(folder.path(), &format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{more}"))
+        storage(folder.path(), &format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{more_settings}"))
     };
     // Port 1 is closed.
     let process = Process::start(&to(1, "")).await;
@@ -696,14 +704,14 @@ async fn annotated_spans_of_the_journal_are_sent_after_a_restart_in_shadow_mode(
     let destination = Destination::default();
     let process = Process::start(&to(destination.serve().await, "verdict: { mode: shadow }")).await;
     wait_for_spans(&destination, 3).await;
-    assert_eq!(process.service.stop(PATIENCE).await, 0);
+    assert_eq!(process.service.stop(MAX_TIME_WITHOUT_PROGRESS).await, 0);
     assert!(destination.spans().iter().all(|span| !verdict_attributes(span).is_empty()));
 }
 
-/// Starts the service once per step on one journal: the mode, whether the destination is reachable, and what
-/// is sent, after which traces are closed unless the step sends leaves. Returns all exported spans.
+/// Starts the service once per step on one journal. A step has the mode, whether the destination is reachable, and the
+/// requests to send, after which traces are closed unless the step sends leaves. Returns all exported spans.
 async fn through_restarts(
-    more: &str,
+    more_settings: &str,
     steps: &[(&str, bool, Option<&ExportTraceServiceRequest>)],
 ) -> Vec<Span> {
     let folder = tempfile::tempdir().unwrap();
@@ -721,9 +729,9 @@ async fn through_restarts(
         // Port 1 is closed.
         let to = if reachable { port } else { 1 };
         let exporter = format!("endpoint: '127.0.0.1:{to}', tls: {{ insecure: true }}");
-        let verdict = format!("verdict: {{ mode: {mode}, {more} }}");
-        let more = format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{verdict}");
-        let process = Process::start(&storage(folder.path(), &more)).await;
+        let verdict = format!("verdict: {{ mode: {mode}, {more_settings} }}");
+        let more_settings = format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{verdict}");
+        let process = Process::start(&storage(folder.path(), &more_settings)).await;
         if let Some(request) = request {
             process.client().spans(request.clone()).await;
         }
@@ -736,7 +744,7 @@ async fn through_restarts(
         if nth + 1 == steps.len() {
             until("every span is exported", || destination.spans().len() >= sent).await;
         }
-        let within = if reachable { PATIENCE } else { Duration::from_millis(500) };
+        let within = if reachable { MAX_TIME_WITHOUT_PROGRESS } else { Duration::from_millis(500) };
         assert_eq!(process.service.stop(within).await, 0, "nothing is dropped");
     }
     destination.spans()
@@ -863,7 +871,7 @@ async fn a_permanently_refused_request_becomes_a_dead_letter_that_replay_sends()
         process.client().spans(request).await;
     }
     process.service.flush().await;
-    assert_eq!(process.service.stop(PATIENCE).await, 0, "nothing is dropped");
+    assert_eq!(process.service.stop(MAX_TIME_WITHOUT_PROGRESS).await, 0, "nothing is dropped");
 
     let files: Vec<_> = std::fs::read_dir(folder.path().join("journal"))
         .unwrap()
@@ -883,7 +891,7 @@ async fn a_permanently_refused_request_becomes_a_dead_letter_that_replay_sends()
     assert_eq!(destination.spans().len(), 3);
     assert!(destination.spans().iter().all(|span| !verdict_attributes(span).is_empty()));
     // The journal does not send them again after a restart.
-    assert_eq!(kept_in(&folder.path().join("journal")).await, 0);
+    assert_eq!(retained_records(&folder.path().join("journal")).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

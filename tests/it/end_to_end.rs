@@ -10,7 +10,7 @@ use prost::Message;
 use verdict_otlp::Signal;
 
 use crate::frameworks::{Case, Score, case, cases, hex, read, spans_of};
-use crate::support::{PATIENCE, Process};
+use crate::support::{MAX_TIME_WITHOUT_PROGRESS, Process};
 
 /// Captures that ship with the project.
 pub fn shipped() -> Vec<Case> {
@@ -337,9 +337,9 @@ async fn memory_pressure_closes_idle_traces_early_and_refuses_requests() {
         })
         .await;
     // Reservations of closed traces are released shortly after the export.
-    let began = Instant::now();
+    let started_at = Instant::now();
     while let Err(status) = client.try_spans(split_into_spans(&case, 1000).remove(0)).await {
-        assert!(began.elapsed() < PATIENCE, "{status}");
+        assert!(started_at.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "{status}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let destination = process.stop().await;

@@ -60,20 +60,20 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(endpoint: &str, metric: &str, judge: &str, more: &str) -> Setup {
+    fn new(endpoint: &str, metric: &str, judge: &str, more_settings: &str) -> Setup {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("evaluator.yaml");
         let yaml = format!(
             "verdict: {{ evaluators: {{ style.tone: {{ judges: [tone]{metric} }} }} }}\n\
-             judges: {{ tone: {{ endpoint: '{endpoint}', dialect: evaluator, model: tone/3, retries: 0{judge} }} }}\n{more}\n"
+             judges: {{ tone: {{ endpoint: '{endpoint}', dialect: evaluator, model: tone/3, retries: 0{judge} }} }}\n{more_settings}\n"
         );
         std::fs::write(&config, yaml).unwrap();
         Setup { config: config.display().to_string(), folder }
     }
 
-    fn eval(&self, more: &[&str]) -> Output {
+    fn eval(&self, more_arguments: &[&str]) -> Output {
         let recording = root("demo/strands-c");
-        run(&[&["eval", &recording, "-c", &self.config, "--output", "otlp"], more].concat())
+        run(&[&["eval", &recording, "-c", &self.config, "--output", "otlp"], more_arguments].concat())
     }
 }
 
@@ -273,7 +273,9 @@ async fn requests_are_planned_cached_and_within_budgets() {
 #[tokio::test]
 async fn content_that_must_stay_inside_is_not_sent() {
     let server = server(Scores(json!({ "score": 5 }))).await;
-    let eval = |judge: &str, more: &str| Setup::new(&server.uri(), ", subject: trace", judge, more).eval(&[]);
+    let eval = |judge: &str, more_settings: &str| {
+        Setup::new(&server.uri(), ", subject: trace", judge, more_settings).eval(&[])
+    };
     for (judge, more) in
         [(", external: true", "judging: { keep_internal: ['*'] }"), (", exclude_services: ['*']", "")]
     {
@@ -378,7 +380,7 @@ impl Example {
     }
 
     /// Starts `program`, which searches other programs in `path`; `None` without Python.
-    pub fn spawn(program: &str, more: &[&str], path: Option<&str>) -> Option<Example> {
+    pub fn spawn(program: &str, more_arguments: &[&str], path: Option<&str>) -> Option<Example> {
         // `python3` on the path may be a script that needs the path.
         let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
         let Some(python) = python.ok().filter(|output| output.status.success()) else {
@@ -386,7 +388,7 @@ impl Example {
             return None;
         };
         let mut command = Command::new(text(&python.stdout).trim());
-        command.arg(root(program)).args(["--port", "0"]).args(more).stdout(Stdio::piped());
+        command.arg(root(program)).args(["--port", "0"]).args(more_arguments).stdout(Stdio::piped());
         command.envs(path.map(|path| ("PATH", path)));
         let mut child = command.spawn().unwrap();
         let mut line = String::new();

@@ -13,8 +13,8 @@ use otel_verdict::telemetry::Telemetry;
 use serde_json::json;
 use verdict_journal::{Journal, JournalRecord, Seq, Storage};
 
-use crate::durable::{kept_in, requests, storage, verdict_attributes};
-use crate::support::{Destination, PATIENCE, Process, until};
+use crate::durable::{requests, retained_records, storage, verdict_attributes};
+use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, Process, until};
 
 /// A judge that answers only after `answers` is set, and counts the questions.
 pub struct Judge {
@@ -58,8 +58,8 @@ fn late_requests(trace: u64) -> [ExportTraceServiceRequest; 2] {
 }
 
 /// A process with a trace that waits for the judge, and late spans of it.
-async fn start_with_waiting_trace(judge: &Judge, folder: &Path, more: &str) -> Process {
-    let process = Process::start(&storage(folder, &format!("{}\n{more}", judge.config()))).await;
+async fn start_with_waiting_trace(judge: &Judge, folder: &Path, more_settings: &str) -> Process {
+    let process = Process::start(&storage(folder, &format!("{}\n{more_settings}", judge.config()))).await;
     for request in requests(1) {
         process.client().spans(request).await;
     }
@@ -78,7 +78,7 @@ async fn start_with_waiting_trace(judge: &Judge, folder: &Path, more: &str) -> P
 async fn late_spans_of_a_trace_that_waits_for_a_judge_survive_a_restart() {
     let (folder, judge) = (tempfile::tempdir().unwrap(), Judge::silent());
     let process = start_with_waiting_trace(&judge, folder.path(), "").await;
-    let before = process.stop_within(PATIENCE).await;
+    let before = process.stop_within(MAX_TIME_WITHOUT_PROGRESS).await;
     assert!(before.spans().is_empty(), "spans were exported before the verdict");
 
     let process = Process::start(&storage(folder.path(), "verdict: { close: { quiet: 30ms } }")).await;
@@ -138,7 +138,7 @@ async fn a_cancelled_request_leaves_no_journal_record() {
     let scope_logs = vec![ScopeLogs { log_records: vec![record], ..ScopeLogs::default() }];
     let resource_logs = vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }];
     let request = ExportLogsServiceRequest { resource_logs };
-    // The queue has room for one request; the sender of the other waits, then cancels.
+    // The queue has space for one request; the sender of the other waits, then cancels.
     process.client().logs(request.clone()).await.unwrap();
     let telemetry = Arc::clone(process.service.telemetry());
     let (held_bytes, written) = (&telemetry.receive.held_bytes, &telemetry.journal.written);
@@ -156,5 +156,9 @@ async fn a_cancelled_request_leaves_no_journal_record() {
     destination.serve_on(port).await;
     until("both requests are exported", || destination.records().len() == 2).await;
     process.stop().await;
-    assert_eq!(kept_in(&folder.path().join("journal")).await, 0, "exported records are still in the journal");
+    assert_eq!(
+        retained_records(&folder.path().join("journal")).await,
+        0,
+        "exported records are still in the journal"
+    );
 }

@@ -29,11 +29,12 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(endpoint: &str, more: &str) -> Setup {
+    fn new(endpoint: &str, more_settings: &str) -> Setup {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("judges.yaml");
-        let judge =
-            format!("judges: {{ main: {{ endpoint: '{endpoint}/v1', model: m, retries: 0{more} }} }}");
+        let judge = format!(
+            "judges: {{ main: {{ endpoint: '{endpoint}/v1', model: m, retries: 0{more_settings} }} }}"
+        );
         std::fs::write(&config, format!("{METRICS}\n{judge}\n")).unwrap();
         Setup { config: config.display().to_string(), folder }
     }
@@ -42,9 +43,9 @@ impl Setup {
         self.folder.path().join(name).display().to_string()
     }
 
-    fn eval(&self, more: &[&str]) -> Output {
+    fn eval(&self, more_arguments: &[&str]) -> Output {
         let recording = recording();
-        run(&[&["eval", &recording, "-c", &self.config, "--output", "json"], more].concat())
+        run(&[&["eval", &recording, "-c", &self.config, "--output", "json"], more_arguments].concat())
     }
 }
 
@@ -67,8 +68,9 @@ struct Unfounded;
 
 impl Respond for Unfounded {
     fn respond(&self, request: &Request) -> ResponseTemplate {
-        let asked: Value = serde_json::from_slice(&request.body).unwrap();
-        let schema = &asked["response_format"]["json_schema"]["schema"]["properties"]["findings"]["items"];
+        let request_json: Value = serde_json::from_slice(&request.body).unwrap();
+        let schema =
+            &request_json["response_format"]["json_schema"]["schema"]["properties"]["findings"]["items"];
         let span = schema["properties"]["span_id"]["enum"][0].clone();
         let category = schema["properties"]["category"]["enum"][0].clone();
         let finding = json!({ "problem": "p", "span_id": span, "quote": "never written anywhere",
@@ -98,17 +100,21 @@ async fn a_judge_that_answers_is_reported_and_nothing_fails() {
     let output = setup.eval(&["--require-judged", "1", "--judge-report", &report]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    let asked = requests(&server).await;
+    let judge_requests = requests(&server).await;
     assert!(
-        asked >= 2 && stderr.contains(&format!("main (m): {asked} asked, {asked} answered\n")),
+        judge_requests >= 2
+            && stderr.contains(&format!("main (m): {judge_requests} asked, {judge_requests} answered\n")),
         "{stderr}"
     );
     let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
     let judge = &report["judges"][0];
-    assert_eq!((&judge["asked"], &judge["failed"]), (&json!(asked), &json!({})), "{report}");
-    assert_eq!((&report["judged_share"], &judge["tokens"]["input"]), (&json!(1.0), &json!(1000 * asked)));
+    assert_eq!((&judge["asked"], &judge["failed"]), (&json!(judge_requests), &json!({})), "{report}");
+    assert_eq!(
+        (&report["judged_share"], &judge["tokens"]["input"]),
+        (&json!(1.0), &json!(1000 * judge_requests))
+    );
     let usd = judge["cost_usd"].as_f64().unwrap();
-    assert!((usd - asked as f64 * 0.0011).abs() < 1e-9, "{report}");
+    assert!((usd - judge_requests as f64 * 0.0011).abs() < 1e-9, "{report}");
     assert_eq!(
         report["metrics"]["instruction_following"]["asked"],
         report["metrics"]["instruction_following"]["by_judge"]
@@ -148,10 +154,13 @@ async fn an_interrupted_command_resumes_where_it_was() {
     let setup = Setup::new(&server.uri(), "");
     let answers = setup.path("answers");
     let first = setup.eval(&["--resume", &answers]);
-    let asked = requests(&server).await;
+    let judge_requests = requests(&server).await;
     let second = setup.eval(&["--resume", &answers]);
-    assert_eq!(requests(&server).await, asked, "{}", text(&second.stderr));
-    assert!(text(&second.stderr).contains(&format!("{asked} asked, 0 answered, {asked} from cache")));
+    assert_eq!(requests(&server).await, judge_requests, "{}", text(&second.stderr));
+    assert!(
+        text(&second.stderr)
+            .contains(&format!("{judge_requests} asked, 0 answered, {judge_requests} from cache"))
+    );
     assert_eq!(text(&first.stdout), text(&second.stdout));
     let dry = setup.eval(&["--resume", &answers, "--dry-run"]);
     assert!(text(&dry.stdout).contains("main"), "{}", text(&dry.stdout));
@@ -218,8 +227,8 @@ async fn judge_check_prints_what_the_server_accepts() {
     struct OldServer;
     impl Respond for OldServer {
         fn respond(&self, request: &Request) -> ResponseTemplate {
-            let asked: Value = serde_json::from_slice(&request.body).unwrap();
-            if asked["response_format"]["type"] == "json_schema" {
+            let request_json: Value = serde_json::from_slice(&request.body).unwrap();
+            if request_json["response_format"]["type"] == "json_schema" {
                 let error = json!({ "error": { "message": "This response_format type is unavailable now" } });
                 return ResponseTemplate::new(400).set_body_json(error);
             }
@@ -258,12 +267,12 @@ struct WithConfidence;
 
 impl Respond for WithConfidence {
     fn respond(&self, request: &Request) -> ResponseTemplate {
-        let asked: Value = serde_json::from_slice(&request.body).unwrap();
-        let fields = &asked["response_format"]["json_schema"]["schema"]["properties"];
+        let request_json: Value = serde_json::from_slice(&request.body).unwrap();
+        let fields = &request_json["response_format"]["json_schema"]["schema"]["properties"];
         if !fields["judge_confidence"].is_object() {
             return Approves.respond(request);
         }
-        let percent = if asked["model"] == "sure" { 90 } else { 40 };
+        let percent = if request_json["model"] == "sure" { 90 } else { 40 };
         let content = json!({ "rationale": "fine", "score": 5, "findings": [], "judge_confidence": percent });
         let message = json!({ "role": "assistant", "content": content.to_string() });
         let usage = json!({ "prompt_tokens": 1000, "completion_tokens": 10 });
@@ -303,21 +312,23 @@ async fn a_cascade_is_used_like_a_judge_and_its_savings_are_reported() {
         (text(&output.stdout), text(&output.stderr), counted["cascades"][0].clone())
     };
     let (verdicts, stderr, counted) = eval("sure");
-    let asked = requests(&small).await;
-    assert!(asked >= 2 && requests(&strong).await == 0, "{stderr}");
+    let judge_requests = requests(&small).await;
+    assert!(judge_requests >= 2 && requests(&strong).await == 0, "{stderr}");
     assert!(verdicts.contains("\"sure/"), "the judge that answered: {verdicts}");
-    assert_eq!(counted["questions"], json!({ "kept": asked }));
-    assert!(counted["avoided"]["cost_usd"].as_f64().unwrap() > 0.004 * asked as f64, "{counted}");
+    assert_eq!(counted["questions"], json!({ "kept": judge_requests }));
+    assert!(counted["avoided"]["cost_usd"].as_f64().unwrap() > 0.004 * judge_requests as f64, "{counted}");
     assert!(
-        stderr.contains(&format!("careful (small, then strong): {asked} questions, {asked} without strong")),
+        stderr.contains(&format!(
+            "careful (small, then strong): {judge_requests} questions, {judge_requests} without strong"
+        )),
         "{stderr}"
     );
 
     let (verdicts, stderr, counted) = eval("unsure");
-    assert_eq!(requests(&strong).await, asked, "{stderr}");
+    assert_eq!(requests(&strong).await, judge_requests, "{stderr}");
     assert!(verdicts.contains("\"strong/"), "{verdicts}");
-    assert_eq!((&counted["compared"], &counted["agreed"]), (&json!(asked), &json!(asked)));
-    assert_eq!(counted["questions"], json!({ "unsure": asked }));
+    assert_eq!((&counted["compared"], &counted["agreed"]), (&json!(judge_requests), &json!(judge_requests)));
+    assert_eq!(counted["questions"], json!({ "unsure": judge_requests }));
 
     let dry = run(&["eval", &recording(), "-c", &write_config("sure"), "--dry-run"]);
     let plan = text(&dry.stdout);
@@ -328,7 +339,7 @@ async fn a_cascade_is_used_like_a_judge_and_its_savings_are_reported() {
     assert!(plan.contains("second judge of a cascade"), "{plan}");
     assert_eq!(
         (&planned("small")[1], &planned("strong")[1]),
-        (&asked.to_string(), &"0".to_owned()),
+        (&judge_requests.to_string(), &"0".to_owned()),
         "{plan}"
     );
     assert!(planned("strong").last().unwrap().parse::<f64>().unwrap() > 0.0, "at most: {plan}");

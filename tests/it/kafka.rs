@@ -1,4 +1,4 @@
-//! Kafka: what the exporter writes, and a group of receivers whose members come and go.
+//! Kafka: the messages of the exporter, and a group of receivers whose members start and end.
 //!
 //! The tests use the mock brokers of librdkafka, which are part of the test's process. `.ci/neighbours kafka` runs the
 //! same with a real broker, and more spans and changes (`kafka_broker`). `OTEL_VERDICT_SEED` repeats the order of
@@ -32,7 +32,7 @@ use verdict_otlp::Signal;
 use crate::frameworks::{hex, spans_of};
 use crate::order::single_item_requests;
 use crate::scrape::http;
-use crate::support::{Destination, PATIENCE, Process, finish};
+use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, Process, finish};
 
 pub const SPANS: &str = "otlp_spans";
 pub const LOGS: &str = "otlp_logs";
@@ -50,7 +50,7 @@ type Verdicts = BTreeMap<VerdictSubject, Verdict>;
 pub struct Captures {
     offers: Vec<Offer>,
     /// The offsets of trace ids, by offer.
-    places: Vec<Vec<(usize, [u8; 16])>>,
+    trace_id_offsets: Vec<Vec<(usize, [u8; 16])>>,
     /// All trace ids in the captures.
     traces: BTreeSet<[u8; 16]>,
     /// The verdicts that one process writes on spans.
@@ -60,8 +60,8 @@ pub struct Captures {
     pub spans: usize,
 }
 
-/// The attributes that do not differ between a process that evaluates recordings and one that receives.
-fn comparable<'a>(attributes: impl Iterator<Item = &'a KeyValue>) -> Verdict {
+/// The attributes that are equal whether a process evaluates a recording or receives it.
+fn comparable_attributes<'a>(attributes: impl Iterator<Item = &'a KeyValue>) -> Verdict {
     // Offline traces close for another reason.
     let compared = attributes.filter(|kv| kv.key != "verdict.trace.close_reason");
     // Ids of findings depend on the id of the trace.
@@ -69,9 +69,9 @@ fn comparable<'a>(attributes: impl Iterator<Item = &'a KeyValue>) -> Verdict {
     compared.map(|kv| (kv.key.clone(), ID.replace_all(&format!("{:?}", kv.value), "").into_owned())).collect()
 }
 
-fn on_span(span: &Span) -> (VerdictSubject, Verdict) {
+fn span_verdict(span: &Span) -> (VerdictSubject, Verdict) {
     let ours = span.attributes.iter().filter(|kv| kv.key.starts_with("verdict."));
-    ((hex(&span.trace_id), hex(&span.span_id), String::new()), comparable(ours))
+    ((hex(&span.trace_id), hex(&span.span_id), String::new()), comparable_attributes(ours))
 }
 
 /// The verdict of an evaluation event; `None` for a log record that was received.
@@ -81,7 +81,7 @@ fn event_verdict(record: &LogRecord) -> Option<(VerdictSubject, Verdict)> {
     }
     let name = record.attributes.iter().find(|kv| kv.key == "gen_ai.evaluation.name").unwrap();
     let Some(AnyValue { value: Some(Value::StringValue(metric)) }) = &name.value else { panic!("{name:?}") };
-    let mut verdict = comparable(record.attributes.iter());
+    let mut verdict = comparable_attributes(record.attributes.iter());
     verdict.insert("severity".to_owned(), record.severity_number.to_string());
     Some(((hex(&record.trace_id), hex(&record.span_id), metric.clone()), verdict))
 }
@@ -92,7 +92,7 @@ pub fn records_of(body: &Bytes) -> Vec<LogRecord> {
     scopes.flat_map(|scope| scope.log_records).collect()
 }
 
-fn hash(record: &LogRecord) -> u64 {
+fn record_hash(record: &LogRecord) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(record.encode_to_vec())
 }
 
@@ -102,8 +102,8 @@ impl Captures {
         std::thread::spawn(|| Captures::evaluate(single_item_requests())).join().unwrap()
     }
 
-    /// As [`Captures::read`], without log records.
-    fn spans_alone() -> Captures {
+    /// Like [`Captures::read`], without log records.
+    fn without_logs() -> Captures {
         let spans = || single_item_requests().into_iter().filter(|offer| offer.signal == Signal::Traces);
         std::thread::spawn(move || Captures::evaluate(spans().collect())).join().unwrap()
     }
@@ -118,7 +118,7 @@ impl Captures {
             let windows = offer.body.windows(16).enumerate();
             windows.filter_map(|(at, id)| Some((at, *traces.get(id)?))).collect()
         };
-        let places = offers.iter().map(in_body).collect();
+        let trace_id_offsets = offers.iter().map(in_body).collect();
         let mut evaluation = RecordingEvaluation::new(&Config::default(), 1).unwrap();
         for offer in &offers {
             evaluation.add(offer).unwrap();
@@ -126,7 +126,7 @@ impl Captures {
         let (mut verdicts, mut events) = (Verdicts::new(), Verdicts::new());
         finish(&mut evaluation, |done| {
             for piece in done.annotated.spans {
-                verdicts.extend(spans_of(&[piece.bytes]).iter().map(on_span));
+                verdicts.extend(spans_of(&[piece.bytes]).iter().map(span_verdict));
             }
             let records = done.annotated.events.iter().flat_map(|piece| records_of(&piece.bytes));
             for (judged, verdict) in records.filter_map(|record| event_verdict(&record)) {
@@ -135,7 +135,7 @@ impl Captures {
         });
         assert_eq!(verdicts.len(), spans.len());
         assert!(!events.is_empty());
-        Captures { offers, places, traces, verdicts, events, spans: spans.len() }
+        Captures { offers, trace_id_offsets, traces, verdicts, events, spans: spans.len() }
     }
 
     /// The id of a trace in a run: another trace is in another partition.
@@ -149,19 +149,19 @@ impl Captures {
 
     /// The messages of a run, with ids of its own.
     pub fn messages(&self, run: u32) -> Messages {
-        let message = |(Offer { signal, body }, places): (&Offer, &Vec<(usize, [u8; 16])>)| {
+        let message = |(Offer { signal, body }, trace_id_offsets): (&Offer, &Vec<(usize, [u8; 16])>)| {
             let mut body = body.to_vec();
-            for (at, trace) in places {
+            for (at, trace) in trace_id_offsets {
                 body[*at..at + 16].copy_from_slice(&Captures::id(trace, run));
             }
-            let (_, first) = places.first()?;
+            let (_, first) = trace_id_offsets.first()?;
             Some((*signal, hex(&Captures::id(first, run)), body.into()))
         };
-        self.offers.iter().zip(&self.places).filter_map(message).collect()
+        self.offers.iter().zip(&self.trace_id_offsets).filter_map(message).collect()
     }
 
     /// The run and the trace of the captures of each trace of `runs`, by id.
-    fn originals(&self, runs: u32) -> BTreeMap<String, (u32, String)> {
+    fn capture_traces(&self, runs: u32) -> BTreeMap<String, (u32, String)> {
         let in_run = |run| {
             let entry = move |trace: &[u8; 16]| (hex(&Captures::id(trace, run)), (run, hex(trace)));
             self.traces.iter().map(entry)
@@ -173,7 +173,7 @@ impl Captures {
     fn records(&self, runs: u32) -> BTreeSet<u64> {
         let messages = (0..runs).flat_map(|run| self.messages(run));
         let logs = messages.filter(|(signal, ..)| *signal == Signal::Logs);
-        logs.flat_map(|(_, _, body)| records_of(&body)).map(|record| hash(&record)).collect()
+        logs.flat_map(|(_, _, body)| records_of(&body)).map(|record| record_hash(&record)).collect()
     }
 }
 
@@ -237,7 +237,7 @@ impl Member {
     }
 
     /// The log of the member so far.
-    pub fn logged(&self) -> String {
+    pub fn read_log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
@@ -245,7 +245,7 @@ impl Member {
         let started = Instant::now();
         // Before this message, the signal may end the process without a shutdown.
         while !std::fs::read_to_string(&self.log).unwrap().contains("receiving from Kafka") {
-            assert!(started.elapsed() < PATIENCE, "{:?} does not receive", self.log);
+            assert!(started.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "{:?} does not receive", self.log);
             std::thread::sleep(Duration::from_millis(20));
         }
         Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
@@ -271,11 +271,11 @@ enum Change {
     Removal,
 }
 
-/// Most members at once.
+/// Maximum number of members at once.
 const MAX_MEMBERS: usize = 6;
 
 /// The settings of a test with a group.
-pub struct Trial {
+pub struct GroupTest {
     /// The number of members at the beginning and at the end.
     pub members: usize,
     /// Whether log records are sent too; the group assigns the partitions of spans alone in another way.
@@ -296,7 +296,7 @@ pub struct Trial {
 
 /// The result for all spans, or all evaluation events. Another revision of a verdict is another verdict.
 #[derive(Debug, Default)]
-pub struct Compared {
+pub struct DeliveryComparison {
     pub expected: usize,
     /// Subjects that were not delivered.
     pub lost: usize,
@@ -315,8 +315,8 @@ pub struct Compared {
 /// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    pub spans: Compared,
-    pub events: Compared,
+    pub spans: DeliveryComparison,
+    pub events: DeliveryComparison,
     /// Received log records that were not forwarded.
     pub lost_records: usize,
     /// Log records that were forwarded again.
@@ -328,39 +328,41 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Asserts that nothing is lost, and that everything has the verdict of one process. Of spans, and of events, at
-    /// most the part `most_double` has another verdict in addition.
-    pub fn assert(&self, most_double: f64) {
+    /// Asserts that no span or event is lost, and that each has the verdict of one process. At most the share
+    /// `max_double_share` may have another verdict in addition.
+    pub fn assert(&self, max_double_share: f64) {
         let Outcome { rate, changes_under_load, lost_records, repeated_records, .. } = self;
         println!(
             "{rate:.0} spans/s written, {changes_under_load} changes meanwhile; log records: {lost_records} lost, \
              {repeated_records} repeated"
         );
         for (kind, compared) in [("spans", &self.spans), ("events", &self.events)] {
-            let Compared { expected, lost, wrong, double, unexpected, repeated, .. } = compared;
+            let DeliveryComparison { expected, lost, wrong, double, unexpected, repeated, .. } = compared;
             println!(
                 "{expected} {kind}: {lost} lost, {wrong} wrong, {double} double, {unexpected} unexpected, {repeated} repeated"
             );
         }
-        for Compared { expected, lost, wrong, double, unexpected, .. } in [&self.spans, &self.events] {
+        for DeliveryComparison { expected, lost, wrong, double, unexpected, .. } in
+            [&self.spans, &self.events]
+        {
             assert_eq!((*lost, *wrong), (0, 0), "{self:#?}");
-            assert!((double + unexpected) as f64 <= most_double * *expected as f64, "{self:#?}");
+            assert!((double + unexpected) as f64 <= max_double_share * *expected as f64, "{self:#?}");
         }
         assert_eq!(self.lost_records, 0, "{self:#?}");
     }
 }
 
 /// `OTEL_VERDICT_SEED`, with which an order of changes is tried again, or another number each time.
-fn seed() -> u64 {
+fn change_order_seed() -> u64 {
     match std::env::var("OTEL_VERDICT_SEED") {
-        Ok(seed) => seed.parse().expect("OTEL_VERDICT_SEED must be a number"),
+        Ok(change_order_seed) => change_order_seed.parse().expect("OTEL_VERDICT_SEED must be a number"),
         Err(_) => u64::from(std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos()),
     }
 }
 
 /// Runs members, changes the group while messages are written, and compares with one process.
-pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
-    let read = if trial.logs { Captures::read } else { Captures::spans_alone };
+pub async fn run_group_test(brokers: &str, test: &GroupTest) -> Outcome {
+    let read = if test.logs { Captures::read } else { Captures::without_logs };
     let captures = read();
     let destination = Destination::default();
     let port = destination.serve().await;
@@ -372,33 +374,33 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
          admin: {{ endpoint: '127.0.0.1:0' }}\nverdict: {{ close: {{ quiet: {} }} }}\n\
          service: {{ log_format: text }}\n",
         brokers.split(',').collect::<Vec<_>>(),
-        if trial.logs { "logs: {}, " } else { "" },
-        trial.session,
-        trial.quiet,
+        if test.logs { "logs: {}, " } else { "" },
+        test.session,
+        test.quiet,
     );
     let mut started = 0;
     let mut start = || {
         started += 1;
         Member::start(folder.path(), started, &config)
     };
-    let mut members: Vec<Member> = (0..trial.members).map(|_| start()).collect();
+    let mut members: Vec<Member> = (0..test.members).map(|_| start()).collect();
     let writing = {
-        let (brokers, runs, rate) = (brokers.to_owned(), trial.runs, trial.rate);
+        let (brokers, runs, rate) = (brokers.to_owned(), test.runs, test.rate);
         tokio::task::spawn_blocking(move || produce(&brokers, &read(), runs, rate))
     };
-    let seed = seed();
-    println!("OTEL_VERDICT_SEED={seed}");
-    let mut random = seed;
+    let change_order_seed = change_order_seed();
+    println!("OTEL_VERDICT_SEED={change_order_seed}");
+    let mut random = change_order_seed;
     let mut pick = move |below: usize| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) as usize % below
     };
     let kinds =
-        [(Change::Kill, trial.kills), (Change::Addition, trial.additions), (Change::Removal, trial.removals)];
+        [(Change::Kill, test.kills), (Change::Addition, test.additions), (Change::Removal, test.removals)];
     let mut left: Vec<Change> =
         kinds.into_iter().flat_map(|(change, times)| std::iter::repeat_n(change, times)).collect();
     let mut changes_under_load = 0;
-    let mut ticks = tokio::time::interval(trial.interval);
+    let mut ticks = tokio::time::interval(test.interval);
     // A removal takes longer than the other changes; the next change must not follow immediately.
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first tick is immediate.
@@ -424,11 +426,11 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
         println!("{change:?}, {} members", members.len());
         changes_under_load += usize::from(!writing.is_finished());
     }
-    while members.len() < trial.members {
+    while members.len() < test.members {
         members.push(start());
     }
     let rate = writing.await.unwrap();
-    let wanted = captures.spans * trial.runs as usize;
+    let wanted = captures.spans * test.runs as usize;
     let (mut before, mut since, ended) = (Default::default(), Instant::now(), Instant::now());
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -436,10 +438,10 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
         if now != before {
             (before, since) = (now, Instant::now());
         }
-        if since.elapsed() > trial.patience / 4 {
+        if since.elapsed() > test.patience / 4 {
             let spans = destination.spans();
             let distinct: BTreeSet<_> = spans.iter().map(|span| (&span.trace_id, &span.span_id)).collect();
-            if distinct.len() >= wanted || ended.elapsed() > trial.patience {
+            if distinct.len() >= wanted || ended.elapsed() > test.patience {
                 break;
             }
         }
@@ -453,19 +455,19 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
     if std::env::var_os("OTEL_VERDICT_KEEP").is_some() {
         println!("logs: {}", folder.keep().display());
     }
-    let originals = captures.originals(trial.runs);
-    let mut spans = Comparison::new(&captures.verdicts, &originals);
-    destination.for_each_span(|span| spans.add(on_span(span)));
-    let mut events = Comparison::new(&captures.events, &originals);
+    let capture_traces = captures.capture_traces(test.runs);
+    let mut spans = Comparison::new(&captures.verdicts, &capture_traces);
+    destination.for_each_span(|span| spans.add(span_verdict(span)));
+    let mut events = Comparison::new(&captures.events, &capture_traces);
     let (mut forwarded, mut repeated_records) = (BTreeSet::new(), 0);
     destination.for_each_record(|record| match event_verdict(record) {
         Some(event) => events.add(event),
-        None => repeated_records += usize::from(!forwarded.insert(hash(record))),
+        None => repeated_records += usize::from(!forwarded.insert(record_hash(record))),
     });
     Outcome {
-        spans: spans.result(trial.runs),
-        events: events.result(trial.runs),
-        lost_records: captures.records(trial.runs).difference(&forwarded).count(),
+        spans: spans.result(test.runs),
+        events: events.result(test.runs),
+        lost_records: captures.records(test.runs).difference(&forwarded).count(),
         repeated_records,
         rate,
         changes_under_load,
@@ -475,22 +477,22 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
 /// The delivered verdicts, compared with those that one process writes about the captures.
 struct Comparison<'c> {
     expected: &'c Verdicts,
-    originals: &'c BTreeMap<String, (u32, String)>,
-    /// The different verdicts by run and what they are about, whose trace is that of the captures.
+    capture_traces: &'c BTreeMap<String, (u32, String)>,
+    /// The different verdicts by run and subject; the trace of the subject is that of the captures.
     delivered: BTreeMap<(u32, VerdictSubject), Vec<Arc<Verdict>>>,
-    /// Each different verdict once: runs have the same ones.
+    /// Each different verdict once, since the verdicts of all runs are equal.
     verdicts: BTreeSet<Arc<Verdict>>,
     repeated: usize,
 }
 
 impl<'c> Comparison<'c> {
-    fn new(expected: &'c Verdicts, originals: &'c BTreeMap<String, (u32, String)>) -> Comparison<'c> {
+    fn new(expected: &'c Verdicts, capture_traces: &'c BTreeMap<String, (u32, String)>) -> Comparison<'c> {
         let (delivered, verdicts) = Default::default();
-        Comparison { expected, originals, delivered, verdicts, repeated: 0 }
+        Comparison { expected, capture_traces, delivered, verdicts, repeated: 0 }
     }
 
     fn add(&mut self, ((trace, span, metric), verdict): (VerdictSubject, Verdict)) {
-        let (run, trace) = &self.originals[&trace];
+        let (run, trace) = &self.capture_traces[&trace];
         let existing = self.verdicts.get(&verdict).cloned();
         let verdict = existing.unwrap_or_else(|| Arc::new(verdict));
         self.verdicts.insert(Arc::clone(&verdict));
@@ -502,9 +504,10 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    fn result(self, runs: u32) -> Compared {
+    fn result(self, runs: u32) -> DeliveryComparison {
         let expected = self.expected.len() * runs as usize;
-        let mut out = Compared { expected, repeated: self.repeated, ..Compared::default() };
+        let mut out =
+            DeliveryComparison { expected, repeated: self.repeated, ..DeliveryComparison::default() };
         let mut found = 0;
         for ((run, judged), delivered) in self.delivered {
             let wanted = self.expected.get(&judged);
@@ -536,7 +539,7 @@ pub fn cluster() -> MockCluster<'static, DefaultProducerContext> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_that_changes_loses_no_span_and_gives_the_verdicts_of_one_process() {
     let cluster = cluster();
-    let trial = Trial {
+    let test = GroupTest {
         members: 3,
         logs: true,
         runs: 40,
@@ -552,13 +555,13 @@ async fn a_group_that_changes_loses_no_span_and_gives_the_verdicts_of_one_proces
         quiet: "2s",
         patience: Duration::from_secs(60),
     };
-    try_group(&cluster.bootstrap_servers(), &trial).await.assert(0.0);
+    run_group_test(&cluster.bootstrap_servers(), &test).await.assert(0.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_that_receives_spans_alone_loses_none_while_a_member_comes_and_one_goes() {
     let cluster = cluster();
-    let trial = Trial {
+    let test = GroupTest {
         members: 2,
         logs: false,
         runs: 50,
@@ -572,7 +575,7 @@ async fn a_group_that_receives_spans_alone_loses_none_while_a_member_comes_and_o
         quiet: "2s",
         patience: Duration::from_secs(60),
     };
-    let out = try_group(&cluster.bootstrap_servers(), &trial).await;
+    let out = run_group_test(&cluster.bootstrap_servers(), &test).await;
     out.assert(0.0);
     assert_eq!(out.changes_under_load, 2);
 }
@@ -610,7 +613,7 @@ async fn the_exporter_writes_one_message_a_trace_to_the_partition_of_its_key() {
     consumer.subscribe(&[SPANS, LOGS]).unwrap();
     let (mut bodies, mut logs, started) = (Vec::new(), 0, Instant::now());
     let wanted = captures.spans * 5;
-    while started.elapsed() < PATIENCE && (spans_of(&bodies).len() < wanted || logs == 0) {
+    while started.elapsed() < MAX_TIME_WITHOUT_PROGRESS && (spans_of(&bodies).len() < wanted || logs == 0) {
         let Some(Ok(message)) = consumer.poll(Duration::from_millis(200)) else { continue };
         let key = std::str::from_utf8(message.key().unwrap()).unwrap().to_owned();
         assert_eq!(message.partition(), partition(&key));
@@ -686,20 +689,20 @@ fn member(brokers: &str, port: u16, receiver: &str) -> String {
     member_with(brokers, port, &receiver, "verdict: { close: { quiet: 100ms } }")
 }
 
-/// As [`member`], with `more` for everything that is not about connections.
-pub fn member_with(brokers: &str, port: u16, receiver: &str, more: &str) -> String {
+/// Like [`member`], with `more` for everything that is not about connections.
+pub fn member_with(brokers: &str, port: u16, receiver: &str, more_settings: &str) -> String {
     format!(
         "receivers:\n  otlp: {{ protocols: {{ http: {{ endpoint: '127.0.0.1:0' }} }} }}\n  \
          kafka: {{ brokers: ['{brokers}'], session_timeout: 4s, heartbeat_interval: 300ms, {receiver} }}\n\
          exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }} }} }}\n\
-         admin: {{ endpoint: '127.0.0.1:0' }}\nservice: {{ log_format: text }}\n{more}\n"
+         admin: {{ endpoint: '127.0.0.1:0' }}\nservice: {{ log_format: text }}\n{more_settings}\n"
     )
 }
 
 pub async fn until(condition: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < PATIENCE, "{condition}");
+        assert!(started.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "{condition}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -711,7 +714,7 @@ async fn nothing_that_a_member_has_exported_is_exported_by_the_next_one() {
     let (brokers, destination) = (cluster.bootstrap_servers(), Destination::default());
     let (port, folder) = (destination.serve().await, tempfile::tempdir().unwrap());
     let config = member(&brokers, port, "");
-    // More traces than metadata has room for, after one that stays open.
+    // More traces than metadata has space for, after one that stays open.
     let names: Vec<String> = (0..1000).map(|n| format!("{n:05}")).collect();
     write(&brokers, [request(&["open"], 0, false)]);
     write(&brokers, names.iter().map(|name| request(&[name], 0, true)));
@@ -794,7 +797,7 @@ async fn value(process: &Process, metric: &str) -> u64 {
 async fn until_paused(process: &Process, partitions: u64) {
     let started = Instant::now();
     while value(process, "paused_partitions").await != partitions {
-        assert!(started.elapsed() < PATIENCE, "paused partitions are not {partitions}");
+        assert!(started.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "paused partitions are not {partitions}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -812,7 +815,7 @@ async fn pauses(receiver: &str, exporter: &str, spans: usize) {
          exporters: {{ otlp_grpc: {{ {exporter} }} }}\nverdict: {{ close: {{ quiet: 100ms }} }}"
     ))
     .await;
-    process.destination.hold();
+    process.destination.stop_answering();
     let names: Vec<String> = (0..2 * spans).map(|n| format!("large{n:05}")).collect();
     let (first, second) = names.split_at(spans);
     write(&brokers, first.iter().map(|name| request(&[name], 20_000, true)));

@@ -16,12 +16,12 @@ use verdict_otlp::Signal;
 use crate::collectors::{Running, Stored, assert_stored, collector, requests, send, serve, verdict};
 use crate::frameworks::{hex, spans_of};
 use crate::kafka::{
-    Captures, LOGS, Member, PARTITIONS, SPANS, Trial, member_with, partition, records_of, request, try_group,
-    write_keyed,
+    Captures, GroupTest, LOGS, Member, PARTITIONS, SPANS, member_with, partition, records_of, request,
+    run_group_test, write_keyed,
 };
 use crate::kafka_handover::{held_partitions, terminate, until_shared};
 use crate::neighbours::free_port;
-use crate::support::{Destination, PATIENCE, until, until_none_is_missing};
+use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, until, until_none_is_missing};
 
 /// Topics that otel-verdict writes in a test, in addition to those that a Collector writes.
 const OWN_SPANS: &str = "own_spans";
@@ -170,7 +170,7 @@ async fn a_group_that_changes_loses_no_span_with_a_broker() {
     let broker = Broker::start(Security::None);
     broker.create_topics(&[SPANS, LOGS], 2 * PARTITIONS, &[]).await;
     let spans_per_run = Captures::read().spans;
-    let trial = Trial {
+    let test = GroupTest {
         members: 3,
         logs: true,
         runs: u32::try_from(100_000 / spans_per_run + 1).unwrap(),
@@ -184,7 +184,7 @@ async fn a_group_that_changes_loses_no_span_with_a_broker() {
         quiet: "3s",
         patience: Duration::from_secs(120),
     };
-    let out = try_group(&broker.address(), &trial).await;
+    let out = run_group_test(&broker.address(), &test).await;
     assert!(out.spans.expected >= 100_000);
     out.assert(0.001);
 }
@@ -194,7 +194,7 @@ async fn a_group_that_changes_loses_no_span_with_a_broker() {
 async fn a_group_that_receives_spans_alone_loses_none_with_a_broker() {
     let broker = Broker::start(Security::None);
     broker.create_topics(&[SPANS, LOGS], 2 * PARTITIONS, &[]).await;
-    let trial = Trial {
+    let test = GroupTest {
         members: 3,
         logs: false,
         runs: 600,
@@ -208,7 +208,7 @@ async fn a_group_that_receives_spans_alone_loses_none_with_a_broker() {
         quiet: "3s",
         patience: Duration::from_secs(120),
     };
-    try_group(&broker.address(), &trial).await.assert(0.001);
+    run_group_test(&broker.address(), &test).await.assert(0.001);
 }
 
 /// With `group_instance_id`, which the mock brokers do not know: there a member that restarts is another one.
@@ -230,7 +230,7 @@ async fn a_member_with_a_name_that_restarts_within_the_session_keeps_its_partiti
         };
         let (restarts, stays) = (start(1, "pod-0"), start(2, "pod-1"));
         until_shared(&[&restarts, &stays]).await;
-        let (before, log_before) = (held_partitions(&restarts.logged()), stays.logged());
+        let (before, log_before) = (held_partitions(&restarts.read_log()), stays.read_log());
         let changes = |log: &str| log.matches("Kafka partitions ").count();
         let names: Vec<String> = (0..30).map(|n| format!("{n:02}{logs}")).collect();
         let write = |names: &[String]| {
@@ -243,8 +243,8 @@ async fn a_member_with_a_name_that_restarts_within_the_session_keeps_its_partiti
         terminate(restarts).await;
         write(&names[10..20]);
         let restarted = start(3, "pod-0");
-        until("the member has partitions", || !held_partitions(&restarted.logged()).is_empty()).await;
-        assert_eq!(held_partitions(&restarted.logged()), before);
+        until("the member has partitions", || !held_partitions(&restarted.read_log()).is_empty()).await;
+        assert_eq!(held_partitions(&restarted.read_log()), before);
         write(&names[20..]);
         // A group reads what was written for earlier ones as well.
         let received = || -> BTreeSet<String> {
@@ -256,7 +256,7 @@ async fn a_member_with_a_name_that_restarts_within_the_session_keeps_its_partiti
                 .collect()
         };
         until("all spans arrive", || received().len() == names.len()).await;
-        assert_eq!(changes(&stays.logged()), changes(&log_before), "{}", stays.logged());
+        assert_eq!(changes(&stays.read_log()), changes(&log_before), "{}", stays.read_log());
         for member in [restarted, stays] {
             terminate(member).await;
         }
@@ -384,7 +384,12 @@ fn partitions(brokers: &str, topic: &str, traces: &BTreeSet<String>) -> BTreeMap
     let is_missing = |found: &BTreeMap<String, i32>| traces.iter().any(|trace| !found.contains_key(trace));
     // Later records are read as well.
     while is_missing(&found) || last.elapsed() < Duration::from_secs(3) {
-        assert!(last.elapsed() < PATIENCE, "{topic}: {} of {} traces", found.len(), traces.len());
+        assert!(
+            last.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+            "{topic}: {} of {} traces",
+            found.len(),
+            traces.len()
+        );
         let Some(Ok(message)) = consumer.poll(Duration::from_millis(200)) else { continue };
         last = Instant::now();
         let Some(key) = message.key() else { continue };

@@ -1,4 +1,4 @@
-//! Kafka: what a member that loses a partition leaves to its next owner, with the mock brokers of librdkafka.
+//! Kafka: the state that a member leaves to the next owner of a partition, with the mock brokers of librdkafka.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -37,7 +37,7 @@ pub fn held_partitions(log: &str) -> BTreeSet<i32> {
 pub async fn until_shared(members: &[&Member]) {
     until("the members share the partitions", || {
         let all: Vec<BTreeSet<i32>> =
-            members.iter().map(|member| held_partitions(&member.logged())).collect();
+            members.iter().map(|member| held_partitions(&member.read_log())).collect();
         let numbers: Vec<&i32> = all.iter().flatten().collect();
         let distinct: BTreeSet<&i32> = numbers.iter().copied().collect();
         all.iter().all(|held| !held.is_empty()) && [numbers.len(), distinct.len()] == [PARTITIONS as usize; 2]
@@ -72,7 +72,7 @@ async fn revoke_while_judges_are_asked(first_leaves: bool) {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let second = Member::start(folder.path(), 2, &config);
     until_shared(&[&first, &second]).await;
-    let moved = held_partitions(&second.logged());
+    let moved = held_partitions(&second.read_log());
     let keys: BTreeSet<&String> = messages.iter().map(|(key, _)| key).collect();
     let [of_first, of_second] = [false, true]
         .map(|is_moved| keys.iter().filter(|key| moved.contains(&partition(key)) == is_moved).count());
@@ -183,21 +183,21 @@ async fn a_commit_that_fails_at_a_revocation_is_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_acknowledged_during_the_commit_of_a_revocation_is_committed_too() {
     let (cluster, leaving) = leaving("revoke_grace: 1ms").await;
-    leaving.destination.hold();
+    leaving.destination.stop_answering();
     let first = leaving.start(1);
     write(&leaving.brokers, [request(&["held"], 0, true)]);
-    until("the member has its partition", || !held_partitions(&first.logged()).is_empty()).await;
+    until("the member has its partition", || !held_partitions(&first.read_log()).is_empty()).await;
     // The trace closes after 100 ms without spans.
     tokio::time::sleep(Duration::from_secs(3)).await;
     // With this delay, the answer to a commit is late.
     cluster.broker_round_trip_time(1, Duration::from_secs(1)).unwrap();
     let log = first.log.clone();
     let leaves = tokio::spawn(terminate(first));
-    let logged = || std::fs::read_to_string(&log).unwrap();
-    until("the partition is revoked", || logged().contains("Kafka partitions revoked")).await;
+    let read_log = || std::fs::read_to_string(&log).unwrap();
+    until("the partition is revoked", || read_log().contains("Kafka partitions revoked")).await;
     leaving.destination.release();
     leaves.await.unwrap();
-    assert!(logged().contains("exporting=1"), "the export was in flight: {}", logged());
+    assert!(read_log().contains("exporting=1"), "the export was in flight: {}", read_log());
     cluster.broker_round_trip_time(1, Duration::ZERO).unwrap();
     leaving.assert_nothing_is_repeated(&["held"]).await;
 }

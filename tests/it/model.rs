@@ -11,7 +11,7 @@ pub fn serve(respond: impl Fn(&str, &str) -> Value + Send + 'static) -> String {
     serve_for(1, respond)
 }
 
-/// As [`serve`]; each prompt is reported to have `tokens` tokens.
+/// Like [`serve`]; each prompt is reported to have `tokens` tokens.
 pub fn serve_for(tokens: u64, respond: impl Fn(&str, &str) -> Value + Send + 'static) -> String {
     listen(move |request| {
         let form = request["response_format"]["json_schema"]["name"].as_str().unwrap();
@@ -24,7 +24,7 @@ pub fn serve_for(tokens: u64, respond: impl Fn(&str, &str) -> Value + Send + 'st
     })
 }
 
-/// As [`serve`]; `respond` receives the whole request instead of the prompt.
+/// Like [`serve`]; `respond` receives the whole request instead of the prompt.
 pub fn serve_requests(respond: impl Fn(&str, &Value) -> Value + Send + 'static) -> String {
     listen(move |request| {
         let form = request["response_format"]["json_schema"]["name"].as_str().unwrap();

@@ -1,5 +1,5 @@
-//! Verdicts in other products: Arize Phoenix and MLflow receive recorded runs of frameworks through the service,
-//! and their APIs are asked for the verdicts.
+//! Verdicts in other products: Arize Phoenix and MLflow receive recorded runs of frameworks through the service, and
+//! the test reads the verdicts from their APIs.
 //!
 //! `.ci/neighbours` installs the products and runs these tests, which are ignored otherwise.
 
@@ -38,7 +38,7 @@ impl Server {
         set_up: impl Fn(&mut Command),
     ) -> Server {
         let python = std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} must name a Python"));
-        // Not resolved: the Python of an environment is a link.
+        // The path is not resolved: the Python of a virtual environment is a link.
         let mut command = Command::new(Path::new(&python).with_file_name(program));
         set_up(&mut command);
         let child = command
@@ -153,7 +153,8 @@ fn sessions_of(destination: &Destination) -> Sessions {
         .collect()
 }
 
-/// Sends the runs through a service with `exporters`, which has sent everything when this returns.
+/// Sends the runs through a service with `exporters`; returns the written verdicts and sessions after the service has
+/// sent everything.
 async fn process(exporters: &str) -> (Verdicts, Sessions) {
     let config = format!("verdict: {{ close: {{ quiet: 200ms, idle: 1s }} }}\nexporters:\n{exporters}");
     let process = Process::start(&config).await;
@@ -245,22 +246,22 @@ async fn annotations(server: &Server, written: &Verdicts) -> Verdicts {
     let mut shown = Verdicts::new();
     for (kind, id) in [("span", "span_id"), ("trace", "trace_id")] {
         let path = format!("v1/projects/default/{kind}_annotations?identifier=otel-verdict&limit=10000");
-        let Some(found) = server.get(&path).await else { continue };
-        for one in found["data"].as_array().unwrap() {
+        let Some(response) = server.get(&path).await else { continue };
+        for entry in response["data"].as_array().unwrap() {
             let key = match kind {
                 "span" => {
-                    let span = string(&one[id]);
+                    let span = string(&entry[id]);
                     let trace = traces.get(&span).map(|trace| (*trace).clone()).unwrap_or_default();
-                    (trace, Some(span), string(&one["name"]))
+                    (trace, Some(span), string(&entry["name"]))
                 }
-                _ => (string(&one[id]), None, string(&one["name"])),
+                _ => (string(&entry[id]), None, string(&entry["name"])),
             };
-            let result = &one["result"];
+            let result = &entry["result"];
             let rationale = result["explanation"].as_str().map(str::to_owned);
             let verdict =
                 ShownVerdict { result: string(&result["label"]), score: result["score"].as_f64(), rationale };
-            assert!(shown.insert(key, verdict).is_none(), "twice: {one}");
-            assert!(one["metadata"]["result"].is_string(), "{one}");
+            assert!(shown.insert(key, verdict).is_none(), "twice: {entry}");
+            assert!(entry["metadata"]["result"].is_string(), "{entry}");
         }
     }
     shown
@@ -275,10 +276,10 @@ async fn session_annotations(server: &Server, sessions: &Sessions) -> BTreeMap<S
             .append_pair("session_ids", session)
             .append_pair("identifier", &format!("otel-verdict/{trace}"));
         let path = format!("{}?{}", &path.path()[1..], path.query().unwrap());
-        let found = server.get(&path).await.unwrap_or_default();
-        for one in found["data"].as_array().into_iter().flatten() {
-            let shown = (string(&one["session_id"]), string(&one["result"]["label"]));
-            assert!(all.insert(trace.clone(), shown).is_none(), "twice: {one}");
+        let response = server.get(&path).await.unwrap_or_default();
+        for entry in response["data"].as_array().into_iter().flatten() {
+            let shown = (string(&entry["session_id"]), string(&entry["result"]["label"]));
+            assert!(all.insert(trace.clone(), shown).is_none(), "twice: {entry}");
         }
     }
     all
@@ -304,16 +305,16 @@ async fn mlflow_shows_every_verdict_and_a_repeat_is_an_update() {
         let mut shown = Verdicts::new();
         for trace in written.keys().filter(|(_, span, _)| span.is_none()).map(|(trace, ..)| trace) {
             let info = server.get(&format!("api/3.0/mlflow/traces/tr-{trace}")).await.unwrap();
-            for one in info["trace"]["trace_info"]["assessments"].as_array().unwrap() {
-                let name = string(&one["assessment_name"]).replace('/', ".");
-                let key = (trace.clone(), one["span_id"].as_str().map(str::to_owned), name);
+            for entry in info["trace"]["trace_info"]["assessments"].as_array().unwrap() {
+                let name = string(&entry["assessment_name"]).replace('/', ".");
+                let key = (trace.clone(), entry["span_id"].as_str().map(str::to_owned), name);
                 let verdict = ShownVerdict {
-                    result: string(&one["metadata"]["result"]),
-                    score: one["feedback"]["value"].as_f64(),
-                    rationale: one["rationale"].as_str().map(str::to_owned),
+                    result: string(&entry["metadata"]["result"]),
+                    score: entry["feedback"]["value"].as_f64(),
+                    rationale: entry["rationale"].as_str().map(str::to_owned),
                 };
-                assert!(string(&one["source"]["source_id"]).starts_with("otel-verdict"), "{one}");
-                assert!(shown.insert(key, verdict).is_none(), "twice: {one}");
+                assert!(string(&entry["source"]["source_id"]).starts_with("otel-verdict"), "{entry}");
+                assert!(shown.insert(key, verdict).is_none(), "twice: {entry}");
             }
         }
         assert_shown(&written, &shown);

@@ -1,7 +1,7 @@
 //! Overload for seconds: requests are refused with a retry delay, the charged bytes stay within the budget, and every
 //! acknowledged span is exported, with slow destinations and with silent judges. Also one endless trace.
 //!
-//! Resident memory is printed and not compared: it depends on the allocator and on what else the machine does
+//! Resident memory is printed and not compared: it depends on the allocator and on other processes of the machine
 //! (`tests/bench/README.md`).
 
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use tonic::transport::Channel;
 
 use crate::durable::{Processor, expected_attributes, requests, send_until_acknowledged, verdict_attributes};
 use crate::scrape::http;
-use crate::support::{Destination, PATIENCE, Process, until, until_none_is_missing};
+use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, Process, until, until_none_is_missing};
 
 const MIB: u64 = 1 << 20;
 /// `memory.budget` of two processes.
@@ -31,7 +31,7 @@ const SENDERS: u64 = 12;
 /// Spans of a request, each in its own trace.
 const SPANS_PER_REQUEST: u64 = 8;
 
-/// The requests of a test, and the most that may be charged.
+/// The requests of a test, and the maximum of the charged bytes.
 #[derive(Clone, Copy, Default)]
 struct Flood {
     /// Whether content is in log records instead of span attributes.
@@ -69,9 +69,9 @@ impl Flood {
     /// A request of traces of one model call each.
     fn spans(self, n: u64) -> ExportTraceServiceRequest {
         let span = |(trace_id, span_id): (Vec<u8>, Vec<u8>)| {
-            let asked = r#"[{"role":"user","parts":[{"type":"text","content":"Write a lot."}]}]"#;
+            let input_messages = r#"[{"role":"user","parts":[{"type":"text","content":"Write a lot."}]}]"#;
             let mut attributes =
-                vec![text("gen_ai.operation.name", "chat"), text("gen_ai.input.messages", asked)];
+                vec![text("gen_ai.operation.name", "chat"), text("gen_ai.input.messages", input_messages)];
             attributes.extend((!self.in_logs).then(|| output(n)));
             Span {
                 trace_id,
@@ -123,7 +123,8 @@ fn memory(pid: u32, key: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// The charged bytes: of open traces, of what waits for a shard, of closed traces, and of the exporter's queue.
+/// The sum of the charged bytes: of open traces, of spans and log records that wait for a shard, of closed traces, and
+/// of the exporter's queue.
 async fn charged(admin: SocketAddr) -> u64 {
     let page = http(admin, "GET /metrics", b"").await;
     let gauges = [
@@ -140,20 +141,21 @@ async fn charged(admin: SocketAddr) -> u64 {
     gauges.into_iter().map(value).sum()
 }
 
-/// Overloads a process with this budget; returns the most bytes that were charged.
-async fn max_charged_bytes(flood: Flood, budget: u64, more: &str) -> u64 {
+/// Overloads a process with this budget; returns the maximum of the charged bytes.
+async fn max_charged_bytes(flood: Flood, budget: u64, more_settings: &str) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let destination = Destination::default();
     if flood.is_throttled {
-        destination.hold();
+        destination.stop_answering();
     }
     let port = destination.serve().await;
     let exporters = "exporters: { otlp_grpc: { max_request_size: 256KiB, signals: [traces], \
          sending_queue: { num_consumers: 2 } } }";
     let admin = std::net::SocketAddr::from(([127, 0, 0, 1], crate::support::unused_port()));
-    let config_text =
-        format!("{exporters}\nmemory: {{ budget: {budget} }}\nadmin: {{ endpoint: '{admin}' }}\n{more}")
-            .replace("FOLDER", &folder.path().display().to_string());
+    let config_text = format!(
+        "{exporters}\nmemory: {{ budget: {budget} }}\nadmin: {{ endpoint: '{admin}' }}\n{more_settings}"
+    )
+    .replace("FOLDER", &folder.path().display().to_string());
     std::fs::write(folder.path().join("over.yaml"), config_text).unwrap();
     let mut processor = Processor::start(folder.path(), port, "verdict: { close: { quiet: 1s } }");
     send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
@@ -173,7 +175,7 @@ async fn max_charged_bytes(flood: Flood, budget: u64, more: &str) -> u64 {
             tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
                     let n = next.fetch_add(1, Ordering::Relaxed);
-                    destination.allow(SPANS_PER_REQUEST * CONTENT_BYTES as u64 / 2);
+                    destination.answer_more_bytes(SPANS_PER_REQUEST * CONTENT_BYTES as u64 / 2);
                     match flood.send(&mut traces, &mut logs, n).await {
                         Ok(()) => accepted.lock().unwrap().push(n),
                         // The client's timeout; the request may have been accepted.
@@ -193,25 +195,29 @@ async fn max_charged_bytes(flood: Flood, budget: u64, more: &str) -> u64 {
         .collect();
     // Until far more than the budget was accepted, and each sender was refused some times on average: without a slow
     // destination, memory may be freed before that happens.
-    let refusals_wanted = if flood.is_throttled { 5 * SENDERS } else { 0 };
-    let (began, mut peak, mut max_charged) = (Instant::now(), 0, 0);
+    let min_refusals = if flood.is_throttled { 5 * SENDERS } else { 0 };
+    let (started_at, mut peak, mut max_charged) = (Instant::now(), 0, 0);
     let bytes = || accepted.lock().unwrap().len() as u64 * SPANS_PER_REQUEST * CONTENT_BYTES as u64;
     let refusals = || refused.load(Ordering::Relaxed);
-    let left = || [(budget + budget / 2).saturating_sub(bytes()), refusals_wanted.saturating_sub(refusals())];
-    let (mut previous, mut last_progress) = (left(), Instant::now());
-    while left() != [0, 0] {
+    let remaining =
+        || [(budget + budget / 2).saturating_sub(bytes()), min_refusals.saturating_sub(refusals())];
+    let (mut previous, mut last_progress) = (remaining(), Instant::now());
+    while remaining() != [0, 0] {
         // On any machine, one of the two numbers must decrease within the time limit.
-        let now = left();
+        let now = remaining();
         if now.iter().zip(previous).any(|(&now, before)| now < before) {
             (previous, last_progress) = (now, Instant::now());
         }
         let (accepted_mib, refused) = (bytes() / MIB, refusals());
-        assert!(last_progress.elapsed() < PATIENCE, "{accepted_mib} MiB taken, {refused} refused");
+        assert!(
+            last_progress.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+            "{accepted_mib} MiB taken, {refused} refused"
+        );
         peak = peak.max(anonymous());
         max_charged = max_charged.max(charged(admin).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let took = began.elapsed();
+    let duration = started_at.elapsed();
     stop.store(true, Ordering::Relaxed);
     for sender in senders {
         sender.await.unwrap();
@@ -221,7 +227,7 @@ async fn max_charged_bytes(flood: Flood, budget: u64, more: &str) -> u64 {
     let refused = refusals();
     let (requests, mib) = (accepted.len(), bytes() / MIB);
     println!(
-        "budget {} MiB: {requests} requests taken, {mib} MiB, {refused} refused in {took:?}; at most {} MiB charged, \
+        "budget {} MiB: {requests} requests taken, {mib} MiB, {refused} refused in {duration:?}; at most {} MiB charged, \
          resident memory grew by {} MiB",
         budget / MIB,
         max_charged / MIB,
@@ -232,8 +238,9 @@ async fn max_charged_bytes(flood: Flood, budget: u64, more: &str) -> u64 {
     destination.release();
     assert_eq!(processor.terminate(), Some(0));
     processor.restart();
-    let missing =
-        || accepted.iter().flat_map(|&n| ids(n)).filter(|(trace, _)| !destination.has_seen(trace)).count();
+    let missing = || {
+        accepted.iter().flat_map(|&n| ids(n)).filter(|(trace, _)| !destination.has_received(trace)).count()
+    };
     until_none_is_missing("acknowledged spans", missing).await;
     let mut spans = destination.spans();
     spans.retain(|span| span.trace_id.starts_with(&[9; 8]));
@@ -245,9 +252,9 @@ async fn max_charged_bytes(flood: Flood, budget: u64, more: &str) -> u64 {
 /// A long timeout, because traces that are not evaluated in time are exported unmeasured.
 const LONG_SHUTDOWN: &str = "service: { shutdown_timeout: 5m }";
 
-async fn stays_within_its_budget(flood: Flood, more: &str) {
+async fn stays_within_its_budget(flood: Flood, more_settings: &str) {
     for budget in BUDGETS {
-        let charged = max_charged_bytes(flood, budget, more).await;
+        let charged = max_charged_bytes(flood, budget, more_settings).await;
         // Requests that are being read when the budget is reached take at most a quarter of it, and each sender has one
         // that was read.
         let limit = budget * flood.budget_factor
@@ -311,7 +318,7 @@ async fn a_budget_smaller_than_the_queue_refuses_until_the_queue_has_drained() {
          exporters: { otlp_grpc: { max_request_size: 64KiB, signals: [traces] } }",
     )
     .await;
-    process.destination.hold();
+    process.destination.stop_answering();
     let mut accepted = 0;
     while process.client().try_spans(Flood::default().spans(accepted)).await.is_ok() {
         accepted += 1;
@@ -321,9 +328,9 @@ async fn a_budget_smaller_than_the_queue_refuses_until_the_queue_has_drained() {
         until("closed traces", || traces.in_transit_bytes.get() == 0 && traces.open.get() == 0).await;
     }
     process.destination.release();
-    let began = Instant::now();
+    let started_at = Instant::now();
     while process.client().try_spans(Flood::default().spans(accepted)).await.is_err() {
-        assert!(began.elapsed() < PATIENCE, "requests are refused");
+        assert!(started_at.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "requests are refused");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(process.stop().await.spans().len() as u64, (accepted + 1) * SPANS_PER_REQUEST);
@@ -339,9 +346,12 @@ async fn an_unreachable_optional_exporter_uses_an_eighth_of_the_budget_and_block
     .await;
     for n in 0..40 {
         // Five times the budget, as fast as it is evaluated.
-        let began = Instant::now();
+        let started_at = Instant::now();
         while process.client().try_spans(Flood::default().spans(n)).await.is_err() {
-            assert!(began.elapsed() < PATIENCE, "the optional exporter blocks requests");
+            assert!(
+                started_at.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+                "the optional exporter blocks requests"
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

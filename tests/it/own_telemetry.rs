@@ -13,7 +13,7 @@ use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::processes::Running;
-use crate::support::PATIENCE;
+use crate::support::MAX_TIME_WITHOUT_PROGRESS;
 
 const RECORDING: &str = "demo/vercelai-e";
 
@@ -101,7 +101,7 @@ fn own_spans_are_not_evaluated_and_have_no_spans_of_their_own() {
     };
     let started = Instant::now();
     while !names(&self_spans(&out)).contains("evaluate") {
-        assert!(started.elapsed() < PATIENCE, "{}", running.log());
+        assert!(started.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "{}", running.log());
         std::thread::sleep(Duration::from_millis(50));
     }
     // Many batches later there are no further spans: neither the requests of spans nor their traces have any.

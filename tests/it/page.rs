@@ -1,4 +1,4 @@
-//! The live page: who may read it, what it contains, and its bounds.
+//! The live page: access to it, its content, and its bounds.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -14,12 +14,12 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{PATIENCE, Process, config};
+use crate::support::{MAX_TIME_WITHOUT_PROGRESS, Process, config};
 
 /// Text that would be markup without escapes.
 pub const MARKUP: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}\u{0}";
 
-/// Texts that mean something in documents, scripts, style sheets, addresses, templates or terminals.
+/// Texts with a meaning in HTML, scripts, style sheets, addresses, templates or terminals.
 const HOSTILE: [&str; 8] = [
     MARKUP,
     "--></style><style>*{background:url(//evil.example)}</style><svg onload=alert(1)>",
@@ -91,7 +91,7 @@ fn attribute(key: &str, value: &str) -> KeyValue {
 
 /// A run of the agent `planner` whose tool fails, with `text` wherever a sender can write one.
 pub fn failing_run(trace: u8, service: &str, text: &str) -> ExportTraceServiceRequest {
-    let asked = serde_json::json!([{ "role": "user", "parts": [{ "type": "text", "content": format!("Visit {text}") }] }]);
+    let input_messages = serde_json::json!([{ "role": "user", "parts": [{ "type": "text", "content": format!("Visit {text}") }] }]);
     let span = |id: u8, parent: u8, operation: &str, failed: bool| Span {
         trace_id: vec![trace; 16],
         span_id: vec![id; 8],
@@ -108,7 +108,7 @@ pub fn failing_run(trace: u8, service: &str, text: &str) -> ExportTraceServiceRe
             attribute("gen_ai.tool.name", &format!("visit {text}")),
             attribute("gen_ai.tool.call.arguments", &serde_json::json!({ "url": text }).to_string()),
             attribute("gen_ai.tool.call.result", &format!("Error: {text}")),
-            attribute("gen_ai.input.messages", &asked.to_string()),
+            attribute("gen_ai.input.messages", &input_messages.to_string()),
         ],
         status: Some(Status { code: if failed { 2 } else { 0 }, message: format!("timed out: {text}") }),
         ..Span::default()
@@ -124,9 +124,9 @@ pub fn failing_run(trace: u8, service: &str, text: &str) -> ExportTraceServiceRe
     }
 }
 
-async fn page(more: &str, verdict: &str) -> (Process, SocketAddr) {
+async fn page(more_settings: &str, verdict: &str) -> (Process, SocketAddr) {
     let text = format!(
-        "verdict: {{ close: {{ quiet: 50ms, idle: 50ms }} {verdict} }}\npage: {{ endpoint: '127.0.0.1:0' {more} }}"
+        "verdict: {{ close: {{ quiet: 50ms, idle: 50ms }} {verdict} }}\npage: {{ endpoint: '127.0.0.1:0' {more_settings} }}"
     );
     let process = Process::start(&text).await;
     let address = process.service.page.unwrap();
@@ -141,13 +141,13 @@ pub async fn listed(address: SocketAddr, traces: usize) -> Value {
 
 /// The response of `path`, as soon as it is complete.
 async fn shown(address: SocketAddr, path: &str, is_complete: impl Fn(&Value) -> bool) -> Value {
-    let began = Instant::now();
+    let started_at = Instant::now();
     loop {
         let page = get(address, path).await.json();
         if is_complete(&page) {
             return page;
         }
-        assert!(began.elapsed() < PATIENCE, "{path}: {page}");
+        assert!(started_at.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "{path}: {page}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -282,12 +282,12 @@ async fn judged_traces_are_listed_found_and_shown_with_their_evidence() {
         ("limit=1", 1),
         (&format!("before={}", row["seq"]), 1),
     ] {
-        let found = get(address, &format!("/api/traces?{query}")).await.json();
-        assert_eq!(found["traces"].as_array().unwrap().len(), expected, "{query}: {found}");
+        let rows_json = get(address, &format!("/api/traces?{query}")).await.json();
+        assert_eq!(rows_json["traces"].as_array().unwrap().len(), expected, "{query}: {rows_json}");
     }
     let category = row["categories"][0].as_str().unwrap().replace(' ', "+");
-    let found = get(address, &format!("/api/traces?category={category}")).await.json();
-    assert_eq!(found["matching"], 2, "{found}");
+    let rows_json = get(address, &format!("/api/traces?category={category}")).await.json();
+    assert_eq!(rows_json["matching"], 2, "{rows_json}");
 
     let shown = get(address, &format!("/api/traces/{}", "01".repeat(16))).await.json();
     let detail = &shown["detail"];
@@ -548,7 +548,7 @@ async fn late_spans_join_their_trace() {
 async fn until(socket: &mut TcpStream, wanted: &str) -> String {
     let mut all = Vec::new();
     let mut buffer = [0; 4096];
-    while let Ok(Ok(read)) = tokio::time::timeout(PATIENCE, socket.read(&mut buffer)).await {
+    while let Ok(Ok(read)) = tokio::time::timeout(MAX_TIME_WITHOUT_PROGRESS, socket.read(&mut buffer)).await {
         all.extend_from_slice(&buffer[..read]);
         if read == 0 || String::from_utf8_lossy(&all).contains(wanted) {
             break;
@@ -579,10 +579,12 @@ async fn updates_are_sent_until_the_process_stops() {
     let row: Value = serde_json::from_str(data.lines().next().unwrap()).unwrap();
     assert_eq!(row["trace_id"], "01".repeat(16));
     // An open stream does not delay the end of the process, which would wait for it for this time.
-    let end = process.stop_within(20 * PATIENCE);
-    tokio::time::timeout(PATIENCE, Box::pin(end)).await.expect("the process waits for the stream");
-    let rest = until(&mut reading, "never sent").await;
-    assert!(!rest.contains("event:"), "{rest}");
+    let end = process.stop_within(20 * MAX_TIME_WITHOUT_PROGRESS);
+    tokio::time::timeout(MAX_TIME_WITHOUT_PROGRESS, Box::pin(end))
+        .await
+        .expect("the process waits for the stream");
+    let remaining_text = until(&mut reading, "never sent").await;
+    assert!(!remaining_text.contains("event:"), "{remaining_text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -672,9 +674,13 @@ fn no_text_of_a_recording_is_markup_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.pb");
     std::fs::write(&file, failing_run(1, "shop", MARKUP).encode_to_vec()).unwrap();
-    let eval = |more: &[&str]| {
+    let eval = |more_arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
-        command.args(["eval", file.to_str().unwrap(), "--output", "html"]).args(more).output().unwrap()
+        command
+            .args(["eval", file.to_str().unwrap(), "--output", "html"])
+            .args(more_arguments)
+            .output()
+            .unwrap()
     };
     let output = eval(&[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! The live page in Chromium, over its debugging protocol: what people see and do, hostile texts, contrast.
+//! The live page in Chromium, through its debugging protocol: display and operation, hostile texts, contrast.
 //!
 //! `.ci/neighbours chromium` installs `chromium` (or `OTEL_VERDICT_CHROMIUM` names it) and runs these tests, which are
 //! ignored otherwise. With `OTEL_VERDICT_SCREENSHOTS` set to a folder,
@@ -15,7 +15,7 @@ use prost::Message as _;
 use serde_json::{Value, json};
 
 use crate::page::{MARKUP, failing_run, hostile_captures, listed};
-use crate::support::{PATIENCE, Process};
+use crate::support::{MAX_TIME_WITHOUT_PROGRESS, Process};
 
 struct Browser {
     child: Child,
@@ -76,7 +76,7 @@ impl Browser {
         }
         self.commands.write_all(format!("{command}\0").as_bytes()).unwrap();
         loop {
-            let message = match self.messages.recv_timeout(PATIENCE) {
+            let message = match self.messages.recv_timeout(MAX_TIME_WITHOUT_PROGRESS) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) => panic!("no answer to {method}"),
                 Err(RecvTimeoutError::Disconnected) => panic!("the browser has ended at {method}"),
@@ -109,7 +109,11 @@ impl Browser {
         let begin = Instant::now();
         while self.eval(expression) != true {
             let shown = self.eval("(document.body?.innerText ?? '').slice(0, 2000)");
-            assert!(begin.elapsed() < PATIENCE, "not reached: {expression}\n{shown}\n{:?}", self.faults);
+            assert!(
+                begin.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+                "not reached: {expression}\n{shown}\n{:?}",
+                self.faults
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -228,7 +232,11 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
             browser.eval(&hide(hidden));
             let begin = Instant::now();
             while clients.get() != open {
-                assert!(begin.elapsed() < PATIENCE, "hidden: {hidden}, {} streams", clients.get());
+                assert!(
+                    begin.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+                    "hidden: {hidden}, {} streams",
+                    clients.get()
+                );
                 std::thread::sleep(Duration::from_millis(20));
             }
         }

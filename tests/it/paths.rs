@@ -1,4 +1,4 @@
-//! `path`: the authors' tasks and vectors through the commands, and what the commands refuse.
+//! `path`: the tasks and vectors of the authors of paper 002 as input of the commands, and the input that they refuse.
 //!
 //! The authors' cases may not be redistributed. `OTEL_VERDICT_CASES` names their folder; without it, the tests that
 //! need them print that they are skipped.
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Process, until};
+use crate::support::{MAX_TIME_WITHOUT_PROGRESS, Process, until};
 
 fn path(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
@@ -528,10 +528,10 @@ async fn calls_are_decided_before_they_are_made() {
     let verify = tool_span(5, 3, 3, "verify_customer", "{}");
     let paid = tool_span(5, 4, 5, "issue_refund", r#"{"order": 7, "amount": 60}"#);
     client.spans(shop_request(&[shop_model(5), verify, paid])).await;
-    let began = Instant::now();
+    let started_at = Instant::now();
     let answer = loop {
         let (_, answer) = ask(address, auth, &refund(41)).await;
-        if answer["pending"] == 0 || began.elapsed() > PATIENCE {
+        if answer["pending"] == 0 || started_at.elapsed() > MAX_TIME_WITHOUT_PROGRESS {
             break answer;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -579,10 +579,10 @@ async fn session_leads_to_the_run_of_its_open_trace() {
     let mut client = process.client();
     client.spans(shop_request(&[model, tool_span(6, 3, 3, "verify_customer", "{}")])).await;
     let question = json!({"session_id": "chat-1", "call": {"name": "issue_refund", "arguments": {}}});
-    let began = Instant::now();
+    let started_at = Instant::now();
     let answer = loop {
         let (_, answer) = ask(address, "", &question).await;
-        if answer["trace_id"].is_string() || began.elapsed() > PATIENCE {
+        if answer["trace_id"].is_string() || started_at.elapsed() > MAX_TIME_WITHOUT_PROGRESS {
             break answer;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -597,11 +597,16 @@ async fn session_leads_to_the_run_of_its_open_trace() {
 #[test]
 fn a_report_has_distributions_and_is_a_gate() {
     let folder = tempfile::tempdir().unwrap();
-    let report = |more: &[&str]| {
+    let report = |more_arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
         command.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
         let runs = [shipped("rover-run.json"), shipped("refund-run.json")];
-        command.args(["path", "report", "-c", "config/paths.yaml"]).args(more).args(&runs).output().unwrap()
+        command
+            .args(["path", "report", "-c", "config/paths.yaml"])
+            .args(more_arguments)
+            .args(&runs)
+            .output()
+            .unwrap()
     };
     let output = report(&["--format", "json"]);
     assert!(output.status.success(), "{}", stderr(&output));

@@ -1,4 +1,4 @@
-//! `plan` by what it prints and how it exits, on the plans of paper 004.
+//! The output and the exit codes of `plan`, on the plans of paper 004.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -82,12 +82,12 @@ fn plan_score_prints_metrics_rating_and_unmeasured_metrics() {
         "json",
     ]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
-    assert_eq!(found["comparison"]["rating"], "good");
-    assert_eq!(found["comparison"]["nearly"], json!([[3, 3]]));
-    assert_eq!(found["metrics"]["query_adherence"], Value::Null);
-    assert_eq!(found["metrics"]["tool_usage_completeness"], 1.0);
-    assert_eq!(found["metrics"]["format"], json!(5.0 / 6.0), "no placeholder (1)");
+    let report_json: Value = serde_json::from_str(stdout_text(&output)).unwrap();
+    assert_eq!(report_json["comparison"]["rating"], "good");
+    assert_eq!(report_json["comparison"]["nearly"], json!([[3, 3]]));
+    assert_eq!(report_json["metrics"]["query_adherence"], Value::Null);
+    assert_eq!(report_json["metrics"]["tool_usage_completeness"], 1.0);
+    assert_eq!(report_json["metrics"]["format"], json!(5.0 / 6.0), "no placeholder (1)");
     let table = run(&["plan", "score", &worse, "--reference", &best]);
     assert!(
         stdout_text(&table).contains("rating                             good"),
@@ -97,7 +97,7 @@ fn plan_score_prints_metrics_rating_and_unmeasured_metrics() {
     assert!(stdout_text(&table).contains("not measured"), "{}", stdout_text(&table));
 }
 
-/// A plan of one step by `tool`, and one that joins it.
+/// A plan of two steps: a question `first` to a tool, and a summary of its result.
 fn two_steps(first: &str) -> String {
     json!({ "1": { "step": format!("RAG([], {first:?})"), "depends_on": [] },
             "2": { "step": "LLM(\"For (query): sum up (1)\")", "depends_on": [1] } })
@@ -131,8 +131,8 @@ fn a_folder_of_plans_gives_the_papers_tables() {
         String::from_utf8_lossy(&output.stderr)
             .contains("tags of 1 plans are not compared: they need --judge")
     );
-    let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
-    let all = &found["tiers"][0];
+    let report_json: Value = serde_json::from_str(stdout_text(&output)).unwrap();
+    let all = &report_json["tiers"][0];
     assert_eq!(
         (&all["by"], &all["after"]["plans"], &all["before"]["plans"]),
         (&json!("all"), &json!(3), &json!(1))
@@ -140,8 +140,12 @@ fn a_folder_of_plans_gives_the_papers_tables() {
     assert_eq!(all["after"]["counts"]["extremely_good"], 1);
     assert_eq!((&all["after"]["a_plus"], &all["after"]["a"]), (&json!(1.0 / 3.0), &json!(2.0 / 3.0)));
     assert_eq!(all["before"]["a_plus"], 0.0);
-    let groups: Vec<String> =
-        found["tiers"].as_array().unwrap().iter().map(|g| format!("{} {}", g["by"], g["group"])).collect();
+    let groups: Vec<String> = report_json["tiers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|g| format!("{} {}", g["by"], g["group"]))
+        .collect();
     assert_eq!(
         groups,
         [
@@ -152,9 +156,9 @@ fn a_folder_of_plans_gives_the_papers_tables() {
             r#""planner" "small""#
         ]
     );
-    assert_eq!(found["rating_agreement"]["items"], 2);
+    assert_eq!(report_json["rating_agreement"]["items"], 2);
     assert_eq!(
-        (&found["rating_agreement"]["f1"], &found["tag_agreement"]),
+        (&report_json["rating_agreement"]["f1"], &report_json["tag_agreement"]),
         (&json!(1.0 / 3.0), &Value::Null)
     );
     let table = run(&["plan", "score", plans, "--tools", &contact_centre_tools()]);
@@ -220,8 +224,8 @@ fn pairs_of_steps_that_rules_cannot_tell_are_unsure_until_a_judge_or_embeddings_
         let config = file(&folder, "judges.yaml", &config.to_string());
         let output = run(&[&score[..], &["--judge", "main", "-c", &config, "-o", "json"]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
-        (found["comparison"]["f1"].clone(), found["comparison"]["unsure"].clone())
+        let report_json: Value = serde_json::from_str(stdout_text(&output)).unwrap();
+        (report_json["comparison"]["f1"].clone(), report_json["comparison"]["unsure"].clone())
     };
     assert_eq!(judged("yes", None), (json!(1.0), json!([])));
     assert_eq!(judged("no", None), (json!(0.0), json!([])));
@@ -289,7 +293,7 @@ fn model_answer(form: &str, prompt: &str) -> Value {
     }
 }
 
-/// Configurations that ask the model and record, and that replay what was recorded.
+/// Two configuration files: the first asks the model and records its answers, the second replays the recorded answers.
 fn asking_and_replaying(folder: &tempfile::TempDir) -> (String, String) {
     let record = folder.path().join("answers.jsonl");
     let record = record.to_str().unwrap();
@@ -352,10 +356,10 @@ fn a_score_with_a_judge_uses_every_metric_without_reference() {
     assert_eq!(run(&args).status.code(), Some(2), "which query?");
     let output = run(&[&args[..], &["--query", QUERY]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
-    assert_eq!(found["metrics"]["query_adherence"], 0.5);
-    assert_eq!(found["metrics"]["tool_usage_completeness"], Value::Null);
-    assert_eq!(found["score"], json!(20.0 + 20.0 + 15.0 + 7.5 + 30.0));
+    let report_json: Value = serde_json::from_str(stdout_text(&output)).unwrap();
+    assert_eq!(report_json["metrics"]["query_adherence"], 0.5);
+    assert_eq!(report_json["metrics"]["tool_usage_completeness"], Value::Null);
+    assert_eq!(report_json["score"], json!(20.0 + 20.0 + 15.0 + 7.5 + 30.0));
     let unknown = run(&["plan", "score", &plan, "--judge", "other", "--query", QUERY, "-c", &asking]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("defined are main"));
@@ -423,8 +427,8 @@ fn plan_measurements(folder: &tempfile::TempDir, plan: &str, config: &str) -> Ve
     let trace = file(folder, "trace.json", &recording(plan));
     let output = run(&["eval", &trace, "--output", "json", "--config", config]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
-    let spans = found["spans"].as_array().unwrap().iter();
+    let report_json: Value = serde_json::from_str(stdout_text(&output)).unwrap();
+    let spans = report_json["spans"].as_array().unwrap().iter();
     let all = spans.flat_map(|s| s["measurements"].as_array().unwrap().clone());
     all.filter_map(|m| Some((m["metric"].as_str()?.to_owned(), m.clone())))
         .filter(|(name, _)| name.starts_with("plan."))
@@ -577,9 +581,12 @@ fn many_queries_are_compared_in_both_orders_and_give_win_rates() {
     let args = ["compare", "--queries", &queries, "--judge", "main", "-c", &config];
     let output = run(&[&args[..], &["-o", "json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_str(stdout_text(&output)).unwrap();
-    assert_eq!((&found["wins"], &found["all"]), (&json!([0.0, 0.5]), &json!(0.5)));
-    assert_eq!((&found["consistent"], &found["comparisons"][0]["consistent"]), (&json!(0.5), &json!(false)));
+    let report_json: Value = serde_json::from_str(stdout_text(&output)).unwrap();
+    assert_eq!((&report_json["wins"], &report_json["all"]), (&json!([0.0, 0.5]), &json!(0.5)));
+    assert_eq!(
+        (&report_json["consistent"], &report_json["comparisons"][0]["consistent"]),
+        (&json!(0.5), &json!(false))
+    );
     let table = run(&args);
     assert!(
         stdout_text(&table).contains("both orders lead to the same decision in 50.0 %"),

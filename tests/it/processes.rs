@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::PATIENCE;
+use crate::support::MAX_TIME_WITHOUT_PROGRESS;
 
 fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
@@ -49,7 +49,8 @@ fn eval_prints_one_object_a_trace_and_fail_on_makes_it_an_exit_code() {
 
 #[test]
 fn eval_counts_results_selects_traces_and_fails_on_a_rate() {
-    let both = |more: &[&str]| run(&[&["eval", FAILS, PASSES, "-o", "json"], more].concat());
+    let both =
+        |more_arguments: &[&str]| run(&[&["eval", FAILS, PASSES, "-o", "json"], more_arguments].concat());
     let lines = |output: &Output| String::from_utf8_lossy(&output.stdout).lines().count();
     let all = both(&[]);
     let stderr = String::from_utf8_lossy(&all.stderr).into_owned();
@@ -183,9 +184,13 @@ impl Running {
     }
 
     pub fn wait_for_log(&self, words: &str) {
-        let began = Instant::now();
+        let started_at = Instant::now();
         while !self.log().contains(words) {
-            assert!(began.elapsed() < PATIENCE, "waited in vain for {words:?} in\n{}", self.log());
+            assert!(
+                started_at.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+                "waited in vain for {words:?} in\n{}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -224,7 +229,7 @@ fn replayed_requests_are_exported_with_verdicts_at_shutdown() {
     // Listeners accept connections before the service is ready.
     let begun = Instant::now();
     while !running.get("/readyz").starts_with("HTTP/1.1 200") {
-        assert!(begun.elapsed() < PATIENCE, "it never became ready");
+        assert!(begun.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "it never became ready");
         std::thread::sleep(Duration::from_millis(10));
     }
     let sent = run(&["replay", FAILS, PASSES, "--endpoint", &running.grpc, "--rate", "100"]);

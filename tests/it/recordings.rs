@@ -80,7 +80,9 @@ fn every_shipped_recording_has_the_verdicts_of_the_whole() {
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
     let each = all.chunks(1).map(|path| (path, "json"));
     for (paths, output) in each.chain([(&all[..], "json"), (&all[..], "otlp")]) {
-        let evaluate = |more: &[&str]| sorted(&run(&[&["eval", "--output", output], more, paths].concat()));
+        let evaluate = |more_arguments: &[&str]| {
+            sorted(&run(&[&["eval", "--output", output], more_arguments, paths].concat()))
+        };
         let whole = evaluate(&["--whole"]);
         assert!(!whole.is_empty());
         assert_eq!(evaluate(&[]), whole, "{paths:?} as {output}");
@@ -168,8 +170,9 @@ fn late_spans_from_a_pipe_revise_the_verdict_and_count_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("recording.jsonl");
     std::fs::write(&path, input).unwrap();
-    let evaluate =
-        |more: &[&str]| sorted(&run(&[&["eval", path.to_str().unwrap(), "--output", "json"], more].concat()));
+    let evaluate = |more_arguments: &[&str]| {
+        sorted(&run(&[&["eval", path.to_str().unwrap(), "--output", "json"], more_arguments].concat()))
+    };
     assert_eq!(evaluate(&[]), evaluate(&["--whole"]));
     assert_eq!(evaluate(&[]).len(), 19);
 }

@@ -104,12 +104,12 @@ async fn settings_that_need_a_restart_are_named_and_the_others_applied() {
     assert!(has_attribute(&destination.spans()[0], "verdict.trace.result"), "still annotated");
 }
 
-fn write_config(folder: &Path, out: &Path, more: &str) -> PathBuf {
+fn write_config(folder: &Path, out: &Path, more_settings: &str) -> PathBuf {
     let text = std::fs::read_to_string(folder.join("config.yaml")).unwrap();
     let first: String = text.lines().take(4).map(|line| format!("{line}\n")).collect();
     assert!(first.contains(out.to_str().unwrap()));
     let file = folder.join("config.yaml");
-    std::fs::write(&file, format!("{first}{more}\n")).unwrap();
+    std::fs::write(&file, format!("{first}{more_settings}\n")).unwrap();
     file
 }
 

@@ -173,11 +173,11 @@ fn small_sets(names: &[&str]) -> Vec<String> {
 
 #[test]
 fn score_fit_reports_by_how_much_held_out_weights_exceed_the_shipped_ones() {
-    let fit = |names: &[&str], more: &[&str]| {
+    let fit = |names: &[&str], more_arguments: &[&str]| {
         let sets = small_sets(names);
         let args: Vec<&str> = ["fit"].into_iter().chain(sets.iter().map(String::as_str)).collect();
-        let report = json(&[&args[..], &["--output", "json"], more].concat());
-        (report, String::from_utf8(score(&[&args[..], more].concat()).stdout).unwrap())
+        let report = json(&[&args[..], &["--output", "json"], more_arguments].concat());
+        (report, String::from_utf8(score(&[&args[..], more_arguments].concat()).stdout).unwrap())
     };
     let area = |report: &serde_json::Value, set: usize, key: &str| report["sets"][set][key].as_f64().unwrap();
     // One set: cross-validated.

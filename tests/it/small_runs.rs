@@ -1,5 +1,5 @@
-//! Small runs of invented agents in five conventions, each labelled before it was evaluated: how many of the right ones
-//! fail, and how many of the wrong ones pass.
+//! Small runs of invented agents in five conventions, each labelled before it was evaluated: how many correct runs
+//! fail, and how many faulty runs pass.
 //!
 //! Rules were extended after the first and the second set were read; tests/bench/rules.md has the figures before.
 

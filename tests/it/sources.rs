@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{TokenStream, TokenTree};
 use regex::Regex;
 
-/// Most lines of a file before its tests.
+/// Maximum number of lines of a file before its tests.
 const MAX_LINES: usize = 500;
-/// Most columns of a comment. rustfmt does not wrap comments.
+/// Maximum number of columns of a comment. rustfmt does not wrap comments.
 const MAX_COLUMNS: usize = 120;
 
 /// Every source file of the product and its libraries, by its path from the root.

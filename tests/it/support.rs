@@ -54,10 +54,10 @@ pub fn unused_port() -> u16 {
 
 /// A wait without progress for this time is a failure. The time is long, because processes share their cores with other
 /// tests and builds.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const MAX_TIME_WITHOUT_PROGRESS: Duration = Duration::from_secs(180);
 
-/// Waits until `missing` returns 0. Fails if the number does not decrease for [`PATIENCE`]; the whole time is not
-/// limited, because it depends on the machine.
+/// Waits until `missing` returns 0. Fails if the number does not decrease for [`MAX_TIME_WITHOUT_PROGRESS`]; the whole
+/// time is not limited, because it depends on the machine.
 pub async fn until_none_is_missing(description: &str, missing: impl Fn() -> usize) {
     let (mut fewest, mut last_progress) = (usize::MAX, Instant::now());
     loop {
@@ -69,7 +69,10 @@ pub async fn until_none_is_missing(description: &str, missing: impl Fn() -> usiz
         if now < fewest {
             (fewest, last_progress) = (now, Instant::now());
         }
-        assert!(last_progress.elapsed() < PATIENCE, "{now} missing without progress: {description}");
+        assert!(
+            last_progress.elapsed() < MAX_TIME_WITHOUT_PROGRESS,
+            "{now} missing without progress: {description}"
+        );
         // Counting may examine all exported spans: it must not take the processor time of the tested process.
         tokio::time::sleep((4 * begun.elapsed()).max(Duration::from_millis(10))).await;
     }
@@ -92,7 +95,7 @@ pub struct Destination {
     logs: Arc<Mutex<Vec<ExportLogsServiceRequest>>>,
     /// The trace ids of the received spans.
     trace_ids: Arc<Mutex<HashSet<Vec<u8>>>>,
-    /// Bytes of requests that it may still answer; negative: any number.
+    /// Bytes of requests that the destination may still answer; a negative number means without limit.
     allowance: Arc<AtomicI64>,
 }
 
@@ -136,18 +139,18 @@ impl LogsService for Destination {
 }
 
 impl Destination {
-    /// Makes the destination answer requests of spans only while [`Destination::allow`] covers their bytes.
-    pub fn hold(&self) {
+    /// Stops answering requests of spans, except those whose bytes [`Destination::answer_more_bytes`] allows.
+    pub fn stop_answering(&self) {
         self.allowance.store(0, Ordering::SeqCst);
     }
 
-    /// Allows `bytes` more bytes.
-    pub fn allow(&self, bytes: u64) {
+    /// Allows answers to requests of `bytes` more bytes.
+    pub fn answer_more_bytes(&self, bytes: u64) {
         let more = |now: i64| (now >= 0).then(|| now.saturating_add_unsigned(bytes));
         let _ = self.allowance.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
     }
 
-    /// Ends [`Destination::hold`].
+    /// Answers all requests again.
     pub fn release(&self) {
         self.allowance.store(-1, Ordering::SeqCst);
     }
@@ -157,8 +160,8 @@ impl Destination {
         self.allowance.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
     }
 
-    /// Whether it has spans of this trace.
-    pub fn has_seen(&self, trace: &[u8]) -> bool {
+    /// Whether spans of this trace were received.
+    pub fn has_received(&self, trace: &[u8]) -> bool {
         self.trace_ids.lock().unwrap().contains(trace)
     }
 
@@ -181,14 +184,14 @@ impl Destination {
         all
     }
 
-    /// As [`Destination::spans`], without copying them. No request is answered meanwhile.
+    /// Like [`Destination::spans`], without copying them. No request is answered meanwhile.
     pub fn for_each_span(&self, each: impl FnMut(&Span)) {
         let all = self.traces.lock().unwrap();
         let scopes = all.iter().flat_map(|r| &r.resource_spans).flat_map(|r| &r.scope_spans);
         scopes.flat_map(|s| &s.spans).for_each(each);
     }
 
-    /// As [`Destination::records`], without copying them. No request is answered meanwhile.
+    /// Like [`Destination::records`], without copying them. No request is answered meanwhile.
     pub fn for_each_record(&self, each: impl FnMut(&LogRecord)) {
         let all = self.logs.lock().unwrap();
         let scopes = all.iter().flat_map(|r| &r.resource_logs).flat_map(|r| &r.scope_logs);
@@ -206,7 +209,7 @@ impl Destination {
         self.serve_on(0).await
     }
 
-    /// As [`Destination::serve`], on a given port.
+    /// Like [`Destination::serve`], on a given port.
     pub async fn serve_on(&self, port: u16) -> u16 {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -273,10 +276,10 @@ impl Process {
 
     /// Ends the service; asserts that every span is exported.
     pub async fn stop(self) -> Destination {
-        Box::pin(self.stop_within(PATIENCE)).await
+        Box::pin(self.stop_within(MAX_TIME_WITHOUT_PROGRESS)).await
     }
 
-    /// As [`Process::stop`], in less time.
+    /// Like [`Process::stop`], in less time.
     pub async fn stop_within(self, within: Duration) -> Destination {
         let unsent = Box::pin(self.service.stop(within)).await;
         assert_eq!(unsent, 0, "everything was sent");

@@ -22,9 +22,9 @@ fn config(folder: &Path, endpoint: &str, window: u64, metrics: Value) -> PathBuf
     path
 }
 
-fn trail(traces: &Path, gold: &Path, more: &[&str]) -> Value {
+fn trail(traces: &Path, gold: &Path, more_arguments: &[&str]) -> Value {
     let args = ["trail", "--traces", text(traces), "--gold", text(gold), "--output", "json"];
-    json(&[&args[..], more].concat())
+    json(&[&args[..], more_arguments].concat())
 }
 
 fn refused(args: &[&str]) -> String {
@@ -83,9 +83,9 @@ fn ids_and_halves_select_traces() {
         std::fs::copy(data("gold").join(&name), folder.path().join(format!("{id}.json"))).unwrap();
     }
     let gold = folder.path();
-    let traces = |more: &[&str]| {
+    let traces = |more_arguments: &[&str]| {
         let args = ["trail", "--from", text(gold), "--gold", text(gold), "--output", "json"];
-        json(&[&args[..], more].concat())["traces"].as_u64().unwrap()
+        json(&[&args[..], more_arguments].concat())["traces"].as_u64().unwrap()
     };
     assert_eq!((traces(&["--split", "dev"]), traces(&["--split", "test", "--seed", "3"])), (3, 4));
     assert_eq!(traces(&["--ids", &ids[..2].join(",")]), 2);
@@ -155,8 +155,9 @@ fn without_a_mapper_judges_assign_categories_and_only_flagged_findings_count() {
     let endpoint = model::serve_requests(|_, asked| critic(asked));
     let metrics = object!({ "reasoning_integrity": { "judges": [JUDGE] } });
     let strict = config(folder.path(), &endpoint, 32_768, metrics);
-    let predicted = |config: &Path, more: &[&str]| {
-        let report = trail(&data("traces"), &data("gold"), &[&["--config", text(config)], more].concat());
+    let predicted = |config: &Path, more_arguments: &[&str]| {
+        let report =
+            trail(&data("traces"), &data("gold"), &[&["--config", text(config)], more_arguments].concat());
         report["categories"]
             .as_array()
             .unwrap()
@@ -237,8 +238,8 @@ fn an_adjudicator_decides_which_findings_identify_an_error() {
 
 /// A chain that only frames one agent, which calls another: the chain is the run, and belongs to no agent.
 fn nested() -> Value {
-    let span = |id: u8, parent: u8, kind: &str, more: &[(&str, &str)]| {
-        let all = [("openinference.span.kind", kind)].into_iter().chain(more.iter().copied());
+    let span = |id: u8, parent: u8, kind: &str, more_attributes: &[(&str, &str)]| {
+        let all = [("openinference.span.kind", kind)].into_iter().chain(more_attributes.iter().copied());
         let attributes: Vec<Value> =
             all.map(|(key, value)| object!({ "key": key, "value": { "stringValue": value } })).collect();
         let parent = if parent == 0 { String::new() } else { format!("{parent:016x}") };

@@ -97,7 +97,7 @@ pub(crate) fn for_proxy() -> Result<ClientConfig, TlsError> {
 /// The configuration of a client that never uses TLS but requires a configuration.
 ///
 /// # Errors
-/// As [`for_proxy`].
+/// Like [`for_proxy`].
 pub(crate) fn without_authorities() -> Result<ClientConfig, TlsError> {
     Ok(ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?

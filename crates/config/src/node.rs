@@ -40,7 +40,7 @@ pub struct Key {
     pub at: Mark,
 }
 
-/// Largest number of nodes, more than any configuration has. Aliases can expand a small file to many nodes.
+/// Maximum number of nodes, more than any configuration has. Aliases can expand a small file to many nodes.
 const MAX_NODES: usize = 100_000;
 /// Largest depth, more than any configuration has.
 const MAX_DEPTH: usize = 64;
@@ -178,7 +178,7 @@ pub fn parse(file: usize, text: &str) -> Result<Node, Issue> {
     parse_within(file, text, MAX_NODES)
 }
 
-/// As [`parse`], with another limit on the number of nodes.
+/// Like [`parse`], with another limit on the number of nodes.
 pub fn parse_within(file: usize, text: &str, max_nodes: usize) -> Result<Node, Issue> {
     // The parser buffers comments up to a limit, which a file with many comments exceeds.
     let mut options = Options::default();

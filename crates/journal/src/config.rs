@@ -9,10 +9,10 @@ use verdict_config::{Period, Problem, Size, settings};
 settings! {
     /// `storage:`
     pub struct Storage {
-        /// Default none: spans are kept in memory only, and a killed process loses those of open traces. With a
-        /// directory, every request is written to a log there before its sender is acknowledged. What has not been
-        /// exported is recovered at the next start. Each process needs its own directory. It is created if it does
-        /// not exist, readable by its owner only.
+        /// Default none: spans are stored in memory only, and a killed process loses the spans of open traces. With a
+        /// directory, every request is written to a log in it before its sender is acknowledged. Requests that have not
+        /// been exported are recovered at the next start. Each process needs its own directory, which is created if it
+        /// does not exist, readable by its owner only.
         directory: Option<PathBuf>,
         /// Default `interval`. When writes are fsynced. A killed process loses nothing with any value.
         durability: Durability,
@@ -24,12 +24,12 @@ settings! {
         /// and logged.
         max_bytes: Size = Size(10 << 30),
         /// Default 64MiB. Size at which a new segment of the log is created. Its space is preallocated (on Linux).
-        /// Space is freed by whole segments: smaller ones free it earlier, larger ones are fewer. The closed traces
-        /// that are remembered over a restart may take an eighth of a segment. At most 1GiB, since recovery reads a
-        /// whole segment into memory.
+        /// Space is freed by whole segments: small segments free it earlier, large segments need fewer files. The
+        /// closed traces that are remembered over a restart may take an eighth of a segment. At most 1GiB, since
+        /// recovery reads a whole segment into memory.
         segment_bytes: Size = Size(64 << 20),
-        /// Default 30d. A file of dead letters is deleted this long after its last write, because it contains what
-        /// users wrote. 0s: never.
+        /// Default 30d. A file of dead letters is deleted this long after its last write, because it contains texts of
+        /// users. 0s: never.
         retention: Period = Period::secs(30 * 24 * 3600),
     }
 }
@@ -38,13 +38,13 @@ settings! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// Fsynced before the sender is acknowledged; one fsync for all that wait. Survives
-    /// a power cut.
+    /// Writes are fsynced before the sender is acknowledged, with one fsync for all requests that wait. Acknowledged
+    /// requests survive a power cut.
     Sync,
-    /// Fsynced every `interval`. Survives a crash of the process.
+    /// Writes are fsynced every `interval`. Acknowledged requests survive a crash of the process.
     #[default]
     Interval,
-    /// Left to the operating system.
+    /// Writes are not fsynced; the operating system decides when they reach the disk.
     None,
 }
 

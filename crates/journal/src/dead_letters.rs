@@ -1,4 +1,4 @@
-//! Dead letters: requests that a destination refused permanently or longer than they are retried, in files
+//! Dead letters: requests that a destination refused permanently or until their retries ended, in files
 //! that `replay` sends and `eval` reads.
 //!
 //! In: encoded requests. Out: `dead-letter-<signal>-<second>-<n>.pb` in the journal's directory, each a
@@ -35,7 +35,7 @@ const EXPIRE_INTERVAL: Duration = Duration::from_secs(3600);
 const MAX_DRIFT: Duration = Duration::from_secs(60);
 
 /// Number of files that are tried for one request. A second one is needed if the first was moved during the write.
-const ATTEMPTS: usize = 3;
+const MAX_FILES_PER_APPEND: usize = 3;
 
 /// The reason for which a dead letter was not written.
 #[derive(Debug, thiserror::Error)]
@@ -154,7 +154,7 @@ impl DeadLetters {
 
         let mut current = self.lock();
         let last_file = &mut current[signal as usize];
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_FILES_PER_APPEND {
             let existing = files(&self.directory)?;
             let after = total(&existing).saturating_add(size);
             if after > self.cap {
@@ -279,9 +279,9 @@ mod tests {
     }
 
     fn only_file(folder: &Path) -> PathBuf {
-        let found = files(folder).unwrap();
-        assert_eq!(found.len(), 1, "{found:?}");
-        found[0].0.clone()
+        let found_files = files(folder).unwrap();
+        assert_eq!(found_files.len(), 1, "{found_files:?}");
+        found_files[0].0.clone()
     }
 
     #[test]
@@ -340,9 +340,9 @@ mod tests {
             let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
             dead_letters.append(Signal::Traces, b"request").unwrap();
         }
-        let found = files(folder.path()).unwrap();
-        assert_eq!(found.len(), 50);
-        found.iter().for_each(|(path, ..)| assert_eq!(read(path), [b"request"]));
+        let found_files = files(folder.path()).unwrap();
+        assert_eq!(found_files.len(), 50);
+        found_files.iter().for_each(|(path, ..)| assert_eq!(read(path), [b"request"]));
     }
 
     #[test]
@@ -365,9 +365,10 @@ mod tests {
         for (signal, request) in [(Signal::Traces, b"a"), (Signal::Logs, b"b"), (Signal::Traces, b"c")] {
             dead_letters.append(signal, request).unwrap();
         }
-        let mut found: Vec<_> = files(folder.path()).unwrap().iter().map(|(path, ..)| read(path)).collect();
-        found.sort();
-        assert_eq!(found, [vec![b"a".to_vec(), b"c".to_vec()], vec![b"b".to_vec()]]);
+        let mut found_files: Vec<_> =
+            files(folder.path()).unwrap().iter().map(|(path, ..)| read(path)).collect();
+        found_files.sort();
+        assert_eq!(found_files, [vec![b"a".to_vec(), b"c".to_vec()], vec![b"b".to_vec()]]);
     }
 
     #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 //! Segments as files of one directory, behind a trait so that tests can inject faults.
 //!
 //! In: bytes for a segment. Out: bytes of a segment. The file of a segment is named by its number; frames
-//! follow a header of [`HEADER`] bytes.
+//! follow a header of [`HEADER_SIZE`] bytes.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Size of a segment's header: magic, version, marker, checksum.
-pub(crate) const HEADER: usize = 8 + 4 + 4 + 4;
+pub(crate) const HEADER_SIZE: usize = 8 + 4 + 4 + 4;
 const MAGIC: [u8; 8] = *b"otvjrnl\n";
 /// The version of the layout. A segment of a later version is not changed.
 const VERSION: u32 = 2;
@@ -29,26 +29,27 @@ pub(crate) fn header(marker: [u8; 4]) -> Vec<u8> {
 /// The header of a segment as read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SegmentHeader {
-    /// Intact, with the marker of its frames.
-    Marker([u8; 4]),
-    /// Damaged, with the four bytes where the first frame should begin.
+    /// The header is intact; the value is the marker of the frames.
+    Intact([u8; 4]),
+    /// The header is damaged; the value is the first four bytes after it, which should be the marker of the first
+    /// frame.
     Damaged(Option<[u8; 4]>),
-    /// A segment of another version of the layout.
-    Other(u32),
+    /// The segment has another version of the layout.
+    OtherVersion(u32),
 }
 
 pub(crate) fn read_header(segment: &[u8]) -> SegmentHeader {
     let four_bytes = |from: usize| segment.get(from..).and_then(|rest| rest.first_chunk::<4>()).copied();
     let has_magic = segment.starts_with(&MAGIC);
-    let intact = has_magic && segment.get(..HEADER).and_then(verified).is_some();
+    let intact = has_magic && segment.get(..HEADER_SIZE).and_then(verified).is_some();
     match (intact, four_bytes(8).map(u32::from_le_bytes), four_bytes(12)) {
-        (true, Some(VERSION_1 | VERSION), Some(marker)) => SegmentHeader::Marker(marker),
-        (true, Some(version), _) => SegmentHeader::Other(version),
-        _ => SegmentHeader::Damaged(four_bytes(HEADER)),
+        (true, Some(VERSION_1 | VERSION), Some(marker)) => SegmentHeader::Intact(marker),
+        (true, Some(version), _) => SegmentHeader::OtherVersion(version),
+        _ => SegmentHeader::Damaged(four_bytes(HEADER_SIZE)),
     }
 }
 
-/// The parts, followed by their checksum.
+/// The concatenated parts, followed by their checksum.
 pub(crate) fn with_checksum(parts: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
     parts.iter().for_each(|part| out.extend_from_slice(part));
@@ -164,11 +165,12 @@ pub(crate) struct Directory {
     _lock: File,
 }
 
-/// Number of retries while another process holds the lock, and the pause before each.
-const LOCK_TRIES: u32 = 20;
-const LOCK_WAIT: Duration = Duration::from_millis(50);
+/// Number of retries while another process holds the lock.
+const LOCK_RETRIES: u32 = 20;
+/// Pause before each of them.
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Maximum number of open files; beyond it all are closed, since few segments are read at a time.
+/// Number of open files above which all are closed. Few segments are read at a time.
 const MAX_OPEN_FILES: usize = 64;
 
 impl Directory {
@@ -177,16 +179,16 @@ impl Directory {
     pub(crate) fn open(path: &Path) -> io::Result<Directory> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let lock = owner_only().read(true).append(true).create(true).open(path.join("lock"))?;
-        let mut tries_left = LOCK_TRIES;
+        let mut retries_left = LOCK_RETRIES;
         while let Err(error) = lock.try_lock() {
             match error {
                 fs::TryLockError::Error(error) => return Err(error),
-                fs::TryLockError::WouldBlock if tries_left == 0 => {
+                fs::TryLockError::WouldBlock if retries_left == 0 => {
                     return Err(io::Error::other("another process uses this directory"));
                 }
-                fs::TryLockError::WouldBlock => tries_left -= 1,
+                fs::TryLockError::WouldBlock => retries_left -= 1,
             }
-            std::thread::sleep(LOCK_WAIT);
+            std::thread::sleep(LOCK_RETRY_DELAY);
         }
         Ok(Directory { path: path.to_owned(), open: HashMap::new(), has_new_file: false, _lock: lock })
     }

@@ -196,10 +196,11 @@ impl Journal {
         remember: usize,
         metrics: &JournalMetrics,
     ) -> io::Result<(Arc<Journal>, Recovered)> {
-        let (segment, total) = (storage.segment_bytes.0, storage.max_bytes.0);
+        let (segment_bytes, max_bytes) = (storage.segment_bytes.0, storage.max_bytes.0);
         let sync = storage.durability != Durability::None;
-        let (log, recovered, next_seq) = Log::open(disk, LogLimits { segment, total, sync, remember })?;
-        metrics.max_bytes.set(i64::try_from(total).unwrap_or(i64::MAX));
+        let (log, recovered, next_seq) =
+            Log::open(disk, LogLimits { segment_bytes, max_bytes, sync, max_closed: remember })?;
+        metrics.max_bytes.set(i64::try_from(max_bytes).unwrap_or(i64::MAX));
         metrics.corrupt.inc_by(recovered.corrupt);
         let records = recovered.open.len() + recovered.verdicts.len() + recovered.forwarded.len();
         metrics.recovered.inc_by(records as u64);
@@ -208,7 +209,7 @@ impl Journal {
         let writer = |commands| JournalWriter {
             log,
             storage: storage.clone(),
-            admit_below: total / 4 * 3,
+            max_request_log_bytes: max_bytes / 4 * 3,
             state: Arc::clone(&state),
             metrics: metrics.clone(),
             commands,

@@ -43,8 +43,8 @@ use super::write_buffer::WriteBuffer;
 
 mod rewrite;
 
-/// The record of closed traces at the head of a segment may take 1/8 of it.
-const CLOSED_SHARE: u64 = 8;
+/// The record of closed traces at the head of a segment may take an eighth of the segment.
+const MAX_CLOSED_DIVISOR: u64 = 8;
 
 /// The segment of a record, and the position in it.
 pub(crate) type RecordPosition = (u64, u64);
@@ -52,20 +52,20 @@ pub(crate) type RecordPosition = (u64, u64);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogLimits {
     /// Size in bytes at which a new segment is begun.
-    pub segment: u64,
+    pub segment_bytes: u64,
     /// Maximum size of the log in bytes.
-    pub total: u64,
-    /// Whether anything is ever fsynced.
+    pub max_bytes: u64,
+    /// Whether writes are fsynced at all.
     pub sync: bool,
-    /// Maximum number of closed traces that are remembered.
-    pub remember: usize,
+    /// Configured maximum number of closed traces that are remembered.
+    pub max_closed: usize,
 }
 
 impl LogLimits {
     /// Maximum number of closed traces that are remembered, bounded by their share of a segment.
-    fn max_closed(&self) -> usize {
-        let fit = self.segment / CLOSED_SHARE / CLOSED_TRACE_SIZE as u64;
-        self.remember.min(usize::try_from(fit).unwrap_or(usize::MAX))
+    fn effective_max_closed(&self) -> usize {
+        let fit = self.segment_bytes / MAX_CLOSED_DIVISOR / CLOSED_TRACE_SIZE as u64;
+        self.max_closed.min(usize::try_from(fit).unwrap_or(usize::MAX))
     }
 }
 
@@ -73,11 +73,11 @@ impl LogLimits {
 struct Segment {
     bytes: u64,
     /// Bytes of header and closed traces, which every segment has.
-    head: u64,
+    head_bytes: u64,
     /// The number of the write that released the last record in it, counted as [`Log::written`].
     released_by: u64,
     /// Bytes of retained records.
-    live: u64,
+    live_bytes: u64,
     marker: [u8; 4],
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Log<D> {
     limits: LogLimits,
     segments: BTreeMap<u64, Segment>,
     /// Bytes of segments that could not be read.
-    unread: u64,
+    unread_bytes: u64,
     /// The segment that is appended to.
     active: Option<u64>,
     active_file: Option<Arc<SegmentFile>>,
@@ -95,64 +95,64 @@ pub(crate) struct Log<D> {
     closed: VecDeque<(TraceId, PriorVerdict)>,
     next_segment: u64,
     /// Bytes of the exporters' acknowledgements of retained records.
-    acks: u64,
-    /// For these four counters see the module's documentation.
+    ack_bytes: u64,
+    /// The module's documentation describes this counter and the next three.
     pub written: u64,
     sync_begun: u64,
     synced_inline: u64,
     synced: u64,
     /// Whether the active segment has writes that no begun or completed fsync covers.
-    dirty: bool,
+    is_dirty: bool,
     /// Files of earlier segments with writes that no begun or completed fsync covers.
-    retired: Vec<Arc<dyn Fsync>>,
+    retired_files: Vec<Arc<dyn Fsync>>,
     buffer: WriteBuffer,
 }
 
 impl<D: Disk> Log<D> {
     /// Reads the directory. Appends go to a new segment.
     pub(crate) fn open(mut disk: D, limits: LogLimits) -> io::Result<(Log<D>, Recovered, Seq)> {
-        let mut scan = scan(&mut disk, limits.max_closed())?;
-        let recovered = scan.recovered();
-        let next_segment = scan.last.saturating_add(1);
-        let sizes = scan.sizes.iter();
+        let mut scan = scan(&mut disk, limits.effective_max_closed())?;
+        let recovered = scan.take_recovered();
+        let next_segment = scan.last_segment.saturating_add(1);
+        let sizes = scan.segment_sizes.iter();
         let mut segments: BTreeMap<u64, Segment> =
             sizes.map(|(&id, &bytes)| (id, Segment { bytes, ..Segment::default() })).collect();
         for stored in scan.records.values() {
             if let Some(segment) = segments.get_mut(&stored.segment) {
-                segment.live += stored.len;
+                segment.live_bytes += stored.len;
             }
         }
-        let acks = scan.records.values().map(acks).sum();
+        let ack_bytes = scan.records.values().map(ack_bytes).sum();
         let log = Log {
             disk,
             limits,
             segments,
-            unread: scan.unread,
+            unread_bytes: scan.unread_bytes,
             active: None,
             active_file: None,
             records: scan.records,
             closed: recovered.closed.iter().copied().collect(),
             next_segment,
-            acks,
+            ack_bytes,
             written: 0,
             sync_begun: 0,
             synced_inline: 0,
             synced: 0,
-            dirty: false,
-            retired: Vec::new(),
+            is_dirty: false,
+            retired_files: Vec::new(),
             buffer: WriteBuffer::default(),
         };
-        Ok((log, recovered, scan.next))
+        Ok((log, recovered, scan.next_seq))
     }
 
     /// Bytes of all segments, also of those that could not be read.
     pub(crate) fn bytes(&self) -> u64 {
-        self.segments.values().map(|s| s.bytes).sum::<u64>().saturating_add(self.unread)
+        self.segments.values().map(|s| s.bytes).sum::<u64>().saturating_add(self.unread_bytes)
     }
 
     /// Bytes of retained records.
     pub(crate) fn live(&self) -> u64 {
-        self.segments.values().map(|s| s.live).sum()
+        self.segments.values().map(|s| s.live_bytes).sum()
     }
 
     pub(crate) fn segments(&self) -> usize {
@@ -161,7 +161,7 @@ impl<D: Disk> Log<D> {
 
     /// Whether there is a write that no begun or completed fsync covers.
     pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty || !self.retired.is_empty()
+        self.is_dirty || !self.retired_files.is_empty()
     }
 
     /// Appends all frames with one write, or none. Returns the position of each.
@@ -175,7 +175,7 @@ impl<D: Disk> Log<D> {
         self.buffer.clear();
         for frame in frames {
             positions.push((id, segment.bytes + self.buffer.len()));
-            self.buffer.frame(frame, segment.marker);
+            self.buffer.push_frame(frame, segment.marker);
         }
         let written = self.disk.append(id, &mut self.buffer.slices());
         let len = self.buffer.len();
@@ -190,14 +190,14 @@ impl<D: Disk> Log<D> {
         }
         segment.bytes += len;
         self.written += 1;
-        self.dirty = true;
+        self.is_dirty = true;
         Ok(positions)
     }
 
     /// The segment to append to; a new one if the last is full.
     fn active_segment(&mut self) -> io::Result<u64> {
         if let Some(id) = self.active
-            && self.segments.get(&id).is_some_and(|s| s.bytes < self.limits.segment)
+            && self.segments.get(&id).is_some_and(|s| s.bytes < self.limits.segment_bytes)
         {
             return Ok(id);
         }
@@ -205,19 +205,19 @@ impl<D: Disk> Log<D> {
         let id = self.next_segment;
         let marker = fastrand::u32(..).to_le_bytes();
         self.buffer.clear();
-        self.buffer.raw(&header(marker));
+        self.buffer.push_bytes(&header(marker));
         if !self.closed.is_empty() {
-            self.buffer.frame(&Frame::closed(&self.closed), marker);
+            self.buffer.push_frame(&Frame::closed(&self.closed), marker);
         }
         self.next_segment += 1;
-        let file = Arc::new(SegmentFile::new(self.disk.create(id, self.limits.segment)?));
+        let file = Arc::new(SegmentFile::new(self.disk.create(id, self.limits.segment_bytes)?));
         if let Err(error) = self.disk.append(id, &mut self.buffer.slices()) {
             // If it cannot be removed, recovery reads it as a segment without records.
             let _ = self.disk.remove(id);
             return Err(error);
         }
-        let head = self.buffer.len();
-        self.segments.insert(id, Segment { bytes: head, head, marker, ..Segment::default() });
+        let head_bytes = self.buffer.len();
+        self.segments.insert(id, Segment { bytes: head_bytes, head_bytes, marker, ..Segment::default() });
         (self.active, self.active_file) = (Some(id), Some(file));
         Ok(id)
     }
@@ -225,7 +225,7 @@ impl<D: Disk> Log<D> {
     /// Ends appending to the active segment. Its file is fsynced with the next sync request, for which the
     /// writer does not wait.
     fn retire_segment(&mut self) -> io::Result<()> {
-        self.retired = self.take_unsynced()?.0;
+        self.retired_files = self.take_unsynced()?.0;
         (self.active, self.active_file) = (None, None);
         Ok(())
     }
@@ -245,6 +245,7 @@ impl<D: Disk> Log<D> {
         self.return_space()
     }
 
+    /// Truncates the active segment after its last write, which frees the preallocated space.
     fn return_space(&mut self) -> io::Result<()> {
         let active = self.active.and_then(|id| Some((id, self.segments.get(&id)?.bytes)));
         active.map_or(Ok(()), |(id, bytes)| self.disk.truncate(id, bytes))
@@ -260,13 +261,13 @@ impl<D: Disk> Log<D> {
         Ok(unsynced)
     }
 
-    /// The files with unsynced writes, which no longer count as such, and the number of the last write.
+    /// Removes and returns the files with unsynced writes, and returns the number of the last write.
     fn take_unsynced(&mut self) -> io::Result<(Vec<Arc<dyn Fsync>>, u64)> {
-        let file = self.active_file.clone().filter(|_| self.dirty && self.limits.sync);
+        let file = self.active_file.clone().filter(|_| self.is_dirty && self.limits.sync);
         // This may fail, so it precedes the changes of the state.
         let directory = if file.is_some() { self.disk.directory_to_sync()? } else { None };
-        self.dirty = false;
-        let mut files = std::mem::take(&mut self.retired);
+        self.is_dirty = false;
+        let mut files = std::mem::take(&mut self.retired_files);
         files.extend(file.map(|file| file as Arc<dyn Fsync>).into_iter().chain(directory));
         Ok((files, self.written))
     }
@@ -286,8 +287,9 @@ impl<D: Disk> Log<D> {
     pub(crate) fn deletion_waits_for_sync(&self) -> bool {
         let oldest = self.segments.first_key_value();
         self.is_dirty()
-            && oldest
-                .is_some_and(|(&id, s)| Some(id) != self.active && s.live == 0 && s.released_by > self.synced)
+            && oldest.is_some_and(|(&id, s)| {
+                Some(id) != self.active && s.live_bytes == 0 && s.released_by > self.synced
+            })
     }
 
     /// Ends appending to the active segment after a failed fsync: it is unknown which of its writes are on the
@@ -300,7 +302,7 @@ impl<D: Disk> Log<D> {
 
     /// Remembers a closed trace for late spans.
     pub(crate) fn remember(&mut self, trace: TraceId, verdict: PriorVerdict) {
-        remember(&mut self.closed, self.limits.max_closed(), trace, verdict);
+        remember(&mut self.closed, self.limits.effective_max_closed(), trace, verdict);
     }
 
     /// Retains a record that was written, instead of an earlier copy of it.
@@ -312,13 +314,13 @@ impl<D: Disk> Log<D> {
         reasons: RetainReasons,
     ) {
         if let Some(target) = self.segments.get_mut(&segment) {
-            target.live += len;
+            target.live_bytes += len;
         }
         let acked = self.records.get(&seq).map(|stored| stored.acked.clone()).unwrap_or_default();
         if let Some(before) = self.records.insert(seq, StoredRecord { segment, offset, len, reasons, acked })
             && let Some(source) = self.segments.get_mut(&before.segment)
         {
-            source.live = source.live.saturating_sub(before.len);
+            source.live_bytes = source.live_bytes.saturating_sub(before.len);
             source.released_by = source.released_by.max(self.written);
         }
     }
@@ -333,10 +335,10 @@ impl<D: Disk> Log<D> {
     }
 
     /// Notes that an exporter has acknowledged a record.
-    pub(crate) fn acked(&mut self, seq: Seq, exporter: &str) {
+    pub(crate) fn note_acked(&mut self, seq: Seq, exporter: &str) {
         if let Some(stored) = self.records.get_mut(&seq) {
             stored.acked.push(exporter.to_owned());
-            self.acks += ack(exporter);
+            self.ack_bytes += ack_size(exporter);
         }
     }
 
@@ -356,9 +358,9 @@ impl<D: Disk> Log<D> {
 
     fn remove(&mut self, seq: Seq) {
         let Some(stored) = self.records.remove(&seq) else { return };
-        self.acks = self.acks.saturating_sub(acks(&stored));
+        self.ack_bytes = self.ack_bytes.saturating_sub(ack_bytes(&stored));
         if let Some(segment) = self.segments.get_mut(&stored.segment) {
-            segment.live = segment.live.saturating_sub(stored.len);
+            segment.live_bytes = segment.live_bytes.saturating_sub(stored.len);
             // The release is part of the next write.
             segment.released_by = self.written + 1;
         }
@@ -392,18 +394,18 @@ impl<D: Disk> Log<D> {
         self.delete_oldest(failing)?;
         let (bytes, live) = (self.bytes(), self.live());
         // The head of a segment is deleted with the segment; rewriting does not free it.
-        let remains = |&(id, s): &(&u64, &Segment)| s.live > 0 || Some(*id) == self.active;
-        let heads: u64 = self.segments.iter().filter(remains).map(|(_, s)| s.head).sum();
-        let wasted = bytes.saturating_sub(live + heads + self.acks + self.unread);
-        let mostly_dead = wasted > live.saturating_add(self.limits.segment);
+        let is_kept = |&(id, s): &(&u64, &Segment)| s.live_bytes > 0 || Some(*id) == self.active;
+        let head_bytes: u64 = self.segments.iter().filter(is_kept).map(|(_, s)| s.head_bytes).sum();
+        let unused_bytes = bytes.saturating_sub(live + head_bytes + self.ack_bytes + self.unread_bytes);
+        let is_mostly_unused = unused_bytes > live.saturating_add(self.limits.segment_bytes);
         // Above half of the cap a smaller gain justifies a rewrite, so that the log shrinks below the
         // size at which requests are refused.
-        let short_of_room =
-            bytes > self.limits.total / 2 && wasted > self.limits.segment.max(self.limits.total / 32);
+        let is_space_short = bytes > self.limits.max_bytes / 2
+            && unused_bytes > self.limits.segment_bytes.max(self.limits.max_bytes / 32);
         if let Some((&oldest, segment)) = self.segments.first_key_value()
             && Some(oldest) != self.active
-            && segment.live > 0
-            && (mostly_dead || short_of_room)
+            && segment.live_bytes > 0
+            && (is_mostly_unused || is_space_short)
         {
             self.rewrite(oldest)?;
             self.delete_oldest(failing)?;
@@ -416,12 +418,12 @@ impl<D: Disk> Log<D> {
     fn delete_oldest(&mut self, failing: bool) -> io::Result<()> {
         while let Some((&oldest, segment)) = self.segments.first_key_value()
             && Some(oldest) != self.active
-            && segment.live == 0
+            && segment.live_bytes == 0
             && (segment.released_by <= self.synced || failing || !self.limits.sync)
         {
             if self.active.is_none() && !self.closed.is_empty() {
                 // Only the heads of segments list the closed traces, so a new segment has to exist
-                // before the last is deleted. A full disk may have no room for it until then.
+                // before the last is deleted. A full disk may have no space for it until then.
                 if let Err(error) = self.active_segment() {
                     tracing::warn!(%error, "the next start may not know which traces have closed");
                 }
@@ -433,11 +435,12 @@ impl<D: Disk> Log<D> {
     }
 }
 
-/// Bytes of the acknowledgements of a record.
-fn acks(stored: &StoredRecord) -> u64 {
-    stored.acked.iter().map(|exporter| ack(exporter)).sum()
+/// Bytes of all acknowledgements of a record.
+fn ack_bytes(stored: &StoredRecord) -> u64 {
+    stored.acked.iter().map(|exporter| ack_size(exporter)).sum()
 }
 
-fn ack(exporter: &str) -> u64 {
+/// Bytes of the acknowledgement of one exporter.
+fn ack_size(exporter: &str) -> u64 {
     (FRAME_SIZE + exporter.len()) as u64
 }

@@ -36,9 +36,9 @@ const CLOSED: u8 = 5;
 /// A verdict that was rewritten. It may not be the last verdict of its trace.
 const VERDICT_COPY: u8 = 6;
 
-/// The spans of a request are exported with the verdicts of their traces. Earlier versions, without the value
-/// `FORWARDED`, also wrote this value for requests whose spans were forwarded on arrival: after an upgrade such spans
-/// are exported twice rather than never.
+/// The spans of a request are exported with the verdicts of their traces. Versions without the value `FORWARDED` also
+/// wrote this value for requests whose spans were forwarded on arrival: after an upgrade these spans are exported
+/// twice, which is better than a loss.
 const WITH_VERDICTS: u8 = 0;
 /// The spans are exported as received, by this record.
 const FORWARDED_WHOLE: u8 = 1;
@@ -125,15 +125,15 @@ impl Frame {
     fn new(kind: u8, seq: Seq, mut head: Vec<u8>, body: Vec<Bytes>) -> Frame {
         let len: usize = body.iter().map(Bytes::len).sum();
         if let Some((frame, payload)) = head.split_first_chunk_mut::<{ FRAME_SIZE - MARKER_SIZE }>() {
-            let mut crc = crc32fast::Hasher::new();
-            crc.update(payload);
-            body.iter().for_each(|part| crc.update(part));
-            let (fields, check) = frame.split_at_mut(FRAME_SIZE - MARKER_SIZE - CHECKSUM_SIZE);
+            let mut hasher = crc32fast::Hasher::new();
+            hasher.update(payload);
+            body.iter().for_each(|part| hasher.update(part));
+            let (fields, fields_checksum) = frame.split_at_mut(FRAME_SIZE - MARKER_SIZE - CHECKSUM_SIZE);
             fields[..4].copy_from_slice(&((payload.len() + len) as u32).to_le_bytes());
             fields[4] = kind;
             fields[5..13].copy_from_slice(&seq.to_le_bytes());
-            fields[13..].copy_from_slice(&crc.finalize().to_le_bytes());
-            check.copy_from_slice(&crc32fast::hash(fields).to_le_bytes());
+            fields[13..].copy_from_slice(&hasher.finalize().to_le_bytes());
+            fields_checksum.copy_from_slice(&crc32fast::hash(fields).to_le_bytes());
         }
         Frame { seq, head, body }
     }
@@ -155,30 +155,30 @@ impl Frame {
             false if forwarded => FORWARDED,
             false => WITH_VERDICTS,
         });
-        put_len(&mut head, traces.len());
+        push_len(&mut head, traces.len());
         traces.iter().for_each(|trace| head.extend_from_slice(&trace.0));
         Frame::new(REQUEST, seq, head, vec![body])
     }
 
-    /// `copy` states that the frame is a copy of an earlier one.
+    /// `copy`: the verdict was rewritten.
     pub(crate) fn verdict(seq: Seq, verdict: &VerdictRecord, copy: bool) -> Frame {
         let mut head = Frame::payload(64 + 8 * verdict.requests.len() + 4 * verdict.lengths.len());
         head.extend_from_slice(&verdict.trace.0);
         head.push(encode_passed(verdict.passed));
         head.push(u8::from(verdict.with_spans));
         head.extend_from_slice(&verdict.revision.to_le_bytes());
-        put_len(&mut head, verdict.requests.len());
+        push_len(&mut head, verdict.requests.len());
         verdict.requests.iter().for_each(|seq| head.extend_from_slice(&seq.to_le_bytes()));
-        put_len(&mut head, verdict.lengths.len());
+        push_len(&mut head, verdict.lengths.len());
         verdict.lengths.iter().for_each(|n| head.extend_from_slice(&n.to_le_bytes()));
-        put_len(&mut head, verdict.appended.len());
+        push_len(&mut head, verdict.appended.len());
         let mut body = vec![
             verdict.appended.clone(),
             Bytes::copy_from_slice(&(verdict.events.len() as u32).to_le_bytes()),
         ];
         for (items, bytes) in &verdict.events {
             let mut event_head = items.to_le_bytes().to_vec();
-            put_len(&mut event_head, bytes.len());
+            push_len(&mut event_head, bytes.len());
             body.extend([event_head.into(), bytes.clone()]);
         }
         Frame::new(if copy { VERDICT_COPY } else { VERDICT }, seq, head, body)
@@ -246,38 +246,40 @@ fn decode_passed(byte: u8) -> Option<Option<bool>> {
     [Some(false), Some(true), None].get(usize::from(byte)).copied()
 }
 
-fn put_len(out: &mut Vec<u8>, n: usize) {
+fn push_len(out: &mut Vec<u8>, n: usize) {
     out.extend_from_slice(&(n as u32).to_le_bytes());
 }
 
-/// The fields of a frame in a segment; their checksum matches.
+/// The fields of a frame in a segment, after their checksum was verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameHeader {
     pub offset: usize,
     pub len: usize,
     pub seq: Seq,
     kind: u8,
-    crc: u32,
+    payload_checksum: u32,
 }
 
 impl FrameHeader {
     /// Reads the frame at `offset`; `None` unless the checksum of its fields matches and the segment contains the whole
     /// frame. [`FrameHeader::record`] verifies the payload.
     pub(crate) fn read(segment: &[u8], offset: usize, marker: [u8; 4]) -> Option<FrameHeader> {
-        let mut rest = ByteReader(segment.get(offset..)?);
-        if rest.array::<4>()? != marker {
+        let mut reader = ByteReader(segment.get(offset..)?);
+        if reader.array::<4>()? != marker {
             return None;
         }
-        let (len, [kind]) = (rest.u32()? as usize, rest.array()?);
-        let (seq, crc, check) = (rest.u64()?, rest.u32()?, rest.u32()?);
-        let fields_intact =
-            matches_checksum(segment.get(offset + MARKER_SIZE..offset + FRAME_SIZE - CHECKSUM_SIZE)?, check);
-        (fields_intact && rest.0.len() >= len).then_some(FrameHeader {
+        let (len, [kind]) = (reader.u32()? as usize, reader.array()?);
+        let (seq, payload_checksum, fields_checksum) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        let are_fields_intact = matches_checksum(
+            segment.get(offset + MARKER_SIZE..offset + FRAME_SIZE - CHECKSUM_SIZE)?,
+            fields_checksum,
+        );
+        (are_fields_intact && reader.0.len() >= len).then_some(FrameHeader {
             offset,
             len: FRAME_SIZE + len,
             seq,
             kind,
-            crc,
+            payload_checksum,
         })
     }
 
@@ -289,70 +291,71 @@ impl FrameHeader {
     /// The record of the frame; `None` if the payload is damaged or of an unknown kind.
     pub(crate) fn record(&self, segment: &Bytes) -> Option<JournalRecord> {
         let payload = segment.get(self.offset + FRAME_SIZE..self.offset + self.len)?;
-        if !matches_checksum(payload, self.crc) {
+        if !matches_checksum(payload, self.payload_checksum) {
             return None;
         }
         let payload = segment.slice_ref(payload);
         match self.kind {
-            REQUEST => request(payload),
-            VERDICT | VERDICT_COPY => verdict(&payload).map(JournalRecord::Verdict),
+            REQUEST => decode_request(payload),
+            VERDICT | VERDICT_COPY => decode_verdict(&payload).map(JournalRecord::Verdict),
             ACKED => {
                 let exporter = std::str::from_utf8(&payload).ok()?.to_owned();
                 Some(JournalRecord::Acked { record: self.seq, exporter })
             }
-            RELEASED => ByteReader(&payload).until_end(release).map(JournalRecord::Released),
-            CLOSED => ByteReader(&payload).until_end(closed).map(JournalRecord::Closed),
+            RELEASED => ByteReader(&payload).until_end(decode_release).map(JournalRecord::Released),
+            CLOSED => ByteReader(&payload).until_end(decode_closed_trace).map(JournalRecord::Closed),
             _ => None,
         }
     }
 }
 
-fn request(payload: Bytes) -> Option<JournalRecord> {
-    let mut head = ByteReader(&payload);
-    let [signal, export] = head.array()?;
+fn decode_request(payload: Bytes) -> Option<JournalRecord> {
+    let mut reader = ByteReader(&payload);
+    let [signal, export] = reader.array()?;
     let signal = *Signal::ALL.get(usize::from(signal))?;
-    let traces = head.counted_list(16, |head| head.trace().map(RetainReason::Trace))?;
+    let traces = reader.counted_list(16, |reader| reader.trace().map(RetainReason::Trace))?;
     let forwarded_whole = (export == FORWARDED_WHOLE).then_some(RetainReason::Forwarded);
     let reasons = forwarded_whole.into_iter().chain(traces).collect();
-    let body = payload.slice_ref(head.0);
+    let body = payload.slice_ref(reader.0);
     Some(JournalRecord::Request { signal, reasons, forwarded: export != WITH_VERDICTS, body })
 }
 
-fn verdict(payload: &[u8]) -> Option<VerdictRecord> {
-    let mut head = ByteReader(payload);
-    let trace = head.trace()?;
-    let [passed, with_spans] = head.array()?;
+fn decode_verdict(payload: &[u8]) -> Option<VerdictRecord> {
+    let mut reader = ByteReader(payload);
+    let trace = reader.trace()?;
+    let [passed, with_spans] = reader.array()?;
     // The fields are read in this order.
     Some(VerdictRecord {
         trace,
         passed: decode_passed(passed)?,
         with_spans: with_spans == 1,
-        revision: head.u32()?,
-        requests: head.counted_list(8, ByteReader::u64)?,
-        lengths: head.counted_list(4, ByteReader::u32)?,
-        appended: head.blob()?,
-        events: head.counted_list(12, |head| head.u64().zip(head.blob()))?,
+        revision: reader.u32()?,
+        requests: reader.counted_list(8, ByteReader::u64)?,
+        lengths: reader.counted_list(4, ByteReader::u32)?,
+        appended: reader.blob()?,
+        events: reader.counted_list(12, |reader| reader.u64().zip(reader.blob()))?,
     })
 }
 
-fn release(rest: &mut ByteReader<'_>) -> Option<Release> {
-    let seq = rest.u64()?;
-    let reason = match rest.array()? {
+fn decode_release(reader: &mut ByteReader<'_>) -> Option<Release> {
+    let seq = reader.u64()?;
+    let reason = match reader.array()? {
         [0] => Some(RetainReason::Forwarded),
         [1] => Some(RetainReason::Verdict),
-        [2] => Some(RetainReason::Trace(rest.trace()?)),
+        [2] => Some(RetainReason::Trace(reader.trace()?)),
         [3] => None,
         _ => return None,
     };
     Some((seq, reason))
 }
 
-fn closed(rest: &mut ByteReader<'_>) -> Option<(TraceId, PriorVerdict)> {
-    let trace = rest.trace()?;
-    let [passed] = rest.array()?;
-    Some((trace, PriorVerdict { passed: decode_passed(passed)?, revision: rest.u32()? }))
+fn decode_closed_trace(reader: &mut ByteReader<'_>) -> Option<(TraceId, PriorVerdict)> {
+    let trace = reader.trace()?;
+    let [passed] = reader.array()?;
+    Some((trace, PriorVerdict { passed: decode_passed(passed)?, revision: reader.u32()? }))
 }
 
+/// Reads little-endian values from the start of a slice, which is then shortened.
 struct ByteReader<'a>(&'a [u8]);
 
 impl<'a> ByteReader<'a> {
@@ -374,8 +377,7 @@ impl<'a> ByteReader<'a> {
         self.array().map(TraceId)
     }
 
-    /// Reads a count and as many items of at least `size` bytes; `None` if fewer bytes are left than the count
-    /// requires.
+    /// Reads a count, and this number of items with at least `size` bytes each; `None` if fewer bytes are left.
     fn counted_list<T>(&mut self, size: usize, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let n = self.count(size)?;
         (0..n).map(|_| read(self)).collect()

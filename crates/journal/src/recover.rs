@@ -7,18 +7,19 @@ use std::io;
 use bytes::Bytes;
 use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
-use super::disk::{Disk, HEADER, SegmentHeader, read_header};
+use super::disk::{Disk, HEADER_SIZE, SegmentHeader, read_header};
 use super::record::{FrameHeader, JournalRecord, RetainReason, Seq};
 use super::retain::RetainReasons;
 
-/// Data that have not been exported yet.
+/// Records that have not been exported yet.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Recovered {
-    /// Requests with spans or logs of traces that have no verdict, and those traces.
+    /// Requests with spans or logs of traces that have no verdict, each with these traces.
     pub open: BTreeMap<Seq, Vec<TraceId>>,
-    /// Verdicts that some required exporter has not delivered, and the exporters that have.
+    /// Verdicts that some required exporter has not delivered, each with the exporters that have delivered it.
     pub verdicts: BTreeMap<Seq, Vec<String>>,
-    /// Passed-through requests that some required exporter has not delivered, and the exporters that have.
+    /// Passed-through requests that some required exporter has not delivered, each with the exporters that have
+    /// delivered it.
     pub forwarded: BTreeMap<Seq, Vec<String>>,
     /// The remembered closed traces, oldest first.
     pub closed: Vec<(TraceId, PriorVerdict)>,
@@ -35,25 +36,26 @@ pub(crate) struct StoredRecord {
     pub offset: u64,
     pub len: u64,
     pub reasons: RetainReasons,
-    /// Exporters that have delivered it.
+    /// Exporters that have delivered the record.
     pub acked: Vec<String>,
 }
 
+/// The state of the directory after all segments were read.
 #[derive(Debug, Default)]
 pub(crate) struct RecoveryScan {
     pub records: ById<Seq, StoredRecord>,
     /// Bytes of each segment that was read.
-    pub sizes: BTreeMap<u64, u64>,
+    pub segment_sizes: BTreeMap<u64, u64>,
     /// Bytes of the segments that could not be read, which are not changed.
-    pub unread: u64,
+    pub unread_bytes: u64,
     /// The highest number of a segment of any version.
-    pub last: u64,
+    pub last_segment: u64,
     /// The first unused number of a record.
-    pub next: Seq,
+    pub next_seq: Seq,
     verdicts: BTreeMap<Seq, (TraceId, PriorVerdict, Vec<Seq>)>,
     closed: VecDeque<(TraceId, PriorVerdict)>,
     /// Maximum number of closed traces that are remembered.
-    remember: usize,
+    max_closed: usize,
     recovered: Recovered,
 }
 
@@ -62,21 +64,21 @@ pub(crate) struct RecoveryScan {
 const SEGMENT_BITS: u32 = 36;
 
 /// Reads every segment in order. A segment that cannot be read may be readable at a later start, so the
-/// numbers that its records can have are not used again. If the process refused to start instead, one bad sector would
-/// stop the receiving of spans.
+/// numbers that its records can have are not used again. It does not prevent the start, since otherwise one bad sector
+/// would stop the receiving of spans.
 ///
 /// # Errors
 /// The directory cannot be listed, or no numbers are left. A segment that cannot be read is counted as
 /// corrupt.
-pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<RecoveryScan> {
-    let mut scan = RecoveryScan { next: 1, remember, ..RecoveryScan::default() };
-    let all = disk.list()?;
-    scan.last = all.last().copied().unwrap_or_default();
-    let mut unread = None;
-    for &segment in &all {
-        let last = all.last() == Some(&segment);
+pub(crate) fn scan<D: Disk>(disk: &mut D, max_closed: usize) -> io::Result<RecoveryScan> {
+    let mut scan = RecoveryScan { next_seq: 1, max_closed, ..RecoveryScan::default() };
+    let segments = disk.list()?;
+    scan.last_segment = segments.last().copied().unwrap_or_default();
+    let mut unread_segment = None;
+    for &segment in &segments {
+        let is_last = segments.last() == Some(&segment);
         let read = disk.read_all(segment).map(Bytes::from);
-        let read = read.and_then(|bytes| Ok((scan.segment(segment, &bytes, last)?, bytes)));
+        let read = read.and_then(|bytes| Ok((scan.scan_segment(segment, &bytes, is_last)?, bytes)));
         let (complete, bytes) = match read {
             Ok(read) => read,
             Err(error) => {
@@ -86,29 +88,29 @@ pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Recover
                     "cannot read a segment of the journal; it is not changed, counts against storage.max_bytes, and is recovered at the next start that can read it"
                 );
                 scan.recovered.corrupt += 1;
-                scan.unread = scan.unread.saturating_add(bytes);
-                unread = Some(segment);
+                scan.unread_bytes = scan.unread_bytes.saturating_add(bytes);
+                unread_segment = Some(segment);
                 continue;
             }
         };
-        let torn = (bytes.len() as u64).saturating_sub(complete);
-        scan.recovered.truncated_bytes += torn;
+        let partial_bytes = (bytes.len() as u64).saturating_sub(complete);
+        scan.recovered.truncated_bytes += partial_bytes;
         // A process that was killed has not returned the preallocated space of the last segment.
-        if (torn > 0 || last)
+        if (partial_bytes > 0 || is_last)
             && let Err(error) = disk.truncate(segment, complete)
         {
             tracing::warn!(segment, %error, "cannot truncate a segment after its last complete record; the rest is skipped");
         }
-        scan.sizes.insert(segment, complete);
+        scan.segment_sizes.insert(segment, complete);
     }
-    if let Some(segment) = unread {
+    if let Some(segment) = unread_segment {
         let first_number = segment.checked_add(1).and_then(|next| next.checked_mul(1 << SEGMENT_BITS));
         let none_left = || {
             io::Error::other(format!(
                 "segment {segment:016x} cannot be read, and no record numbers are left beyond it; move it out of the directory"
             ))
         };
-        scan.next = scan.next.max(first_number.ok_or_else(none_left)?);
+        scan.next_seq = scan.next_seq.max(first_number.ok_or_else(none_left)?);
     }
     Ok(scan)
 }
@@ -118,43 +120,46 @@ impl RecoveryScan {
     ///
     /// # Errors
     /// The segment has the layout of a later version.
-    fn segment(&mut self, segment: u64, bytes: &Bytes, last: bool) -> io::Result<u64> {
+    fn scan_segment(&mut self, segment: u64, bytes: &Bytes, is_last: bool) -> io::Result<u64> {
         let marker = match read_header(bytes) {
-            SegmentHeader::Marker(marker) => marker,
-            SegmentHeader::Other(version) => {
+            SegmentHeader::Intact(marker) => marker,
+            SegmentHeader::OtherVersion(version) => {
                 let reason = format!("it has layout {version}, of another version of this program");
                 return Err(io::Error::other(reason));
             }
-            SegmentHeader::Damaged(_) if bytes.is_empty() || (bytes.len() <= HEADER && last) => {
+            SegmentHeader::Damaged(_) if bytes.is_empty() || (bytes.len() <= HEADER_SIZE && is_last) => {
                 return Ok(0);
             }
             SegmentHeader::Damaged(marker) => {
-                self.damaged(segment, 0);
+                self.note_damage(segment, 0);
                 let Some(marker) = marker else { return Ok(bytes.len() as u64) };
                 marker
             }
         };
-        let mut offset = HEADER;
+        let mut offset = HEADER_SIZE;
         while offset < bytes.len() {
-            if let Some(found) = FrameHeader::read(bytes, offset, marker) {
-                match found.record(bytes) {
-                    Some(record) => self.record(segment, found, record),
-                    None => self.damaged(segment, offset),
+            if let Some(frame) = FrameHeader::read(bytes, offset, marker) {
+                match frame.record(bytes) {
+                    Some(record) => self.add_record(segment, frame, record),
+                    None => self.note_damage(segment, offset),
                 }
-                offset += found.len;
+                offset += frame.len;
                 continue;
             }
-            let marks = memchr::memmem::find_iter(bytes.get(offset + 1..).unwrap_or_default(), &marker);
-            let next = marks.map(|m| offset + 1 + m).find(|&m| FrameHeader::read(bytes, m, marker).is_some());
+            let marker_positions =
+                memchr::memmem::find_iter(bytes.get(offset + 1..).unwrap_or_default(), &marker);
+            let next = marker_positions
+                .map(|position| offset + 1 + position)
+                .find(|&position| FrameHeader::read(bytes, position, marker).is_some());
             match next {
                 Some(next) => {
-                    self.damaged(segment, offset);
+                    self.note_damage(segment, offset);
                     offset = next;
                 }
                 // No complete frame follows: a partial write of the process that ended.
-                None if last => return Ok(offset as u64),
+                None if is_last => return Ok(offset as u64),
                 None => {
-                    self.damaged(segment, offset);
+                    self.note_damage(segment, offset);
                     break;
                 }
             }
@@ -162,17 +167,17 @@ impl RecoveryScan {
         Ok(bytes.len() as u64)
     }
 
-    fn damaged(&mut self, segment: u64, offset: usize) {
+    fn note_damage(&mut self, segment: u64, offset: usize) {
         self.recovered.corrupt += 1;
         tracing::error!(segment, at = offset, "skipped a damaged record of the journal");
     }
 
-    fn record(&mut self, segment: u64, found: FrameHeader, record: JournalRecord) {
-        let seq = found.seq;
-        self.next = self.next.max(seq.saturating_add(1));
+    fn add_record(&mut self, segment: u64, frame: FrameHeader, record: JournalRecord) {
+        let seq = frame.seq;
+        self.next_seq = self.next_seq.max(seq.saturating_add(1));
         let mut insert = |reasons: Vec<RetainReason>| {
             // A later copy replaces earlier ones; its reasons are a subset of theirs.
-            let (offset, len, reasons) = (found.offset as u64, found.len as u64, RetainReasons::new(reasons));
+            let (offset, len, reasons) = (frame.offset as u64, frame.len as u64, RetainReasons::new(reasons));
             self.records.insert(seq, StoredRecord { segment, offset, len, reasons, acked: Vec::new() });
         };
         match record {
@@ -180,8 +185,8 @@ impl RecoveryScan {
             JournalRecord::Verdict(verdict) => {
                 insert(vec![RetainReason::Verdict]);
                 let prior = verdict.prior_verdict();
-                if !found.is_copy() {
-                    remember(&mut self.closed, self.remember, verdict.trace, prior);
+                if !frame.is_copy() {
+                    remember(&mut self.closed, self.max_closed, verdict.trace, prior);
                 }
                 self.verdicts.insert(seq, (verdict.trace, prior, verdict.requests));
             }
@@ -192,13 +197,13 @@ impl RecoveryScan {
                     stored.acked.push(exporter);
                 }
             }
-            JournalRecord::Released(all) => {
-                all.into_iter().for_each(|(seq, reason)| self.release(seq, reason))
+            JournalRecord::Released(releases) => {
+                releases.into_iter().for_each(|(seq, reason)| self.release(seq, reason))
             }
             // A record of closed traces includes those of all earlier segments.
-            JournalRecord::Closed(all) => {
-                let excess = all.len().saturating_sub(self.remember);
-                self.closed = all.into_iter().skip(excess).collect();
+            JournalRecord::Closed(closed) => {
+                let excess = closed.len().saturating_sub(self.max_closed);
+                self.closed = closed.into_iter().skip(excess).collect();
             }
         }
     }
@@ -211,9 +216,9 @@ impl RecoveryScan {
         }
     }
 
-    /// The records that have to be exported. A verdict is dropped if one of its requests is missing: the remaining
-    /// spans of the trace are evaluated again.
-    pub(crate) fn recovered(&mut self) -> Recovered {
+    /// Removes and returns the records that have to be exported. A verdict is dropped if one of its requests is
+    /// missing: the remaining spans of the trace are evaluated again.
+    pub(crate) fn take_recovered(&mut self) -> Recovered {
         let mut out = std::mem::take(&mut self.recovered);
         let mut evaluated: HashSet<(Seq, TraceId)> = HashSet::new();
         let mut dropped = HashSet::new();

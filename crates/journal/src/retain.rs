@@ -2,33 +2,34 @@
 
 use super::record::RetainReason;
 
-/// The reasons, sorted. A removed reason is marked and stays in place, so that a removal moves nothing. Most records
-/// have few reasons, but a request has one for every trace in it.
+/// The reasons, sorted. A removed reason is only marked, so that a removal moves no other reason. Most records have few
+/// reasons, but a request has one for every trace in it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct RetainReasons {
     /// Each reason, and whether it still applies.
-    all: Vec<(RetainReason, bool)>,
+    reasons: Vec<(RetainReason, bool)>,
     remaining: usize,
     /// The index after the reason that was removed last: traces that close together are released in order.
-    next: usize,
+    next_index: usize,
 }
 
 impl RetainReasons {
     pub(crate) fn new(reasons: Vec<RetainReason>) -> RetainReasons {
-        let mut all: Vec<(RetainReason, bool)> = reasons.into_iter().map(|reason| (reason, true)).collect();
-        all.sort_unstable();
-        all.dedup();
-        RetainReasons { remaining: all.len(), all, next: 0 }
+        let mut sorted: Vec<(RetainReason, bool)> =
+            reasons.into_iter().map(|reason| (reason, true)).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        RetainReasons { remaining: sorted.len(), reasons: sorted, next_index: 0 }
     }
 
     pub(crate) fn remove(&mut self, reason: &RetainReason) {
-        let index = match self.all.get(self.next) {
-            Some((next, _)) if next == reason => self.next,
-            _ => self.all.binary_search_by_key(reason, |(reason, _)| *reason).unwrap_or(usize::MAX),
+        let index = match self.reasons.get(self.next_index) {
+            Some((next, _)) if next == reason => self.next_index,
+            _ => self.reasons.binary_search_by_key(reason, |(reason, _)| *reason).unwrap_or(usize::MAX),
         };
-        if let Some((_, applies)) = self.all.get_mut(index) {
+        if let Some((_, applies)) = self.reasons.get_mut(index) {
             self.remaining -= usize::from(std::mem::take(applies));
-            self.next = index + 1;
+            self.next_index = index + 1;
         }
     }
 
@@ -37,13 +38,13 @@ impl RetainReasons {
     }
 
     pub(crate) fn contains(&self, reason: &RetainReason) -> bool {
-        let index = self.all.binary_search_by_key(reason, |(reason, _)| *reason);
-        index.is_ok_and(|i| self.all.get(i).is_some_and(|(_, applies)| *applies))
+        let index = self.reasons.binary_search_by_key(reason, |(reason, _)| *reason);
+        index.is_ok_and(|i| self.reasons.get(i).is_some_and(|(_, applies)| *applies))
     }
 
     /// The reasons that still apply, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = RetainReason> {
-        self.all.iter().filter(|(_, applies)| *applies).map(|(reason, _)| *reason)
+        self.reasons.iter().filter(|(_, applies)| *applies).map(|(reason, _)| *reason)
     }
 }
 
@@ -53,7 +54,7 @@ mod tests {
     use verdict_otlp::trace::TraceId;
 
     #[test]
-    fn each_is_removed_once_and_the_others_stay() {
+    fn a_removed_reason_no_longer_applies_and_other_reasons_do() {
         let trace = |n| RetainReason::Trace(TraceId([n; 16]));
         let mut reasons = RetainReasons::new(vec![
             trace(3),

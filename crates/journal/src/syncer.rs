@@ -24,17 +24,18 @@ pub(crate) struct Waiter {
     pub _permit: Option<OwnedSemaphorePermit>,
 }
 
+/// Files to fsync, and the callers that wait for it.
 pub(crate) struct SyncRequest {
     pub files: Vec<Arc<dyn Fsync>>,
     pub waiters: Vec<Waiter>,
-    /// Every write up to this one is in these files or in those of an earlier request.
+    /// The number of a write: all writes up to it are in these files or in files of an earlier request.
     pub up_to: u64,
 }
 
 /// The writer's side of the sync thread.
 pub(crate) struct Syncer {
     requests: Option<Sender<SyncRequest>>,
-    /// The `up_to` of the last request that was served, or the error of a failed fsync.
+    /// For each fsync, the `up_to` of the last request that it covers, or the error.
     pub results: Receiver<io::Result<u64>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -45,10 +46,10 @@ impl Syncer {
     /// # Errors
     /// The operating system cannot start a thread.
     pub(crate) fn start(metrics: &JournalMetrics) -> io::Result<Syncer> {
-        let (requests, inbox) = mpsc::channel();
-        let (outbox, results) = mpsc::channel();
+        let (requests, request_receiver) = mpsc::channel();
+        let (result_sender, results) = mpsc::channel();
         let duration = metrics.sync_duration.clone();
-        let work = move || run(&inbox, &outbox, &duration);
+        let work = move || run(&request_receiver, &result_sender, &duration);
         let thread = std::thread::Builder::new().name("journal-sync".to_owned()).spawn(work)?;
         Ok(Syncer { requests: Some(requests), results, thread: Some(thread) })
     }
@@ -75,18 +76,18 @@ impl Syncer {
 fn run(requests: &Receiver<SyncRequest>, results: &Sender<io::Result<u64>>, duration: &Histogram) {
     while let Ok(first) = requests.recv() {
         let SyncRequest { mut files, mut waiters, mut up_to } = first;
-        while let Ok(more) = requests.try_recv() {
-            for file in more.files {
+        while let Ok(further_request) = requests.try_recv() {
+            for file in further_request.files {
                 if files.iter().all(|other| !Arc::ptr_eq(other, &file)) {
                     files.push(file);
                 }
             }
-            waiters.extend(more.waiters);
-            up_to = more.up_to;
+            waiters.extend(further_request.waiters);
+            up_to = further_request.up_to;
         }
-        let began = Instant::now();
+        let start = Instant::now();
         let result = fsync_all(&files).map(|()| up_to);
-        duration.observe(began.elapsed().as_secs_f64());
+        duration.observe(start.elapsed().as_secs_f64());
         let stored = result.is_ok();
         // Before the replies, so that the writer receives a failure before a caller can submit more.
         let sent = results.send(result);

@@ -46,7 +46,7 @@ fn body(traces: &[u8], size: usize) -> Bytes {
 }
 
 fn limits() -> LogLimits {
-    LogLimits { segment: SEGMENT, total: u64::MAX, sync: false, remember: REMEMBER }
+    LogLimits { segment_bytes: SEGMENT, max_bytes: u64::MAX, sync: false, max_closed: REMEMBER }
 }
 
 fn open(folder: &Path) -> (Log<Directory>, Recovered, Seq) {
@@ -189,7 +189,7 @@ impl Driven {
                 let seq = all[selector.index(all.len())];
                 if self.model[&seq].1.is_empty() {
                     self.write(&Frame::acked(seq, "a/b"), None);
-                    self.log.as_mut().unwrap().acked(seq, "a/b");
+                    self.log.as_mut().unwrap().note_acked(seq, "a/b");
                     self.model.get_mut(&seq).unwrap().1.push("a/b".to_owned());
                 }
             }
@@ -308,7 +308,7 @@ proptest! {
         let mut driven = Driven::new();
         driven.log = Some(Log::open(
             { driven.log = None; Directory::open(driven.folder.path()).unwrap() },
-            LogLimits { segment: u64::MAX, ..limits() },
+            LogLimits { segment_bytes: u64::MAX, ..limits() },
         ).unwrap().0);
         let mut states = vec![(0, Recovered::default())];
         for op in &ops {
@@ -328,7 +328,7 @@ proptest! {
             std::fs::write(folder.path().join(path.file_name().unwrap()), &whole[..cut]).unwrap();
             let (log, recovered, _) = open(folder.path());
             let expected = states.iter().rev().find(|(end, _)| *end <= cut as u64).unwrap();
-            let truncated_bytes = cut as u64 - expected.0.max(if cut < disk::HEADER { 0 } else { disk::HEADER as u64 });
+            let truncated_bytes = cut as u64 - expected.0.max(if cut < disk::HEADER_SIZE { 0 } else { disk::HEADER_SIZE as u64 });
             prop_assert_eq!(&Recovered { truncated_bytes, ..expected.1.clone() }, &recovered, "cut at {}", cut);
             drop(log);
             // The partial record was truncated, so another start finds the same.
@@ -357,7 +357,7 @@ fn a_flipped_bit_loses_the_record_that_contains_it_and_no_other() {
         let lost = expected.open.keys().filter(|seq| !recovered.open.contains_key(seq)).count();
         let changed = recovered.open.iter().filter(|(seq, t)| expected.open.get(seq) != Some(t)).count();
         assert_eq!(changed, 0, "bit {bit}");
-        assert_eq!(lost, usize::from(bit / 8 >= disk::HEADER), "bit {bit}");
+        assert_eq!(lost, usize::from(bit / 8 >= disk::HEADER_SIZE), "bit {bit}");
         assert!(recovered.corrupt == 1 || recovered.truncated_bytes > 0, "bit {bit}: {recovered:?}");
         std::fs::write(&path, &whole).unwrap();
     }
@@ -412,7 +412,7 @@ fn a_trace_that_stays_open_retains_only_its_own_bytes() {
 fn heads_and_acknowledgements_cause_no_rewrite() {
     let folder = tempfile::tempdir().unwrap();
     let total = 128 * SEGMENT;
-    let limits = LogLimits { total, ..limits() };
+    let limits = LogLimits { max_bytes: total, ..limits() };
     let (mut log, ..) = Log::open(Directory::open(folder.path()).unwrap(), limits).unwrap();
     (0..REMEMBER as u8).for_each(|t| log.remember(trace(t), PriorVerdict::default()));
     // Near the cap, with every record retained; the rest are heads and acknowledgements.
@@ -421,7 +421,7 @@ fn heads_and_acknowledgements_cause_no_rewrite() {
         let acked = Frame::acked(seq, "otlp_grpc/side");
         let places = log.append([&frame, &acked].into_iter()).unwrap();
         log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::Forwarded]));
-        log.acked(seq, "otlp_grpc/side");
+        log.note_acked(seq, "otlp_grpc/side");
         if log.bytes() > total / 8 * 7 {
             break;
         }

@@ -23,11 +23,11 @@ use super::retain::RetainReasons;
 use super::syncer::{SyncRequest, Syncer, Waiter, reply};
 use super::writer_handle::{HandoverState, RELEASE_DELAY, WriterStep};
 
-/// Maximum number of commands and of bytes in one write: enough to amortise the cost of the call, and few enough that
-/// answered callers send more commands while the next write runs. If one write contained all waiting commands, the
-/// writer and the callers would alternate.
-const MAX_COMMANDS: usize = 1024;
-const MAX_BYTES: usize = 512 << 10;
+/// Limits on the commands and bytes of one write: high enough to amortise the cost of the system call, and low enough
+/// that callers with a reply send further commands while the next write runs. If one write contained all waiting
+/// commands, the writer and the callers would alternate.
+const MAX_BATCH_COMMANDS: usize = 1024;
+const MAX_BATCH_BYTES: usize = 512 << 10;
 /// Interval at which a failing disk is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// Interval at which space is reclaimed while nothing is written.
@@ -50,8 +50,8 @@ pub(crate) enum WriterCommand {
 pub(crate) struct JournalWriter<D> {
     pub log: Log<D>,
     pub storage: Storage,
-    /// Size of the log in bytes at which requests are refused; the space above it is for verdicts on stored requests.
-    pub admit_below: u64,
+    /// Size of the log in bytes at which requests are refused. The remaining space is for verdicts on stored requests.
+    pub max_request_log_bytes: u64,
     pub state: Arc<HandoverState>,
     pub metrics: JournalMetrics,
     pub commands: Receiver<WriterCommand>,
@@ -85,7 +85,7 @@ struct WriteBatch {
 impl<D: Disk> WriterStep for JournalWriter<D> {
     fn step(&mut self) {
         let mut batch = WriteBatch { log_bytes: self.log.bytes(), ..WriteBatch::default() };
-        while batch.commands < MAX_COMMANDS && batch.bytes < MAX_BYTES {
+        while batch.commands < MAX_BATCH_COMMANDS && batch.bytes < MAX_BATCH_BYTES {
             let Ok(command) = self.commands.try_recv() else { break };
             self.receive(command, &mut batch);
         }
@@ -99,25 +99,25 @@ impl<D: Disk> WriterStep for JournalWriter<D> {
         }
         for (seq, reply) in reads {
             let read = self.log.read(seq);
-            let failed = |error: &io::Error| tracing::error!(seq, %error, "cannot read a journal record");
-            let _ = reply.send(read.inspect_err(failed).unwrap_or_default());
+            let log_error = |error: &io::Error| tracing::error!(seq, %error, "cannot read a journal record");
+            let _ = reply.send(read.inspect_err(log_error).unwrap_or_default());
         }
     }
 
     fn maintain(&mut self) -> bool {
         self.step();
-        let due = match self.storage.durability {
+        let is_sync_due = match self.storage.durability {
             // With a long interval, space may be needed before it has passed.
             Durability::Interval => {
-                let needed =
+                let is_space_short =
                     self.log.bytes() > self.storage.max_bytes.0 / 2 && self.log.deletion_waits_for_sync();
-                needed || self.last_sync.elapsed() >= *self.storage.interval
+                is_space_short || self.last_sync.elapsed() >= *self.storage.interval
             }
             Durability::Sync => self.log.deletion_waits_for_sync(),
             Durability::None => false,
         };
         // Only another fsync shows that fsync works again.
-        if due || self.sync_failing {
+        if is_sync_due || self.sync_failing {
             self.last_sync = Instant::now();
             self.begin_sync(Vec::new());
         }
@@ -146,7 +146,7 @@ impl<D: Disk> WriterStep for JournalWriter<D> {
         self.syncer.join();
         self.collect_sync_results();
         if let Err(error) = self.log.close() {
-            self.failed("sync", &error);
+            self.note_failure("sync", &error);
         }
         if let Some(reply) = self.close_reply.take() {
             let _ = reply.send(());
@@ -155,7 +155,7 @@ impl<D: Disk> WriterStep for JournalWriter<D> {
 }
 
 impl<D: Disk> JournalWriter<D> {
-    /// Adds a command to the batch, or refuses it where the log has no room.
+    /// Adds a command to the batch, or refuses it if the log has no space for it.
     fn receive(&mut self, command: WriterCommand, batch: &mut WriteBatch) {
         batch.commands += 1;
         // Only submitted commands are counted as urgent; these two are enqueued.
@@ -165,7 +165,9 @@ impl<D: Disk> JournalWriter<D> {
         let fits = |size: usize, cap: u64| batch.log_bytes + (batch.bytes + size) as u64 <= cap;
         match command {
             WriterCommand::AppendRequest(_, _, waiter) if waiter.reply.is_closed() => {}
-            WriterCommand::AppendRequest(frame, _, waiter) if !fits(frame.size(), self.admit_below) => {
+            WriterCommand::AppendRequest(frame, _, waiter)
+                if !fits(frame.size(), self.max_request_log_bytes) =>
+            {
                 self.state.full.store(true, Ordering::Relaxed);
                 self.metrics.refused.inc();
                 let _ = waiter.reply.send(false);
@@ -205,23 +207,24 @@ impl<D: Disk> JournalWriter<D> {
         // A record that has been released needs no acknowledgement.
         acked.retain(|(seq, _)| self.log.contains(*seq));
         let failing = self.state.failing.load(Ordering::Relaxed);
-        let mut tail: Vec<Frame> = acked.iter().map(|(seq, exporter)| Frame::acked(*seq, exporter)).collect();
+        let mut other_frames: Vec<Frame> =
+            acked.iter().map(|(seq, exporter)| Frame::acked(*seq, exporter)).collect();
         if !self.unwritten.is_empty() || (failing && frames.is_empty()) {
             // While the disk fails and there is nothing to write, an empty record probes it.
-            tail.push(Frame::released(&self.unwritten));
+            other_frames.push(Frame::released(&self.unwritten));
         }
-        if frames.is_empty() && tail.is_empty() {
+        if frames.is_empty() && other_frames.is_empty() {
             return;
         }
-        let all = || frames.iter().map(|(frame, _)| frame).chain(&tail);
-        let size: usize = all().map(Frame::size).sum();
-        let began = Instant::now();
-        let appended = self.log.append(all());
-        self.state.wrote_in(began.elapsed());
+        let all_frames = || frames.iter().map(|(frame, _)| frame).chain(&other_frames);
+        let size: usize = all_frames().map(Frame::size).sum();
+        let started_at = Instant::now();
+        let appended = self.log.append(all_frames());
+        self.state.wrote_in(started_at.elapsed());
         let positions = match appended {
             Ok(positions) => positions,
             Err(error) => {
-                self.failed("write", &error);
+                self.note_failure("write", &error);
                 reply(waiters, false);
                 return;
             }
@@ -232,7 +235,7 @@ impl<D: Disk> JournalWriter<D> {
         }
         self.metrics.written.inc_by(size as u64);
         self.unwritten.clear();
-        acked.iter().for_each(|(seq, exporter)| self.log.acked(*seq, exporter));
+        acked.iter().for_each(|(seq, exporter)| self.log.note_acked(*seq, exporter));
         closed.into_iter().for_each(|(trace, verdict)| self.log.remember(trace, verdict));
         for ((frame, reasons), position) in frames.into_iter().zip(positions) {
             self.log.insert(frame.seq, position, frame.size() as u64, reasons);
@@ -277,17 +280,17 @@ impl<D: Disk> JournalWriter<D> {
     fn sync_failed(&mut self, error: &io::Error) {
         self.log.abandon_segment();
         self.sync_failing = true;
-        self.failed("sync", error);
+        self.note_failure("sync", error);
     }
 
-    fn failed(&mut self, operation: &'static str, error: &io::Error) {
+    fn note_failure(&mut self, operation: &'static str, error: &io::Error) {
         self.metrics.errors.inc();
         if !self.state.failing.swap(true, Ordering::Relaxed) {
             tracing::error!(%error, operation, "cannot write the journal; requests are refused until it can be written");
         }
     }
 
-    /// Frees space. A failure refuses no requests as long as they can be written.
+    /// Frees space. After a failure, requests are accepted as long as they can be written.
     fn reclaim(&mut self) {
         let failing = self.state.failing.load(Ordering::Relaxed);
         if self.reclaim_failed.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
@@ -302,7 +305,7 @@ impl<D: Disk> JournalWriter<D> {
         }
         let bytes = self.log.bytes();
         // The flag is cleared below the size at which it is set, so that it does not change with every request.
-        if bytes < self.admit_below / 8 * 7 {
+        if bytes < self.max_request_log_bytes / 8 * 7 {
             self.state.full.store(false, Ordering::Relaxed);
         }
         let gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);

@@ -215,9 +215,9 @@ impl<C> WriterHandle<C> {
         if self.commands.send(command).is_err() {
             return false;
         }
-        let began = Instant::now();
+        let started_at = Instant::now();
         for _ in 0..MAX_STEPS {
-            if self.state.slow.load(Ordering::Relaxed) || began.elapsed() > SLOW_WRITE {
+            if self.state.slow.load(Ordering::Relaxed) || started_at.elapsed() > SLOW_WRITE {
                 break;
             }
             // A: if `try_lock` fails, the holder calls `is_urgent` after it unlocks and sees the command.

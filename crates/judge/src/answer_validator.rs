@@ -11,7 +11,7 @@ use verdict_eval::schema::{Schema, Validity};
 
 /// Largest size of a text in bytes; answers are a few KiB.
 const MAX_TEXT_BYTES: usize = 256 << 10;
-/// Largest number of opening braces at which parsing is attempted.
+/// Maximum number of opening braces at which parsing is attempted.
 const MAX_STARTS: usize = 64;
 /// Largest size in bytes of a fault, which the next request quotes.
 const MAX_FAULT_BYTES: usize = 300;

@@ -45,7 +45,8 @@ settings! {
         /// Default: true unless the endpoint is a loopback address. Content of services under
         /// `judging.keep_internal` is withheld from external judges.
         external: Option<bool>,
-        /// Default none. Services whose content is withheld from this judge; `*` at the end matches any rest.
+        /// Default none. Services whose content is withheld from this judge; `*` at the end of a name matches any
+        /// suffix.
         exclude_services: Vec<String>,
         /// Default 32768. The model's context window in tokens, prompt and answer together. Longer prompts are
         /// not sent, since some servers truncate them silently; their questions are unmeasured.
@@ -58,11 +59,10 @@ settings! {
         /// Default 0 with one sample and 0.7 with several, since all samples would be equal at 0. From 0 to 2. Not
         /// sent to a server that refuses it.
         temperature: Option<f64>,
-        /// Default none: that of the server. How much the model reasons before it answers: `none`, `minimal`, `low`,
-        /// `medium`, `high`, `xhigh` or `max`. Its tokens are in addition to `max_tokens`.
+        /// Default none: the default of the server. How much the model reasons before it answers: `none`, `minimal`,
+        /// `low`, `medium`, `high`, `xhigh` or `max`. Tokens of reasoning are in addition to `max_tokens`.
         reasoning_effort: Option<ReasoningEffort>,
-        /// Default `schema`. How the server is given the schema of an answer. Every answer is validated in any
-        /// case.
+        /// Default `schema`. How a request contains the schema of an answer. Every answer is validated in any case.
         format: Format,
         /// Default false. Request the probabilities of tokens and weight scores by them. Some models refuse.
         logprobs: bool = false,
@@ -71,17 +71,17 @@ settings! {
         body: BTreeMap<String, Value>,
         /// Default 60s. Timeout of one attempt, from sending to the last byte.
         timeout: Period = Period::secs(60),
-        /// Default 16. Largest number of requests in flight, 1 to 1024; more wait.
+        /// Default 16. Maximum number of requests in flight, 1 to 1024; further requests wait.
         max_concurrency: usize = 16,
-        /// Default none. Largest number of requests per minute, spread evenly; more wait.
+        /// Default none. Maximum number of requests per minute, spread evenly; further requests wait.
         requests_per_minute: Option<u32>,
-        /// Default 2. Attempts after the first, at most 20, with growing waits, if the server is unreachable,
-        /// overloaded, slow or broken.
+        /// Default 2. Number of retries, at most 20, with growing delays, if the server is unreachable, overloaded,
+        /// slow or returns an invalid response.
         retries: u32 = 2,
-        /// Default none. Send a question once more if there is no answer after this time, and take the first
-        /// answer: lower tail latency at a higher cost.
+        /// Default none. If there is no answer after this time, the question is sent a second time and the first answer
+        /// is used: lower tail latency at a higher cost.
         hedge_after: Option<Period>,
-        /// The circuit breaker: when no requests are sent to a failing judge.
+        /// The circuit breaker, which stops requests to a failing judge for a time.
         breaker: BreakerConfig,
         /// Prices in USD per million tokens. Default 0: budgets in USD then limit nothing.
         price: Price,
@@ -93,12 +93,12 @@ settings! {
         record: Option<PathBuf>,
     }
 
-    /// The circuit breaker: when no requests are sent to a failing judge.
+    /// The circuit breaker, which stops requests to a failing judge for a time.
     pub struct BreakerConfig {
         /// Default 5. Number of failures in a row after which no requests are sent.
         failures: u32 = 5,
-        /// Default 30s. How long no requests are sent. Then one request is sent as a probe; if it succeeds, so
-        /// are the others.
+        /// Default 30s. Time for which no requests are sent. Then one request is sent as a probe; if it succeeds,
+        /// requests are sent again.
         open_for: Period = Period::secs(30),
     }
 
@@ -109,21 +109,21 @@ settings! {
         input: f64 = 0.0,
         /// Default 0. Tokens of the answer.
         output: f64 = 0.0,
-        /// Default: as `input`. Tokens of the prompt that the server had cached.
+        /// Default: as `input`. Tokens of the prompt that the server read from its cache.
         cached: Option<f64>,
-        /// Default: as `input`. Tokens of the prompt that the server has written to its cache, which some charge more
-        /// for.
+        /// Default: as `input`. Tokens of the prompt that the server wrote to its cache, for which some providers
+        /// charge more.
         cache_write: Option<f64>,
     }
 
     /// Limits of spending. A limit that is not given does not apply.
     #[derive(Copy)]
     pub struct BudgetConfig {
-        /// Default none. On one trace.
+        /// Default none. The limit for one trace.
         per_trace: Limit,
-        /// Default none. In any sixty minutes.
+        /// Default none. The limit for any sixty minutes.
         per_hour: Limit,
-        /// Default none. In any twenty-four hours.
+        /// Default none. The limit for any twenty-four hours.
         per_day: Limit,
     }
 
@@ -143,32 +143,32 @@ settings! {
         budget: BudgetConfig,
         /// The answer cache.
         cache: CacheConfig,
-        /// Default none. Services whose content is withheld from external judges; `*` at the end matches any
-        /// rest.
+        /// Default none. Services whose content is withheld from external judges; `*` at the end of a name matches any
+        /// suffix.
         keep_internal: Vec<String>,
-        /// Default none. Pairs of judges, by a name that can be used wherever the name of a judge can: the first one
-        /// answers, and where it does not suffice the second one.
+        /// Default none. Pairs of judges, each with a name that can be used like the name of a judge. The first judge
+        /// answers; the second answers where the answer of the first does not suffice.
         cascades: BTreeMap<String, CascadeConfig>,
     }
 
-    /// Two judges, the second of which is asked where the first does not suffice; its answer then applies.
+    /// Two judges. The second is asked where the answer of the first does not suffice; its answer then applies.
     pub struct CascadeConfig {
-        /// No default. The name of a judge or of another cascade: small and cheap.
+        /// No default. The name of a judge or of another cascade, typically with a small and cheap model.
         first: String,
-        /// No default. The name of a judge or of another cascade: strong and dear.
+        /// No default. The name of a judge or of another cascade, typically with a large and expensive model.
         then: String,
-        /// Default 0.5. The first is unsure if its score is not further from the threshold, in points of the scale. Of
-        /// whole scores the lowest that passes and the highest that fails are 0.5 from it.
+        /// Default 0.5. The second is asked if the score of the first is at most this far from the threshold, in points
+        /// of the scale. The lowest whole score that passes and the highest that fails are 0.5 from it.
         margin: f64 = 0.5,
-        /// Default 0.75. The first is unsure if it states a lower confidence (0 to 1), for which it is asked
-        /// unless `logprobs` weight its score. With 0 it is not asked.
+        /// Default 0.75. The second is asked if the first states a lower confidence (0 to 1). The prompt asks for the
+        /// confidence unless `logprobs` weight the score, or this value is 0.
         confidence: f64 = 0.75,
-        /// Default true. Ask the second where the first contradicts the rules: about the same metric, or by a pass on
+        /// Default true. The second is asked if the first contradicts the rules: about the same metric, or by a pass on
         /// a span on which another metric fails.
         disagreement: bool = true,
-        /// Default `[severity, trace]`. Where the second is asked in any case: `severity` (the rules or the first
+        /// Default `[severity, trace]`. Cases in which the second is always asked: `severity` (the rules or the first
         /// found a failure of high severity), `agent` (questions about an agent's run), `trace` (questions about the
-        /// whole trace). Where this is known before, the first is not asked.
+        /// whole trace). If this is known before, the first is not asked.
         stakes: Vec<EscalationRule> = vec![EscalationRule::Severity, EscalationRule::Trace],
     }
 
@@ -197,8 +197,8 @@ impl JudgeConfig {
         self.temperature.unwrap_or(if self.samples > 1 { 0.7 } else { 0.0 })
     }
 
-    /// Whether a request of this many bytes and its answer fit into the context window, by the estimate with which
-    /// longer ones are not sent.
+    /// Whether a request of this many bytes and its answer fit into the context window, estimated by a
+    /// typical number of bytes per token. Requests that do not fit are not sent.
     pub fn accepts(&self, bytes: u64) -> bool {
         bytes / BYTES_PER_TOKEN + u64::from(self.max_tokens) <= self.max_prompt_tokens
     }
@@ -216,14 +216,15 @@ impl JudgeConfig {
     }
 }
 
-/// Largest number of judges of one cascade.
+/// Maximum number of judges of one cascade.
 pub(crate) const MAX_MEMBERS: usize = 16;
 
 impl JudgingConfig {
-    /// The judges of this name: itself, or those of a cascade, in the order in which they are asked.
+    /// The judges behind a name: the judge of this name, or the judges of a cascade in the order in which they are
+    /// asked.
     pub fn members<'a>(&'a self, name: &'a str) -> Vec<&'a str> {
         let (mut names, mut judges) = (vec![name], Vec::new());
-        // Validation rejects cycles; with the bounds they end.
+        // Validation rejects cycles; the bounds end the loop even with one.
         while let Some(name) = names.pop().filter(|_| judges.len() <= MAX_MEMBERS) {
             match self.cascades.get(name).filter(|_| names.len() <= MAX_MEMBERS) {
                 Some(cascade) => names.extend([cascade.then.as_str(), &cascade.first]),
@@ -250,7 +251,7 @@ pub enum EscalationRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningEffort {
-    /// Not at all, where the model can answer without.
+    /// No reasoning, if the model supports that.
     None,
     Minimal,
     Low,
@@ -286,14 +287,14 @@ impl ReasoningEffort {
     }
 }
 
-/// How the server is given the schema of an answer. `anthropic` always uses a tool.
+/// How a request contains the schema of an answer. `anthropic` always uses a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
     /// As a strict JSON schema, which the server enforces.
     #[default]
     Schema,
-    /// In the prompt; the server ensures a JSON object.
+    /// In the prompt; the server is asked to ensure a JSON object.
     Object,
     /// In the prompt only.
     Text,

@@ -22,7 +22,7 @@ use crate::lock::lock;
 use crate::record::{self, JudgeAnswer, MAX_LINE};
 
 /// The unit of allocation of file systems: the limit applies to allocated bytes.
-const BLOCK: u64 = 4096;
+const FILE_BLOCK_BYTES: u64 = 4096;
 
 /// The folder of the answer cache cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -188,7 +188,7 @@ impl Index {
 }
 
 fn allocated_size(len: u64) -> u64 {
-    len.next_multiple_of(BLOCK)
+    len.next_multiple_of(FILE_BLOCK_BYTES)
 }
 
 /// Answers quote the judged content, so only the owner may read the file.

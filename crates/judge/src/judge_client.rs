@@ -44,16 +44,16 @@ use crate::tally::{PlannedQuestions, QuestionTally, TallyEntry};
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// The longest delay between attempts; traces wait for judges no longer than `verdict.max_wait`.
 const MAX_DELAY: Duration = Duration::from_secs(20);
-/// Maximum number of times that a question is asked: once more if its first answer cannot be used.
-const ROUNDS: usize = 2;
+/// Maximum number of times that a question is asked: a second time if its first answer cannot be used.
+const MAX_TIMES_ASKED: usize = 2;
 /// Smallest average number of bytes per token (prose, JSON, scripts with three bytes per letter), for
 /// the estimates of reservations, which must not be too low.
 const MIN_BYTES_PER_TOKEN: u64 = 3;
-/// Largest number of refused requests that are remembered, 40 bytes each.
+/// Maximum number of refused requests that are remembered, 40 bytes each.
 const MAX_REFUSED: u64 = 10_000;
 /// Time for which a refused request is not sent again: the server may be configured differently later.
 const REFUSAL_LIFETIME: Duration = Duration::from_secs(600);
-/// Largest number of refusals of one question that change the shape of its request. There are nine changes.
+/// Maximum number of refusals of one question that change the shape of its request. There are nine changes.
 const MAX_ADAPTATIONS: usize = 10;
 /// Number of tokens of a typical answer: a rationale and one or two findings.
 const TYPICAL_ANSWER_TOKENS: u64 = 400;
@@ -67,7 +67,7 @@ pub(crate) struct JudgeClient {
     limiter: RequestLimiter,
     breaker: Arc<Breaker>,
     external: bool,
-    /// Statuses and faults that were logged: each of them is logged as a warning only once.
+    /// Statuses and faults that were logged: each is logged as a warning only once.
     logged: Mutex<HashSet<&'static str>>,
     /// The shape of requests, without the parts that the server has refused.
     shape: Mutex<RequestShape>,
@@ -77,7 +77,7 @@ pub(crate) struct JudgeClient {
     pub(crate) tally: QuestionTally,
 }
 
-/// One request and its budget.
+/// One request, with the budget and the trace to which its cost is charged.
 #[derive(Clone, Copy)]
 struct Outgoing<'a> {
     request: JudgeRequest<'a>,
@@ -123,7 +123,7 @@ impl JudgeClient {
         self.provider.location()
     }
 
-    /// Whether content of all these services may be sent to this judge.
+    /// Whether the content of every service in `services` may be sent to this judge.
     pub(crate) fn may_see(&self, services: &[Text], judging: &JudgingConfig) -> bool {
         let listed = |list: &[String]| services.iter().any(|name| list.iter().any(|p| matches(p, name)));
         let withheld =
@@ -136,8 +136,8 @@ impl JudgeClient {
         !self.config.exclude_services.is_empty() || self.external && !judging.keep_internal.is_empty()
     }
 
-    /// The body of a question in the configured shape. It identifies the question in the caches, even if the
-    /// server turns out to accept only another one.
+    /// The request body of a question in the configured shape. It identifies the question in the caches, even if the
+    /// server accepts only another shape.
     pub(crate) fn encode(&self, question: &Question) -> Bytes {
         self.provider.encode(&self.request(question, None, RequestShape::from_config(&self.config)))
     }
@@ -203,7 +203,7 @@ impl JudgeClient {
         }
     }
 
-    /// The value of a valid answer and its weighted score.
+    /// The value and weighted score of a valid answer. An invalid first answer is followed by a correction.
     async fn ask_with_correction(
         &self,
         prepared: &PreparedQuestion<'_>,
@@ -213,7 +213,7 @@ impl JudgeClient {
         let PreparedQuestion { question, validator, trace, .. } = prepared;
         let mut correction: Option<Correction> = None;
         let mut last = failed("unusable");
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_TIMES_ASKED {
             let reply = self.accepted_reply(question, correction.as_ref(), budget, *trace, spent).await?;
             match read_reply(&reply, validator) {
                 Ok(value) => {
@@ -373,7 +373,7 @@ impl JudgeClient {
         let first = self.send_once(outgoing, &sent);
         let Some(after) = self.config.hedge_after else { return first.await };
         tokio::pin!(first);
-        // Counted from sending: before that, a second attempt would only wait for the limiter as well.
+        // The time is counted from sending: before that, a second attempt would only wait for the limiter as well.
         let delay = async {
             sent.notified().await;
             sleep(*after).await;
@@ -390,7 +390,7 @@ impl JudgeClient {
         };
         let Err(first_error) = ended else { return ended };
         match if first_ended { second.await } else { first.await } {
-            // Of two reasons, the failure of the request that was sent is more specific.
+            // The failure of the request that was sent is the more specific reason.
             Err(NoReply::BudgetSpent | NoReply::BreakerOpen) => Err(first_error),
             other => other,
         }

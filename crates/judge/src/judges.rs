@@ -76,7 +76,7 @@ pub struct BatchMode {
     pub dry_run: bool,
 }
 
-/// Largest number of different questions that a dry run remembers, 32 bytes each; equal questions count once.
+/// Maximum number of different questions that a dry run remembers, 32 bytes each; equal questions count once.
 const MAX_PLANNED: usize = 4_000_000;
 
 #[derive(Debug)]
@@ -113,10 +113,10 @@ impl Judges {
         Judges::for_batch(configs, judging, metrics, extensions, BatchMode::default())
     }
 
-    /// As [`Judges::new`], for a command.
+    /// Like [`Judges::new`], for a command.
     ///
     /// # Errors
-    /// As [`Judges::new`].
+    /// Like [`Judges::new`].
     pub fn for_batch(
         configs: &JudgeConfigs,
         judging: &JudgingConfig,
@@ -150,7 +150,7 @@ impl Judges {
     /// are kept. `self` still answers its pending questions, within the new limits.
     ///
     /// # Errors
-    /// As [`Judges::new`]. No limit changes then.
+    /// Like [`Judges::new`]. No limit changes then.
     pub fn renewed(&self, configs: &JudgeConfigs, judging: &JudgingConfig) -> Result<Judges, JudgeError> {
         let (configs, judging) = (configs.clone(), judging.clone());
         build(JudgesParameters { configs, judging, ..self.inner.parameters.clone() }, Some(&self.inner))

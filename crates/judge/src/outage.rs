@@ -95,8 +95,8 @@ impl OutageWait {
         }
         let since = *pauses.since.get_or_insert(now);
         // Without an outage, another question has succeeded since this one failed: the time of this question counts.
-        let began = outage.as_ref().map_or(since, |outage| outage.since.min(since));
-        let remaining = self.max_wait.saturating_sub(now.duration_since(began));
+        let started_at = outage.as_ref().map_or(since, |outage| outage.since.min(since));
+        let remaining = self.max_wait.saturating_sub(now.duration_since(started_at));
         let pause = pauses.next.max(least.unwrap_or_default());
         if remaining.is_zero() || least.is_some_and(|least| least > remaining) {
             let first = outage.is_some_and(|outage| !std::mem::replace(&mut outage.given_up, true));

@@ -56,7 +56,7 @@ pub struct JudgeRequest<'a> {
 }
 
 impl JudgeRequest<'_> {
-    /// Largest number of tokens of the answer, reasoning included.
+    /// Maximum number of tokens of the answer, reasoning included.
     pub fn token_limit(&self) -> u32 {
         self.config.max_tokens.saturating_add(self.shape.reasoning_tokens())
     }

@@ -1,4 +1,5 @@
-//! Reads a judge's reply to a question. Out: a value that fits the form, or the fault of the reply.
+//! Reads a judge's reply to a question. In: the reply and the validator of the answer form. Out: a valid value, or the
+//! fault of the reply.
 
 use serde_json::Value;
 
@@ -8,7 +9,8 @@ use crate::provider::{Correction, FinishReason, Reply};
 /// Largest size in bytes of an unusable answer that is repeated in the next request.
 const MAX_REPEATED_BYTES: usize = 8 << 10;
 
-/// The value of a reply; otherwise the name of its fault and, if asking again may help, the correction.
+/// The valid value of a reply. If there is none, the name of the fault and, unless the judge refused to answer, the
+/// correction for a second request.
 pub(crate) fn read_reply(
     reply: &Reply,
     validator: &AnswerValidator<'_>,

@@ -15,7 +15,7 @@ use crate::cache_key::CacheKey;
 use crate::lock::lock;
 use crate::record::{self, JudgeAnswer, MAX_LINE};
 
-/// Largest number of answers in a recording, which bounds its memory.
+/// Maximum number of answers in a recording, which bounds its memory.
 const MAX_ANSWERS: usize = 1_000_000;
 
 /// Recorded answers. Of several answers to the same question the last one is used.

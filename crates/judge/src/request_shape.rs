@@ -21,9 +21,9 @@ pub enum TokenLimit {
 pub enum Reasoning {
     /// The server's default.
     Unset,
-    /// By the name of an effort.
+    /// The name of an effort.
     Effort(ReasoningEffort),
-    /// By a number of tokens: models of Anthropic without adaptive thinking.
+    /// A number of tokens, for models of Anthropic without adaptive thinking.
     Budget(ReasoningEffort),
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::lock::lock;
 use crate::provider::TokenCount;
 
-/// Largest number of different messages of one server that are kept.
+/// Maximum number of different messages of one server that are kept.
 const MAX_MESSAGES: usize = 8;
 
 /// Results of the questions to one judge. A question with several samples counts once for each.
@@ -71,7 +71,7 @@ pub struct PlannedQuestions {
     pub input_tokens: u64,
     /// Tokens of their answers, if each has a usual length.
     pub output_tokens: u64,
-    /// Largest number of tokens of their answers.
+    /// Maximum number of tokens of their answers.
     pub output_tokens_at_most: u64,
     pub cost_usd: f64,
     pub cost_usd_at_most: f64,
@@ -149,14 +149,14 @@ impl QuestionTally {
         lock(&self.0).report.repaired += 1;
     }
 
-    /// Counts a request; `took` if it was answered.
-    pub(crate) fn count_request(&self, took: Option<Duration>) {
+    /// Counts a request; `duration` if it was answered.
+    pub(crate) fn count_request(&self, duration: Option<Duration>) {
         let totals = &mut *lock(&self.0);
         totals.report.requests += 1;
-        if let Some(took) = took {
-            totals.total_latency += took;
+        if let Some(duration) = duration {
+            totals.total_latency += duration;
             totals.answered_requests += 1;
-            totals.report.seconds_max = totals.report.seconds_max.max(took.as_secs_f64());
+            totals.report.seconds_max = totals.report.seconds_max.max(duration.as_secs_f64());
         }
     }
 

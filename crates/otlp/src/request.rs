@@ -49,7 +49,7 @@ pub struct Group {
 #[derive(Clone, Debug, Default)]
 pub struct Rejected {
     pub count: u64,
-    /// The first [`Rejected::NAMED`].
+    /// The first [`Rejected::MAX_NAMED_SPANS`].
     pub first: Vec<SpanRejection>,
 }
 
@@ -72,11 +72,11 @@ pub enum RejectedPart {
 
 impl Rejected {
     /// The number of spans that the message for the sender names.
-    pub const NAMED: usize = 8;
+    pub const MAX_NAMED_SPANS: usize = 8;
 
     fn add(&mut self, rejection: SpanRejection) {
         self.count += 1;
-        if self.first.len() < Self::NAMED {
+        if self.first.len() < Self::MAX_NAMED_SPANS {
             self.first.push(rejection);
         }
     }

@@ -149,7 +149,7 @@ pub fn key_and_value(pair: &[u8]) -> (&[u8], &[u8]) {
     last_key_and_value(pair)
 }
 
-/// As [`key_and_value`], with the fields in any order.
+/// Like [`key_and_value`], with the fields in any order.
 fn last_key_and_value(pair: &[u8]) -> (&[u8], &[u8]) {
     let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
     let mut scan = Scan::new(pair);

@@ -38,7 +38,7 @@ pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends tag and length of a length-delimited field; the caller appends the content.
+/// Appends the tag and length of a length-delimited field, whose content the caller appends.
 #[inline]
 pub fn open(out: &mut Vec<u8>, number: u32, len: usize) {
     if number < 16 && len < 0x80 {
@@ -154,8 +154,8 @@ pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, value: Scalar<'_>) {
     value.write(out);
 }
 
-/// The span without the attributes whose keys begin with `prefix`, every other byte unchanged; `None`
-/// if it has no such attribute. For `existing: replace`; nothing else removes received bytes.
+/// The span without the attributes whose keys begin with `prefix`, every other byte unchanged; `None` if it has none of
+/// them. Used for `existing: replace`; no other setting removes received bytes.
 pub fn strip_attributes(span: &[u8], prefix: &str) -> Option<Bytes> {
     let mut stripped: Option<Vec<u8>> = None;
     for field in Fields::new(span).map_while(Result::ok) {

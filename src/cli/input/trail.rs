@@ -1,8 +1,8 @@
 //! Traces of the TRAIL benchmark as they are published: `{trace_id, spans: [{..., child_spans}]}`.
 //!
 //! In: a JSON document. Out: the same spans as an OTLP request. The nesting of `child_spans` gives the parents. Times
-//! are RFC 3339, durations ISO 8601 (`PT1M48.755330S`), kinds and statuses are words. `links` and `logs` are not read:
-//! the first are empty in the benchmark, the second the calls of the harness that made the recordings.
+//! are in RFC 3339, durations in ISO 8601 (`PT1M48.755330S`), kinds and statuses are words. `links` are not read, since
+//! they are empty in the benchmark; nor are `logs`, which are about the harness that made the recordings.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ struct TrailEvent {
     attributes: Map<String, Value>,
 }
 
-/// The keys of such a document.
+/// The keys by which a document is recognised as a trace of the benchmark.
 #[derive(Deserialize)]
 struct TrailKeys {
     #[serde(rename = "trace_id")]
@@ -61,10 +61,10 @@ struct TrailKeys {
 /// Spans of one resource and scope.
 type TrailGroups = BTreeMap<(String, String, String), Vec<Value>>;
 
-/// The request in a document; `None` if it is not a trace of the benchmark.
+/// The OTLP request with the spans of a document; `None` if the document is not a trace of the benchmark.
 ///
 /// # Errors
-/// The text is such a trace, but a field has another form.
+/// The document is a trace of the benchmark, but a field is malformed.
 pub(super) fn decode(text: &[u8]) -> Result<Option<Bytes>, String> {
     if serde_json::from_slice::<TrailKeys>(text).is_err() {
         return Ok(None);
@@ -88,7 +88,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Option<Bytes>, String> {
     verdict_otlp::json::decode(Signal::Traces, request.as_bytes()).map(Some).map_err(|e| e.to_string())
 }
 
-/// Adds a span and those beneath it. The depth is bounded by that of the parsed JSON.
+/// Adds a span and its descendants. The limit of the JSON parser bounds the depth of the recursion.
 fn add_span(span: TrailSpan, trace: &str, parent: String, groups: &mut TrailGroups) -> Result<(), String> {
     let with_span = |reason: String| format!("span {}: {reason}", span.span_id);
     let start = unix_nanos(&span.timestamp).map_err(with_span)?;
@@ -139,7 +139,7 @@ fn attributes(fields: &Map<String, Value>) -> Vec<Value> {
     non_null.map(|(key, value)| json!({ "key": key, "value": any_value(value) })).collect()
 }
 
-/// The depth is bounded by that of the parsed JSON.
+/// A value as OTLP/JSON. The limit of the JSON parser bounds the depth of the recursion.
 fn any_value(value: &Value) -> Value {
     match value {
         Value::Null => json!({}),

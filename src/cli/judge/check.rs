@@ -59,7 +59,7 @@ pub(in crate::cli) struct JudgeCheckArgs {
     config: ConfigFiles,
 }
 
-/// The result of one question about a judge.
+/// The result of one question to a judge.
 #[derive(Serialize)]
 struct JudgeCheck {
     judge: String,
@@ -69,7 +69,7 @@ struct JudgeCheck {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     seconds: f64,
-    /// How the server is given the schema of the answer.
+    /// How the request contains the schema of the answer.
     schema: &'static str,
     /// Whether probabilities of tokens were returned; they were requested from chat completions only.
     logprobs: bool,
@@ -91,13 +91,13 @@ pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), CommandFailure
     // A cascade is replaced by its members.
     let names: Vec<&str> = args.names.iter().flat_map(|name| config.judging.members(name)).collect();
     let is_chosen = |name: &String| names.is_empty() || names.contains(&name.as_str());
-    let asked: BTreeMap<String, JudgeConfig> = config
+    let asked_judges: BTreeMap<String, JudgeConfig> = config
         .judges
         .iter()
         .filter(|(name, judge)| is_chosen(name) && judge.replay.is_none())
         .map(|(name, judge)| (name.clone(), config_for_check(judge)))
         .collect();
-    if asked.is_empty() {
+    if asked_judges.is_empty() {
         return Err(CommandFailure::Usage(
             "the configuration (--config) defines no judge that can be asked".to_owned(),
         ));
@@ -105,14 +105,18 @@ pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), CommandFailure
     let mut judging = JudgingConfig::default();
     judging.cache.entries = 0;
     let (metrics, extensions) = (JudgeMetrics::default(), JudgeExtensions::default());
-    let judges = Judges::for_batch(&asked, &judging, &metrics, &extensions, BatchMode::default());
+    let judges = Judges::for_batch(&asked_judges, &judging, &metrics, &extensions, BatchMode::default());
     let judges = judges.map_err(|e| CommandFailure::Usage(e.to_string()))?;
     let runtime = runtime()?;
     let evaluation = &config.verdict.evaluation;
-    let checks = asked.iter().map(|(name, judge)| check(&judges, name, judge, evaluation));
+    let checks = asked_judges.iter().map(|(name, judge)| check(&judges, name, judge, evaluation));
     let checked = runtime.block_on(join_all(checks));
     args.output.print(&checked, || table(&checked))?;
-    let failed: Vec<&str> = checked.iter().filter(|c| !c.ok).map(|c| c.judge.as_str()).collect();
+    let failed: Vec<&str> = checked
+        .iter()
+        .filter(|check_result| !check_result.ok)
+        .map(|check_result| check_result.judge.as_str())
+        .collect();
     if failed.is_empty() {
         Ok(())
     } else {
@@ -166,7 +170,7 @@ async fn check(
     }
 }
 
-/// How the server takes the schema of an answer.
+/// How the server accepts the schema of an answer.
 fn schema(config: &JudgeConfig, report: &JudgeReport) -> &'static str {
     use verdict_judge::config::Format;
     let is_adapted = |part: &str| report.adapted.iter().any(|change| change.contains(part));
@@ -194,7 +198,7 @@ fn evaluator_question(name: &str, evaluation: &verdict_eval::Config) -> Question
     match metric_evaluator {
         Some((metric, evaluator)) => probe(metric, RequestedScale::from_config(evaluator)),
         None if evaluation.named_judges().any(|(_, judge)| judge == name) => {
-            // Metrics name it, and it answers no custom metric: it runs the programs of tool calls.
+            // A metric names this evaluator, and it answers no custom metric: it runs the programs of tool calls.
             run_code("check", "print(6 * 7)", "00f067aa0ba902b7".to_owned(), TRACE.to_owned())
         }
         None => probe("check", RequestedScale::Score { min: 1, max: 5 }),
@@ -248,26 +252,26 @@ fn table(checked: &[JudgeCheck]) -> String {
         "USD",
     ]);
     let mut notes = String::new();
-    for c in checked {
-        let answer = c.error.clone().unwrap_or_else(|| "ok".to_owned());
-        let usd = c.cost_usd.map_or_else(|| "no price".to_owned(), |usd| format!("{usd:.6}"));
-        let logprobs = if c.logprobs { "yes" } else { "no" };
+    for check_result in checked {
+        let answer = check_result.error.clone().unwrap_or_else(|| "ok".to_owned());
+        let usd = check_result.cost_usd.map_or_else(|| "no price".to_owned(), |usd| format!("{usd:.6}"));
+        let logprobs = if check_result.logprobs { "yes" } else { "no" };
         table.add_row([
-            c.judge.clone(),
-            c.model.clone(),
+            check_result.judge.clone(),
+            check_result.model.clone(),
             answer,
-            format!("{:.2}", c.seconds),
-            c.schema.to_owned(),
+            format!("{:.2}", check_result.seconds),
+            check_result.schema.to_owned(),
             logprobs.to_owned(),
-            c.tokens_in.to_string(),
-            c.tokens_out.to_string(),
+            check_result.tokens_in.to_string(),
+            check_result.tokens_out.to_string(),
             usd,
         ]);
-        for change in &c.adapted {
-            notes.push_str(&format!("{}: request adapted to the server: {change}\n", c.judge));
+        for change in &check_result.adapted {
+            notes.push_str(&format!("{}: request adapted to the server: {change}\n", check_result.judge));
         }
-        for message in &c.messages {
-            notes.push_str(&format!("{}: message of the server: {message}\n", c.judge));
+        for message in &check_result.messages {
+            notes.push_str(&format!("{}: message of the server: {message}\n", check_result.judge));
         }
     }
     table.render() + &notes

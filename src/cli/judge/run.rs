@@ -129,7 +129,7 @@ impl JudgeRun {
     /// prints its plan instead.
     ///
     /// # Errors
-    /// As [`JudgeRun::finish`], or standard output cannot be written.
+    /// Like [`JudgeRun::finish`], or standard output cannot be written.
     pub(in crate::cli) fn print(
         &self,
         output: FiguresFormat,

@@ -95,7 +95,7 @@ impl JudgeSession {
         session.ask(metric, vec![question]).pop()
     }
 
-    /// As [`JudgeSession::ask`], with content of these services, which may be withheld from a judge.
+    /// Like [`JudgeSession::ask`], with content of these services, which may be withheld from a judge.
     pub(in crate::cli) fn ask_about(
         &self,
         services: &Arc<[Text]>,

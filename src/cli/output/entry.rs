@@ -6,7 +6,7 @@ use verdict_eval::{Emission, EvaluatedTrace};
 
 use crate::telemetry::ResultLabel;
 
-/// Most findings of one trace; the others are counted.
+/// Maximum number of findings of one trace; the others are counted.
 const MAX_FAILURES: usize = 20;
 
 /// A trace in a report.
@@ -65,7 +65,7 @@ impl ReportEntry {
         }
     }
 
-    /// Adds what late spans of the trace have changed. The header stays that of the trace.
+    /// Adds the changes by late spans of the trace. The header remains that of the trace.
     pub(super) fn revise(&mut self, late: ReportEntry) {
         self.result = late.result;
         self.unmeasured = late.unmeasured;

@@ -1,4 +1,4 @@
-//! Markdown for the summary of a CI job: totals, and a table of failing traces with what failed in each.
+//! Markdown for the summary of a CI job: totals, and a table of failing traces with the failures of each.
 //!
 //! Text of traces is shown in table cells, with every character escaped that Markdown or HTML gives a meaning.
 

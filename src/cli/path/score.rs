@@ -1,7 +1,7 @@
 //! `path score`: sequences of symbols, scored against their tasks.
 //!
 //! In: task files and `{"vectors": [{prompt_id, name, sequence}]}`. Out: the same vectors with their
-//! metrics as JSON on standard output; what is unmeasured is null.
+//! metrics as JSON on standard output; unmeasured metrics are null.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -42,7 +42,7 @@ pub(super) fn read_plan(path: &Path) -> Result<(Plan, Option<String>), CommandFa
     Ok((plan::parse_plan(&text), plan::query_of_file(&text)))
 }
 
-/// As [`read_plan`]; a plan without any readable step is an error.
+/// Like [`read_plan`]; a plan without any readable step is an error.
 pub(super) fn readable_plan(path: &Path) -> Result<(Plan, Option<String>), CommandFailure> {
     let (plan, query) = read_plan(path)?;
     match plan.issues.first().filter(|_| plan.is_unreadable()) {

@@ -1,4 +1,4 @@
-//! Options for what is scored: which traces, and which findings.
+//! Options that select the traces and findings to score.
 //!
 //! In: `--ids`, `--split`, `--seed`, `--flagged`, `--all-findings`. Out: the chosen traces of an annotated set, and the
 //! findings that are predictions.

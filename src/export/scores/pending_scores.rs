@@ -1,9 +1,10 @@
-//! The scores of a request, with the ones that the back end has accepted or refused: a retry sends only the others.
+//! The scores of a request, and whether the back end has accepted or refused each: a retry sends only the remaining
+//! ones.
 
 use std::sync::MutexGuard;
 
 use super::read::Score;
-use crate::export::pack::{Delivered, ExportRequest};
+use crate::export::pack::{DeliveryProgress, ExportRequest};
 use crate::export::response::ExportResponse;
 
 /// The scores of a request. Every attempt decodes the same scores in the same order, so that indices stay valid.
@@ -45,7 +46,7 @@ impl<'a> PendingScores<'a> {
     }
 
     /// Records the chunks without unsent scores as delivered, each with the number of its refused scores.
-    pub(super) fn end_attempt(&self) -> MutexGuard<'a, Delivered> {
+    pub(super) fn end_attempt(&self) -> MutexGuard<'a, DeliveryProgress> {
         let mut delivered = self.request.delivered();
         delivered.chunks = (0..self.request.chunks().len()).map(|chunk| (chunk, 0)).collect();
         for (index, (chunk, _)) in self.all.iter().enumerate() {

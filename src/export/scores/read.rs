@@ -78,7 +78,7 @@ pub(in crate::export) struct Score {
     pub metadata: Map<String, serde_json::Value>,
 }
 
-/// As [`scores`], with unscaled scores of metrics.
+/// Like [`scores`], with unscaled scores of metrics.
 pub(in crate::export) fn all_scores(
     request: &ExportLogsServiceRequest,
     include: Include,

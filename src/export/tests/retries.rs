@@ -1,5 +1,7 @@
 //! Tests the conditions, the delays and the end of retries.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 /// A status with details that contain an encoded `google.rpc.RetryInfo` of `millis`.

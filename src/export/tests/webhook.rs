@@ -11,7 +11,9 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 
-use super::scores::{attribute, event, events, request, score_event, trace_verdict, verdicts};
+use super::scores::records::{
+    attribute, event, events_parcel, logs_request, score_event, trace_verdict, verdicts,
+};
 use super::*;
 use crate::outcome::AlertOutcome;
 
@@ -49,7 +51,7 @@ async fn bodies(server: &MockServer) -> Vec<Value> {
 /// Sends the events of each trace after those of the previous one have left the queue.
 async fn send_traces(exporters: &Exporters, traces: Vec<Vec<LogRecord>>) {
     for records in traces {
-        exporters.send_trace([None, Some(events(records))], None).await;
+        exporters.send_trace([None, Some(events_parcel(records))], None).await;
         while only(exporters).queued_bytes() > 0 {
             short_sleep().await;
         }
@@ -242,7 +244,7 @@ async fn an_alarm_is_sent_once_per_trace_and_cause_and_selected_by_agent() {
         for records in
             [vec![raised(1), token_alarm(1), raised(1)], vec![raised(2), token_alarm(2)], vec![retracted]]
         {
-            let parcel = Parcel { source: ParcelSource::Alarm, ..events(records) };
+            let parcel = Parcel { source: ParcelSource::Alarm, ..events_parcel(records) };
             assert_eq!(exporters.send_record(parcel, None).await, 1);
         }
         drain(&exporters).await;
@@ -262,7 +264,8 @@ async fn an_alarm_about_another_call_after_a_retraction_is_sent() {
     let alarm_for_call =
         |span: u8, state| LogRecord { span_id: vec![span; 8], ..harmful_call_alarm(1, state) };
     for (span, state) in [(1, "raised"), (2, "raised"), (1, "retracted"), (3, "raised"), (3, "raised")] {
-        let parcel = Parcel { source: ParcelSource::Alarm, ..events(vec![alarm_for_call(span, state)]) };
+        let parcel =
+            Parcel { source: ParcelSource::Alarm, ..events_parcel(vec![alarm_for_call(span, state)]) };
         assert_eq!(exporters.send_record(parcel, None).await, 1);
     }
     drain(&exporters).await;
@@ -276,7 +279,7 @@ async fn failures_of_two_services_are_not_repeats_of_one_another() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
     let parcel_for = |service: &str, trace| {
-        let bytes = request(failed_trace(trace, "00aa00bb00cc00dd", "low"), "otel-verdict");
+        let bytes = logs_request(failed_trace(trace, "00aa00bb00cc00dd", "low"), "otel-verdict");
         let mut request = ExportLogsServiceRequest::decode(bytes).unwrap();
         request.resource_logs[0].resource.as_mut().unwrap().attributes =
             vec![attribute("service.name", service)];
@@ -306,10 +309,10 @@ async fn alarms_of_open_traces_are_sent_and_forged_ones_are_not() {
         harmful_call_alarm(7, "retracted"),
         alarm_event(7, "otel_verdict.alarm", tokens),
     ];
-    let parcel = Parcel { source: ParcelSource::Alarm, ..events(records.clone()) };
+    let parcel = Parcel { source: ParcelSource::Alarm, ..events_parcel(records.clone()) };
     assert_eq!(exporters.send_record(parcel, None).await, 1);
     // Log records from senders cause no alert, whatever their scope.
-    let forged = Parcel { source: ParcelSource::Sender, ..events(records) };
+    let forged = Parcel { source: ParcelSource::Sender, ..events_parcel(records) };
     assert_eq!(exporters.send_record(forged, None).await, 0);
     drain(&exporters).await;
     let alerts: Vec<(Value, Value, Value)> = bodies(&server)
@@ -399,7 +402,9 @@ async fn a_server_that_is_down_does_not_affect_the_pipeline() {
     );
     let exporters = Exporters::start(&parse_configs(&yaml), &["webhook".to_owned()], &context()).unwrap();
     for n in 0..20 {
-        exporters.send_trace([None, Some(events(failed_trace(n, "00aa00bb00cc00dd", "low")))], None).await;
+        exporters
+            .send_trace([None, Some(events_parcel(failed_trace(n, "00aa00bb00cc00dd", "low")))], None)
+            .await;
     }
     assert_eq!(exporters.pressure(), None);
     exporters.drain(Instant::now() + Duration::from_millis(100)).await;

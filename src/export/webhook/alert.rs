@@ -1,4 +1,4 @@
-//! Reads alerts from evaluation events of closed traces and from alarms of open ones.
+//! Reads alerts from evaluation events of closed traces and from alarms of open traces.
 //!
 //! In: the log records of the scope `otel-verdict`. Out: one [`Alert`] per verdict of a trace, per alarm, and per
 //! trace with a spent budget. Explanations were redacted, cut or left out when the event was written.

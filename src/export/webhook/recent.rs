@@ -46,7 +46,7 @@ pub(super) struct LeftOut {
 
 /// State of one exporter, for all of its consumers.
 pub(in crate::export) struct RecentAlerts {
-    /// By key.
+    /// The last alert of each key.
     last: Cache<String, Arc<Mutex<LastAlert>>>,
     /// Ids of alerts that were sent or left out.
     completed: Cache<Uuid, ()>,

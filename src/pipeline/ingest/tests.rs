@@ -175,14 +175,17 @@ async fn full_shard_refuses_only_requests_with_its_own_traces() {
             body.extend_from_slice(&piece.bytes);
         }
         let answer = pipeline.offer(Offer { signal: Signal::Traces, body: body.into() }).await;
-        let expected =
-            if is_first_shard { Err(Refused::Overloaded { retry: RETRY }) } else { Ok(Accepted::default()) };
+        let expected = if is_first_shard {
+            Err(Refused::Overloaded { retry: RETRY_DELAY })
+        } else {
+            Ok(Accepted::default())
+        };
         assert_eq!(answer, expected);
         (accepted, refused) =
             (accepted + usize::from(!is_first_shard), refused + usize::from(is_first_shard));
     }
     assert!(accepted > 0 && refused > 0, "{accepted} accepted, {refused} refused");
-    // A request with traces of several shards waits without reserving room in the shards that have some.
+    // A request with traces of several shards waits without reserving space in the shards that have some.
     tokio::time::pause();
     let both = pipeline.offer(Offer { signal: Signal::Traces, body: request(&scopes) });
     tokio::pin!(both);
@@ -190,7 +193,7 @@ async fn full_shard_refuses_only_requests_with_its_own_traces() {
     assert!(inboxes[1..].iter().all(|inbox| inbox.capacity() > 0));
     let others: Vec<_> = inboxes[1..].iter().map(|i| i.try_reserve_many(i.max_capacity()).is_ok()).collect();
     assert!(others.iter().all(|&free| free), "{others:?}");
-    assert_eq!(both.await, Err(Refused::Overloaded { retry: RETRY }));
+    assert_eq!(both.await, Err(Refused::Overloaded { retry: RETRY_DELAY }));
     tokio::time::resume();
     drop(full);
     drop(inboxes);

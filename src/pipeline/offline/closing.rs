@@ -19,16 +19,16 @@ use verdict_otlp::trace::{ById, TraceId};
 /// The maximum by which one request advances the clock: the delay with which SDKs send by default. Therefore a span
 /// with a wrong clock, or a pause between recordings, closes no trace whose spans are in the next requests.
 const MAX_STEP: Duration = Duration::from_secs(5);
-/// A request that ends this many nanoseconds or more before the latest time has another clock, ...
+/// A request that ends this many nanoseconds or more before the latest time was recorded with another clock.
 const FAR_BEHIND_NANOS: u64 = 3_600_000_000_000;
-/// ... and after this number of such requests in a row another recording has begun, or the latest time was wrong. Fewer
-/// of them may come from a service whose clock is behind.
+/// Maximum number of consecutive requests with another clock, which may come from a service whose clock is behind.
+/// After more of them another recording has begun, or the latest time was wrong.
 const MAX_BEHIND_REQUESTS: u32 = 64;
 
 /// How the traces of a recording close while it is read.
 #[derive(Debug)]
 pub enum Closing {
-    /// By the time of their spans and the configured times; later spans are late.
+    /// Traces close by the times of their spans and the configured times; spans after that are late.
     ByTime,
     /// After their last spans.
     AfterLastSpans(TraceEnds),
@@ -46,7 +46,7 @@ pub struct Position {
 /// The last position of every trace: some 50 bytes per trace.
 #[derive(Debug, Default)]
 pub struct TraceEnds {
-    /// By trace that has not opened yet.
+    /// The last position of each trace that has not opened yet.
     last: ById<TraceId, Position>,
     /// Open traces by their last position.
     open: BTreeSet<(Position, TraceId)>,

@@ -19,9 +19,9 @@ use crate::assemble::{Assembler, Close, SPAN_OVERHEAD};
 
 /// Maximum number of batches in evaluation for each core: one while the results of another are written.
 const BATCHES_PER_CORE: usize = 2;
-/// Maximum bytes of a batch, ...
+/// Maximum bytes of a batch.
 const MAX_BATCH_BYTES: usize = 256 << 10;
-/// ... and traces: enough that starting its task takes little time compared with its evaluation.
+/// Maximum number of traces of a batch: enough that starting its task takes little time compared with its evaluation.
 const MAX_BATCH_TRACES: usize = 64;
 
 /// A hundred years in seconds: the time for traces that do not close by time.

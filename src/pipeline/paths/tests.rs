@@ -121,7 +121,7 @@ async fn snapshots_are_made_only_with_a_permit() {
     let permits = [runs.read_permit().await, runs.read_permit().await];
     for n in 0..20 {
         let refused = pipeline.decide(look(&format!("agent {n}"))).await.unwrap_err();
-        assert_eq!(refused, Refused::Overloaded { retry: RETRY });
+        assert_eq!(refused, Refused::Overloaded { retry: RETRY_DELAY });
     }
     assert_eq!(snapshots.load(Ordering::Relaxed), 0, "while other traces are read");
     drop(permits);
@@ -151,7 +151,7 @@ fn a_trace_read_after_the_timeout_of_its_question_answers_the_next_one() {
             tokio::task::yield_now().await;
         }
         advance(REPLY_TIMEOUT * 2).await;
-        assert_eq!(reply.await.unwrap(), Err(Refused::Overloaded { retry: RETRY }));
+        assert_eq!(reply.await.unwrap(), Err(Refused::Overloaded { retry: RETRY_DELAY }));
         drop(release);
         assert!(occupied.await.unwrap().is_err());
         assert!(pipeline.decide(look("agent")).await.is_ok());

@@ -25,18 +25,18 @@ pub(super) struct OpenStorage {
     pub dead_letters: Arc<DeadLetters>,
 }
 
-/// Opens the directory; `None` if none is configured. The journal is read on a blocking thread, since that may take
-/// long and the process must react to signals at the same time.
+/// Opens the directory; `None` if none is configured. The journal is read on a blocking thread, since reading may take
+/// long and the process must react to signals meanwhile.
 pub(super) async fn open(
     config: &Config,
     telemetry: &Arc<Telemetry>,
     exporters: &Exporters,
 ) -> Result<Option<OpenStorage>, Error> {
-    let Some(folder) = config.storage.directory.clone() else { return Ok(None) };
+    let Some(directory) = config.storage.directory.clone() else { return Ok(None) };
     let (storage, remember) = (config.storage.clone(), config.verdict.close.remember);
     let receives_kafka = config.receivers.kafka.is_some();
-    let (path, task_telemetry) = (folder.clone(), Arc::clone(telemetry));
-    let read = move || {
+    let (path, task_telemetry) = (directory.clone(), Arc::clone(telemetry));
+    let open_journal = move || {
         let (journal, recovered) = Journal::open(&path, &storage, remember, &task_telemetry.journal)?;
         let open_traces: HashSet<TraceId> = recovered.open.values().flatten().copied().collect();
         // With Kafka every trace may be open, since open traces are received again.
@@ -44,22 +44,23 @@ pub(super) async fn open(
         let markers = Arc::new(EvaluationMarkers::open(&path, is_open));
         Ok((journal, markers, recovered))
     };
-    let result = tokio::task::spawn_blocking(read).await;
-    let panicked = |error| journal::OpenError::new(&folder, std::io::Error::other(join_error_reason(&error)));
-    let (journal, markers, recovered) = result.map_err(panicked).flatten()?;
+    let result = tokio::task::spawn_blocking(open_journal).await;
+    let panic_error =
+        |error| journal::OpenError::new(&directory, std::io::Error::other(join_error_reason(&error)));
+    let (journal, markers, recovered) = result.map_err(panic_error).flatten()?;
     // From here on the lock of the journal excludes other processes from the directory.
-    let dead_letters = open_dead_letters(config, &folder, telemetry, exporters)?;
+    let dead_letters = open_dead_letters(config, &directory, telemetry, exporters)?;
     Ok(Some(OpenStorage { journal, markers, recovered, dead_letters }))
 }
 
 fn open_dead_letters(
     config: &Config,
-    folder: &Path,
+    directory: &Path,
     telemetry: &Telemetry,
     exporters: &Exporters,
 ) -> Result<Arc<DeadLetters>, Error> {
     let gauge = telemetry.journal.dead_letter_bytes.clone();
-    let dead_letters = Arc::new(DeadLetters::open(folder, config.storage.max_bytes.0, gauge)?);
+    let dead_letters = Arc::new(DeadLetters::open(directory, config.storage.max_bytes.0, gauge)?);
     exporters.set_dead_letters(&dead_letters);
     Ok(dead_letters)
 }

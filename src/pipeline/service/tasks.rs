@@ -32,7 +32,7 @@ impl Tasks {
         });
     }
 
-    /// As [`Tasks::spawn`]; an error ends the process too.
+    /// Like [`Tasks::spawn`]; an error ends the process too.
     #[cfg(feature = "kafka")]
     pub(super) fn spawn_fallible<E: std::fmt::Display>(
         &mut self,

@@ -17,7 +17,7 @@ const MIN_DISTANCE: Duration = Duration::from_secs(1);
 /// How often the pace of a stream is measured.
 const PACE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How far logs may be ahead. They wait in memory for their spans, before which no trace closes.
+/// How far logs may be ahead of spans. Logs wait in memory for their spans, without which no trace closes.
 const MAX_LOGS_DISTANCE: Duration = Duration::from_secs(60);
 
 /// The reading position of a stream.
@@ -35,7 +35,7 @@ struct StreamProgress {
     last_activity: Instant,
     /// When the pace was last measured, and the timestamp of the message that was read then.
     last_measurement: Option<(Instant, i64)>,
-    /// Seconds that it takes to read the messages of one second of their timestamps; at least 1.
+    /// Seconds needed to read the messages of one second of timestamps; at least 1.
     pace: f64,
 }
 

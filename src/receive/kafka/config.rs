@@ -17,41 +17,41 @@ settings! {
         /// Default otel-verdict. The consumer group: its members share the partitions. Another group reads and
         /// evaluates everything again.
         group_id: String = "otel-verdict".to_owned(),
-        /// Default none. A name that this member keeps over restarts, unique in the group: a restart within
-        /// `session_timeout` then moves no partition.
+        /// Default none. A name of this member that stays the same after a restart, unique in the group: a restart
+        /// within `session_timeout` then moves no partition.
         group_instance_id: String,
         /// The topic of spans.
         traces: TracesTopic,
         /// Default none: no logs are read. The topic of logs, which join the spans of their trace. It must have as
         /// many partitions as that of spans, and the same keys.
         logs: Option<LogsTopic>,
-        /// `earliest` (default) or `latest`. Where a group without a committed offset begins.
+        /// `earliest` (default) or `latest`. The position at which a group without a committed offset begins to read.
         initial_offset: InitialOffset = InitialOffset::Earliest,
         /// Default 10s. A member without a heartbeat for this time loses its partitions to the others. After a crash,
         /// a short time lets others take over soon; a long one tolerates pauses.
         session_timeout: Period = Period::secs(10),
         /// Default 3s. Interval of heartbeats; at most a third of `session_timeout`.
         heartbeat_interval: Period = Period::secs(3),
-        /// Default 1s. Interval of commits. A member that takes over after a crash reads again what was exported
-        /// since the last one.
+        /// Default 1s. Interval of commits. After a crash the next owner reads records again that were exported since
+        /// the last commit.
         commit_interval: Period = Period::secs(1),
-        /// Default 5s. How long exports in flight are waited for when a partition is revoked. The traces of those
-        /// that take longer are evaluated and exported by the next owner too.
+        /// Default 5s. Maximum time to wait for exports in flight when a partition is revoked. If an export takes
+        /// longer, the next owner evaluates and exports its traces again.
         revoke_grace: Period = Period::secs(5),
-        /// Default 4096, the brokers' `offset.metadata.max.bytes`. Bytes that are committed with an offset: the records
-        /// after it that are still needed, at one or two bytes for each run of them, and exported traces whose late
-        /// spans are known as such, at some 14 bytes. If the records do not fit, a new owner evaluates the latest
-        /// traces again.
+        /// Default 4096, the brokers' `offset.metadata.max.bytes`. Limit on the metadata that is committed with an
+        /// offset: the ranges of later records that are still needed, at one or two bytes each, and exported traces,
+        /// at some 14 bytes each, so that their late spans are recognised. If the ranges do not fit, a new owner
+        /// evaluates the latest traces again.
         offset_metadata_max_bytes: u32 = 4096,
-        /// Default 1000000. Records of a partition from the first that is needed to the last that was read; above it
-        /// the partition is paused until traces close. It bounds what a new owner reads.
+        /// Default 1000000. Limit on the records of a partition from the first that is needed to the last that was
+        /// read. Above it the partition is paused until traces close. It bounds the records that a new owner reads.
         max_uncommitted_records: u64 = 1_000_000,
-        /// Default 16MiB. Messages that are fetched ahead, in addition to `memory.budget`. One fetch takes at least 1
-        /// MB.
+        /// Default 16MiB. Size of the messages that are fetched ahead, in addition to `memory.budget`. One fetch takes
+        /// at least 1 MB.
         prefetch: Size = Size(16 << 20),
-        /// Default 64MiB. Largest message. A larger one is left out, and counted. A response of a broker may be as
-        /// large, or as `prefetch` if that is larger, and 1 MiB; at a batch of messages above that the partition
-        /// stops, and the log says so.
+        /// Default 64MiB. Largest message. A larger message is counted and skipped. A response of a broker may have 1
+        /// MiB more than this size or `prefetch`, whichever is larger; a larger batch of messages stops the partition,
+        /// which is logged.
         max_message_size: Size = Size(64 << 20),
         /// Default none: connections are not encrypted. `tls: {}` uses TLS with the system's authorities.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,18 +73,18 @@ settings! {
     }
 }
 
-/// Where a group without a committed offset begins.
+/// The position at which a group without a committed offset begins to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InitialOffset {
-    /// With the oldest message, so that none is left out.
+    /// The oldest message, so that no message is skipped.
     #[default]
     Earliest,
-    /// With the messages that are written from now on.
+    /// The end of the topic: only messages that are written from now on are read.
     Latest,
 }
 
-/// Minimum of `offset_metadata_max_bytes`: room for some hundred runs of records.
+/// Minimum of `offset_metadata_max_bytes`: space for some hundred ranges of records.
 const MIN_METADATA_BYTES: u32 = 256;
 
 impl KafkaReceiver {

@@ -27,7 +27,7 @@ use crate::telemetry::{MessageOutcome, Telemetry};
 
 /// How long a poll waits for a message.
 const POLL_TIMEOUT: Duration = Duration::from_millis(50);
-/// The same while messages wait for the pipeline.
+/// How long a poll waits for a message while other messages wait for the pipeline.
 const BUSY_POLL_TIMEOUT: Duration = Duration::from_millis(5);
 /// How long the pipeline may be under pressure before partitions are paused, which discards prefetched messages.
 const PRESSURE_BEFORE_PAUSE: Duration = Duration::from_millis(500);
@@ -68,7 +68,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// `forwards`: spans are exported on arrival.
+    /// `forwards`: spans are exported on arrival, before their trace is evaluated.
     pub(crate) fn new(config: KafkaReceiver, quiet: Duration, forwards: bool) -> Receiver {
         Receiver { config, log: Arc::new(KafkaLog::new(forwards)), quiet }
     }
@@ -140,7 +140,7 @@ fn consumer_config(config: &KafkaReceiver) -> rdkafka::ClientConfig {
 struct Poller {
     consumer: BaseConsumer<ConsumerGroup>,
     stop: CancellationToken,
-    /// For exports in flight at shutdown.
+    /// Maximum time to wait for exports in flight at shutdown.
     grace: Duration,
 }
 
@@ -226,7 +226,7 @@ impl Poller {
         let mut pressure_since: Option<Instant> = None;
         let (mut charged_bytes, mut _charge) = (0, group.intake.charge(0));
         while !self.stop.is_cancelled() {
-            if let Some(reason) = group.failure() {
+            if let Some(reason) = group.take_failure() {
                 return Err(ReceiverError::Failed(reason));
             }
             let was_overloaded = is_overloaded(pressure_since);
@@ -265,7 +265,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Logs an error of polling, from most of which librdkafka recovers by itself.
+    /// Logs an error of polling. librdkafka recovers from all but fatal errors.
     ///
     /// # Errors
     /// The client has a fatal error.
@@ -285,7 +285,8 @@ type CommitReply = (TopicPartitionList, Result<(), KafkaError>);
 
 /// The polling side of the thread that commits, one list after the other.
 struct Committer {
-    /// Lists to commit, each with the number of revocations at that time: a commit of before a revocation is void.
+    /// Lists to commit, each with the number of revocations at the time of the request: after a further revocation the
+    /// commit is cancelled.
     requests: mpsc::Sender<(TopicPartitionList, u64)>,
     results: mpsc::Receiver<CommitReply>,
     /// Whether the result of a commit is awaited.
@@ -347,7 +348,7 @@ fn offer_waiting(group: &ConsumerGroup, number: i32, partition: &mut OwnedPartit
     }
 }
 
-/// A partition of a topic, as logs name it.
+/// The topic and number of a partition, for logs.
 #[derive(Debug)]
 struct PartitionName<'a> {
     topic: &'a str,

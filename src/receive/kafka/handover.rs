@@ -117,7 +117,7 @@ impl Handover {
         newest: impl Iterator<Item = (ExportedTrace, bool)>,
     ) -> u64 {
         let mut remaining = budget.saturating_sub(text.len()) / 4 * 3;
-        let mut left_out = 0;
+        let mut omitted = 0;
         for (entry, is_read_again) in newest {
             let (list, size) = if is_read_again {
                 (&mut self.exported, EXPORTED_BYTES)
@@ -129,10 +129,10 @@ impl Handover {
                     remaining = bytes;
                     list.push(entry);
                 }
-                None => left_out += u64::from(is_read_again),
+                None => omitted += u64::from(is_read_again),
             }
         }
-        left_out
+        omitted
     }
 
     /// Reads a text relative to `offsets`; `None` if it is invalid.

@@ -23,7 +23,8 @@ use verdict_journal::{RetainReason, Seq};
 use verdict_otlp::trace::{PriorVerdict, TraceId};
 
 use super::stream::{Offsets, PartitionStream, STREAMS};
-use super::watermark::{Commit, ReplayStatus, Watermark};
+use super::trace::ReplayStatus;
+use super::watermark::{Commit, Watermark};
 
 const KAFKA_FLAG: Seq = 1 << 63;
 const OFFSET_BITS: u32 = 38;
@@ -54,16 +55,16 @@ pub(crate) struct Assignment {
     pub(crate) revoked: CancellationToken,
     /// Whether no export begins any more. Exports in flight are still acknowledged.
     has_lapsed: AtomicBool,
-    /// The first offset that was read, by stream: the one to which offsets in a [`Seq`] are relative.
-    base: [OnceLock<i64>; STREAMS],
+    /// The first offset that was read, by stream. Offsets in a [`Seq`] are relative to it.
+    first_offsets: [OnceLock<i64>; STREAMS],
     state: Mutex<Watermark>,
 }
 
 impl Assignment {
     /// The record number of an offset.
     pub(crate) fn record(&self, stream: PartitionStream, offset: i64) -> Seq {
-        let base = self.base[stream as usize].get_or_init(|| offset);
-        let relative = offset.wrapping_sub(*base) as u64 & ((1 << OFFSET_BITS) - 1);
+        let first_offset = self.first_offsets[stream as usize].get_or_init(|| offset);
+        let relative = offset.wrapping_sub(*first_offset) as u64 & ((1 << OFFSET_BITS) - 1);
         KAFKA_FLAG | u64::from(self.id) << (OFFSET_BITS + 1) | (stream as u64) << OFFSET_BITS | relative
     }
 
@@ -72,17 +73,17 @@ impl Assignment {
         self.has_lapsed.store(true, Ordering::Release);
     }
 
-    /// As [`Watermark::note_read`].
+    /// Like [`Watermark::note_read`].
     pub(crate) fn note_read(&self, stream: PartitionStream, offset: i64) {
         self.state().note_read(stream, offset);
     }
 
-    /// As [`Watermark::begin_record`].
+    /// Like [`Watermark::begin_record`].
     pub(crate) fn begin_record(&self, stream: PartitionStream, offset: i64) -> bool {
         self.state().begin_record(stream, offset)
     }
 
-    /// As [`Watermark::skips`].
+    /// Like [`Watermark::skips`].
     pub(crate) fn skips(&self, stream: PartitionStream, offset: i64) -> bool {
         self.state().skips(stream, offset)
     }
@@ -92,7 +93,7 @@ impl Assignment {
         self.state().position()
     }
 
-    /// Memory of its state, in bytes.
+    /// The memory of the state of the assignment, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.state().bytes()
     }
@@ -100,10 +101,10 @@ impl Assignment {
     /// The stream and offset of a record number.
     fn stream_and_offset(&self, seq: Seq) -> (PartitionStream, i64) {
         let stream = if seq >> OFFSET_BITS & 1 == 0 { PartitionStream::Spans } else { PartitionStream::Logs };
-        let base = self.base[stream as usize].get().copied().unwrap_or_default();
+        let first_offset = self.first_offsets[stream as usize].get().copied().unwrap_or_default();
         // The relative offset is signed: offsets before the first one occur if the broker resets the position.
         let shift = 64 - OFFSET_BITS;
-        (stream, base.wrapping_add((seq << shift) as i64 >> shift))
+        (stream, first_offset.wrapping_add((seq << shift) as i64 >> shift))
     }
 
     /// The state to commit, with metadata of at most `budget` bytes.
@@ -112,8 +113,8 @@ impl Assignment {
     }
 
     /// The number of verdicts whose export is not acknowledged.
-    pub(crate) fn exporting(&self) -> u64 {
-        self.state().exporting()
+    pub(crate) fn unacknowledged_verdicts(&self) -> u64 {
+        self.state().unacknowledged_verdicts()
     }
 
     /// The number of records that were read and are not below the watermark.
@@ -138,7 +139,7 @@ pub(crate) struct KafkaLog {
 struct Assignments {
     current: HashMap<AssignmentId, Arc<Assignment>>,
     last: AssignmentId,
-    /// By partition: the offset after the last record that earlier assignments have read.
+    /// For each partition, the offset after the last record that was read in earlier assignments.
     earlier_positions: HashMap<i32, Offsets>,
 }
 
@@ -153,32 +154,32 @@ impl KafkaLog {
 
     /// A new assignment of a partition, with the state that the previous owner committed.
     pub(crate) fn assign(&self, partition: i32, offsets: Offsets, metadata: &str) -> Arc<Assignment> {
-        let all = &mut *self.assignments();
+        let assignments = &mut *self.assignments();
         // Numbers repeat after 16 million assignments.
         loop {
-            all.last = (all.last + 1) & ((1 << ASSIGNMENT_BITS) - 1);
-            if all.last != 0 && !all.current.contains_key(&all.last) {
+            assignments.last = (assignments.last + 1) & ((1 << ASSIGNMENT_BITS) - 1);
+            if assignments.last != 0 && !assignments.current.contains_key(&assignments.last) {
                 break;
             }
         }
-        let earlier_position = all.earlier_positions.get(&partition).copied().unwrap_or_default();
+        let earlier_position = assignments.earlier_positions.get(&partition).copied().unwrap_or_default();
         let assignment = Arc::new(Assignment {
-            id: all.last,
+            id: assignments.last,
             partition,
             revoked: CancellationToken::new(),
             has_lapsed: AtomicBool::new(false),
-            base: Default::default(),
+            first_offsets: Default::default(),
             state: Mutex::new(Watermark::resume(offsets, metadata, self.forwards, earlier_position)),
         });
-        all.current.insert(all.last, Arc::clone(&assignment));
+        assignments.current.insert(assignments.last, Arc::clone(&assignment));
         assignment
     }
 
     /// Ends an assignment: from now on, calls for its records have no effect.
     pub(crate) fn end(&self, id: AssignmentId) {
-        let all = &mut *self.assignments();
-        if let Some(ended) = all.current.remove(&id) {
-            let position = all.earlier_positions.entry(ended.partition).or_default();
+        let assignments = &mut *self.assignments();
+        if let Some(ended) = assignments.current.remove(&id) {
+            let position = assignments.earlier_positions.entry(ended.partition).or_default();
             *position = std::array::from_fn(|s| position[s].max(ended.position()[s]));
             ended.revoked.cancel();
         }
@@ -186,8 +187,8 @@ impl KafkaLog {
 
     /// Ends all assignments.
     pub(crate) fn end_all(&self) {
-        let all: Vec<AssignmentId> = self.assignments().current.keys().copied().collect();
-        all.into_iter().for_each(|id| self.end(id));
+        let ids: Vec<AssignmentId> = self.assignments().current.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.end(id));
     }
 
     fn assignment(&self, seq: Seq) -> Option<Arc<Assignment>> {
@@ -239,7 +240,7 @@ impl KafkaLog {
         }
     }
 
-    /// As [`Watermark::was_forwarded`].
+    /// Like [`Watermark::was_forwarded`].
     pub(crate) fn was_forwarded(&self, seq: Seq) -> bool {
         self.assignment(seq).is_some_and(|assignment| {
             let (stream, offset) = assignment.stream_and_offset(seq);
@@ -264,7 +265,7 @@ impl KafkaLog {
         self.for_each_assignment(records, |state| state.note_evaluated(trace, verdict));
     }
 
-    /// As [`Watermark::is_late`].
+    /// Like [`Watermark::is_late`].
     pub(crate) fn is_late(&self, seq: Seq, trace: TraceId) -> bool {
         self.assignment(seq).is_none_or(|assignment| {
             let (stream, offset) = assignment.stream_and_offset(seq);
@@ -356,11 +357,17 @@ mod tests {
         assert!(log.revocation_token(&[old, new]).is_none() && log.revocation_token(&[17]).is_none());
         log.note_evaluated(TRACE, &[old], verdict);
         log.release(&[(old, RetainReason::Trace(TRACE)), (NO_RECORD, RetainReason::Verdict)]);
-        assert_eq!((after.exporting(), after.commit(100).unwrap().offsets), (0, [Some(4), None]));
+        assert_eq!(
+            (after.unacknowledged_verdicts(), after.commit(100).unwrap().offsets),
+            (0, [Some(4), None])
+        );
         log.note_evaluated(TRACE, &[new, new], verdict);
-        assert_eq!(after.exporting(), 1);
+        assert_eq!(after.unacknowledged_verdicts(), 1);
         log.release(&[(new, RetainReason::Trace(TRACE)), (NO_RECORD, RetainReason::Verdict)]);
-        assert_eq!((after.exporting(), after.commit(100).unwrap().offsets), (0, [Some(5), None]));
+        assert_eq!(
+            (after.unacknowledged_verdicts(), after.commit(100).unwrap().offsets),
+            (0, [Some(5), None])
+        );
     }
 
     #[test]
@@ -381,10 +388,16 @@ mod tests {
         assignment.lapse();
         assert!(log.has_lapsed(&[records[0].0]) && !log.has_lapsed(&[records[0].0, NO_RECORD]));
         acknowledge(records[0]);
-        assert_eq!((assignment.exporting(), assignment.commit(100).unwrap().offsets[0]), (1, Some(5)));
+        assert_eq!(
+            (assignment.unacknowledged_verdicts(), assignment.commit(100).unwrap().offsets[0]),
+            (1, Some(5))
+        );
         log.end(assignment.id);
         acknowledge(records[1]);
-        assert_eq!((assignment.exporting(), assignment.commit(100).unwrap().offsets[0]), (1, Some(5)));
+        assert_eq!(
+            (assignment.unacknowledged_verdicts(), assignment.commit(100).unwrap().offsets[0]),
+            (1, Some(5))
+        );
     }
 
     #[test]

@@ -42,9 +42,9 @@ mod partitions;
 #[cfg(feature = "kafka")]
 pub(crate) mod stream;
 #[cfg(feature = "kafka")]
-mod trace;
+pub(crate) mod trace;
 #[cfg(feature = "kafka")]
-pub(crate) mod watermark;
+mod watermark;
 
 #[cfg(feature = "kafka")]
 pub(crate) use consumer::Receiver;

@@ -18,18 +18,18 @@ pub(super) struct WaitingMessage {
     pub body: bytes::Bytes,
 }
 
-/// The partition with one number of both topics, owned by this process.
+/// The partitions of both topics that have the same number, owned by this process.
 pub(super) struct OwnedPartition {
     pub assignment: Arc<Assignment>,
     /// Messages that the pipeline has not accepted, in order of their offsets.
     pub waiting: VecDeque<WaitingMessage>,
-    /// Since when the first of them is refused.
+    /// When the pipeline first refused the first waiting message.
     pub refused_since: Option<Instant>,
-    /// By stream: whether it is paused.
+    /// For each stream, whether it is paused.
     pub paused: [bool; STREAMS],
     /// `Some` if both streams are read and their ends are known.
     pub backlog: Option<Backlog>,
-    /// By stream: whether this process owns its partition.
+    /// For each stream, whether this process owns its partition.
     pub owned_streams: [bool; STREAMS],
     /// The last commit, unless it failed.
     pub last_commit: Option<Commit>,

@@ -46,7 +46,8 @@ const MAX_READ_ATTEMPTS: u32 = 3;
 /// How often exports in flight are checked during a revocation.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Commits at a revocation: a second one follows acknowledgements during the first one, or its failure.
+/// Maximum number of commits at a revocation: a second one follows acknowledgements during the first one, or its
+/// failure.
 const MAX_LAST_COMMITS: u32 = 2;
 /// Delay before a failed commit at a revocation is repeated.
 const COMMIT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -63,7 +64,7 @@ const MIN_METADATA_BYTES: usize = 64;
 /// The context of the consumer, which librdkafka calls at rebalances.
 pub(super) struct ConsumerGroup {
     pub config: KafkaReceiver,
-    /// By stream; spans alone, or spans and logs.
+    /// The topic of each stream: of spans alone, or of spans and of logs.
     pub topics: Vec<String>,
     pub log: Arc<KafkaLog>,
     pub intake: Arc<dyn Intake>,
@@ -109,8 +110,8 @@ impl ConsumerGroup {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reason why the receiver cannot continue, if there is one.
-    pub(super) fn failure(&self) -> Option<String> {
+    /// Removes and returns the reason why the receiver cannot continue; `None` if it can.
+    pub(super) fn take_failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -180,7 +181,7 @@ impl ConsumerGroup {
         Some(Backlog::new([bounds(spans, offsets[0])?, bounds(logs, offsets[1])?], Instant::now()))
     }
 
-    /// Takes over the assigned partitions.
+    /// Reads the committed state of newly assigned partitions, and adds them to the owned ones.
     fn assign(&self, consumer: &BaseConsumer<ConsumerGroup>, list: &TopicPartitionList) {
         let committed = (1..=MAX_READ_ATTEMPTS).find_map(|attempt| {
             let committed = self.committed_offsets(consumer, list);
@@ -228,7 +229,7 @@ impl ConsumerGroup {
             }
             let assignment = self.log.assign(partition, offsets, &metadata);
             tracing::debug!(partition, assignment = assignment.id, ?offsets, "Kafka partition assigned");
-            // After a timeout the brokers are not asked again, since nothing is polled meanwhile.
+            // After a timeout the ends of further partitions are not requested, since no message is polled meanwhile.
             let backlog =
                 if brokers_respond { self.open_backlog(consumer, partition, offsets) } else { None };
             brokers_respond &= backlog.is_some();
@@ -246,8 +247,8 @@ impl ConsumerGroup {
         self.update_gauges(&owned);
     }
 
-    /// Gives partitions back to the group, in the order that the module header describes. `lost`: another member may
-    /// own them already.
+    /// Returns partitions to the group, in the order that the module header describes. `lost`: the session of this
+    /// member has ended, so another member may own them already.
     pub(super) fn revoke(
         &self,
         consumer: &BaseConsumer<ConsumerGroup>,
@@ -256,33 +257,35 @@ impl ConsumerGroup {
         grace: Duration,
     ) {
         let deadline = Instant::now() + if lost { Duration::ZERO } else { grace };
-        let mut leaving = Partitions::new();
-        leaving.extend(self.owned().extract_if(.., |partition, _| partitions.contains(partition)));
-        if leaving.is_empty() {
+        let mut revoked_partitions = Partitions::new();
+        revoked_partitions.extend(self.owned().extract_if(.., |partition, _| partitions.contains(partition)));
+        if revoked_partitions.is_empty() {
             return;
         }
-        leaving.values().for_each(|owned| owned.assignment.revoked.cancel());
+        revoked_partitions.values().for_each(|owned| owned.assignment.revoked.cancel());
         let remaining = deadline.saturating_duration_since(Instant::now()).max(DRAIN_INTERVAL);
         // The task outlives the timeout: a shard that waits for an exporter drops its traces later, but before it
         // receives spans of another assignment.
         let drop_task = self.runtime.spawn(self.intake.drop_revoked());
         let dropped =
             self.runtime.block_on(async { tokio::time::timeout(remaining, drop_task).await.is_ok() });
-        let drain = || {
-            while exporting(&leaving) > 0 && Instant::now() < deadline {
+        let await_exports = || {
+            while unacknowledged_verdicts(&revoked_partitions) > 0 && Instant::now() < deadline {
                 std::thread::sleep(DRAIN_INTERVAL);
             }
         };
-        drain();
-        leaving.values().for_each(|owned| owned.assignment.lapse());
-        drain();
-        let (numbers, unfinished): (Vec<&i32>, _) = (leaving.keys().collect(), exporting(&leaving));
+        await_exports();
+        revoked_partitions.values().for_each(|owned| owned.assignment.lapse());
+        await_exports();
+        let (numbers, unfinished): (Vec<&i32>, _) =
+            (revoked_partitions.keys().collect(), unacknowledged_verdicts(&revoked_partitions));
         tracing::info!(?numbers, lost, dropped, exporting = unfinished, "Kafka partitions revoked");
-        // This waits for a commit in progress and voids those that were requested before: the next owner would read
-        // them.
+        // Waits for a commit in progress, and cancels commits that were requested before: they would overwrite the
+        // state that the next owner reads.
         *self.revocations() += 1;
-        let replayed = if lost { unfinished } else { self.commit_last(consumer, &mut leaving, deadline) };
-        leaving.values().for_each(|owned| self.log.end(owned.assignment.id));
+        let replayed =
+            if lost { unfinished } else { self.commit_last(consumer, &mut revoked_partitions, deadline) };
+        revoked_partitions.values().for_each(|owned| self.log.end(owned.assignment.id));
         self.telemetry.kafka.replayed(replayed);
         self.update_gauges(&self.owned());
     }
@@ -292,25 +295,25 @@ impl ConsumerGroup {
     fn commit_last(
         &self,
         consumer: &BaseConsumer<ConsumerGroup>,
-        leaving: &mut Partitions,
+        revoked_partitions: &mut Partitions,
         deadline: Instant,
     ) -> u64 {
         // The result of the last commit before the revocation may not be known: it may have failed, or not been begun.
-        leaving.values_mut().for_each(|owned| owned.last_commit = None);
+        revoked_partitions.values_mut().for_each(|owned| owned.last_commit = None);
         let mut replayed = 0;
         for attempt in 1..=MAX_LAST_COMMITS {
-            let unfinished = exporting(leaving);
-            let (list, reevaluated_traces) = self.changed_offsets(leaving);
+            let unfinished = unacknowledged_verdicts(revoked_partitions);
+            let (list, reevaluated_traces) = self.changed_offsets(revoked_partitions);
             replayed = unfinished + reevaluated_traces;
             if list.count() == 0 {
                 break;
             }
             let result = consumer.commit(&list, CommitMode::Sync);
-            self.note_commit(&result, &list, leaving);
+            self.note_commit(&result, &list, revoked_partitions);
             let Err(error) = result else { continue };
             let remaining = deadline.saturating_duration_since(Instant::now());
             let retries = attempt < MAX_LAST_COMMITS && !remaining.is_zero();
-            let numbers: Vec<&i32> = leaving.keys().collect();
+            let numbers: Vec<&i32> = revoked_partitions.keys().collect();
             tracing::warn!(?numbers, %error, retries, "offsets of revoked Kafka partitions could not be committed");
             if !retries {
                 break;
@@ -382,13 +385,13 @@ impl ConsumerGroup {
         }
     }
 
-    /// Pauses partitions with waiting messages or too many uncommitted records, or all of them, and streams that are
-    /// ahead of the other one; resumes the others.
+    /// Pauses partitions with refused messages or too many uncommitted records, and streams that are ahead of the other
+    /// stream; resumes the others. `pauses_all`: pauses all partitions.
     pub(super) fn update_pauses(
         &self,
         consumer: &BaseConsumer<ConsumerGroup>,
         partitions: &mut Partitions,
-        all: bool,
+        pauses_all: bool,
     ) {
         let (max_uncommitted, now) = (self.config.max_uncommitted_records, Instant::now());
         let [mut pause, mut resume] = [TopicPartitionList::new(), TopicPartitionList::new()];
@@ -400,7 +403,7 @@ impl ConsumerGroup {
                 uncommitted >= if is_paused { max_uncommitted / 4 * 3 } else { max_uncommitted };
             let is_refused =
                 owned.refused_since.is_some_and(|since| now.duration_since(since) >= REFUSED_BEFORE_PAUSE);
-            let pauses_all_streams = all || is_refused || has_too_many;
+            let pauses_all_streams = pauses_all || is_refused || has_too_many;
             if let Some(backlog) = owned.backlog.as_mut().filter(|_| pauses_all_streams) {
                 backlog.note_pause(now);
             }
@@ -430,8 +433,8 @@ impl ConsumerGroup {
 }
 
 /// The number of verdicts whose export is not acknowledged.
-fn exporting(partitions: &Partitions) -> u64 {
-    partitions.values().map(|owned| owned.assignment.exporting()).sum()
+fn unacknowledged_verdicts(partitions: &Partitions) -> u64 {
+    partitions.values().map(|owned| owned.assignment.unacknowledged_verdicts()).sum()
 }
 
 impl ClientContext for ConsumerGroup {

@@ -7,14 +7,25 @@ use verdict_otlp::trace::PriorVerdict;
 use super::handover::ExportedTrace;
 use super::stream::{Offsets, STREAMS};
 
+/// Whether a previous owner has exported a trace that a record contains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReplayStatus {
+    /// The trace was not exported, or is unknown.
+    New,
+    /// The trace was exported with this record.
+    Exported,
+    /// The trace was exported without this record: the spans are late.
+    Late(PriorVerdict),
+}
+
 /// The exported records of a trace.
 #[derive(Default, Debug)]
 pub(super) struct ExportedRecords {
     /// The first exported record.
     pub first: Offsets,
-    /// The last exported record before those that are retained for the trace.
+    /// The last exported record before the first record that is retained for the trace.
     pub last: Offsets,
-    /// The last exported record, also after retained ones.
+    /// The last exported record, which may be after retained records.
     pub highest: Offsets,
 }
 
@@ -27,7 +38,7 @@ pub(super) struct KafkaTrace {
     /// The latest verdict, from its evaluation on.
     pub verdict: Option<PriorVerdict>,
     /// The number of verdicts whose export is not acknowledged.
-    pub exporting: u32,
+    pub unacknowledged_verdicts: u32,
     /// The number of exported records that a next owner would read again: another trace needs them, or they were not
     /// read here yet.
     pub pins: usize,
@@ -55,16 +66,16 @@ impl KafkaTrace {
     }
 
     /// Whether an exported record of the trace is not below `next`.
-    pub(super) fn reaches(&self, next: Offsets) -> bool {
+    pub(super) fn has_exported_from(&self, next: Offsets) -> bool {
         let highest = self.exported.as_ref().map_or([None; STREAMS], |exported| exported.highest);
         (0..STREAMS).any(|s| highest[s].is_some() && highest[s] >= next[s])
     }
 
     /// Whether the trace was exported with records on both sides of `next`.
-    pub(super) fn crosses(&self, next: Offsets) -> bool {
+    pub(super) fn is_exported_across(&self, next: Offsets) -> bool {
         let begins_below =
             |e: &ExportedRecords| (0..STREAMS).any(|s| e.first[s].is_some() && e.first[s] < next[s]);
-        self.exported.as_ref().is_some_and(begins_below) && self.reaches(next)
+        self.exported.as_ref().is_some_and(begins_below) && self.has_exported_from(next)
     }
 
     /// The entry of the handover; `None` if the trace was not exported.

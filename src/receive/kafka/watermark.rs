@@ -23,25 +23,15 @@ use verdict_otlp::trace::{PriorVerdict, TraceId};
 
 use super::handover::{self, ExportedTrace, Handover, OffsetRange};
 use super::stream::{Offsets, PartitionStream, STREAMS};
-use super::trace::{ExportedRecords, KafkaTrace};
+use super::trace::{ExportedRecords, KafkaTrace, ReplayStatus};
 
 /// Exported traces that are remembered per partition, so that the next owner recognises their late spans. Traces with
 /// records that are still retained are remembered in any case.
 const MAX_REMEMBERED: usize = if cfg!(test) { 8 } else { 10_000 };
-/// Memory of a trace and of a retained record with its entries in both maps. Measured and rounded up.
+/// Memory of a trace; measured and rounded up.
 const TRACE_BYTES: usize = 400;
+/// Memory of a retained record with its entries in both maps; measured and rounded up.
 const RECORD_BYTES: usize = 100;
-
-/// Whether a previous owner has exported a trace of a record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ReplayStatus {
-    /// The trace was not exported, or is unknown.
-    New,
-    /// The trace was exported with this record.
-    Exported,
-    /// The trace was exported without this record: the spans are late.
-    Late(PriorVerdict),
-}
 
 /// Offsets with their metadata, as they are committed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,7 +39,7 @@ pub(crate) struct Commit {
     pub offsets: Offsets,
     /// The encoded handover, stored with the offset of spans.
     pub metadata: String,
-    /// Exported traces that the next owner evaluates again, since the handover has no space for them.
+    /// The number of exported traces that the next owner evaluates again, since the handover has no space for them.
     pub reevaluated_traces: u64,
 }
 
@@ -67,32 +57,32 @@ impl Commit {
 pub(crate) struct Watermark {
     /// Whether spans are exported on arrival.
     forwards: bool,
-    /// The offset after the last record that was read in this assignment, ...
+    /// The offset after the last record that was read in this assignment.
     position: Offsets,
-    /// ... in this assignment or by the previous owner, ...
+    /// The offset after the last record that was read in this assignment or by the previous owner.
     next: Offsets,
-    /// ... and by this process in an earlier assignment.
+    /// The offset after the last record that this process read in an earlier assignment.
     earlier_position: Offsets,
     /// Records that the previous owner retained and that were not read yet.
     unread: [VecDeque<OffsetRange>; STREAMS],
     /// The forwarded parts of records before this offset were acknowledged to the previous owner.
     forwarded: Offsets,
-    /// By retained record: the number of reasons for which it is retained, ...
+    /// For each retained record: the number of reasons for which it is retained.
     retain_counts: [BTreeMap<i64, u32>; STREAMS],
-    /// ... and the number of forwarded parts among them, whose export is not acknowledged.
-    forwarding: [BTreeMap<i64, u32>; STREAMS],
-    /// By [`handover::hash`] of the trace id.
+    /// For each retained record: the number of forwarded parts among these reasons, whose export is not acknowledged.
+    forwarding_counts: [BTreeMap<i64, u32>; STREAMS],
+    /// The state of each trace, by [`handover::hash`] of the trace id.
     traces: HashMap<u64, KafkaTrace>,
     /// Exported traces, oldest first, each once; at most [`MAX_REMEMBERED`].
     remembered: VecDeque<u64>,
-    /// Exported traces with records that are read again.
+    /// Exported traces with records that a next owner reads again. Their state must be in the handover.
     pinned: BTreeSet<u64>,
-    /// By such a record: the traces that it pins.
+    /// For each record that a next owner reads again: the exported traces in it.
     pins: [BTreeMap<i64, Vec<u64>>; STREAMS],
-    /// The last exported record of all traces that were forgotten.
+    /// The last exported record of all traces whose state was removed.
     forgotten: Offsets,
     /// The number of verdicts whose export is not acknowledged.
-    exporting: u64,
+    unacknowledged_verdicts: u64,
 }
 
 impl Watermark {
@@ -164,11 +154,11 @@ impl Watermark {
         for trace in self.traces.values_mut() {
             (trace.exported, trace.is_inherited, trace.is_remembered, trace.pins) = (None, false, false, 0);
         }
-        self.traces.retain(|_, trace| trace.exporting > 0 || trace.is_retained());
+        self.traces.retain(|_, trace| trace.unacknowledged_verdicts > 0 || trace.is_retained());
         false
     }
 
-    /// Records that a record was read. If it is needed, it was retained before.
+    /// Records that a record was read. A record that is needed must have been retained before.
     pub(crate) fn note_read(&mut self, stream: PartitionStream, offset: i64) {
         let s = stream as usize;
         let after = Some(offset.saturating_add(1));
@@ -214,7 +204,7 @@ impl Watermark {
             }
             self.release_if_unused(id);
         } else {
-            *self.forwarding[s].entry(offset).or_default() += 1;
+            *self.forwarding_counts[s].entry(offset).or_default() += 1;
         }
         *self.retain_counts[s].entry(offset).or_default() += 1;
     }
@@ -230,7 +220,7 @@ impl Watermark {
     ) -> bool {
         let s = stream as usize;
         let Some(id) = trace.map(handover::hash) else {
-            return decrement(&mut self.forwarding[s], offset) && {
+            return decrement(&mut self.forwarding_counts[s], offset) && {
                 self.release_one(s, offset);
                 true
             };
@@ -276,8 +266,8 @@ impl Watermark {
         let id = handover::hash(trace);
         let trace = self.traces.entry(id).or_default();
         trace.verdict = Some(verdict);
-        trace.exporting += 1;
-        self.exporting += 1;
+        trace.unacknowledged_verdicts += 1;
+        self.unacknowledged_verdicts += 1;
         // A later revision of a trace whose earlier verdict was forgotten.
         if verdict.revision > 1 && trace.exported.is_none() {
             trace.exported =
@@ -290,16 +280,16 @@ impl Watermark {
     /// Records that every required exporter has acknowledged a verdict of a trace.
     pub(crate) fn note_acknowledged(&mut self, trace: TraceId) {
         let id = handover::hash(trace);
-        if let Some(trace) = self.traces.get_mut(&id).filter(|trace| trace.exporting > 0) {
-            trace.exporting -= 1;
-            self.exporting -= 1;
+        if let Some(trace) = self.traces.get_mut(&id).filter(|trace| trace.unacknowledged_verdicts > 0) {
+            trace.unacknowledged_verdicts -= 1;
+            self.unacknowledged_verdicts -= 1;
             self.release_if_unused(id);
         }
     }
 
     /// The number of verdicts whose export is not acknowledged.
-    pub(crate) fn exporting(&self) -> u64 {
-        self.exporting
+    pub(crate) fn unacknowledged_verdicts(&self) -> u64 {
+        self.unacknowledged_verdicts
     }
 
     /// The offset after the last record that was read, by stream.
@@ -334,14 +324,14 @@ impl Watermark {
         let offsets = self.lowest_needed();
         let all_ranges: [Vec<OffsetRange>; STREAMS] =
             std::array::from_fn(|s| self.retained_ranges(s, budget));
-        // The sixteenths of the ranges that are left out: first none, at last all.
-        [0, 1, 2, 4, 8, 12, 16].into_iter().find_map(|left_out| {
-            let (mut retained_ranges, mut next, mut is_cut) = (all_ranges.clone(), self.next, false);
+        // The sixteenths of the ranges that do not become part of the handover: first none, at last all.
+        [0, 1, 2, 4, 8, 12, 16].into_iter().find_map(|sixteenths| {
+            let (mut retained_ranges, mut next, mut is_next_lowered) = (all_ranges.clone(), self.next, false);
             for s in 0..STREAMS {
                 let range_count =
-                    (retained_ranges[s].len() - retained_ranges[s].len() * left_out / 16).min(budget);
+                    (retained_ranges[s].len() - retained_ranges[s].len() * sixteenths / 16).min(budget);
                 if let Some((start, _)) = retained_ranges[s].get(range_count) {
-                    (next[s], is_cut) = (Some(*start), true);
+                    (next[s], is_next_lowered) = (Some(*start), true);
                     // A record of a forgotten trace must not be read again: the trace would be evaluated in part.
                     if Some(*start) <= self.forgotten[s] {
                         return None;
@@ -351,42 +341,49 @@ impl Watermark {
             }
             self.commit_up_to(
                 Handover { next, retained_ranges, ..Handover::default() },
-                is_cut,
+                is_next_lowered,
                 offsets,
                 budget,
             )
         })
     }
 
-    /// The state to commit for a given `next`; `None` if it does not fit. `is_cut`: `next` was lowered, so that
-    /// exported records from `next` on are read again.
+    /// The state to commit for the `next` of `handover`; `None` if it does not fit. `is_next_lowered`: exported records
+    /// from `next` on are read again.
     fn commit_up_to(
         &self,
         mut handover: Handover,
-        is_cut: bool,
+        is_next_lowered: bool,
         offsets: Offsets,
         budget: usize,
     ) -> Option<Commit> {
         let next = handover.next;
         handover.forwards = self.forwards;
         handover.forwarded = std::array::from_fn(|s| {
-            self.forwarding[s].keys().next().copied().or(self.forwarded[s].max(self.position[s]))
+            self.forwarding_counts[s].keys().next().copied().or(self.forwarded[s].max(self.position[s]))
         });
-        let mut mandatory = self.pinned.clone();
-        if is_cut {
-            mandatory.extend(self.traces.iter().filter(|(_, trace)| trace.crosses(next)).map(|(id, _)| *id));
+        let mut required_traces = self.pinned.clone();
+        if is_next_lowered {
+            required_traces.extend(
+                self.traces.iter().filter(|(_, trace)| trace.is_exported_across(next)).map(|(id, _)| *id),
+            );
         }
-        let entry =
-            |id: &u64| Some((self.traces.get(id)?.handover_entry(*id)?, self.traces.get(id)?.reaches(next)));
-        handover.exported.extend(mandatory.iter().filter_map(entry).map(|(entry, _)| entry));
+        let entry = |id: &u64| {
+            Some((self.traces.get(id)?.handover_entry(*id)?, self.traces.get(id)?.has_exported_from(next)))
+        };
+        handover.exported.extend(required_traces.iter().filter_map(entry).map(|(entry, _)| entry));
         let metadata = handover.encode(offsets, budget)?;
-        let newest = self.remembered.iter().rev().filter(|id| !mandatory.contains(id)).filter_map(entry);
-        // Without a cut no record of the remaining traces is read again, so that it is not counted how many do not fit.
-        let max_entries = if is_cut { usize::MAX } else { budget };
+        let newest =
+            self.remembered.iter().rev().filter(|id| !required_traces.contains(id)).filter_map(entry);
+        // Unless `next` was lowered, no record of the remaining traces is read again, so those that do not fit are not
+        // counted.
+        let max_entries = if is_next_lowered { usize::MAX } else { budget };
         let reevaluated_traces = handover.add_traces(
             &metadata,
             budget,
-            newest.map(|(entry, reaches)| (entry, is_cut && reaches)).take(max_entries),
+            newest
+                .map(|(entry, has_exported_from)| (entry, is_next_lowered && has_exported_from))
+                .take(max_entries),
         );
         let metadata = handover.encode(offsets, budget).unwrap_or(metadata);
         Some(Commit { offsets, metadata, reevaluated_traces })
@@ -409,7 +406,7 @@ impl Watermark {
         ranges
     }
 
-    /// Removes one of the reasons for which a record is retained.
+    /// Decrements the number of reasons for which a record is retained.
     fn release_one(&mut self, s: usize, offset: i64) {
         decrement(&mut self.retain_counts[s], offset);
         if !self.retain_counts[s].contains_key(&offset) {
@@ -417,7 +414,7 @@ impl Watermark {
         }
     }
 
-    /// Keeps the state of a trace in the handover while a next owner would read this record again.
+    /// Keeps the state of an exported trace in the handover while a next owner would read this record again.
     fn pin(&mut self, s: usize, offset: i64, id: u64) {
         let pinned = self.pins[s].entry(offset).or_default();
         if !pinned.contains(&id)
@@ -454,7 +451,7 @@ impl Watermark {
         }
     }
 
-    /// Updates `pinned`, and removes the trace if nothing needs its state.
+    /// Updates `pinned`, and removes a trace whose state is not needed.
     fn release_if_unused(&mut self, id: u64) {
         let Some(trace) = self.traces.get(&id) else { return };
         let is_needed = trace.pins > 0 || trace.is_retained();
@@ -463,7 +460,7 @@ impl Watermark {
         } else {
             self.pinned.remove(&id);
         }
-        if is_needed || trace.exporting > 0 || trace.is_remembered {
+        if is_needed || trace.unacknowledged_verdicts > 0 || trace.is_remembered {
             return;
         }
         if let Some(exported) = &trace.exported {

@@ -110,7 +110,7 @@ pub struct AnyMetric {
 /// One metric's errors by impact: predicted is caught (or localised), actual is mapped.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct MetricErrors {
-    /// By impact, and of all impacts under `all`.
+    /// The counts for each impact, and for all impacts under `all`.
     pub caught: BTreeMap<&'static str, Confusion>,
     pub localised: BTreeMap<&'static str, Confusion>,
 }
@@ -118,7 +118,7 @@ pub struct MetricErrors {
 /// The tables of caught and localised errors.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct CaughtErrors {
-    /// By impact, and of all impacts under `all`.
+    /// The figures for each impact, and for all impacts under `all`.
     pub any_metric: BTreeMap<&'static str, AnyMetric>,
     pub metrics: BTreeMap<&'static str, MetricErrors>,
 }

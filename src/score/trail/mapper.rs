@@ -15,10 +15,10 @@ use verdict_eval::plan::{DATA, fence};
 use verdict_eval::questions::{Answer, AnswerForm, Prompt, Question};
 use verdict_otlp::trace::Idx;
 
-/// Most questions about one trace, for traces of which every span fails; the benchmark's traces have some tens of
-/// flagged spans. Spans beyond the limit are counted.
+/// Maximum number of questions about one trace, for traces of which every span fails; the benchmark's traces have some
+/// tens of flagged spans. Spans beyond the limit are counted.
 const MAX_QUESTIONS: usize = 1000;
-/// Most findings of one metric in a question; the others are left out.
+/// Maximum number of findings of one metric in a question; the others are left out.
 const MAX_FINDINGS: usize = 16;
 /// The answer if no category fits.
 const NO_CATEGORY: &str = "none";

@@ -23,12 +23,12 @@ use super::find::LocatedFinding;
 use crate::score::correlation::{pearson, spearman};
 use crate::score::counts::Confusion;
 
-/// The best and the worst score.
+/// The best and the worst score of the benchmark's scale.
 const BEST: f64 = 5.0;
 const WORST: f64 = 1.0;
-/// The deduction of each category after that of the worst finding.
+/// The deduction for each further category, in addition to the deduction for the worst finding.
 const FURTHER_CATEGORY: f64 = 0.25;
-/// Largest sum of these deductions.
+/// Largest sum of the deductions for further categories.
 const MAX_FURTHER_DEDUCTION: f64 = 1.0;
 /// Lowest overall score of a passing trace, as the benchmark defines it (the upper half of its scale).
 pub const PASSES: f64 = 3.5;
@@ -149,7 +149,7 @@ pub fn correlate(pairs: &[(Ratings, Ratings)]) -> [RatingCorrelation; 5] {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RootVerdicts(pub Vec<(&'static str, Option<bool>)>);
 
-/// More than half of the children.
+/// The parameter of the propagation policy `threshold`: more than half of the children.
 const ALPHA: f64 = 0.5;
 
 impl RootVerdicts {

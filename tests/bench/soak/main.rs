@@ -29,15 +29,15 @@ use destination::Destination;
 use load::Load;
 use process::Processor;
 
-/// Time without pauses, after which half of its rate is kept.
-const CALIBRATION: Duration = Duration::from_secs(20);
+/// Time in which the senders do not pause, to measure the full rate.
+const CALIBRATION_TIME: Duration = Duration::from_secs(20);
 const MINUTE: Duration = Duration::from_secs(60);
-/// The part of each minute in which the destination refuses.
-const REFUSING: Duration = Duration::from_secs(10);
-/// Longer than every retry delay and than a recovery.
-const LAST_WAIT: Duration = Duration::from_secs(120);
-/// The minute whose memory is the baseline.
-const SETTLED: usize = 10;
+/// The part of each minute in which the destination refuses requests.
+const REFUSAL_TIME: Duration = Duration::from_secs(10);
+/// Time in which the remaining traces must arrive: longer than every retry delay and than a recovery.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
+/// The minute with whose peak memory the last minute is compared.
+const BASELINE_MINUTE: usize = 10;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -48,7 +48,7 @@ enum Mode {
 #[tokio::main]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
-    let (name, mode) = match arguments.first().map(String::as_str) {
+    let (mode_name, mode) = match arguments.first().map(String::as_str) {
         Some("kills") => ("kills", Mode::Kills),
         Some("level") => ("level", Mode::Level),
         _ => return println!("usage: cargo bench --bench soak -- kills|level [minutes] [directory]"),
@@ -57,7 +57,7 @@ async fn main() {
         return println!("skipped: memory is read from /proc, which this system does not have");
     }
     let minutes: u64 = arguments.get(1).map_or(50, |text| text.parse().expect("a number of minutes"));
-    let directory = arguments.get(2).map_or_else(|| default_directory(name), PathBuf::from);
+    let directory = arguments.get(2).map_or_else(|| default_directory(mode_name), PathBuf::from);
     std::fs::create_dir_all(&directory).expect("the directory can be created");
     let part = run(mode, minutes, &directory).await;
     let figures = directory.join("figures.txt");
@@ -78,20 +78,20 @@ async fn run(mode: Mode, minutes: u64, directory: &Path) -> String {
     let port = destination.serve().await;
     let mut processor = Processor::start(directory, port, mode == Mode::Kills);
     let load = Arc::new(Load::default());
-    let senders = load.start(processor.endpoint());
-    tokio::time::sleep(CALIBRATION).await;
-    let rate = load.halve_the_rate(CALIBRATION);
+    let senders = load.start_senders(processor.endpoint());
+    tokio::time::sleep(CALIBRATION_TIME).await;
+    let rate = load.halve_rate(CALIBRATION_TIME);
     println!("half load: {rate:.0} traces a second");
 
-    let (began, mut kills, mut memory) = (Instant::now(), 0, Vec::new());
+    let (start, mut kills, mut memory) = (Instant::now(), 0, Vec::new());
     for minute in 0..minutes {
-        let end = began + MINUTE * (minute as u32 + 1);
-        destination.refuse(mode == Mode::Kills);
-        tokio::time::sleep(REFUSING).await;
-        destination.refuse(false);
+        let end = start + MINUTE * (minute as u32 + 1);
+        destination.set_refusing(mode == Mode::Kills);
+        tokio::time::sleep(REFUSAL_TIME).await;
+        destination.set_refusing(false);
         let mut peak = 0;
         while Instant::now() < end {
-            peak = peak.max(processor.anonymous_memory());
+            peak = peak.max(processor.anonymous_bytes());
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         memory.push(peak);
@@ -107,22 +107,22 @@ async fn run(mode: Mode, minutes: u64, directory: &Path) -> String {
         sender.await.expect("a sender does not panic");
     }
 
-    let waited = Instant::now();
-    while load.missing(&destination) > 0 && waited.elapsed() < LAST_WAIT {
+    let drain_start = Instant::now();
+    while load.count_missing(&destination) > 0 && drain_start.elapsed() < DRAIN_TIMEOUT {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    let ended = processor.terminate();
-    let (missing, settled) = (load.missing(&destination), memory.get(SETTLED - 1));
+    let exited_cleanly = processor.terminate();
+    let (missing, baseline) = (load.count_missing(&destination), memory.get(BASELINE_MINUTE - 1));
     let last = memory.last().copied().unwrap_or(0);
-    let growth = settled.map_or("-".to_owned(), |&settled| format!("{:.2}", last as f64 / settled as f64));
+    let growth = baseline.map_or("-".to_owned(), |&baseline| format!("{:.2}", last as f64 / baseline as f64));
     let part = format!(
-        "{minutes} min, {kills} kills, {:.0} traces/s, {}, {missing} acknowledged traces lost, memory {} to {} MiB, last to minute {SETTLED}: {growth}",
+        "{minutes} min, {kills} kills, {:.0} traces/s, {}, {missing} acknowledged traces lost, memory {} to {} MiB, last to minute {BASELINE_MINUTE}: {growth}",
         rate,
         load.figures(),
         memory.iter().min().unwrap_or(&0) >> 20,
         memory.iter().max().unwrap_or(&0) >> 20,
     );
     assert_eq!(missing, 0, "{part}");
-    assert!(ended, "the processor did not exit with 0 after SIGTERM: {part}");
+    assert!(exited_cleanly, "the processor did not exit with 0 after SIGTERM: {part}");
     part
 }

@@ -10,8 +10,8 @@ pub(crate) struct Processor {
 }
 
 impl Processor {
-    /// Starts it before a destination on `port`. The configuration and the journal are in `directory`.
-    pub(crate) fn start(directory: &Path, destination: u16, journal: bool) -> Processor {
+    /// Starts the processor, which exports to `destination_port`. The configuration and the journal are in `directory`.
+    pub(crate) fn start(directory: &Path, destination_port: u16, journal: bool) -> Processor {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = directory.join("config.yaml");
         let storage = match journal {
@@ -20,7 +20,7 @@ impl Processor {
         };
         let text = format!(
             "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:{port}' }}, http: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\
-             exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{destination}', tls: {{ insecure: true }}, \
+             exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{destination_port}', tls: {{ insecure: true }}, \
              retry_on_failure: {{ max_interval: 5s }} }} }}\n\
              admin: {{ endpoint: '127.0.0.1:0' }}\n\
              memory: {{ budget: 256MiB }}\n\
@@ -46,15 +46,15 @@ impl Processor {
         self.child = spawn(&self.config);
     }
 
-    /// Sends SIGTERM; whether the process then exits with 0.
+    /// Sends SIGTERM and waits; returns whether the process exited with 0.
     pub(crate) fn terminate(&mut self) -> bool {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         self.child.wait().unwrap().success()
     }
 
-    /// Anonymous resident bytes, without the pages of the executable; 0 while it starts.
-    pub(crate) fn anonymous_memory(&self) -> u64 {
+    /// Anonymous resident memory in bytes, without the pages of the executable; 0 if it cannot be read.
+    pub(crate) fn anonymous_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let kib = line.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use otel_verdict::pipeline::service::Service;
 
 use crate::durable::{requests, span};
-use crate::support::{PATIENCE, config};
+use crate::support::{MAX_TIME_WITHOUT_PROGRESS, config};
 
 /// More traces than the inboxes of the shards and the queue of the exporter can contain.
 const TRACES: u64 = 1_500;
@@ -40,11 +40,13 @@ async fn requests_are_answered_although_recovered_traces_wait_for_a_destination(
     for trace in 0..TRACES {
         first.export(root(trace)).await.unwrap();
     }
-    assert_eq!(Box::pin(service.stop(PATIENCE)).await, 0);
+    assert_eq!(Box::pin(service.stop(MAX_TIME_WITHOUT_PROGRESS)).await, 0);
 
     // Traces close as soon as they are recovered, and none can be exported.
     let service = started("quiet: 0s").await;
-    let answer = tokio::time::timeout(PATIENCE, async { client(&service).await.export(root(TRACES)).await });
+    let answer = tokio::time::timeout(MAX_TIME_WITHOUT_PROGRESS, async {
+        client(&service).await.export(root(TRACES)).await
+    });
     // Where the recovered traces fill the inboxes, the client is asked to retry.
     match answer.await.expect("a request waits for recovered traces") {
         Ok(_) => {}

@@ -56,9 +56,11 @@ async fn a_finished_section_is_not_counted_and_a_death_is_counted_once() {
     first.watch(trace(2), tokio::time::sleep(Duration::from_millis(1))).await;
     die(first, 3).await;
     for _ in 0..3 {
-        let next = open(folder.path());
-        assert!(!next.is_suspect_or_quarantined(trace(1)) && !next.is_suspect_or_quarantined(trace(2)));
-        assert!(next.is_suspect(trace(3)) && !next.is_quarantined(trace(3)));
+        let restarted = open(folder.path());
+        assert!(
+            !restarted.is_suspect_or_quarantined(trace(1)) && !restarted.is_suspect_or_quarantined(trace(2))
+        );
+        assert!(restarted.is_suspect(trace(3)) && !restarted.is_quarantined(trace(3)));
     }
 }
 
@@ -128,7 +130,7 @@ async fn a_suspect_is_evaluated_alone() {
     drop(other);
     let alone = second.enter(trace(1)).await;
     assert!(if_ready(second.enter(trace(2))).is_none());
-    assert!(second.blocking.try_read().is_err(), "nor does a section on another thread begin");
+    assert!(second.blocking_section_lock.try_read().is_err(), "nor does a section on another thread begin");
     let blocked = Arc::clone(&second);
     let thread = tokio::task::spawn_blocking(move || blocked.run(trace(4), || ()));
     // Only the suspect is recorded.
@@ -142,21 +144,24 @@ async fn a_suspect_is_evaluated_alone() {
 #[tokio::test]
 async fn intact_entries_of_damaged_files_are_read() {
     let folder = tempfile::tempdir().unwrap();
-    let list =
-        SuspectList { generation: 7, boot: 0, traces: [(trace(1), 1), (trace(2), 2), (trace(3), 1)].into() };
+    let list = SuspectList {
+        generation: 7,
+        boot_id_hash: 0,
+        traces: [(trace(1), 1), (trace(2), 2), (trace(3), 1)].into(),
+    };
     list.write(folder.path()).unwrap();
     assert_eq!(SuspectList::read(folder.path()), list);
     let bytes = list.encode();
     for len in 0..bytes.len() {
         let cut = SuspectList::decode(&bytes[..len]).unwrap_or_default();
         assert!(cut.traces.iter().all(|entry| list.traces.iter().any(|one| one == entry)), "{len}");
-        assert_eq!(cut.traces.len(), len.saturating_sub(HEADER) / ENTRY_SIZE, "{len}");
+        assert_eq!(cut.traces.len(), len.saturating_sub(HEADER_SIZE) / ENTRY_SIZE, "{len}");
     }
-    for at in 0..bytes.len() {
+    for index in 0..bytes.len() {
         let mut flipped = bytes.clone();
-        flipped[at] ^= 0x10;
+        flipped[index] ^= 0x10;
         let read = SuspectList::decode(&flipped).unwrap_or_default();
-        assert_eq!(read.traces.len(), if at < HEADER { 0 } else { 2 }, "{at}");
+        assert_eq!(read.traces.len(), if index < HEADER_SIZE { 0 } else { 2 }, "{index}");
     }
     // One slot is truncated, another overwritten. The next file is intact.
     let slot = |n| encode(SlotEntry { trace: trace(n), generation: 7, state: BEGUN });
@@ -165,11 +170,11 @@ async fn intact_entries_of_damaged_files_are_read() {
     fs::write(slot_file(folder.path(), 0), first).unwrap();
     fs::write(slot_file(folder.path(), 1), slot(6)).unwrap();
     // An older generation was counted by an earlier start.
-    let count_deaths = encode(SlotEntry { trace: trace(8), generation: 6, state: BEGUN });
-    fs::write(slot_file(folder.path(), 2), count_deaths).unwrap();
+    let older_slot = encode(SlotEntry { trace: trace(8), generation: 6, state: BEGUN });
+    fs::write(slot_file(folder.path(), 2), older_slot).unwrap();
     let markers = open(folder.path());
-    let noted: Vec<u8> = (0..10).filter(|&n| markers.is_suspect(trace(n))).collect();
-    assert_eq!(noted, [3, 4, 6]);
+    let suspects: Vec<u8> = (0..10).filter(|&n| markers.is_suspect(trace(n))).collect();
+    assert_eq!(suspects, [3, 4, 6]);
     let quarantined: Vec<u8> = (0..10).filter(|&n| markers.is_quarantined(trace(n))).collect();
     assert_eq!(quarantined, [1, 2]);
 }
@@ -187,7 +192,7 @@ async fn the_list_is_bounded_and_so_are_the_slots() {
     let folder = tempfile::tempdir().unwrap();
     let id = |n: usize| TraceId(((n + 1) as u128).to_be_bytes());
     let traces = (0..MAX_TRACES * 2).map(|n| (id(n), 2)).collect();
-    let bytes = SuspectList { generation: 1, boot: 0, traces }.encode();
+    let bytes = SuspectList { generation: 1, boot_id_hash: 0, traces }.encode();
     fs::write(folder.path().join("suspects"), bytes).unwrap();
     assert_eq!(open(folder.path()).quarantined.len(), MAX_TRACES);
     let markers = open(folder.path());
@@ -195,7 +200,10 @@ async fn the_list_is_bounded_and_so_are_the_slots() {
     for n in 0..MAX_TRACES + 10 {
         all.push(markers.enter(id(MAX_TRACES * 3 + n)).await);
     }
-    assert_eq!(all.iter().filter(|section| section.slot.is_some()).count(), markers.files.len() * SLOTS);
+    assert_eq!(
+        all.iter().filter(|section| section.slot.is_some()).count(),
+        markers.files.len() * SLOTS_PER_FILE
+    );
     all.clear();
     assert!(markers.enter(trace(1)).await.slot.is_some());
 }
@@ -221,9 +229,12 @@ fn nothing_is_recorded_without_a_journal() {
 fn an_announced_section_counts_only_after_a_power_cut() {
     let entries = [SlotEntry { trace: trace(1), generation: 7, state: ANNOUNCED }];
     for (now, deaths) in [(3, 1), (4, 2)] {
-        let list = SuspectList { generation: 7, boot: 3, traces: [(trace(1), 1)].into() };
-        let next = list.count_deaths(&entries, now, |_| true);
-        assert_eq!(next, SuspectList { generation: 8, boot: now, traces: [(trace(1), deaths)].into() });
+        let list = SuspectList { generation: 7, boot_id_hash: 3, traces: [(trace(1), 1)].into() };
+        let new_list = list.count_deaths(&entries, now, |_| true);
+        assert_eq!(
+            new_list,
+            SuspectList { generation: 8, boot_id_hash: now, traces: [(trace(1), deaths)].into() }
+        );
     }
 }
 
@@ -232,22 +243,22 @@ async fn sections_begin_while_a_suspect_waits_for_a_long_one() {
     let folder = tempfile::tempdir().unwrap();
     die(open(folder.path()), 1).await;
     let second = Arc::new(open(folder.path()));
-    let (begun, begins) = mpsc::channel();
-    let (end, ends) = mpsc::channel::<()>();
+    let (begun_sender, begun_receiver) = mpsc::channel();
+    let (end_sender, end_receiver) = mpsc::channel::<()>();
     let long = Arc::clone(&second);
     let thread = std::thread::spawn(move || {
         long.run(trace(2), || {
-            begun.send(()).unwrap();
-            ends.recv().unwrap();
+            begun_sender.send(()).unwrap();
+            end_receiver.recv().unwrap();
         });
     });
-    begins.recv().unwrap();
+    begun_receiver.recv().unwrap();
     let mut suspect = pin!(second.enter(trace(1)));
     for n in 3..10 {
         assert!(suspect.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!(if_ready(second.enter(trace(n))).is_some(), "a shard waits for the section of another trace");
     }
-    end.send(()).unwrap();
+    end_sender.send(()).unwrap();
     thread.join().unwrap();
     let alone = suspect.await;
     assert!(if_ready(second.enter(trace(3))).is_none());

@@ -37,7 +37,7 @@ fn a_segment_of_another_version_is_not_changed() {
     log.insert(1, position, frame.size() as u64, RetainReasons::new(vec![RetainReason::Forwarded]));
     log.reclaim(false).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
-    let written = (disk::HEADER + frame.size()) as u64;
+    let written = (disk::HEADER_SIZE + frame.size()) as u64;
     assert_eq!(log.bytes(), bytes.len() as u64 + written, "its bytes cause no rewriting");
 }
 
@@ -48,8 +48,8 @@ fn as_version_1(mut segment: Vec<u8>) -> Vec<u8> {
     let checksum = |bytes: &[u8]| disk::crc32c(bytes).to_le_bytes();
     segment[8] = 1;
     let header = checksum(&segment[..16]);
-    segment[16..disk::HEADER].copy_from_slice(&header);
-    let mut at = disk::HEADER;
+    segment[16..disk::HEADER_SIZE].copy_from_slice(&header);
+    let mut at = disk::HEADER_SIZE;
     while at < segment.len() {
         let len = u32::from_le_bytes(segment[at + 4..at + 8].try_into().unwrap()) as usize;
         // Marker, length, kind, seq; then both checksums, and the payload.
@@ -159,8 +159,9 @@ fn space_for_a_segment_is_preallocated_and_returned() {
     const SEGMENT: u64 = 1 << 20;
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let open =
-        || Log::open(Directory::open(folder).unwrap(), LogLimits { segment: SEGMENT, ..limits() }).unwrap();
+    let open = || {
+        Log::open(Directory::open(folder).unwrap(), LogLimits { segment_bytes: SEGMENT, ..limits() }).unwrap()
+    };
     let frame = Frame::acked(1, "x");
     let (mut log, ..) = open();
     log.append(std::iter::once(&frame)).unwrap();
@@ -168,7 +169,7 @@ fn space_for_a_segment_is_preallocated_and_returned() {
         return println!("skipped: this file system does not preallocate");
     }
     let path = folder.join("0000000000000001.log");
-    assert_eq!(std::fs::metadata(&path).unwrap().len(), (disk::HEADER + frame.size()) as u64);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), (disk::HEADER_SIZE + frame.size()) as u64);
     log.close().unwrap();
     assert!(allocated(folder, 1) < SEGMENT / 2, "close returns it");
     drop(log);

@@ -9,7 +9,7 @@ use crate::request_shape::{Reasoning, TokenLimit};
 
 /// Alternatives requested per token: five scores, each with and without a leading space. Servers allow at
 /// most 20.
-const ALTERNATIVES: u32 = 10;
+const TOP_LOGPROBS: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct OpenAi;
@@ -53,7 +53,7 @@ impl Dialect for OpenAi {
         }
         if shape.logprobs && form.score.is_some() {
             insert("logprobs", json!(true));
-            insert("top_logprobs", json!(ALTERNATIVES));
+            insert("top_logprobs", json!(TOP_LOGPROBS));
         }
         body
     }

@@ -328,11 +328,12 @@ async fn a_question_that_waits_for_the_limiter_is_not_hedged() {
     let extensions = JudgeExtensions::default().provider("main", Arc::clone(&provider) as Arc<dyn Provider>);
     let judges = Judges::new(&configs, &JudgingConfig::default(), &telemetry.judge, &extensions).unwrap();
     let fixture = Fixture { judges, telemetry };
-    let (began, questions): (_, Vec<String>) = (Instant::now(), (0..11).map(|n| format!("Q{n}")).collect());
+    let (started_at, questions): (_, Vec<String>) =
+        (Instant::now(), (0..11).map(|n| format!("Q{n}")).collect());
     let answers = futures_util::future::join_all(questions.iter().map(|q| fixture.ask(q))).await;
     assert!(answers.iter().all(|answer| scores(answer) == Ok(vec![4])));
     // The last one waited for 3.5 s, and a second request of it would have found a place.
-    assert!(began.elapsed() >= Duration::from_millis(4200), "{:?}", began.elapsed());
+    assert!(started_at.elapsed() >= Duration::from_millis(4200), "{:?}", started_at.elapsed());
     assert_eq!(provider.0.load(Ordering::Relaxed), 11, "each was sent once");
 }
 

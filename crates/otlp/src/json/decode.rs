@@ -10,7 +10,7 @@ use super::scalar::{JsonScalar, expected, write_scalar};
 use super::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 use crate::write;
 
-/// Largest number of characters of an unknown name that an error quotes.
+/// Maximum number of characters of an unknown name that an error quotes.
 const MAX_QUOTED_CHARS: usize = 40;
 
 pub(super) fn decode(message: &'static MessageDescriptor, json: &[u8]) -> Result<Vec<u8>, JsonError> {

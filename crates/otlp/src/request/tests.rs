@@ -316,7 +316,7 @@ fn malformed_framing_rejects_the_request() {
 fn all_rejections_are_counted_and_the_first_are_named() {
     let spans = (0..100).map(|i| otlp::Span { trace_id: vec![], ..span(1, i + 1) }).collect();
     let split = split_request(&request("a", spans));
-    assert_eq!((split.rejected.count, split.rejected.first.len()), (100, Rejected::NAMED));
+    assert_eq!((split.rejected.count, split.rejected.first.len()), (100, Rejected::MAX_NAMED_SPANS));
     assert!(split.rejected.to_string().ends_with("; and 92 more"), "{}", split.rejected);
     assert!(split.groups.is_empty());
 }

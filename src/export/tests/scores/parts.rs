@@ -1,5 +1,9 @@
 //! Tests back ends that accept only some of the scores of a request, temporarily or permanently.
 
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+
+use super::held_scores::dead_letter_records;
 use super::*;
 
 /// A parcel with `score_count` scores of the trace whose id consists of the byte `trace`.
@@ -9,7 +13,7 @@ fn trace_events(trace: u8, score_count: usize) -> Parcel {
         record.trace_id = vec![trace; 16];
         record
     });
-    events(records.collect())
+    events_parcel(records.collect())
 }
 
 fn retry_settings(max_elapsed_millis: u32) -> String {
@@ -59,7 +63,7 @@ async fn the_verdict_of_a_trace_moves_to_a_late_root_in_langsmith() {
         let mut record = trace_verdict(passed, revision);
         record.span_id = vec![0, 0, 0, 0, 0, 0, 0, span];
         if rootless {
-            let value = Some(AnyValue { value: Some(Any::BoolValue(true)) });
+            let value = Some(AnyValue { value: Some(Value::BoolValue(true)) });
             let key = "verdict.trace.rootless".to_owned();
             record.attributes.push(KeyValue { key, value, ..Default::default() });
         }

@@ -115,7 +115,7 @@ async fn a_stored_request_waits_neither_for_the_queue_nor_for_a_shard() {
     let queue = "sending_queue: { queue_size: 1 }, timeout: 1h";
     let (pipeline, _exporters, log) = receiving(SHADOW, queue, Arc::new(UnresponsiveClient));
     let assignment = log.assign(0, [None; STREAMS], "");
-    // The queue has no room for a further request after the first one.
+    // The queue has no space for a further request after the first one.
     for offset in 0..5 {
         receive(&pipeline, &assignment, PartitionStream::Spans, offset, &request(&["agent"])).await;
     }
@@ -128,7 +128,7 @@ async fn a_stored_request_waits_neither_for_the_queue_nor_for_a_shard() {
     let before = tokio::time::Instant::now();
     let offer = Offer { signal: Signal::Traces, body: request(&["agent"]) };
     let answer = pipeline.offer_stored(offer, assignment.record(PartitionStream::Spans, 5)).await;
-    assert_eq!(answer, Err(Refused::Overloaded { retry: RETRY }));
+    assert_eq!(answer, Err(Refused::Overloaded { retry: RETRY_DELAY }));
     assert!(before.elapsed() < INBOX_TIMEOUT);
 }
 
@@ -152,7 +152,7 @@ async fn late_spans_that_are_refused_are_late_when_they_are_offered_again() {
     let offer = Offer { signal: Signal::Traces, body: request(&["agent"]) };
     let record = after.record(PartitionStream::Spans, 6);
     let answer = pipeline.offer_stored(offer.clone(), record).await;
-    assert_eq!(answer, Err(Refused::Overloaded { retry: RETRY }));
+    assert_eq!(answer, Err(Refused::Overloaded { retry: RETRY_DELAY }));
     drop(permits);
     drop(inboxes);
     pipeline.offer_stored(offer, record).await.unwrap();

@@ -126,7 +126,7 @@ async fn with_judge<F: Future<Output = ()>>(
     with_config(JUDGED, behaviour, |inbox, shared, _| play(inbox, shared)).await
 }
 
-/// As [`with_judge`], with another configuration than [`JUDGED`].
+/// Like [`with_judge`], with another configuration than [`JUDGED`].
 async fn with_config<F: Future<Output = ()>>(
     config: &str,
     behaviour: Behaviour,
@@ -152,7 +152,7 @@ pub(super) async fn with_answerer<F: Future<Output = ()>>(
     with_queue(config, "64MiB", answerer, play).await
 }
 
-/// As [`with_answerer`], with a queue of this size.
+/// Like [`with_answerer`], with a queue of this size.
 async fn with_queue<F: Future<Output = ()>>(
     config: &str,
     queue: &str,

@@ -179,7 +179,7 @@ async fn requests(config: &str, spans: Vec<TestSpan>) -> [JudgeServer; 2] {
     requests_in_two_parts(config, spans, Vec::new()).await
 }
 
-/// As [`requests`]; the trace is still open when the judges are asked about the first spans, and the others follow.
+/// Like [`requests`]; the trace is still open when the judges are asked about the first spans, and the others follow.
 async fn requests_in_two_parts(
     extra_config: &str,
     first: Vec<TestSpan>,

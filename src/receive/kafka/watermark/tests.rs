@@ -269,7 +269,7 @@ fn run(topic: Topic, steps: Vec<ConsumerStep>, budget: usize) -> World {
             ConsumerStep::Commit => owner.commit(&mut world, budget),
             ConsumerStep::Kill => owner = Owner::assigned(&mut world),
             ConsumerStep::Revoke => {
-                while owner.state.exporting() > 0 || !owner.forwarding.is_empty() {
+                while owner.state.unacknowledged_verdicts() > 0 || !owner.forwarding.is_empty() {
                     owner.acknowledge(&mut world, 0);
                 }
                 assert!(owner.exports.is_empty());
@@ -287,7 +287,7 @@ fn run(topic: Topic, steps: Vec<ConsumerStep>, budget: usize) -> World {
     for trace in 0..12 {
         owner.close(&world, trace);
     }
-    while owner.state.exporting() > 0 || !owner.forwarding.is_empty() {
+    while owner.state.unacknowledged_verdicts() > 0 || !owner.forwarding.is_empty() {
         owner.acknowledge(&mut world, 0);
     }
     owner.commit(&mut world, 1 << 20);
@@ -353,7 +353,7 @@ fn the_watermark_is_the_first_record_of_the_oldest_open_trace() {
     read(&mut state, 10, [1, 2, 1, 3]);
     assert_eq!((state.commit(100).unwrap().offsets, state.uncommitted()), ([Some(10), None], 4));
     export(&mut state, 1, [10, 12]);
-    assert_eq!(state.exporting(), 0);
+    assert_eq!(state.unacknowledged_verdicts(), 0);
     let commit = state.commit(100).unwrap();
     assert_eq!((commit.offsets, commit.reevaluated_traces), ([Some(11), None], 0));
     let mut next = resume(&commit);
