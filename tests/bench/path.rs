@@ -29,7 +29,7 @@ fn automaton(length: usize, golden: usize) -> Automaton {
         draft = draft.edge(&["read"], &i.to_string());
     }
     let automaton = check(&draft.state(&length.to_string(), true)).unwrap().automaton;
-    assert_eq!(automaton.golden_paths(), golden as u64);
+    assert_eq!(automaton.golden_path_count(), golden as u64);
     automaton
 }
 

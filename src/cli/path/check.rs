@@ -40,7 +40,7 @@ pub(super) fn check(args: &PathCheckArgs) -> Result<(), CommandFailure> {
     }
     let automata = loaded.tasks.iter().map(|task| &task.automaton);
     let states: usize = automata.clone().map(|a| a.states().len()).sum();
-    let golden = automata.map(|a| a.golden_paths()).fold(0, u64::saturating_add);
+    let golden = automata.map(|a| a.golden_path_count()).fold(0, u64::saturating_add);
     let count = |n: u64, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
     write_stderr(&format!(
         "{} can be used: {}, {}, {}",

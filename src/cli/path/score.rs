@@ -105,9 +105,9 @@ fn metrics(task: &Task, sequence: &Sequence, scores: &PathScores, walk: &Walk) -
     let condensed = walk.condensed();
     json!({
         "condensed": condensed.iter().map(|call| name(call.token)).collect::<Vec<_>>(),
-        "harm_mask": condensed.iter().map(|call| u8::from(call.harmful)).collect::<Vec<_>>(),
+        "harm_mask": condensed.iter().map(|call| u8::from(call.is_harmful)).collect::<Vec<_>>(),
         "final_state": task.automaton.state_name(scores.final_state),
-        "accepting": scores.accepting,
+        "accepting": scores.is_accepting,
         "path_correctness": scores.correctness,
         "pc_ktc": scores.pc_ktc,
         "prefix_criticality": scores.prefix_criticality,

@@ -16,7 +16,7 @@ pub(super) fn object(examined: &PlanAssessment, weights: &PlanWeights) -> Value 
         .collect();
     json!({
         "shape": plan::shape(&examined.plan),
-        "structured": examined.plan.structured,
+        "structured": examined.plan.is_structured,
         "rejected": plan::is_rejected(&examined.plan),
         "issues": issues,
         "metrics": metrics,
@@ -34,7 +34,7 @@ pub(super) fn table(examined: &PlanAssessment, weights: &PlanWeights, with_metri
     let mut out = format!("{} steps, {} hops, {} wide\n", shape.steps, shape.hops, shape.width);
     if plan::is_rejected(&examined.plan) {
         out.push_str("rejected: the plan cannot be executed\n");
-    } else if !examined.plan.structured {
+    } else if !examined.plan.is_structured {
         out.push_str("prose: no format, and dependencies only where steps mention one another\n");
     }
     for issue in &examined.issues {
@@ -44,7 +44,7 @@ pub(super) fn table(examined: &PlanAssessment, weights: &PlanWeights, with_metri
     if with_metrics {
         metrics(&mut out, examined, weights);
         if let Some(comparison) = &examined.reference_match {
-            rating(&mut out, comparison, examined.plan.structured);
+            rating(&mut out, comparison, examined.plan.is_structured);
         }
     }
     out

@@ -319,7 +319,7 @@ proptest! {
         let walk = walk_of(&automaton, &run);
         let path = correctness::codes(&walk);
         let golden = golden_paths(&automaton);
-        prop_assert_eq!(automaton.golden_paths(), golden.len() as u64);
+        prop_assert_eq!(automaton.golden_path_count(), golden.len() as u64);
         let mut lengths: Vec<usize> = golden.iter().map(Vec::len).collect();
         lengths.sort_unstable();
         lengths.dedup();
@@ -350,7 +350,7 @@ proptest! {
         let is_among = |words: Vec<Vec<Symbol>>| words.iter().any(|w| word_codes(w) == path);
         prop_assert_eq!(scores.correctness == Some(1.0), is_among(golden_paths(&automaton)));
         prop_assert_eq!(scores.pc_hlr == Some(1.0), is_among(hlr_candidates(&automaton, &walk)));
-        let harm_free = walk.harmful() == 0;
+        let harm_free = walk.harmful_count() == 0;
         prop_assert_eq!(scores.prefix_criticality == 1.0, harm_free);
         prop_assert_eq!(scores.harm_rate == 0.0, harm_free);
         prop_assert_eq!(scores.pc_hlr == Some(1.0), harm_free && scores.is_accepting);
@@ -359,7 +359,7 @@ proptest! {
         }
         // An earlier harmful call has a higher weight.
         let harmful_at = |index: usize| -> Vec<CondensedStep> {
-            let step = |i| CondensedStep { token: PathToken::Foreign(0), harmful: i == index, before: automaton.initial() };
+            let step = |i| CondensedStep { token: PathToken::Foreign(0), is_harmful: i == index, before: automaton.initial() };
             (0..6).map(step).collect()
         };
         prop_assert!(prefix_criticality(&harmful_at(1), beta) < prefix_criticality(&harmful_at(2), beta));
@@ -396,7 +396,7 @@ fn exponentially_many_golden_paths_are_not_enumerated() {
         draft = draft.state(&i.to_string(), false).edge(&[&a, &b], &(i + 1).to_string());
     }
     let automaton = check(&draft.state("60", true)).unwrap().automaton;
-    assert_eq!(automaton.golden_paths(), 1 << 60);
+    assert_eq!(automaton.golden_path_count(), 1 << 60);
     let mut walk = Walk::new(&automaton);
     for i in 0..60 {
         let symbol = automaton.symbol(&format!("{}{i}", if i % 3 == 0 { "a" } else { "b" })).unwrap();

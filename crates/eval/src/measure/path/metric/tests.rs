@@ -318,7 +318,7 @@ fn sum_of_amounts_is_limited_per_run() {
     let refund_call = |amount: &str| ("issue_refund", format!(r#"{{"amount": {amount}}}"#));
     let run_of = |amounts: &[&str]| {
         let script = amounts.iter().fold(Script::new(REQUEST), |script, amount| {
-            let (name, arguments) = pay(amount);
+            let (name, arguments) = refund_call(amount);
             script.calls("", &[(name, &arguments)]).returns("paid")
         });
         run(&script.answers("Done.").build(), &with_tasks(&[LIMITS]))

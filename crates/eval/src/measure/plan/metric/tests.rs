@@ -151,7 +151,7 @@ fn plan_in_prose_is_measured_in_part() {
         Detail { key: "plan.score.measured", value: DetailValue::Texts(vec!["redundancy".to_owned()]) };
     assert_eq!(
         details(&without_references),
-        [measured, counted("plan.steps", 2)],
+        [measured, count_detail("plan.steps", 2)],
         "prose without references states only the order"
     );
 
@@ -160,7 +160,7 @@ fn plan_in_prose_is_measured_in_part() {
     let with_references = rule_measurements(with_references, &settings(""));
     assert_eq!(value_of(&with_references, "plan.dependencies"), Ok((Value::Score(0.8), true)));
     assert_eq!(value_of(&with_references, "plan.redundancy"), Ok((Value::Score(0.8), true)));
-    assert_eq!(details(&with_references)[2..], [counted("plan.hops", 1), counted("plan.width", 4)]);
+    assert_eq!(details(&with_references)[2..], [count_detail("plan.hops", 1), count_detail("plan.width", 4)]);
     let dependencies = with_references.iter().find(|m| m.metric == "plan.dependencies").unwrap();
     let finding = &dependencies.outcome.as_ref().unwrap().findings[0];
     assert_eq!(finding.quote, "Take the result of step 6");
