@@ -77,7 +77,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if lists.is_empty() {
         return None;
     }
-    let passed: Vec<Vec<String>> = others.iter().map(|call| values(call).map(|(_, value)| lowercase(&value)).collect()).collect();
+    let passed: Vec<Vec<String>> =
+        others.iter().map(|call| values(call).map(|(_, value)| lowercase(&value)).collect()).collect();
     if passed.iter().flatten().any(|value| EVERYTHING.contains(&value.as_str())) {
         return None;
     }

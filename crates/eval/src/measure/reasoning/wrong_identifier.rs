@@ -178,7 +178,9 @@ impl<'t> ResultIdentifiers<'t> {
             let verb = identifier_words(&call.name).into_iter().find_map(|word| action_of(&word));
             let needs_thing = match verb {
                 Some(Action::Create | Action::Add | Action::Save) => false,
-                Some(Action::Cancel | Action::Delete | Action::Refund | Action::Return | Action::Update) => true,
+                Some(Action::Cancel | Action::Delete | Action::Refund | Action::Return | Action::Update) => {
+                    true
+                }
                 _ => !is_repeated,
             };
             needs_thing
