@@ -201,9 +201,7 @@ fn flagged_items<'a>(source: &'a ResultSource<'a>) -> Vec<FlaggedItems<'a>> {
 fn items_by_state<'a>(source: &'a ResultSource<'a>, items: &[(usize, &'a Record)]) -> Vec<FlaggedItems<'a>> {
     let states: Option<Vec<&RecordField>> = items
         .iter()
-        .map(|(_, item)| {
-            item.fields.iter().find(|field| has_state_key(&field.name) && field.text().is_some())
-        })
+        .map(|(_, item)| item.fields.iter().find(|field| has_state_key(&field.name) && field.is_text()))
         .collect();
     let states = states.unwrap_or_default();
     let mut out: Vec<FlaggedItems<'a>> = Vec::new();
