@@ -291,8 +291,8 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             .any(|place| place.classes.has(WordClass::Number) && usize::from(place.value) == count);
         // A selection of the things in several lists of one tool, such as pages.
         let tool_of = |at: usize| exchange.sources.structured.get(at).map(|source| source.call.name.trim());
-        let of_tool = lists.iter().filter(|(_, at)| tool_of(*at) == tool_of(list)).map(|(l, _)| l.len);
-        let is_known = count <= longest.max(of_tool.sum())
+        let tool_lengths = lists.iter().filter(|(_, at)| tool_of(*at) == tool_of(list)).map(|(l, _)| l.len);
+        let is_known = count <= longest.max(tool_lengths.sum())
             || count == all
             || is_asked
             || exchange.sources.seen.iter().any(|text| has_count(text));

@@ -143,7 +143,7 @@ impl Evidence<'_> {
         let EvidenceDates { full_dates, without_year, .. } = &self.dates;
         // A date without a year may be in the year of the day, or in one next to it.
         let year = dates::year_of_day(day);
-        let of_years = |(month, day_of_month): &(usize, usize)| {
+        let in_years = |(month, day_of_month): &(usize, usize)| {
             let (month, day_of_month) = (*month as i64 - 1, *day_of_month);
             (year - 1..=year + 1).map(move |year| (year * 12 + month, day_of_month))
         };
@@ -152,7 +152,7 @@ impl Evidence<'_> {
         let pairs = (self.dates.full_dates.len() + 3 * without_year.len()) * terms.clone().count();
         pairs <= MAX_TERMS
             && self.spend(pairs)
-            && full_dates.chain(without_year.iter().flat_map(of_years)).any(|(from, day_of_month)| {
+            && full_dates.chain(without_year.iter().flat_map(in_years)).any(|(from, day_of_month)| {
                 let mut terms = terms.clone().flat_map(|n| [n, n * 12, -n, -n * 12]);
                 terms.any(|n| (0..=1).contains(&(dates::day_in_month(from + n, day_of_month) - day)))
             })
