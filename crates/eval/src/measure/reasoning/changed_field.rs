@@ -2,11 +2,11 @@
 //! the search, as requested, and `checkout: 7 May` in the booking.
 //!
 //! Principle: a number or a day of the request, which a lookup passed in a field or returned in it, is what the
-//! action after it has in the same field. There is a finding if the action has another value there, of which neither the
-//! user nor the answer speaks, and which no earlier call passed. The requested value is then known to be possible, so
-//! that the other one is no substitute. A value that only results have is found if they have both in this field. Only
-//! actions that create something are compared, since an update changes the value that the user names. A request with
-//! words for a change, a limit or an alternative leaves the value to the agent.
+//! action after it has in the same field. There is a finding if the action has another value there, of which neither
+//! the user nor the answer speaks, and which no earlier call passed. The requested value is then known to be possible,
+//! so that the other one is no substitute. A value that only results have is found if they have both in this field.
+//! Only actions that create something are compared, since an update changes the value that the user names. A request
+//! with words for a change or an alternative leaves the value to the agent.
 //!
 //! In: the messages of the user, the calls of an agent and its answer. Out: one finding for each agent, on the model
 //! span that requested the call.
@@ -231,8 +231,9 @@ mod tests {
         );
         let rest = book(r#"{"van":"V7","pickup":"2026-06-14","return":"2026-06-15"}"#);
         assert_eq!(count(TASK, &[SEARCH, wrong, rest], "V2 and then V7 are booked."), 0, "in two parts");
-        let again = ("search_vans", r#"{"pickup":"2026-06-11","return":"2026-06-14"}"#, r#"[{"van":"V2"}]"#);
-        assert_eq!(count(TASK, &[SEARCH, again, wrong], answer), 0, "looked up");
+        let shorter =
+            ("search_vans", r#"{"pickup":"2026-06-11","return":"2026-06-14"}"#, r#"[{"van":"V2"}]"#);
+        assert_eq!(count(TASK, &[SEARCH, shorter, wrong], answer), 0, "looked up");
         let until = (SEARCH.0, SEARCH.1, r#"[{"van":"V2","free_until":"2026-06-14"}]"#);
         assert_eq!(count(TASK, &[until, wrong], answer), 0, "returned");
         assert_eq!(count("A van from 11 to 15 June, or a day less.", &[SEARCH, wrong], answer), 0);
