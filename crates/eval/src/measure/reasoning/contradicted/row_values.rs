@@ -83,7 +83,7 @@ impl<'w> RowStatement<'w> {
             let named =
                 date.forms_without_year().into_iter().filter(|form| form.contains(char::is_alphabetic));
             let figures = shown.get(date.at).map(str::to_owned);
-            // In any language: "6 septembre".
+            // Of languages in which no dot follows the day: "6 septembre".
             let is_day_of_month = |n: &Number| {
                 n.value == date.day_of_month as f64
                     && dates::month_after(self.words.get(n.end..)) == Some(date.month)

@@ -516,7 +516,7 @@ fn dates_of_another_row_are_found_in_other_languages() {
     check(
         "Wann laufen die Stücke?",
         &[("spielplan", "{}", shows)],
-        &["- Haus am Hang läuft am 6. September\n- Der Glaskönig läuft am 14. Juni"],
+        &[],
         &[
             "- Haus am Hang läuft am 14. Juni\n- Der Glaskönig läuft am 6. September",
             "Haus am Hang und Der Glaskönig laufen am 14. Juni und am 6. September.",
