@@ -66,7 +66,8 @@ pub(super) fn find(text: &str) -> Option<Headline<'_>> {
     // Each line is read once.
     while let Some(offset) = text.get(start..).and_then(|rest| STATUS_WORD.find(rest)) {
         let (line, end) = line_around(text, start + offset);
-        let headline = Some(line).filter(|line| !is_nested(line)).and_then(|line| numbered_headline(line, false));
+        let headline =
+            Some(line).filter(|line| !is_nested(line)).and_then(|line| numbered_headline(line, false));
         last = headline.or(last);
         start = end;
     }
