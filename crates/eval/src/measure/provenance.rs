@@ -337,7 +337,7 @@ impl IdentifierKind {
 }
 
 /// The scalar values of a call's arguments, each with the name of its field.
-fn values(call: &Call) -> impl Iterator<Item = (&str, String)> {
+pub(crate) fn values(call: &Call) -> impl Iterator<Item = (&str, String)> {
     let mut out = Vec::new();
     if let Some(Value::Object(map)) = call.parsed.as_deref() {
         map.iter().for_each(|(name, value)| collect(name, value, MAX_DEPTH, &mut out));

@@ -7,7 +7,8 @@ use super::defect::Defect;
 use super::reasoning::contradicted;
 
 /// Rules that compare calls with a request, and report [`Defect::ContradictsRequest`].
-const REQUEST_RULES: [&str; 10] = [
+const REQUEST_RULES: [&str; 11] = [
+    "changed_field",
     "contradicted_flag",
     "contradicted_number",
     "invented_contact",

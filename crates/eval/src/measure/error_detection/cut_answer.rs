@@ -6,7 +6,8 @@
 //! In: a model call. Out: a finding if the call is the last one of its run and ended at the limit without a tool call.
 //! Where no limit is reported, two signs together show that an answer is cut off: each item of its list names a thing
 //! and describes it, except that the last item only has a name; and this name ends within a word of a result, of
-//! which more letters are missing than an inflection has.
+//! which more letters are missing than an inflection has. Or the lines before the last one end with a mark, and the
+//! last one repeats words of a result up to a short word, after which each such sentence of the result goes on.
 
 use verdict_otlp::trace::Kind;
 
@@ -20,6 +21,10 @@ use crate::recognise::{FinishReason, SpanView};
 const MIN_MISSING_LETTERS: usize = 3;
 /// Minimum complete items before the one that is cut off.
 const MIN_ITEMS: usize = 2;
+/// Words at the end of an answer that a result has: fewer are a phrase of the language.
+const REPEATED_WORDS: usize = 5;
+/// Maximum letters of a last word that hardly ends a sentence, such as an article or a preposition.
+const MAX_SHORT_WORD: usize = 3;
 
 /// The finding about an output that is cut off; `None` if it is complete or the run continues.
 pub(super) fn find(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
@@ -29,16 +34,17 @@ pub(super) fn find(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     }
     let reason = view.finished_by(FinishReason::Length);
     let text = view.output_text();
-    let cut_word = || cut_word(context, text.trim_end());
-    if reason.is_none() && cut_word().is_none() || !is_last_model_call(context) {
+    let text = text.trim_end();
+    let is_cut = || cut_word(context, text).is_some() || is_cut_in_sentence(context, text);
+    if reason.is_none() && !is_cut() || !is_last_model_call(context) {
         return None;
     }
     let reason = reason.map_or("", |reason| reason.trim());
     let rationale = match reason {
-        "" => "a whole answer was expected; it ends within a word of its list".to_owned(),
+        "" => "a whole answer was expected; it ends within a word or a sentence of a result".to_owned(),
         reason => format!("a whole answer was expected; it was cut off at a limit of length ('{reason}')"),
     };
-    let end = tail(text.trim_end(), QUOTE_BYTES);
+    let end = tail(text, QUOTE_BYTES);
     Some(Defect::CutAnswer.finding(rationale, if end.is_empty() { reason } else { end }))
 }
 
@@ -78,6 +84,35 @@ fn cut_word<'t>(context: &Context<'_>, text: &'t str) -> Option<&'t str> {
         }
     }
     is_cut.then_some(word)
+}
+
+/// Whether the last line ends at a short word within a sentence of a result, and the lines before it end with a mark.
+fn is_cut_in_sentence(context: &Context<'_>, text: &str) -> bool {
+    let last_word = text.rsplit(char::is_whitespace).next().unwrap_or_default();
+    if last_word.chars().count() > MAX_SHORT_WORD || !last_word.chars().all(char::is_lowercase) {
+        return false;
+    }
+    let mut lines = text.lines().rev().map(str::trim_end).filter(|line| !line.is_empty());
+    let last = lines.next().unwrap_or_default();
+    let marked = lines.take(MIN_ITEMS).filter(|line| line.ends_with(['.', '!', '?'])).count();
+    let words = last.rmatch_indices(' ').nth(REPEATED_WORDS - 1);
+    let Some(end) = words.and_then(|(at, _)| last.get(at..)).filter(|_| marked == MIN_ITEMS) else {
+        return false;
+    };
+    let mut is_cut = false;
+    for result in context.trace.calls.iter().filter_map(|call| call.result.as_deref()) {
+        if !context.memo.budget.spend(1 + result.len() / BYTES_PER_STEP) {
+            return false;
+        }
+        for (at, _) in result.match_indices(end) {
+            let after = result.get(at + end.len()..).and_then(|after| after.strip_prefix(' '));
+            if !after.is_some_and(|after| after.starts_with(char::is_alphanumeric)) {
+                return false;
+            }
+            is_cut = true;
+        }
+    }
+    is_cut
 }
 
 /// Whether no further model call of the agent follows, or none of the trace if the span has no agent.

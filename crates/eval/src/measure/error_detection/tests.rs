@@ -147,6 +147,35 @@ fn last_answer_of_a_run_that_is_cut_off_at_a_limit_fails() {
 }
 
 #[test]
+fn answer_that_ends_within_a_sentence_of_a_result_is_cut_off() {
+    use crate::measure::testing::Script;
+    const GUIDE: &str = r#"{"text":"1. Loosen both screws. 2. Lift the lid off. 3. Push the filter down until it meets the seal ring. 4. Close it."}"#;
+    const LEASE: &str = "Die Miete ist am Ersten fällig. Der Mieter trägt die Kosten bis zu einem Betrag von 80 Euro im Jahr.";
+    let is_cut = |result: &str, answer: &str| {
+        let asked = Script::new("How?").calls("", &[("open_text", "{}")]).returns(result);
+        let trace = asked.answers(answer).build();
+        let out = run("error_detection", &trace, *trace.agents[0].llms.last().unwrap());
+        out[0].outcome.as_ref().unwrap().findings.first().and_then(|f| f.defect) == Some(Defect::CutAnswer)
+    };
+    let steps = "1. Loosen both screws.\n2. Take the lid off.\n";
+    assert!(is_cut(GUIDE, &format!("{steps}3. Push the filter down until it meets the")));
+    assert!(is_cut(GUIDE, &format!("{steps}3. Then push the filter down until it")));
+    let terms = "Es gilt:\n\n- Die Miete ist am Ersten fällig.\n- Das Haus ist versichert.\n";
+    assert!(is_cut(LEASE, &format!("{terms}- Der Mieter trägt die Kosten bis zu")));
+    for answer in [
+        format!("{steps}3. Push the filter down until it meets the seal ring"),
+        format!("{steps}3. Push the filter down until it meets the seal"),
+        format!("{steps}3. Push the filter down"),
+        format!("{steps}3. Push it down until it is in"),
+        format!("{steps}3. Push the filter down until it meets the seal ring.\n4. Close it"),
+        "1. Loosen both screws\n2. Lift the lid off\n3. Push the filter down until it".to_owned(),
+        format!("{steps}3. Push the filter down until it meets the seal ring, then have a look at it"),
+    ] {
+        assert!(!is_cut(GUIDE, &answer), "{answer}");
+    }
+}
+
+#[test]
 fn list_that_ends_within_a_word_of_a_result_is_cut_off() {
     use crate::measure::testing::Script;
     const ROOMS: &str = r#"{"rooms":[{"name":"Library","seats":12},{"name":"Atelier","seats":8},{"name":"Conservatory","seats":20},{"name":"Gardens"}]}"#;

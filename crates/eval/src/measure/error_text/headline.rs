@@ -2,7 +2,8 @@
 //!
 //! In: the text of a result. Out: the exit status that the executor reports. It is on a separate line before or after
 //! the output of the program, and takes precedence over the output: a program that prints the word "error" and ends
-//! with status 0 did not fail.
+//! with status 0 did not fail. A line that is indented below the first one is a field of what the text describes, such
+//! as the last state of a container.
 
 use crate::pattern::WordSearcher;
 
@@ -49,11 +50,15 @@ pub(super) struct Headline<'t> {
 /// The headline of the text. One at the beginning takes precedence over later ones, which may be of programs that the
 /// run started; otherwise the last one is returned. `None` without a headline.
 pub(super) fn find(text: &str) -> Option<Headline<'_>> {
-    let read = |line| numbered_headline(line, true).or_else(|| worded_headline(line));
-    if let Some(headline) = outer_lines(text.lines()).find_map(read) {
+    let margin = text.lines().find(|line| !line.trim().is_empty()).map_or(0, indent);
+    let is_nested = |line: &&str| indent(line) > margin;
+    if let Some(headline) = outer_lines(text.lines()).filter(|line| !is_nested(line)).find_map(outer_headline)
+    {
         return Some(headline);
     }
-    if let Some(headline) = outer_lines(text.lines().rev()).find_map(read) {
+    if let Some(headline) =
+        outer_lines(text.lines().rev()).filter(|line| !is_nested(line)).find_map(outer_headline)
+    {
         return Some(headline);
     }
     let mut last = None;
@@ -61,7 +66,9 @@ pub(super) fn find(text: &str) -> Option<Headline<'_>> {
     // Each line is read once.
     while let Some(offset) = text.get(start..).and_then(|rest| STATUS_WORD.find(rest)) {
         let (line, end) = line_around(text, start + offset);
-        last = numbered_headline(line, false).or(last);
+        let headline =
+            Some(line).filter(|line| !is_nested(line)).and_then(|line| numbered_headline(line, false));
+        last = headline.or(last);
         start = end;
     }
     last
@@ -69,7 +76,17 @@ pub(super) fn find(text: &str) -> Option<Headline<'_>> {
 
 /// The first [`OUTER_LINES`] of the lines that are not blank.
 fn outer_lines<'t>(lines: impl Iterator<Item = &'t str>) -> impl Iterator<Item = &'t str> {
-    lines.map(str::trim).filter(|line| !line.is_empty()).take(OUTER_LINES)
+    lines.filter(|line| !line.trim().is_empty()).take(OUTER_LINES)
+}
+
+fn outer_headline(line: &str) -> Option<Headline<'_>> {
+    let line = line.trim();
+    numbered_headline(line, true).or_else(|| worded_headline(line))
+}
+
+/// The bytes of white space at the beginning of a line.
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
 }
 
 /// The line that contains the byte at `offset`, and its end.

@@ -120,6 +120,9 @@ fn exit_status_takes_precedence_over_the_output_of_a_run() {
         "Leave at exit 14 and follow the road for 2 km.",
         "Return code: 200",
         "Our process returned 4 parcels.",
+        "Name:  billing-7f\nContainers:\n  app:\n    Last State:  Terminated\n      Exit Code:  143\n    Ready:  True\nEvents:  none",
+        "Job nightly\n  Started: 02:00\n  Last exit code: 2\n  Next run: 03:00\nEnabled: yes",
+        "unit: backup.service\n  result: exit-code\n  exit status: 5",
     ];
     for text in succeeded {
         assert_eq!(reported(text), None, "{text}");

@@ -86,6 +86,11 @@ pub(super) fn year_of(time: u64) -> Option<i64> {
     i64::try_from(1970 + time / YEAR).ok().filter(|year| *year > 2000)
 }
 
+/// The weekday of a day number, from 0 for Monday.
+pub(super) fn weekday(day: i64) -> usize {
+    usize::try_from((day + 1).rem_euclid(7)).unwrap_or_default()
+}
+
 /// The number of days in the Gregorian calendar up to this date, from a fixed origin.
 pub(super) fn day_number(year: i64, month: usize, day: usize) -> i64 {
     // The year is taken to begin in March, so that a leap day is the last day of a year.
@@ -99,6 +104,18 @@ impl Date {
     /// Months since the year 0.
     pub(super) fn months(&self) -> i64 {
         self.year * 12 + self.month as i64 - 1
+    }
+
+    /// The ordinal of the day, the month and the year, in lower case: "the 6th" of a text about June 1931.
+    pub(super) fn parts(&self) -> [String; 3] {
+        let month = self.month.checked_sub(1).and_then(|i| MONTHS.get(i)).copied().unwrap_or_default();
+        let ending = match self.day_of_month {
+            1 | 21 | 31 => "st",
+            2 | 22 => "nd",
+            3 | 23 => "rd",
+            _ => "th",
+        };
+        [format!(" {}{ending}", self.day_of_month), month.to_owned(), self.year.to_string()]
     }
 
     /// The forms of the date without its year, in lower case.
@@ -131,14 +148,10 @@ pub(super) const MONTHS: [&str; 12] = [
     "december",
 ];
 
-/// The day `months` months after a date.
-pub(super) fn months_later(date: &Date, months: i64) -> i64 {
-    let month = date.months() + months;
-    day_number(
-        month.div_euclid(12),
-        usize::try_from(month.rem_euclid(12)).unwrap_or_default() + 1,
-        date.day_of_month,
-    )
+/// The day of the month in a month, which is counted since the year 0.
+pub(super) fn day_in_month(months: i64, day_of_month: usize) -> i64 {
+    let month = usize::try_from(months.rem_euclid(12)).unwrap_or_default() + 1;
+    day_number(months.div_euclid(12), month, day_of_month)
 }
 
 /// Forms of a date: `M` and `D` are the numbers of the month and the day, `MM` and `DD` the same with two digits, and

@@ -8,7 +8,6 @@
 //! In: the calls of an agent and its answer in any language that is read. Out: one finding for each agent, on the model
 //! span that gave the answer.
 
-use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::answer_span::answered_by;
@@ -16,11 +15,12 @@ use super::conduct::Conduct;
 use super::linked_identifiers::identifiers;
 use super::recovery::reports_failure;
 use super::undone_action::{FAILED, has_failed};
-use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
+use crate::measure::records::{RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
@@ -56,7 +56,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let id = asked.iter().find(|id| is_ended(id))?;
     let task = conduct.task(usize::MAX).map(|task| &**task);
     let known: Vec<&str> = before().flat_map(|(_, call)| texts(call)).chain(task).collect();
-    if is_explained(answer, status, &known) || FAILED.iter().any(|word| contains_ignoring_case(answer, word))
+    if is_explained(answer, status, &known, memo)
+        || FAILED.iter().any(|word| contains_ignoring_case(answer, word))
     {
         return None;
     }
@@ -79,11 +80,13 @@ fn texts(call: &Call) -> impl Iterator<Item = &str> {
 }
 
 /// Whether the answer has a word of the explanation in a status, its texts of several words, that is not `known` from
-/// elsewhere.
-fn is_explained(answer: &str, status: &Call, known: &[&str]) -> bool {
-    let parsed = status.result.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let fields = parsed.as_ref().and_then(Value::as_object).into_iter().flatten();
-    let explanations = fields.filter_map(|(_, value)| value.as_str()).filter(|text| text.contains(' '));
+/// elsewhere; true beyond the work budget.
+fn is_explained(answer: &str, status: &Call, known: &[&str], memo: &Memo) -> bool {
+    let Some(structure) = status.result.as_ref().and_then(|text| Structure::cached(text, memo)) else {
+        return true;
+    };
+    let fields = structure.0.iter().flat_map(|parsed| &parsed.records).flat_map(|record| &record.fields);
+    let explanations = fields.filter_map(RecordField::text).filter(|text| text.contains(' '));
     let words = explanations.flat_map(|text| text.split(|c: char| !c.is_alphanumeric()));
     let mut words = words.filter(|word| word.chars().count() >= MIN_WORD).map(str::to_lowercase);
     words.any(|word| {
@@ -113,6 +116,8 @@ mod tests {
     fn answer_that_does_not_report_the_failure_is_found() {
         assert!(is_found(STARTED, FAILED, "The price list is in the system now (IM-2093)."));
         assert!(is_found(STARTED, FAILED, "Die Preisliste ist jetzt im System."));
+        assert!(is_found(STARTED, FAILED, "The price list is in. There is nothing more to do."));
+        assert!(is_found(STARTED, FAILED, "Die Preisliste ist im System, es ist nichts weiter zu tun."));
         let aborted = r#"{"import_id":"IM-2093","status":"ABORTED"}"#;
         assert!(is_found(STARTED, aborted, "All 240 prices were taken over."));
         let restart =
@@ -132,6 +137,7 @@ mod tests {
             "Der Import wurde nicht abgeschlossen.",
             "One cell of the price column is empty; please fill it and I will start again.",
             "Should I start the import again? It could not be completed.",
+            "Nothing more was imported after the first row.",
         ] {
             assert!(!is_found(STARTED, FAILED, answer), "{answer}");
         }

@@ -12,7 +12,6 @@
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
-use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::answer_span::answered_by;
@@ -22,6 +21,7 @@ use super::statements::{asserts_nothing, words_of};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::language::{Action, Language, ReadText, WordClass, WordClasses, classes};
+use crate::measure::provenance::values;
 use crate::measure::records::{FieldValue, Record, RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -35,8 +35,6 @@ const MAX_ANSWER: usize = 4_000;
 const MAX_CALLS: usize = 64;
 const MAX_BYTES: usize = 64 << 10;
 const MAX_ROWS: usize = 50;
-/// Most values in the arguments of a call.
-const MAX_VALUES: usize = 200;
 /// Fewest characters of a name or a key by which an answer means a thing.
 const MIN_NAME: usize = 3;
 /// Most bytes between two things of a list.
@@ -79,7 +77,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if lists.is_empty() {
         return None;
     }
-    let passed: Vec<Vec<String>> = others.iter().map(|call| values(call)).collect();
+    let passed: Vec<Vec<String>> =
+        others.iter().map(|call| values(call).map(|(_, value)| lowercase(&value)).collect()).collect();
     if passed.iter().flatten().any(|value| EVERYTHING.contains(&value.as_str())) {
         return None;
     }
@@ -188,9 +187,7 @@ fn lists(lookups: &[&Call], answer: &str, memo: &Memo) -> Vec<Vec<Rc<ListedRow>>
             continue;
         };
         let Some(parsed) = &structure.0 else { continue };
-        for nth in 0..parsed.lists.len() {
-            let rows = parsed.records.iter().filter(|record| record.list == Some(nth));
-            let rows: Vec<&Record> = rows.take(MAX_ROWS + 1).collect();
+        for rows in parsed.rows_by_list() {
             if !(2..=MAX_ROWS).contains(&rows.len()) {
                 continue;
             }
@@ -238,22 +235,6 @@ fn shown(record: &Record) -> impl Iterator<Item = String> {
 /// Whether a value has a word that says that the action was done.
 fn has_form(value: &str, action: Action) -> bool {
     value.split(|c: char| !c.is_alphanumeric()).any(|word| word.ends_with("ed") && is_form_of(word, action))
-}
-
-/// The scalar values in the arguments of a call, in lower case.
-fn values(call: &Call) -> Vec<String> {
-    let mut out = Vec::new();
-    let mut open: Vec<&Value> = call.parsed.as_deref().into_iter().collect();
-    while let Some(value) = open.pop().filter(|_| out.len() < MAX_VALUES) {
-        match value {
-            Value::Array(items) => open.extend(items),
-            Value::Object(members) => open.extend(members.values()),
-            Value::String(text) => out.push(lowercase(text.trim())),
-            Value::Number(number) => out.push(number.to_string()),
-            _ => {}
-        }
-    }
-    out
 }
 
 /// The things that a sentence lists, with their names as it has them: the longest sequence with nothing but commas and

@@ -34,6 +34,7 @@
 //! | `redundant_question` | questions for values that the user has already stated |
 //! | `repeated_action` | payments, messages and orders that were made twice |
 //! | `contradicted_flag`, `contradicted_number` | flags and numbers of calls that contradict the request |
+//! | `changed_field` | bookings with another value in a field than the request and the lookup before them |
 //! | `wrong_amount`, `wrong_code`, `wrong_date_time`, `wrong_identifier`, `wrong_row` | calls with another amount, code, date, identifier or row than the one requested |
 //! | `linked_identifiers` | several identifiers of one thing, linked by a record |
 //! | `swapped_source_target` | calls with source and target swapped |
@@ -44,6 +45,7 @@
 //! | `guess_as_fact` | guesses that are later stated as facts |
 
 pub(crate) mod missing_announced_call;
+mod changed_field;
 mod wrong_identifier;
 mod wrong_date_time;
 mod wrong_row;

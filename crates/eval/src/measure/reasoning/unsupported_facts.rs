@@ -385,7 +385,7 @@ impl FactChecker<'_, '_> {
     fn dates(&self) -> Vec<PhraseFact> {
         let fact = |date: dates::Date| PhraseFact {
             phrases: date.forms_without_year(),
-            parts: Vec::new(),
+            parts: date.parts().into(),
             day: Some(date.day),
             defect: Defect::UnsupportedFact,
             kind: "date",

@@ -4,7 +4,8 @@
 //! contains is about another thing if the request names an identifier of the same shape, or if an earlier result has an
 //! identifier that differs from it only by one character or by two swapped ones. An action for an address that no text
 //! contains reaches somebody else, and so is an action about another thing if an earlier result has identifiers of the
-//! same shape in the field that the argument is named after. Another call with the expected identifier corrects the
+//! same shape in the field that the argument is named after. That the result of the call repeats its identifier is no
+//! source of it, unless the action may have created the thing. Another call with the expected identifier corrects the
 //! first one.
 //!
 //! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
@@ -138,13 +139,13 @@ impl<'t> ResultIdentifiers<'t> {
     /// The identifier of an earlier result that nearly equals one of a call and that no call has, with the span of the
     /// call. Texts before the call are searched only if there is such an identifier.
     fn miscopied(&self, memo: &Memo, call: &Call, task: &str) -> Option<(Idx, String)> {
-        let is_earlier = |id: &&String| self.first_start.get(*id).is_some_and(|start| *start < call.start);
+        let is_earlier = |id: &&String| self.is_earlier(id, call);
         // Identifiers of the call that no result has, and that are similar to none.
         let mut others: Vec<String> = Vec::new();
         for id in identifiers(call.arguments.as_deref()?).take(MAX_PASSED) {
             let similar = self.by_shape.get(&shape(&id)).map_or(&[][..], Vec::as_slice);
             memo.budget.spend(1 + task.len() / BYTES_PER_STEP + similar.len()).then_some(())?;
-            if is_earlier(&&id) || contains_ignoring_case(task, &id) {
+            if self.is_earlier(&id, call) || contains_ignoring_case(task, &id) {
                 continue;
             }
             let nearest = similar
@@ -169,34 +170,40 @@ impl<'t> ResultIdentifiers<'t> {
     }
 
     /// An identifier of an earlier result, for an action that passes one of the same form under the name of the same
-    /// field, which no text contains; with the call's span. An action that creates a thing may choose its identifier.
+    /// field, which no text before the call contains; with the call's span. An action that creates a thing may choose
+    /// its identifier, and its result then repeats it.
     fn composed(&self, memo: &Memo, i: usize, task: &str) -> Option<(Idx, String)> {
         let call = self.trace.calls.get(i)?;
-        let is_effect = || {
+        let is_effect = |is_repeated: bool| {
             let verb = identifier_words(&call.name).into_iter().find_map(|word| action_of(&word));
-            purpose(self.trace, memo, call) != Purpose::Query
-                && !verb.is_some_and(|action| matches!(action, Action::Create | Action::Add | Action::Save))
+            let needs_thing = match verb {
+                Some(Action::Create | Action::Add | Action::Save) => false,
+                Some(Action::Cancel | Action::Delete | Action::Refund | Action::Return | Action::Update) => {
+                    true
+                }
+                _ => !is_repeated,
+            };
+            needs_thing
+                && purpose(self.trace, memo, call) != Purpose::Query
                 && CallAttempts::get(self.trace, memo).has_succeeded(i)
         };
         let values = call.parsed.as_deref()?.as_object()?.iter().take(MAX_PASSED);
+        let bytes: usize =
+            self.calls.iter().filter_map(|call| call.result.as_ref()).map(|text| text.len()).sum();
         for (key, value) in
             values.filter_map(|(key, value)| Some((key, value.as_str()?.to_ascii_lowercase())))
         {
             let similar = self.by_shape.get(&shape(&value)).map_or(&[][..], Vec::as_slice);
-            let is_earlier =
-                |id: &&String| self.first_start.get(*id).is_some_and(|start| *start < call.start);
-            let Some(expected) = similar.iter().rfind(is_earlier) else { continue };
+            let Some(expected) = similar.iter().rfind(|id| self.is_earlier(id, call)) else { continue };
             let is_same_field = |other: &&Call| {
                 let result = other.result.as_deref().filter(|_| other.start < call.start);
                 result
                     .is_some_and(|text| contains_ignoring_case(text, &format!("\"{}\"", key.to_lowercase())))
             };
-            let bytes: usize =
-                self.calls.iter().filter_map(|call| call.result.as_ref()).map(|text| text.len()).sum();
             memo.budget.spend(1 + (task.len() + bytes) / BYTES_PER_STEP).then_some(())?;
-            if !self.first_start.contains_key(&value)
+            if !self.is_earlier(&value, call)
                 && identifiers(&value).next().as_ref() == Some(&value)
-                && is_effect()
+                && is_effect(self.first_start.contains_key(&value))
                 && !contains_ignoring_case(task, &value)
                 && self.calls.iter().any(is_same_field)
                 && !self.is_known(memo, call, &value)
@@ -205,6 +212,11 @@ impl<'t> ResultIdentifiers<'t> {
             }
         }
         None
+    }
+
+    /// Whether the result of a call that began before another one has an identifier.
+    fn is_earlier(&self, id: &str, call: &Call) -> bool {
+        self.first_start.get(id).is_some_and(|start| *start < call.start)
     }
 
     /// Whether a text before a call contains an identifier; true beyond the work budget.
@@ -323,6 +335,30 @@ mod tests {
             0,
             "nothing changed"
         );
+        let repeated = r#"{"item_id":"TN-4411","year":2021}"#;
+        assert_eq!(run("remove_item", r#"{"item_id":"TN-4411"}"#, repeated), 1, "only its result has it");
+        assert_eq!(run("discard_item", r#"{"item_id":"TN-4411"}"#, repeated), 1);
+        assert_eq!(run("update_item", r#"{"item_id":"TN-4411","late":true}"#, repeated), 1);
+        for tool in ["add_item", "register_item", "book_item", "order_item", "submit_item", "issue_item"] {
+            assert_eq!(run(tool, r#"{"item_id":"TN-4411"}"#, repeated), 0, "{tool} may have created it");
+        }
+    }
+
+    #[test]
+    fn identifier_that_an_earlier_result_or_message_has_is_copied() {
+        let listed = || {
+            let script = Script::new("Which tents have I rented?").calls("", &[("list_items", "{}")]);
+            script.returns(r#"{"items":[{"item_id":"TN-4410"},{"item_id":"TN-4893"}]}"#)
+        };
+        let run = |script: Script| {
+            let script = script.calls("", &[("remove_item", r#"{"item_id":"TN-4411"}"#)]);
+            let run = script.returns(r#"{"item_id":"TN-4411","state":"removed"}"#).answers("Removed.");
+            find(&run.build(), &Memo::new()).len()
+        };
+        assert_eq!(run(listed()), 1);
+        let looked = listed().calls("", &[("find_item", r#"{"size":3}"#)]);
+        assert_eq!(run(looked.returns(r#"{"hit":{"item_id":"TN-4411"}}"#)), 0);
+        assert_eq!(run(listed().answers("TN-4410 and TN-4893.").user("Take TN-4411 off as well.")), 0);
     }
 
     #[test]

@@ -268,14 +268,20 @@ impl Records {
         }
     }
 
+    /// The rows of each list.
+    pub(crate) fn rows_by_list(&self) -> Vec<Vec<&Record>> {
+        let mut lists: Vec<Vec<&Record>> = vec![Vec::new(); self.lists.len()];
+        for record in &self.records {
+            let rows = record.list.and_then(|list| lists.get_mut(list));
+            rows.into_iter().for_each(|rows| rows.push(record));
+        }
+        lists
+    }
+
     /// The numbers of the columns of each list, for all rows and for the groups of rows, and the products of columns.
     /// Adds the lengths of groups to `lengths`.
     fn columns(&self, lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
-        let mut rows: Vec<Vec<&Record>> = vec![Vec::new(); self.lists.len()];
-        for record in &self.records {
-            let list_rows = record.list.and_then(|list| rows.get_mut(list));
-            list_rows.into_iter().for_each(|list_rows| list_rows.push(record));
-        }
+        let rows = self.rows_by_list();
         let long_lists = rows.iter().filter(|rows| rows.len() > 1);
         long_lists.flat_map(|rows| columns(rows, lengths).into_iter().chain(products_of(rows))).collect()
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use foldhash::HashSet;
 
 use super::exchange::{Exchange, ExchangeFindings};
-use super::predicates::{WORDS, assertion};
+use super::predicates::{WORDS, assertion, has_state_key};
 use super::sources::ResultSource;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::WordClass;
@@ -33,6 +33,8 @@ const MAX_COUNT: usize = 1000;
 const MAX_SUMS: usize = 64;
 /// Minimum items of one list or object whose flags are counted.
 const MIN_ITEMS: usize = 2;
+/// Minimum bytes of a word between a count and a state, which is a noun or an adjective.
+const MIN_NOUN: usize = 4;
 /// Maximum words from a count to the flag that belongs to it.
 const MAX_TO_FLAG: usize = 4;
 
@@ -53,8 +55,10 @@ struct FlaggedItems<'a> {
     key: &'a str,
     /// The value of the flag that the word means.
     holds: bool,
-    /// The number of items with that value.
+    /// The number of items with that value; of a state, those that do not have the opposite one.
     count: usize,
+    /// Whether fewer items may be meant: "open" may include the pending ones.
+    is_maximum: bool,
     source: &'a ResultSource<'a>,
     /// The indices of the items among the records of the source.
     items: Vec<usize>,
@@ -105,7 +109,12 @@ fn check_flagged(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             let is_part = words.get(at + 1) == Some(&"of");
             let within = if is_part { 2 * MAX_TO_FLAG } else { MAX_TO_FLAG };
             let nearby_words = words.get(at + 1..).filter(|_| !is_whole(at))?.iter().take(within);
-            let is_meant = |group: &&FlaggedItems<'_>| nearby_words.clone().any(|word| *word == group.word);
+            let is_meant = |group: &&FlaggedItems<'_>| {
+                let place = nearby_words.clone().position(|word| *word == group.word);
+                // In "six lines in open orders" lines are counted.
+                let mut before = nearby_words.clone().take(place.unwrap_or_default());
+                place.is_some() && (!group.is_maximum || before.all(|word| word.len() >= MIN_NOUN))
+            };
             let group = groups.iter().filter(|_| !is_one).find(is_meant)?;
             if !exchange.spends(group.items.len()) || group.is_label(count as f64) {
                 return None;
@@ -120,9 +129,20 @@ fn check_flagged(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let flag_groups = || groups.iter().filter(|group| group.word == flag);
         let total: usize = flag_groups().map(|group| group.count).sum();
         let largest = flag_groups().map(|group| group.count).max().unwrap_or_default();
+        let is_maximum = flag_groups().any(|group| group.is_maximum);
         let asked = contains_words(exchange.task_words(), "how many")
+            && !is_maximum
             && !flag_groups().any(|group| names_property(exchange, group));
-        let differs = count > largest || asked && flag_groups().all(|group| group.count != count);
+        let differs = count > if is_maximum { total } else { largest }
+            || asked && flag_groups().all(|group| group.count != count);
+        // A list may be a page of more things, which a total in the result counts.
+        let is_total = || {
+            let mut fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
+            fields.any(|field| field.number() == Some(count as f64))
+        };
+        if is_maximum && is_total() {
+            continue;
+        }
         // The user may have stated the count of the same things.
         let is_user_stated = exchange.sources.from_user.iter().any(|text| counts_things(text, count, thing));
         if let Some(group) =
@@ -167,10 +187,38 @@ fn flagged_items<'a>(source: &'a ResultSource<'a>) -> Vec<FlaggedItems<'a>> {
                 for (form, holds) in opposites.chain([(word.as_str(), true)]) {
                     let count = values.iter().filter(|state| **state == holds).count();
                     let items = items.iter().map(|(at, _)| *at).collect();
-                    out.push(FlaggedItems { word: form, key: word, holds, count, source, items });
+                    let is_maximum = false;
+                    out.push(FlaggedItems { word: form, key: word, holds, count, is_maximum, source, items });
                 }
             }
         }
+        out.extend(items_by_state(source, &items));
+    }
+    out
+}
+
+/// The items of a list by their state, if each has one: at most as many are open as are not closed.
+fn items_by_state<'a>(source: &'a ResultSource<'a>, items: &[(usize, &'a Record)]) -> Vec<FlaggedItems<'a>> {
+    let states: Option<Vec<&RecordField>> = items
+        .iter()
+        .map(|(_, item)| item.fields.iter().find(|field| has_state_key(&field.name) && field.is_text()))
+        .collect();
+    let states = states.unwrap_or_default();
+    let mut out: Vec<FlaggedItems<'a>> = Vec::new();
+    for state in &states {
+        let (Some(word), Some(key)) = (state.text(), state.name.last()) else { continue };
+        let Some((predicate, holds)) =
+            assertion(word).filter(|_| !out.iter().any(|group| group.word == word))
+        else {
+            continue;
+        };
+        let is_opposite = |other: &&&RecordField| {
+            let asserted = other.text().and_then(assertion);
+            asserted.is_some_and(|(other, other_holds)| other == predicate && other_holds != holds)
+        };
+        let count = states.len() - states.iter().filter(is_opposite).count();
+        let items = items.iter().map(|(at, _)| *at).collect();
+        out.push(FlaggedItems { word, key, holds, count, is_maximum: true, source, items });
     }
     out
 }
@@ -241,7 +289,10 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             .iter()
             .flat_map(|named| named.iter())
             .any(|place| place.classes.has(WordClass::Number) && usize::from(place.value) == count);
-        let is_known = count <= longest
+        // A selection of the things in several lists of one tool, such as pages.
+        let tool_of = |at: usize| exchange.sources.structured.get(at).map(|source| source.call.name.trim());
+        let tool_lengths = lists.iter().filter(|(_, at)| tool_of(*at) == tool_of(list)).map(|(l, _)| l.len);
+        let is_known = count <= longest.max(tool_lengths.sum())
             || count == all
             || is_asked
             || exchange.sources.seen.iter().any(|text| has_count(text));

@@ -13,6 +13,7 @@ use aho_corasick::AhoCorasick;
 use super::exchange::{Exchange, ExchangeFindings};
 use super::predicates::assertion;
 use super::sources::names_of;
+use crate::measure::language::names;
 use crate::measure::numbers;
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -220,12 +221,20 @@ fn wrong_extreme<'a>(
 }
 
 /// The description of the actual extreme and the sentence, if the answer states another number of a series as its
-/// highest or lowest.
+/// highest or lowest. A series has values of one thing at several times: where each row has a name, the number may be
+/// the peak of the thing with that name.
 fn wrong_peak<'a>(
     exchange: &Exchange<'a>,
     rows: &[&Record],
     findings: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
+    let is_name = |field: &RecordField| {
+        let is_time = || TIME_OF.is_match(field.shown()) || field.shown().split(' ').any(is_calendar_name);
+        field.text().is_some_and(|text| text.contains(char::is_alphabetic)) && !is_time()
+    };
+    let has_own_name = |row: &&Record| {
+        row.fields.iter().any(|field| is_name(field) && rows.iter().any(|row| !row.fields.contains(field)))
+    };
     let stating = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
     for clause in stating.take(MAX_STATED) {
         let Some(peak) = PEAK.captures(&clause.words) else { continue };
@@ -251,6 +260,9 @@ fn wrong_peak<'a>(
         let mut candidates = candidates
             .filter(|(_, series)| series.len() == rows.len() && series.iter().any(|v| is_shown(*v)));
         let (Some((field, series)), None) = (candidates.next(), candidates.next()) else { continue };
+        if !exchange.spends(rows.len() * rows.len() / 8) || rows.iter().all(has_own_name) {
+            continue;
+        }
         findings.examined = true;
         let best = |best: f64, v: &f64| if least { best.min(*v) } else { best.max(*v) };
         let extreme = series.iter().fold(stated.value, best);
@@ -260,6 +272,12 @@ fn wrong_peak<'a>(
         }
     }
     None
+}
+
+/// Whether a word is the name of a weekday or a month.
+fn is_calendar_name(word: &str) -> bool {
+    let word = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    names::weekday_of(&word).or_else(|| names::month_of(&word)).is_some()
 }
 
 /// The words after a superlative up to its noun: "electric", "boat".

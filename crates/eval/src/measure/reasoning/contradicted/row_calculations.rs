@@ -174,11 +174,7 @@ fn tables<'e>(exchange: &'e Exchange<'_>) -> Option<Vec<(&'e ResultSource<'e>, V
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
         exchange.spends(1 + parsed.records.len() / 4).then_some(())?;
-        let mut lists: Vec<Vec<&Record>> = vec![Vec::new(); parsed.lists.len()];
-        for record in &parsed.records {
-            record.list.and_then(|list| lists.get_mut(list)).into_iter().for_each(|rows| rows.push(record));
-        }
-        tables.extend(lists.into_iter().map(|rows| (source, rows)));
+        tables.extend(parsed.rows_by_list().into_iter().map(|rows| (source, rows)));
         if let Some(first) = parsed.records.first().filter(|first| first.list.is_none()) {
             by_tool.entry(source.call.name.trim()).or_default().push((source, first));
         }

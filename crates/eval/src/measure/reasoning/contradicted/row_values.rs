@@ -83,7 +83,13 @@ impl<'w> RowStatement<'w> {
             let named =
                 date.forms_without_year().into_iter().filter(|form| form.contains(char::is_alphabetic));
             let figures = shown.get(date.at).map(str::to_owned);
-            return named.chain(figures).any(|form| contains_words(&self.words, &form));
+            // Of languages in which no dot follows the day: "6 septembre".
+            let is_day_of_month = |n: &Number| {
+                n.value == date.day_of_month as f64
+                    && dates::month_after(self.words.get(n.end..)) == Some(date.month)
+            };
+            return named.chain(figures).any(|form| contains_words(&self.words, &form))
+                || self.numbers.iter().any(is_day_of_month);
         }
         let digits = lower.bytes().filter(u8::is_ascii_digit).count();
         if lower.len() < MIN_TEXT

@@ -127,12 +127,8 @@ fn series<'e>(exchange: &'e Exchange<'_>) -> Vec<Series<'e>> {
     let mut out = Vec::new();
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
-        let mut lists: Vec<Vec<&Record>> = vec![Vec::new(); parsed.lists.len()];
-        for record in &parsed.records {
-            record.list.and_then(|list| lists.get_mut(list)).into_iter().for_each(|rows| rows.push(record));
-            out.extend(map_of(source, record));
-        }
-        for rows in lists.iter().filter(|rows| (MIN_ROWS..=MAX_ROWS).contains(&rows.len())) {
+        out.extend(parsed.records.iter().filter_map(|record| map_of(source, record)));
+        for rows in parsed.rows_by_list().iter().filter(|rows| (MIN_ROWS..=MAX_ROWS).contains(&rows.len())) {
             let Some(first) = rows.first() else { continue };
             let columns = first.fields.iter().filter(|field| field.number().is_some()).take(MAX_COLUMNS);
             let columns: Vec<&RecordField> =

@@ -15,7 +15,7 @@ use super::universal_claims::{self, TestedRow};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::reasoning::dates;
-use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, Record, RecordField};
 use crate::measure::tool_purpose::action_of;
 use crate::pattern::contains_ignoring_case;
@@ -55,6 +55,9 @@ struct StateFact<'a> {
     at: usize,
 }
 
+/// Whether a predicate is claimed to be true, whether of all things, the sentence, and the clause with its words.
+type Claim<'e, 'a> = (bool, bool, &'a str, Option<&'e Clause<'a>>);
+
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     // Most results have neither flags nor states.
     let may_have = |source: &&ResultSource<'_>| {
@@ -80,7 +83,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         }
         let facts: Vec<&StateFact<'_>> = facts.iter().filter(|fact| fact.predicate == *predicate).collect();
         let is_asked = predicate.is_in(exchange.task_words());
-        let claims: Vec<(bool, bool, &str)> = exchange
+        let claims: Vec<Claim<'_, '_>> = exchange
             .clauses
             .iter()
             // "There are not enough seats available" is about an amount and not about a state.
@@ -90,7 +93,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 let is_universal = universal_claims::is_of_all(clause, exchange.task_words());
                 let is_meant =
                     is_universal || is_asked || clause_subject::is_of_results(exchange, clause, predicate);
-                is_meant.then_some((claimed, is_universal, clause.sentence))
+                is_meant.then_some((claimed, is_universal, clause.sentence, Some(clause)))
             })
             .collect();
         let claims = match claims.is_empty() {
@@ -99,7 +102,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         };
         let is_mixed =
             claims.iter().any(|(claimed, ..)| *claimed) && claims.iter().any(|(claimed, ..)| !claimed);
-        for (claimed, is_universal, sentence) in claims {
+        for (claimed, is_universal, sentence, clause) in claims {
             // Each fact is compared with the names in the sentence.
             if !exchange.spends(1 + facts.len()) {
                 return;
@@ -108,8 +111,9 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             let exception = || {
                 (is_universal && !is_mixed).then(|| exception(exchange, &facts, claimed, sentence)).flatten()
             };
-            if let Some(fact) =
-                refuting_fact(exchange, &facts, predicate, claimed, sentence, is_mixed).or_else(exception)
+            if let Some(fact) = refuting_fact(exchange, &facts, predicate, claimed, sentence, is_mixed)
+                .filter(|fact| clause.is_none_or(|clause| !is_of_later_clause(fact, clause)))
+                .or_else(exception)
             {
                 let returned = format!("{}: {}", fact.field.name.join(" "), fact.field.shown());
                 findings.contradicts(&returned, fact.source.call, sentence);
@@ -174,7 +178,26 @@ fn refuting_fact<'f, 'a>(
         .copied()
         .find(|fact| is_meant(fact) && fact.holds != claimed && is_unchanged(fact))
         .filter(|fact| !fact.source.may_be_set_later(fact.field));
-    refuting.filter(|fact| !names_other(&words, fact))
+    refuting.filter(|fact| !names_other(&words, fact) && !is_of_other_time(&words, fact))
+}
+
+/// Whether the record says from when or until when it has the state (`available_from` beside `available`), and the
+/// words have a number of that time: "it is available again from 6 pm".
+fn is_of_other_time(words: &str, fact: &StateFact<'_>) -> bool {
+    let is_time = |field: &&RecordField| {
+        let has_words = fact.field.name.iter().all(|word| field.name.contains(word));
+        field.name.len() > fact.field.name.len() && has_words && dates::all(field.shown()).next().is_some()
+    };
+    words.contains(|c: char| c.is_ascii_digit()) && fact.record.fields.iter().any(|field| is_time(&field))
+}
+
+/// Whether only a later clause of the sentence names the record: "The shed is locked, and the barn will be, too".
+fn is_of_later_clause(fact: &StateFact<'_>, clause: &Clause<'_>) -> bool {
+    let words = words_of(clause.sentence);
+    let end = words.find(clause.words.trim()).map(|at| at + clause.words.trim().len());
+    let Some((before, after)) = end.and_then(|end| words.split_at_checked(end)) else { return false };
+    let is_named = |words: &str| names_of(fact.record).any(|name| contains_words(words, &name));
+    is_named(after) && !is_named(before)
 }
 
 /// Whether the words have a word of one of the record's names that no other record of the source has.
@@ -274,11 +297,11 @@ fn flag_words(field: &RecordField) -> Vec<String> {
 
 /// The claim of a "yes" or "no" if the request asks for this predicate: whether the predicate is claimed to be true,
 /// whether of all things, and the sentence.
-fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, bool, &'a str)> {
+fn answered<'e, 'a>(predicate: &Predicate, exchange: &'e Exchange<'a>) -> Option<Claim<'e, 'a>> {
     let (is_affirmative, sentence) = exchange.yes_or_no()?;
     // "No" denies the predicate only of some things.
     let is_universal = is_affirmative && universal_claims::asks_of_all(exchange.task_words());
-    Some((predicate.asked_as(exchange.task_words())? == is_affirmative, is_universal, sentence))
+    Some((predicate.asked_as(exchange.task_words())? == is_affirmative, is_universal, sentence, None))
 }
 
 /// The fact of a row for which a claim about all rows does not hold.

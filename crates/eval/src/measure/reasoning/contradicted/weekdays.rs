@@ -6,7 +6,7 @@
 //! the calendar gives another weekday. A date without a year may be in any year in which a text that the model read
 //! has the date; if all these years are past, it may be in any year of the texts and of the run, or the year after. A
 //! numeric date that can be read in two orders may be either day. A date that a text has with the same weekday is not
-//! compared.
+//! compared, nor is a weekday in brackets that a range or a list of weekdays begins with: these are the days of a week.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -89,7 +89,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 
 /// The weekday of a date, from 0 for Monday.
 fn weekday(year: i64, month: usize, day: usize) -> usize {
-    usize::try_from((day_number(year, month, day) + 1).rem_euclid(7)).unwrap_or_default()
+    dates::weekday(day_number(year, month, day))
 }
 
 /// The prose of an answer with dates such as "03/12/2025", which are masked in prose as paths.
@@ -215,11 +215,17 @@ fn dates_with_weekday(text: &str) -> Vec<DatedWeekday> {
             |from: usize, to: usize| -> Option<&str> { text.get(words.get(from)?.end..words.get(to)?.start) };
         // A weekday after the date must be in brackets: "3 December (Wednesday)".
         let in_brackets = || between(last, last + 1).is_some_and(|between| between.contains('('));
+        let is_in_list = || {
+            let begins = |at: usize| between(at - 1, at).is_some_and(|between| !between.contains(')'));
+            let is_weekday = |at: &usize| word(*at).and_then(weekday_of).is_some();
+            let after = [last + 2, last + 3].into_iter().take_while(|at| begins(*at)).find(is_weekday);
+            after.is_some() || word(last + 1).is_some_and(|word| word.split(['-', '–', '/']).count() > 1)
+        };
         let dated = match weekday_before {
             Some((at, weekday)) if !are_separated(word(at), between(at, first)) => Some((at, last, weekday)),
             _ => word(last + 1)
                 .and_then(weekday_of)
-                .filter(|_| in_brackets())
+                .filter(|_| in_brackets() && !is_in_list())
                 .map(|weekday| (first, last + 1, weekday)),
         };
         let ends = dated.and_then(|(from, to, day)| Some((words.get(from)?.start, words.get(to)?.end, day)));
@@ -317,6 +323,10 @@ mod tests {
             "We are closed on Sunday. 3 December is fine.",
             "It may rain on 3 December",
             "On Monday 3 people come",
+            "Week 1 of December (Monday, Tuesday, Thursday)",
+            "Sprint 3 December (Monday to Friday)",
+            "Woche 2 März (Montag und Dienstag) war voll",
+            "Semaine 1 de mars (lundi, mardi, jeudi, vendredi)",
         ] {
             assert!(days(text).is_empty(), "{text}");
         }

@@ -5,8 +5,10 @@
 
 use super::evidence_dates::EvidenceDates;
 use super::{Evidence, MAX_AGGREGATES, MAX_MODEL_NUMBERS, MAX_TERMS, MAX_TOTALLED};
+use crate::measure::numbers;
 use crate::measure::reasoning::arithmetic::{PRECISE, near, pair_gives, product_gives, triple_gives, within};
 use crate::measure::reasoning::dates;
+use crate::measure::reasoning::dates_and_times::WEEKDAYS;
 
 /// Maximum numbers of which any two are combined.
 const MAX_FOR_PAIRS: usize = 400;
@@ -89,7 +91,7 @@ impl Evidence<'_> {
     }
 
     /// Whether a day follows from a date of the texts: it is at most a day away from it, or a number of days, weeks,
-    /// months or years that a text has. True beyond the work budget.
+    /// months or years that a text has, or the weekday next to it that a text names. True beyond the work budget.
     pub(crate) fn derives_date(&mut self, day: i64) -> bool {
         self.merge_new_values();
         let steps = self.dates.read(&self.texts);
@@ -109,20 +111,50 @@ impl Evidence<'_> {
         };
         let is_known = full_dates.iter().any(|date| is_days_away(date.day))
             || without_year.iter().any(has_matching_year);
-        is_known || !self.read_moments() || self.is_end_of_term(day)
+        is_known || !self.read_moments() || self.is_end_of_term(day) || self.is_named_weekday(day)
+    }
+
+    /// The months of terms that a text writes in words: "six months".
+    fn spelled_terms(&mut self) -> Vec<i64> {
+        let terms = (1..=12).filter_map(|n: i64| Some((n, numbers::spelled(n as f64)? + " month")));
+        let (terms, phrases): (Vec<i64>, Vec<String>) = terms.unzip();
+        let phrases: Vec<&str> = phrases.iter().map(String::as_str).collect();
+        let is_mentioned = self.mentions(&phrases).into_iter();
+        terms
+            .into_iter()
+            .zip(is_mentioned)
+            .filter_map(|(n, is_mentioned)| is_mentioned.then_some(n))
+            .collect()
+    }
+
+    /// Whether a text names the weekday of the day, which is at most two weeks away from one of the dates: "on Friday",
+    /// "Sunday last", "the Tuesday after".
+    fn is_named_weekday(&mut self, day: i64) -> bool {
+        const MAX_DAYS: i64 = 14;
+        let Some(name) = WEEKDAYS.get(dates::weekday(day)) else { return false };
+        let is_near = self.dates.full_dates.iter().any(|date| (date.day - day).abs() <= MAX_DAYS);
+        is_near && self.mentions(&[&format!("{name}day")]).contains(&true)
     }
 
     /// Whether the day is a known term of months or years after or before one of the dates, or one day earlier, as the
     /// last day of a term.
-    fn is_end_of_term(&self, day: i64) -> bool {
-        let full_dates = &self.dates.full_dates;
-        let terms = self.moments.0.terms();
-        let pairs = full_dates.len() * terms.clone().count();
+    fn is_end_of_term(&mut self, day: i64) -> bool {
+        let spelled_terms = self.spelled_terms();
+        let EvidenceDates { full_dates, without_year, .. } = &self.dates;
+        // A date without a year may be in the year of the day, or in one next to it.
+        let year = dates::year_of_day(day);
+        let in_years = |(month, day_of_month): &(usize, usize)| {
+            let (month, day_of_month) = (*month as i64 - 1, *day_of_month);
+            (year - 1..=year + 1).map(move |year| (year * 12 + month, day_of_month))
+        };
+        let full_dates = full_dates.iter().map(|date| (date.months(), date.day_of_month));
+        let terms = self.moments.0.terms().chain(spelled_terms.iter().copied());
+        let pairs = (self.dates.full_dates.len() + 3 * without_year.len()) * terms.clone().count();
         pairs <= MAX_TERMS
             && self.spend(pairs)
-            && full_dates.iter().any(|date| {
+            && full_dates.chain(without_year.iter().flat_map(in_years)).any(|(from, day_of_month)| {
                 let mut terms = terms.clone().flat_map(|n| [n, n * 12, -n, -n * 12]);
-                terms.any(|months| (0..=1).contains(&(dates::months_later(date, months) - day)))
+                terms.any(|n| (0..=1).contains(&(dates::day_in_month(from + n, day_of_month) - day)))
             })
     }
 

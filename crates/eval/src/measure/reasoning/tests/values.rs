@@ -481,3 +481,55 @@ fn condition_that_the_call_was_given_holds_of_all_items() {
     );
     check(task, &search("{}"), &[], &["The cheapest electric boat is B-1 at 310."]);
 }
+
+#[test]
+fn counts_of_a_state_are_at_most_those_without_its_opposite() {
+    let jobs = r#"{"jobs":[{"no":"J-31","status":"open"},{"no":"J-32","status":"closed"},{"no":"J-33","status":"open"},{"no":"J-34","status":"pending"},{"no":"J-35","status":"closed"},{"no":"J-36","status":"open"}]}"#;
+    check(
+        "Which jobs are left at the garage?",
+        &[("list_jobs", "{}", jobs)],
+        &["There are **five** jobs open at the garage, J-31 first.", "You have six open jobs."],
+        &[
+            "There are three jobs open: J-31, J-33 and J-36.",
+            "Four jobs are still open, if you include J-34, which is pending.",
+            "There are six jobs in all; three of them are open.",
+            "The six lines in the open jobs are billed later.",
+        ],
+    );
+    let page = r#"{"total":9,"jobs":[{"no":"J-31","status":"open"},{"no":"J-32","status":"open"}]}"#;
+    check(
+        "How many jobs?",
+        &[("list_jobs", "{}", page)],
+        &[],
+        &["There are nine open jobs; these are the first two."],
+    );
+    let second = r#"{"jobs":[{"no":"J-33","status":"open"},{"no":"J-34","status":"closed"}]}"#;
+    let first = r#"{"jobs":[{"no":"J-31","status":"open"},{"no":"J-32","status":"open"}]}"#;
+    let pages = [("list_jobs", r#"{"page":1}"#, first), ("list_jobs", r#"{"page":2}"#, second)];
+    check("Which jobs are left?", &pages, &["There are four open jobs."], &["There are three open jobs."]);
+}
+
+#[test]
+fn dates_of_another_row_are_found_in_other_languages() {
+    let shows =
+        r#"[{"titel":"Haus am Hang","datum":"2026-06-14"},{"titel":"Der Glaskönig","datum":"2026-09-06"}]"#;
+    check(
+        "Wann laufen die Stücke?",
+        &[("spielplan", "{}", shows)],
+        &[],
+        &[
+            "- Haus am Hang läuft am 14. Juni\n- Der Glaskönig läuft am 6. September",
+            "Haus am Hang und Der Glaskönig laufen am 14. Juni und am 6. September.",
+        ],
+    );
+    let films = r#"[{"titre":"La Dune","date":"2026-03-12"},{"titre":"Hiver bleu","date":"2026-04-02"}]"#;
+    check(
+        "Quand passent les films ?",
+        &[("films", "{}", films)],
+        &["- La Dune est projetée le 2 avril\n- Hiver bleu est projeté le 12 mars"],
+        &[
+            "- La Dune est projetée le 12 mars\n- Hiver bleu est projeté le 2 avril",
+            "La Dune passe le 12 mars, trois semaines avant Hiver bleu (2 avril).",
+        ],
+    );
+}

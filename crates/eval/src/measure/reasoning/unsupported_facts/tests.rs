@@ -95,6 +95,22 @@ fn unseen_names_quotes_links_and_dates_are_found() {
 }
 
 #[test]
+fn date_of_an_ordinal_in_a_text_with_month_and_year_has_support() {
+    let task = "When was the mill opened?";
+    let read = "THE VALLEY COURIER, 17 October 1908. On the 2nd inst. the new mill at Thorpe was opened by the mayor.";
+    let count = |answer: &str| checked(task, &[read], answer).findings.len();
+    assert_eq!(count("It was opened on 2 October 1908."), 0);
+    assert_eq!(count("It was opened on October 2, 1908, a Friday."), 0);
+    for answer in [
+        "It was opened on 5 October 1908.",
+        "It was opened on 2 June 1908.",
+        "It was opened on 2 October 1911.",
+    ] {
+        assert_ne!(count(answer), 0, "{answer}");
+    }
+}
+
+#[test]
 fn titles_and_text_between_quotations_are_not_quotations() {
     let answer = "The line \"isn't that hot\" is uttered, and soon after it the reply that is given is \"extremely\". \
                   It is called “Birds of Prey (and the Fantabulous Emancipation of One Harley Quinn)”.";
@@ -117,4 +133,23 @@ fn date_after_a_duration_is_supported() {
         let found = checked(task, &[read], answer).findings;
         assert_eq!(found.len(), findings, "{answer}: {found:?}");
     }
+}
+
+#[test]
+fn date_of_a_named_weekday_next_to_a_date_has_support() {
+    let task = "When is the next tasting?";
+    let read = "Sent: Tue, 12 May 2026. The tasting is on Friday at six.";
+    let count = |answer: &str| checked(task, &[read], answer).findings.len();
+    assert_eq!(count("It is on Friday, 15 May 2026."), 0);
+    assert_eq!(count("It is on 22 May 2026, a Friday."), 0, "the one after next may be meant");
+    assert_ne!(count("It is on Saturday, 23 May 2026."), 0, "no text names the weekday");
+    assert_ne!(count("It is on Friday, 17 July 2026."), 0, "too far away");
+}
+
+#[test]
+fn end_of_a_term_before_a_date_without_a_year_has_support() {
+    let read = "Season 2026. The berth is let until 30 September. Notice is given three months before.";
+    let count = |answer: &str| checked("Until when can I give notice?", &[read], answer).findings.len();
+    assert_eq!(count("Until 30 June 2026."), 0);
+    assert_ne!(count("Until 15 April 2026."), 0);
 }
