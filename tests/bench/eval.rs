@@ -156,7 +156,7 @@ fn measure(corpus: &str, format: Format, file: &Path, config: &Path, turns: usiz
                 .output()
                 .unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            way.took = way.took.min(started_at.elapsed().as_secs_f64());
+            way.duration = way.duration.min(started_at.elapsed().as_secs_f64());
             way.cpu = way.cpu.min(cpu_of_children() - before);
         }
     }
@@ -169,7 +169,7 @@ fn measure(corpus: &str, format: Format, file: &Path, config: &Path, turns: usiz
             megabytes / way.cpu,
             way.cpu / ways[0].cpu,
             way.cpu / ways[1].cpu,
-            megabytes / way.took,
+            megabytes / way.duration,
         );
     }
 }

@@ -142,7 +142,8 @@ fn growing_plan_is_rechecked_three_times_per_step() {
         let steps: Vec<Value> = (0..n).map(|k| step("T2S", &[], &format!("part {k} of {n}"), &[])).collect();
         revision_answer(&steps)
     };
-    let answers = (3..7).flat_map(|n| [Ok(tag_answer("COMPLEX_PROMPT")), Ok(revision_with_steps(n))]).collect();
+    let answers =
+        (3..7).flat_map(|n| [Ok(tag_answer("COMPLEX_PROMPT")), Ok(revision_with_steps(n))]).collect();
     let (lineage, keys) = run(BEFORE, 1, answers);
     let first: Vec<&String> =
         keys.iter().filter(|k| k.starts_with("1.1.") && k.ends_with("evaluate")).collect();
