@@ -69,6 +69,8 @@ verdict_otlp::labelled_enum! {
         Hundredth = "hundredth",
         /// Ten, hundred and thousand.
         Tens = "tens",
+        /// A time of day in words: "noon", "half past".
+        TimeInWords = "time_in_words",
     }
 }
 
