@@ -10,6 +10,7 @@ use regex::Regex;
 
 use crate::measure::Memo;
 use crate::measure::defects::{clip, clip_end};
+use crate::measure::language::ReadText;
 use crate::measure::numbers::{self, Number};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;
@@ -19,17 +20,11 @@ const READ_BYTES: usize = 6 * 1024;
 /// Maximum names of a text.
 const MAX_NAMES: usize = 16;
 
-/// A demand of a task.
+/// A demand of a task that is expressed by English words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Demand {
     /// To find a fact, by words such as who, when, how many, which, find, look up.
     Fact,
-    /// To write a text, code or a plan: the numbers in it need no source.
-    Writing,
-    /// To transform a text (translate, decode, reverse, solve a riddle).
-    Transformation,
-    /// An estimate, or the permission to estimate.
-    Estimate,
     /// To use a source, a search or a tool.
     Source,
     /// A count, an amount or a year, by the words of a question.
@@ -49,9 +44,6 @@ impl Demand {
     fn pattern(self) -> &'static Regex {
         match self {
             Demand::Fact => &FACT,
-            Demand::Writing => &WRITING,
-            Demand::Transformation => &TRANSFORMATION,
-            Demand::Estimate => &ESTIMATE,
             Demand::Source => &SOURCE,
             Demand::Number => &NUMBER,
             Demand::Figure => &FIGURE,
@@ -65,6 +57,10 @@ impl Demand {
 #[derive(Debug)]
 pub(crate) struct TaskDemands {
     text: String,
+    /// Whether the task asks to write or to transform a text, code or a plan, whose numbers need no source.
+    pub asks_for_text: bool,
+    /// Whether the task asks for an estimate or allows one.
+    pub asks_for_estimate: bool,
     /// By demand, the words that express it.
     phrases: [OnceCell<Option<String>>; Demand::COUNT],
     names: OnceCell<Vec<String>>,
@@ -75,18 +71,6 @@ pub(crate) struct TaskDemands {
 regex!(
     FACT,
     r"(?i)\b(how (many|much|tall|high|far|long|old|big|large|deep|heavy|fast|wide|often)|what(['’]s| is| was| are| were| year| date| time| number| percentage)?|who|whom|whose|when|where|which|find( out)?|look up|determine|calculate|compute|according to|tell me the|give me the|report the|name the)\b"
-);
-regex!(
-    WRITING,
-    r"(?im)^\W*(please |can you |could you |i (want|need) you to |help me )*(write|draft|compose|create|generate|design|implement|fix|refactor|build|develop|plan|brainstorm|suggest|recommend|imagine|invent|rewrite|improve|simulate|act as|pretend)\b|\b(poem|story|essay|haiku|slogan|itinerary|pull request|unit tests?|bug|code ?base|repository)\b"
-);
-regex!(
-    TRANSFORMATION,
-    r"(?i)\b(translate|decode|decipher|encode|encrypt|cipher|unscramble|anagram|reverse(d)?|backwards|rot13|rhyme|palindrome|logically|logic)\b|\b(solve|solves|solution|crack|this|these|following|is an?|here(['’]s| is) an?)\b[^.?!\n]{0,40}\b(puzzle|riddle)s?\b|\b(puzzle|riddle)\s*:"
-);
-regex!(
-    ESTIMATE,
-    r"(?i)\b(estimate|estimated|approximate(ly)?|roughly|ballpark|guess|about how|your (opinion|view|best)|predict|forecast|from memory|off the top of your head)\b"
 );
 regex!(
     SOURCE,
@@ -175,9 +159,12 @@ fn first_match(pattern: &Regex, text: &str) -> Option<String> {
 }
 
 impl TaskDemands {
-    pub(crate) fn new(task: &str) -> TaskDemands {
+    pub(crate) fn new(task: &str, memo: &Memo) -> TaskDemands {
+        let read_task = ReadText::new(task, None, memo);
         TaskDemands {
             text: read_part(task),
+            asks_for_text: read_task.asks_for_text(),
+            asks_for_estimate: read_task.asks_for_estimate(),
             phrases: Default::default(),
             names: OnceCell::new(),
             numbers: OnceCell::new(),
@@ -186,7 +173,7 @@ impl TaskDemands {
 
     /// The demands of a task, computed once per trace.
     pub(crate) fn cached(task: &Text, memo: &Memo) -> Rc<TaskDemands> {
-        memo.for_text(task, TaskDemands::new)
+        memo.for_text(task, |task| TaskDemands::new(task, memo))
     }
 
     /// The first words that express the demand; `None` if the task does not have it.
@@ -219,7 +206,7 @@ impl TaskDemands {
 
     /// Whether the task asks for facts that must be found, and not for a text to be written or transformed.
     pub(crate) fn asks_for_facts(&self) -> bool {
-        self.asks(Demand::Fact) && !self.asks(Demand::Writing) && !self.asks(Demand::Transformation)
+        self.asks(Demand::Fact) && !self.asks_for_text
     }
 }
 
@@ -255,19 +242,23 @@ pub(crate) fn names(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn demands(task: &str) -> TaskDemands {
+        TaskDemands::new(task, &Memo::new())
+    }
+
     #[test]
     fn question_of_fact_with_a_source_is_recognised() {
-        let request = TaskDemands::new(
+        let request = demands(
             "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?",
         );
-        assert!(request.asks_for_facts() && request.asks(Demand::Number) && !request.asks(Demand::Estimate));
+        assert!(request.asks_for_facts() && request.asks(Demand::Number) && !request.asks_for_estimate);
         assert_eq!(request.words(Demand::Source), Some("according to the Alpine Almanac page"));
         assert_eq!(request.names(), ["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
     }
 
     #[test]
     fn instructions_may_demand_sources() {
-        assert!(!TaskDemands::new("What is the population of Bern?").asks(Demand::Source));
+        assert!(!demands("What is the population of Bern?").asks(Demand::Source));
         let instructed = source_demand("Every number must come from a visited page.");
         assert_eq!(instructed.as_deref(), Some("number must come from"));
         for text in [
@@ -295,9 +286,9 @@ mod tests {
             "Unscramble these letters: which word is it?",
             "Fix the bug in the repository: what is wrong?",
         ] {
-            assert!(!TaskDemands::new(task).asks_for_facts(), "{task}");
+            assert!(!demands(task).asks_for_facts(), "{task}");
         }
-        assert!(!TaskDemands::new("Say hello.").asks_for_facts());
+        assert!(!demands("Say hello.").asks_for_facts());
     }
 
     #[test]
@@ -308,19 +299,19 @@ mod tests {
             "Which animal is meant in this old riddle?",
             "Riddle: what is always coming and never arrives?",
         ] {
-            assert!(!TaskDemands::new(task).asks_for_facts(), "{task}");
+            assert!(!demands(task).asks_for_facts(), "{task}");
         }
         for task in [
             "How many jigsaw puzzles with 500 pieces are in stock?",
             "Which shelf holds the book of riddles by Sam Loyd?",
             "When does the Puzzle Museum open?",
         ] {
-            assert!(TaskDemands::new(task).asks_for_facts(), "{task}");
+            assert!(demands(task).asks_for_facts(), "{task}");
         }
     }
 
     #[test]
     fn request_for_an_estimate_is_recognised() {
-        assert!(TaskDemands::new("Roughly how many piano tuners are in Chicago?").asks(Demand::Estimate));
+        assert!(demands("Roughly how many piano tuners are in Chicago?").asks_for_estimate);
     }
 }

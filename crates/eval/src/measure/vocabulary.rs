@@ -43,7 +43,7 @@ verdict_otlp::labelled_enum! {
         Addressee = "addressee",
         /// Verbs between a thing and its description: "is".
         Copula = "copula",
-        /// A question for a number of things.
+        /// A question for a number or an amount.
         HowMany = "how_many",
         /// A statement that something is a part, or a question for a part.
         Part = "part",
@@ -69,6 +69,8 @@ verdict_otlp::labelled_enum! {
         Hundredth = "hundredth",
         /// Ten, hundred and thousand.
         Tens = "tens",
+        /// A time of day in words: "noon", "half past".
+        TimeInWords = "time_in_words",
     }
 }
 

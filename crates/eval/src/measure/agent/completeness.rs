@@ -171,7 +171,7 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
         return;
     }
     let request = TaskDemands::cached(task, memo);
-    let is_fact = |_: &&str| request.asks(Demand::Fact) && !request.asks(Demand::Writing);
+    let is_fact = |_: &&str| request.asks_for_facts();
     let Some(asked_words) = request.words(Demand::Number).filter(is_fact) else { return };
     // Numbers that are written as words are recognised in English only.
     if !is_english(answer, Some(task), memo) {

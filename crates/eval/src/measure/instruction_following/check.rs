@@ -3,6 +3,8 @@
 use super::prompt::{LengthUnit, OutputRule};
 use crate::measure::defects::{Defect, QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::{head, tail};
+use crate::measure::numbers;
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Programs count words differently, so that a limit on words is exceeded only beyond this factor.
 const WORD_TOLERANCE: f64 = 1.1;
@@ -137,11 +139,8 @@ fn contains(text: &str, part: &str) -> bool {
 }
 
 fn has_number_word(text: &str) -> bool {
-    const WORDS: [&str; 16] = [
-        "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
-        "twelve", "hundred", "thousand", "million",
-    ];
-    text.split(|c: char| !c.is_alphabetic()).any(|word| WORDS.iter().any(|w| word.eq_ignore_ascii_case(w)))
+    text.split(|c: char| !c.is_alphabetic()).any(|word| numbers::from_any_word(word).is_some())
+        || vocabulary::has(text, WordMeaning::Tens)
 }
 
 /// The reason why the text is not JSON alone; `None` if it is. A fence around it is accepted, since another rule

@@ -12,6 +12,7 @@ use regex::{Captures, Regex};
 use crate::measure::defects::{QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::head;
 use crate::measure::language::is_english_alone;
+use crate::measure::numbers;
 use crate::measure::occurrences::{Occurrences, SearchAt};
 use crate::pattern::pattern;
 
@@ -303,12 +304,11 @@ fn mark(c: &Captures<'_>) -> Option<String> {
 
 /// The number that a text states in digits or as a word.
 fn number(text: &str) -> Option<usize> {
-    const WORDS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
     let text = text.to_ascii_lowercase();
     match text.as_str() {
         "a" => Some(1),
         _ if text.ends_with("single") => Some(1),
-        _ => text.parse().ok().or_else(|| WORDS.iter().position(|w| *w == text).map(|i| i + 1)),
+        _ => text.parse().ok().or_else(|| Some(numbers::from_any_word(&text)? as usize)),
     }
     .filter(|n| *n > 0)
 }

@@ -42,6 +42,8 @@ struct LanguageFile {
     consent: ListFile,
     appeal: ListFile,
     question: ListFile,
+    writing: ListFile,
+    estimate: ListFile,
     claims: ClaimsFile,
     /// Forms of the verbs of each action.
     actions: BTreeMap<Action, BTreeMap<String, String>>,
@@ -76,6 +78,9 @@ struct HypotheticalFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListFile {
+    /// Patterns only at the beginning of a sentence.
+    #[serde(default)]
+    first: Vec<String>,
     any: Vec<String>,
     #[serde(default)]
     unless: Vec<String>,
@@ -117,6 +122,11 @@ pub(super) struct Lists {
     /// are words at any position that make the clause a statement: "no problem was found".
     pub appeal: PatternList,
     pub question: PatternList,
+    /// A request to write or to transform a text, code or a plan. `unless` are words at any position that make the
+    /// sentence a question about a text.
+    pub writing: PatternList,
+    /// A request for an estimate, or the permission to estimate. `unless` are words at any position.
+    pub estimate: PatternList,
     pub claims: Claims,
     pub requests: Option<RequestWords>,
     pub classes: WordClassTable,
@@ -143,7 +153,10 @@ impl Lists {
         let list = |list: &ListFile| {
             let unless = (!list.unless.is_empty()).then(|| compiler.any(&list.unless)).transpose()?;
             Ok::<_, String>(PatternList {
-                any: compiler.any(&list.any)?,
+                any: match list.first.as_slice() {
+                    [] => compiler.any(&list.any)?,
+                    first => compiler.any_or_first(&list.any, first)?,
+                },
                 unless,
                 hypothetical: hypothetical.clone(),
             })
@@ -156,13 +169,19 @@ impl Lists {
             padding: list(&file.padding)?,
             hedge: list(&file.hedge)?,
             assumed: compiler.any(&file.invention.assumed)?,
-            invention: list(&ListFile { any: file.invention.any, unless: file.invention.unless })?,
+            invention: list(&ListFile {
+                first: Vec::new(),
+                any: file.invention.any,
+                unless: file.invention.unless,
+            })?,
             error: list(&file.error)?,
             agreement: list(&file.agreement)?,
             withdrawal: list(&file.withdrawal)?,
             consent: list(&file.consent)?,
             appeal: list(&file.appeal)?,
             question: list(&file.question)?,
+            writing: list(&file.writing)?,
+            estimate: list(&file.estimate)?,
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
             requests: file.requests.map(|requests| RequestWords::new(&requests, &classes)),
             signs: SentenceSigns {
@@ -192,6 +211,11 @@ impl PatternList {
     /// Whether any clause of the sentence matches `unless`.
     pub(super) fn is_limited(&self, sentence: &Sentence<'_>) -> bool {
         self.unless.as_ref().is_some_and(|unless| unless.is_match(sentence.words()))
+    }
+
+    /// Whether the sentence or question has a match, and no clause of it matches `unless`.
+    pub(super) fn asks(&self, sentence: &Sentence<'_>) -> bool {
+        self.any.is_anchored_match(sentence.words()) && !self.is_limited(sentence)
     }
 
     /// The union of the patterns of the list.

@@ -1,6 +1,6 @@
 //! Statements in texts, recognised by their words in the languages that rules read: refusals, statements of inability,
 //! claims of actions and of work, hedges, admitted inventions, reports of errors, questions to the reader, and
-//! replies of a user that agree or withdraw.
+//! replies of a user that agree or withdraw; requests for a text or an estimate.
 //!
 //! In: a text. Out: its sentences of such a kind, verbatim. Patterns are data, with one file per language in `data/`:
 //! classes of words (speaker, auxiliary, negation, verbs by class of action), and patterns over these classes. They
@@ -316,6 +316,23 @@ impl<'t> ReadText<'t> {
             };
             let last = split.sentences(text).filter(|sentence| !sentence.is_without_words()).last();
             last.is_some_and(|last| last.is_question || language.lists().question.finds(&last))
+        })
+    }
+
+    /// Whether the text asks to write or to transform a text, code or a plan.
+    pub(crate) fn asks_for_text(&self) -> bool {
+        self.asks(|lists| &lists.writing)
+    }
+
+    /// Whether the text asks for an estimate or allows one.
+    pub(crate) fn asks_for_estimate(&self) -> bool {
+        self.asks(|lists| &lists.estimate)
+    }
+
+    fn asks(&self, list: impl Fn(&'static Lists) -> &'static PatternList) -> bool {
+        self.languages.iter().any(|&language| {
+            let list = list(language.lists());
+            self.sentences(language).any(|sentence| list.asks(&sentence))
         })
     }
 

@@ -15,8 +15,8 @@ use super::word_class::WordClasses;
 /// Minimum letters of the name of a day or month: shorter abbreviations are also other words ("So.", "Do.").
 const MIN_NAME_LETTERS: usize = 3;
 /// The classes of names of months and weekdays, then the classes of words of keys.
-const CLASSES: [WordClass; 11] =
-    [Month, Weekday, Amount, Identifier, Origin, Phone, Reason, Share, Target, TimeUnit, Title];
+const CLASSES: [WordClass; 12] =
+    [Month, Weekday, Amount, Identifier, Origin, Phone, Quantifier, Reason, Share, Target, TimeUnit, Title];
 /// The number of the former.
 const CALENDAR_CLASSES: usize = 2;
 
@@ -104,6 +104,7 @@ mod tests {
             ("nach", WordClass::Target),
             ("mensagem", WordClass::Reason),
             ("stunde", WordClass::TimeUnit),
+            ("ambos", WordClass::Quantifier),
         ] {
             assert!(is_of_class(word, class), "{word}");
         }

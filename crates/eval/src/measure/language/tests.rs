@@ -52,6 +52,8 @@ fn found(language: Language, list: &str, sentence: &str) -> String {
             list_if(sentence.split(denial::CLAUSE_DELIMITERS).any(|clause| language.begins_appeal(clause)))
         }
         "question" => list_if(read_text.ends_with_question()),
+        "writing" => list_if(read_text.asks_for_text()),
+        "estimate" => list_if(read_text.asks_for_estimate()),
         "nothing" => {
             list_if(read_text.classified(language, [SentenceKind::Nothing]).any(|(_, kind)| kind.is_some()))
         }
@@ -127,7 +129,7 @@ fn mismatches(language: Language) -> Vec<String> {
 }
 
 /// The lists whose sentences are in the files.
-const LISTS: [&str; 21] = [
+const LISTS: [&str; 23] = [
     "refusal",
     "inability",
     "hypothetical",
@@ -142,6 +144,8 @@ const LISTS: [&str; 21] = [
     "consent",
     "appeal",
     "question",
+    "writing",
+    "estimate",
     "claim",
     "promised",
     "offered",

@@ -30,20 +30,38 @@ const WRITING_TOOLS: [&str; 14] = [
     "page", "readme", "answer",
 ];
 
+const WORDS: &str = include_str!("../language/data/placeholders.txt");
+
 // A name in capitals or with underscores, brackets with an instruction to the reader, or a path such as "path/to/file".
-// The words are those of code and forms, in several languages.
+// The words of all languages, since arguments have the words of code and forms.
 regex!(
     PLACEHOLDER,
-    concat!(
-        r"(?i)\b(?:your|dein|deine|ihr|ihre|votre|tu|su|seu|sua|tuo|tua|mein|my)[-_](?:[a-z0-9]+[-_]){0,3}(?:key|token|secret|password|passwort|schluessel|clave|cle|chave|chiave|credentials?)(?:[-_](?:here|hier|ici|aqui|qui))?\b",
-        r"|\byour[-_](?:[a-z0-9]+[-_]){0,2}(?:id|username|user|email|domain|project|account|url|endpoint|name|file|path|host|bucket|organization|org)(?:[-_]here)?\b",
-        r"|\b(?:insert|replace|enter|put|add|paste)[-_](?:[a-z0-9]+[-_]){0,4}here\b|\breplace[-_]?me\b|\bchange[-_]?me\b",
-        r"|<(?:your|insert|enter|replace with|put|add|fill in)[ _-][^<>\n]{1,40}>|<(?:api|access|auth|secret)[ _-]?(?:key|token)>",
-        r"|\[(?:your|insert|enter|recipient|customer|client|company|contact)(?:['’]s)?(?: [a-z'’]{2,15}){0,3}\]",
-        r"|\b(?:path|pfad|chemin|ruta|caminho|percorso)/(?:to|zu|zur|vers|al?|para|verso)/[\w.-]+",
-        r"|(?:你的|您的)_?(?:api)?_?(?:密钥|令牌|密码)|ここに[^\n]{0,12}(?:キー|トークン|入力)",
-    )
+    &[
+        r"(?i)\b(?:{your}|{my})[-_](?:[a-z0-9]+[-_]){0,3}?(?:(?:{secret})[-_](?:api\b|{here.})|{secret.})",
+        r"\byour[-_](?:[a-z0-9]+[-_]){0,2}(?:id|username|user|email|domain|project|account|url|endpoint|name|file|path|host|bucket|organization|org)(?:[-_]here)?\b",
+        r"\b(?:{insert})[-_](?:[\p{L}0-9]+[-_]){0,4}(?:{here.})|\b(?:{here})[-_](?:[\p{L}0-9]+[-_]){1,4}(?:{insert.})|\breplace[-_]?me\b|\bchange[-_]?me\b",
+        r"<(?:{your}|{insert})[ _-][^<>\n]{1,40}>|<(?:api|access|auth|secret)[ _-]?(?:key|token)>",
+        r"\[(?:{your}|{insert}|{party})(?:['’]s)?(?: [\p{L}'’]{2,15}){0,3}\]",
+        r"\b(?:{path})/(?:{to})/[\w.-]+",
+        "{whole}",
+    ]
+    .map(with_words)
+    .join("|")
 );
+
+/// The pattern with the words of the data file in place of their names in braces. `{name.}` are words that no letter
+/// follows; a border of words is one of ASCII letters, and only those need it.
+fn with_words(pattern: &str) -> String {
+    let names = ["your", "my", "secret", "here", "insert", "party", "path", "to", "whole"];
+    names.iter().fold(pattern.to_owned(), |pattern, name| {
+        let lines = WORDS.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let words: Vec<&str> = lines.filter_map(|line| Some(line.split_once(' ')?.1)).collect();
+        let words = words.join("|");
+        let end = |word: &str| if word.ends_with(|c: char| c.is_ascii()) { r"\b" } else { "" };
+        let ended: Vec<String> = words.split('|').map(|word| format!("{word}{}", end(word))).collect();
+        pattern.replace(&format!("{{{name}}}"), &words).replace(&format!("{{{name}.}}"), &ended.join("|"))
+    })
+}
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
@@ -160,6 +178,21 @@ mod tests {
         ] {
             assert_eq!(finding_count(call(tool, arguments)), 1, "{arguments}");
         }
+    }
+
+    /// Arguments that must contain a placeholder and others that must not, in each language.
+    #[test]
+    fn placeholders_are_those_of_their_sentences() {
+        let mut section = "";
+        let mut wrong = Vec::new();
+        for line in include_str!("../language/sentences/placeholders.txt").lines() {
+            match line.strip_prefix("= ") {
+                Some(heading) => section = heading,
+                None if PLACEHOLDER.is_match(line) != section.ends_with('+') => wrong.push((section, line)),
+                None => {}
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::conduct::Conduct;
 use super::statements::{asserts_nothing, words_of};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
+use crate::measure::language::names::is_of_class;
 use crate::measure::language::{Action, Language, ReadText, WordClass, WordClasses, classes};
 use crate::measure::provenance::values;
 use crate::measure::records::{FieldValue, Record, RecordField, Structure};
@@ -41,8 +42,6 @@ const MIN_NAME: usize = 3;
 const MAX_GAP: usize = 12;
 /// Words of a sentence that does not mean all that it lists, or means more than one action.
 const EXCEPTS: WordClasses = classes!(Negation Exception Already Modal Sequence);
-/// Values by which a call is for all things.
-const EVERYTHING: [&str; 5] = ["all", "both", "everyone", "everybody", "*"];
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -79,7 +78,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let passed: Vec<Vec<String>> =
         others.iter().map(|call| values(call).map(|(_, value)| lowercase(&value)).collect()).collect();
-    if passed.iter().flatten().any(|value| EVERYTHING.contains(&value.as_str())) {
+    // A value such as "all" is for all things.
+    if passed.iter().flatten().any(|value| value == "*" || is_of_class(value, WordClass::Quantifier)) {
         return None;
     }
     let others: Vec<PassedValues<'_>> = others.into_iter().zip(passed).collect();

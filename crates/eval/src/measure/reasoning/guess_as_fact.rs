@@ -16,7 +16,7 @@ use crate::measure::conversation::plain_text;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::language::ReadText;
-use crate::measure::request::{Demand, TaskDemands};
+use crate::measure::request::TaskDemands;
 use crate::measure::{Finding, Memo, agent_index, numbers};
 use crate::recognise::{AgentTrace, Content, Part, Role};
 
@@ -37,7 +37,7 @@ fn check_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, F
     let agent = trace.agents.get(i)?;
     let task = agent_index::task(trace, i)?;
     let demands = TaskDemands::cached(task, memo);
-    if !demands.asks_for_facts() || demands.asks(Demand::Estimate) {
+    if !demands.asks_for_facts() || demands.asks_for_estimate {
         return None;
     }
     let at = answered_by(trace, memo, agent)?;

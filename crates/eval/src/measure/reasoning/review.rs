@@ -315,7 +315,7 @@ impl<'a> Reviewer<'a> {
     fn request(&mut self, agent: usize) -> Rc<TaskDemands> {
         let request = || match agent_index::task(self.trace, agent) {
             Some(task) => TaskDemands::cached(task, self.memo),
-            None => Rc::new(TaskDemands::new("")),
+            None => Rc::new(TaskDemands::new("", self.memo)),
         };
         self.requests.entry(agent).or_insert_with(request).clone()
     }

@@ -94,7 +94,7 @@ pub(crate) fn check(
     }
     let only_failed = calls.attempted && !calls.succeeded;
     if let Some(words) =
-        memory.filter(|_| checker.out.findings.is_empty() && only_failed && !request.asks(Demand::Estimate))
+        memory.filter(|_| checker.out.findings.is_empty() && only_failed && !request.asks_for_estimate)
     {
         let rationale = format!(
             "an answer with a source, or an admission that there is none, was expected; the answer says that it comes \
@@ -181,7 +181,7 @@ impl FactChecker<'_, '_> {
 
     fn check_numbers(&mut self) {
         let mut facts = self.numbers();
-        if facts.is_empty() || self.request.asks(Demand::Estimate) {
+        if facts.is_empty() || self.request.asks_for_estimate {
             return;
         }
         self.evidence.restrict_units(Some(self.answer));

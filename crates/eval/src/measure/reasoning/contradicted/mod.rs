@@ -93,7 +93,7 @@ use crate::measure::defects::clip;
 use crate::measure::dialogue::{Replies, open_request};
 use crate::measure::language::Language;
 use crate::measure::numbers::has_digit;
-use crate::measure::request::{Demand, TaskDemands};
+use crate::measure::request::TaskDemands;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{AgentTrace, Content};
 use exchange::{Exchange, ExchangeFindings};
@@ -257,8 +257,7 @@ fn compare(
     let demands = task.map(|task| TaskDemands::cached(task, memo));
     let task = task.map(|task| &**task).unwrap_or_default();
     // A text or program that is written on request states nothing about results, except about test runs.
-    let is_written_on_request =
-        demands.is_some_and(|demands| demands.asks(Demand::Writing) || demands.asks(Demand::Transformation));
+    let is_written_on_request = demands.is_some_and(|demands| demands.asks_for_text);
     let answer = clip(&answer, MAX_ANSWER);
     let prose = Prose::cached(answer, memo);
     // A date with slashes is masked as a path.

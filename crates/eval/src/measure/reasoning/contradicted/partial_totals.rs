@@ -13,53 +13,13 @@ use verdict_otlp::trace::Idx;
 use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::ResultSource;
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::{Language, WordClass};
 use crate::measure::numbers;
-use crate::measure::reasoning::statements::contains_any;
 use crate::measure::records::{FieldValue, RecordField, Records};
 use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Words by which a request asks for all items.
-const ALL_WORDS: [&str; 12] = [
-    "how many",
-    "how much",
-    "total",
-    "in total",
-    "all",
-    "every",
-    "sum",
-    "number of",
-    "altogether",
-    "overall",
-    "count",
-    "add up",
-];
-/// Words by which an answer or a request is about a part of the items.
-const PART_WORDS: [&str; 24] = [
-    "first",
-    "page",
-    "pages",
-    "more",
-    "at least",
-    "further",
-    "remaining",
-    "rest",
-    "shown",
-    "showing",
-    "listed",
-    "so far",
-    "top",
-    "latest",
-    "last",
-    "recent",
-    "partial",
-    "sample",
-    "limit",
-    "limited",
-    "loaded",
-    "retrieved",
-    "only",
-    "others",
-];
+const ALL: [WordMeaning; 2] = [WordMeaning::HowMany, WordMeaning::Total];
 /// Words in keys, together with "next", for the next part of a list.
 const POSITION_WORDS: [&str; 9] =
     ["page", "cursor", "token", "url", "link", "offset", "marker", "start", "key"];
@@ -71,11 +31,7 @@ const PAGE_SIZE_WORDS: [&str; 8] = ["limit", "size", "page", "top", "max", "resu
 const MAX_ARGUMENTS: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let asks_for_all = match exchange.is_english() {
-        true => contains_any(exchange.task_words(), &ALL_WORDS),
-        false => vocabulary::has(exchange.task, WordMeaning::HowMany),
-    };
-    if exchange.clauses.is_empty() || !asks_for_all {
+    if exchange.clauses.is_empty() || !asks_for_all(exchange) {
         return;
     }
     for source in &exchange.sources.structured {
@@ -180,13 +136,16 @@ fn is_called_again(exchange: &Exchange<'_>, source: &ResultSource<'_>) -> bool {
     exchange.sources.calls.iter().filter(|call| call.name == source.call.name).count() > 1
 }
 
+/// Whether the request is about all items.
+fn asks_for_all(exchange: &Exchange<'_>) -> bool {
+    let has_quantifier =
+        |language: Language| language.places(exchange.task, exchange.memo).all().has(WordClass::Quantifier);
+    !vocabulary::find(exchange.task, &ALL).is_empty() || exchange.language.is_some_and(has_quantifier)
+}
+
 /// Whether the request or the answer mentions a part of the items.
 pub(super) fn mentions_part(exchange: &Exchange<'_>) -> bool {
-    let says = |text: &str| !exchange.is_english() && vocabulary::has(text, WordMeaning::Part);
-    says(exchange.task)
-        || says(&exchange.prose)
-        || contains_any(exchange.task_words(), &PART_WORDS)
-        || exchange.clauses.iter().any(|clause| contains_any(&clause.words, &PART_WORDS))
+    [exchange.task, &exchange.prose].into_iter().any(|text| vocabulary::has(text, WordMeaning::Part))
 }
 
 /// The sentence that gives the number of the returned items, or the sum of one of their columns.

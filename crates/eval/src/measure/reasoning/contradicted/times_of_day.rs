@@ -14,12 +14,8 @@ use crate::measure::numbers;
 use crate::measure::reasoning::dates_and_times::{Clock, clocks, is_relative, is_zoned, times};
 use crate::measure::reasoning::statements::{Clause, contains_words};
 use crate::measure::records::RecordField;
+use crate::measure::vocabulary::{self, WordMeaning};
 
-// A time of day in words.
-regex!(
-    IN_WORDS,
-    r"(?i)\b(?:noon|midday|midnight|half past|quarter (?:past|to)|(?:ten|twenty) (?:past|to))\b"
-);
 // A duration, from which a time may follow.
 regex!(DURATION, r"(?i)\d\s?(?:min|mins|minut\w+|h|hrs?|hours?|stunden?|std|heures?|ore|horas?)\b|\bPT\d");
 // A time of day in forms of other languages: "17h25", "17.25 Uhr".
@@ -101,7 +97,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     };
     if fields().any(follows)
         || seen().any(|text| is_zoned(text) || DURATION.is_match(text))
-        || IN_WORDS.is_match(exchange.task)
+        || vocabulary::has(exchange.task, WordMeaning::TimeInWords)
     {
         return;
     }

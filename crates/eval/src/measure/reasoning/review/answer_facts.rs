@@ -16,7 +16,7 @@ use crate::measure::reasoning::answer::MAX_ANSWER;
 use crate::measure::reasoning::evidence::TextSource;
 use crate::measure::reasoning::history::CallCounts;
 use crate::measure::reasoning::unsupported_facts::{CallsBefore, check, check_values};
-use crate::measure::request::{Demand, TaskDemands};
+use crate::measure::request::TaskDemands;
 use crate::measure::{Finding, agent_index};
 use crate::recognise::{Content, Role, SpanView, Text};
 
@@ -89,16 +89,13 @@ impl<'a> Reviewer<'a> {
         let history = &mut self.history;
         let mut has_only_values = || counts.succeeded > 0 && !history.has_prose();
         let is_asked = match is_english {
-            true => {
-                let makes = request.asks(Demand::Writing) || request.asks(Demand::Transformation);
-                request.asks_for_facts() || !makes && has_only_values()
-            }
-            // Hedges, labels and requests for a text are recognised by English words.
+            true => request.asks_for_facts() || !request.asks_for_text && has_only_values(),
+            // Hedges, labels and questions for facts are recognised by English words.
             false => {
                 let asks = task.is_some_and(|task| {
                     task.contains(['?', '？']) || ReadText::new(task, None, self.memo).ends_with_question()
                 });
-                asks && has_only_values() && self.has_number()
+                asks && !request.asks_for_text && has_only_values() && self.has_number()
             }
         };
         if !is_asked {

@@ -15,7 +15,7 @@ fn checked(task: &str, results: &[&str], answer: &str) -> FactCheck {
         evidence.add(text, TextSource::Tool);
     }
     let calls = CallsBefore { attempted: true, succeeded: !results.is_empty() };
-    check(answer, &TaskDemands::new(task), &mut evidence, calls, &Memo::new())
+    check(answer, &TaskDemands::new(task, &Memo::new()), &mut evidence, calls, &Memo::new())
 }
 
 #[test]
