@@ -145,32 +145,48 @@ pub(super) fn charge(trace: &ClosedTrace, factor: usize) -> usize {
     (trace.bytes + trace.spans.len() * SPAN_OVERHEAD).saturating_mul(factor)
 }
 
-/// The memory that this process may use: the lowest limit of its container, or the memory of the machine if that is
-/// less; `None` if neither can be read.
+/// The memory that this process may use: the lowest limit of its control groups, or the memory of the machine if that
+/// is less; `None` if neither can be read.
 fn available_memory() -> Option<u64> {
     let read_file = |path: &str| std::fs::read_to_string(path).ok();
     let groups = read_file("/proc/self/cgroup").map(|text| limit_files(&text)).unwrap_or_default();
-    let container = groups.iter().filter_map(|path| read_file(path)?.trim().parse::<u64>().ok()).min();
-    let machine = read_file("/proc/meminfo").and_then(|text| mem_total(&text));
-    // cgroups of version 1 report a number close to 2^63 if there is no limit.
-    container.into_iter().chain(machine).min()
+    let limits = groups.iter().filter_map(|path| read_file(path)?.trim().parse::<u64>().ok());
+    // Control groups of version 1 report a number close to 2^63 if there is no limit.
+    limits.chain(machine_memory()).min()
 }
 
-/// The files with the memory limits of this process's control group and its ancestors. `groups` is the
-/// content of `/proc/self/cgroup`.
+/// The files with the memory limits of this process's control groups, of version 1 and 2, and of their ancestors.
+/// `groups` is the content of `/proc/self/cgroup`.
 fn limit_files(groups: &str) -> Vec<String> {
-    let mut files = vec!["/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned()];
-    let group_path = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    for group in std::path::Path::new(group_path).ancestors() {
-        files.push(format!("/sys/fs/cgroup{}/memory.max", group.display().to_string().trim_end_matches('/')));
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let (root, file) = match controllers {
+            "" => ("", "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => ("/memory", "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        // Up to "/", which in a container is its own group.
+        for group in std::path::Path::new(path).ancestors() {
+            let group = group.display().to_string();
+            files.push(format!("/sys/fs/cgroup{root}{}/{file}", group.trim_end_matches('/')));
+        }
     }
     files
 }
 
-/// `MemTotal` of `/proc/meminfo`, in bytes.
-fn mem_total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+/// The memory of the machine. Not of `/proc/meminfo`, which systemd hides with `ProcSubset=pid`.
+fn machine_memory() -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    {
+        let info = rustix::system::sysinfo();
+        #[allow(clippy::useless_conversion, reason = "on 32-bit machines it has 32 bits")]
+        let units = u64::from(info.totalram);
+        units.checked_mul(info.mem_unit.into()).filter(|bytes| *bytes > 0)
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
 }
 
 #[cfg(test)]
@@ -236,15 +252,27 @@ mod tests {
 
     #[test]
     fn limits_of_all_ancestor_control_groups_are_read() {
-        let files = limit_files("1:name=systemd:/x\n0::/system.slice/otel-verdict.service\n");
-        let last: Vec<&str> = files.iter().skip(1).map(|f| f.trim_start_matches("/sys/fs/cgroup")).collect();
-        let service = "/system.slice/otel-verdict.service/memory.max";
-        assert_eq!(last, [service, "/system.slice/memory.max", "/memory.max"]);
+        let files = limit_files(
+            "9:name=systemd:/x\n4:cpu,memory:/docker/a:b\n1:cpu:/y\n0::/system.slice/otel-verdict.service\n",
+        );
+        let files: Vec<&str> = files.iter().map(|file| file.trim_start_matches("/sys/fs/cgroup")).collect();
+        let first = [
+            "/memory/docker/a:b/memory.limit_in_bytes",
+            "/memory/docker/memory.limit_in_bytes",
+            "/memory/memory.limit_in_bytes",
+        ];
+        let second =
+            ["/system.slice/otel-verdict.service/memory.max", "/system.slice/memory.max", "/memory.max"];
+        assert_eq!(files, [first, second].concat());
     }
 
     #[test]
-    fn total_memory_is_read_from_meminfo() {
-        assert_eq!(mem_total("MemFree: 1 kB\nMemTotal:       24 kB\n"), Some(24 * 1024));
-        assert_eq!(mem_total("MemFree: 1 kB\n"), None);
+    #[cfg(target_os = "linux")]
+    fn available_memory_is_at_most_that_of_the_machine() {
+        let machine = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let total = machine.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
+        let total: u64 = total.trim().strip_suffix("kB").unwrap().trim().parse().unwrap();
+        assert_eq!(machine_memory(), Some(total * 1024));
+        assert!(available_memory() <= machine_memory());
     }
 }

@@ -107,7 +107,7 @@ fn relocated(text: &str, ports: &[&str], file: &Path) -> u16 {
     grpc
 }
 
-fn shipped(name: &str) -> String {
+pub fn shipped(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name)).unwrap()
 }
 
@@ -148,15 +148,25 @@ async fn collector_of_the_composition_prints_spans_and_verdicts() {
     let downstream = Running::start(command, port).await;
     let upstream = contained(&shipped("otel-verdict.yaml"), &downstream.address(), folder.path()).await;
     send(upstream.client().await, &requests()).await;
-    let missing = || {
-        let printed = std::fs::read_to_string(&printed).unwrap();
-        let is_printed = |id: &[u8]| printed.contains(&hex(id));
-        let spans = expected.spans.keys().filter(|(trace, span)| !is_printed(trace) || !is_printed(span));
-        let verdicts =
-            expected.events.iter().map(|(_, _, metric, _)| format!("gen_ai.evaluation.name: Str({metric})"));
-        spans.count() + verdicts.filter(|verdict| !printed.contains(verdict)).count()
-    };
+    let missing = || missing_in_output(&expected, &std::fs::read_to_string(&printed).unwrap());
     until_none_is_missing("spans and verdicts in the output of the Collector", missing).await;
+}
+
+/// How many of the `expected` spans, results of traces and events a Collector with the exporter `debug` has not printed.
+pub fn missing_in_output(expected: &Stored, printed: &str) -> usize {
+    let is_printed = |id: &[u8]| printed.contains(&hex(id));
+    let spans = expected.spans.keys().filter(|(trace, span)| !is_printed(trace) || !is_printed(span));
+    let events =
+        expected.events.iter().map(|(_, _, metric, _)| format!("gen_ai.evaluation.name: Str({metric})"));
+    let events = events.filter(|event| !printed.contains(event));
+    let results = ["pass", "fail"].map(|result| {
+        let attribute = format!("-> verdict.trace.result: Str({result})");
+        // A span may be followed by log records, which have the attribute as well.
+        let of_span = |text: &&str| text.split("LogRecord #").next().unwrap().contains(&attribute);
+        let found = printed.split("Span #").skip(1).filter(of_span).count();
+        expected.traces(result).len().saturating_sub(found)
+    });
+    spans.count() + events.count() + results.iter().sum::<usize>()
 }
 
 /// Copies of a run that passes, each with a trace id of its own.

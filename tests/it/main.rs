@@ -15,6 +15,7 @@ mod code_runner;
 mod collectors;
 mod commands;
 mod consistency;
+mod containers;
 mod dashboards;
 mod docs;
 mod evaluators;
