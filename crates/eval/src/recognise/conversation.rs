@@ -27,6 +27,13 @@ impl Interpreter<'_> {
         self.add_separate_output_parts(scan, view);
         self.add_packed_conversation(scan, view);
         self.add_event_messages(scan, view);
+        // Some instrumentations record prompt and answer as one conversation.
+        if view.kind == Kind::Llm
+            && let Some(last) = view.input.last().filter(|last| last.role == Role::Assistant)
+            && view.output.last() == Some(last)
+        {
+            view.input.pop();
+        }
         // A failed call often records an empty message. It is no output.
         if scan.status == Status::Error && view.output.iter().all(|m| m.parts.is_empty()) {
             view.output.clear();
@@ -137,6 +144,15 @@ impl Interpreter<'_> {
                 recorded = recorded.max(content);
                 partial = if partial.is_empty() { messages } else { partial };
             } else if !messages.is_empty() {
+                // The JSON of the whole conversation may have what its flattened form lacks.
+                if let FieldLookup::Found((_, value)) = whole
+                    && messages.iter().any(lacks_content)
+                {
+                    let all = self.read_messages(value, role, view);
+                    if all.len() == messages.len() && !all.iter().any(lacks_content) {
+                        return (all, Content::Present);
+                    }
+                }
                 return (messages, Content::Present);
             }
         }
@@ -283,7 +299,18 @@ impl Interpreter<'_> {
         }
         match view.output.last_mut() {
             _ if parts.is_empty() => {}
-            Some(message) => message.parts.extend(parts),
+            Some(message) => {
+                // A second instrumentation of the span may have recorded the same calls.
+                let is_repeated = |earlier: &Part| match earlier {
+                    Part::Call(call) => parts.iter().any(|part| match part {
+                        Part::Call(new) => new.name == call.name && (call.id.is_none() || new.id == call.id),
+                        _ => false,
+                    }),
+                    _ => false,
+                };
+                let kept = message.parts.iter().filter(|part| !is_repeated(part)).cloned();
+                message.parts = kept.chain(parts.iter().cloned()).collect::<Vec<_>>().into();
+            }
             None => view.output.push(Message { role: Role::Assistant, parts: parts.into() }),
         }
     }
@@ -354,6 +381,11 @@ impl Interpreter<'_> {
             target.extend(MessageReader::new(&mut self.texts).single(&with_role(message, role)));
         }
     }
+}
+
+/// Whether a request or its instructions were recorded without their content.
+fn lacks_content(message: &Message) -> bool {
+    matches!(message.role, Role::System | Role::User) && message.parts.is_empty()
 }
 
 /// Whether messages have content, except for instructions.

@@ -16,6 +16,9 @@ use super::span_view::{Content, SpanView};
 /// Maximum number of visits per span of a trace: nested chains are each searched.
 const MAX_VISITS: usize = 8;
 
+/// Maximum number of spans between a model call and the chain of its agent.
+const MAX_ANCESTORS: usize = 50;
+
 /// Maximum number of levels below an agent at which a chain that frames all its work is searched.
 const MAX_LEVELS: usize = 8;
 
@@ -141,9 +144,13 @@ fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, search: &mu
         }
         let mut conversations: HashMap<Opening, Vec<usize>> = HashMap::new();
         let mut has_tool = false;
+        // An agent that is called as a tool is beneath the tool's span: the chain around that span is its caller's.
+        let mut has_own_call = false;
         for index in own_spans(chain) {
             search.visits_left = search.visits_left.saturating_sub(1);
             has_tool |= views[index].kind == Kind::Tool;
+            has_own_call = has_own_call
+                || opening(&views[index]).is_some() && !is_within_tool(tree, views, index, chain);
             if let Some(opening) = opening(&views[index]) {
                 conversations.entry(opening).or_default().push(views[index].input.len());
             }
@@ -153,6 +160,7 @@ fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, search: &mu
         let is_continued = |calls: &Vec<usize>| calls.iter().min() < calls.iter().max();
         let leaves_conversations = conversations.len() < calls_by_opening.len();
         if has_tool
+            && has_own_call
             && has_own_conversations
             && leaves_conversations
             && conversations.values().any(is_continued)
@@ -166,6 +174,12 @@ fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, search: &mu
         views[chain].kind = Kind::Agent;
     }
     new_agents
+}
+
+/// Whether a tool span is between the span at `at` and `chain`, which is above it.
+fn is_within_tool(tree: &Tree, views: &[SpanView], at: Idx, chain: Idx) -> bool {
+    let mut between = tree.ancestors(at).skip(1).take_while(|above| *above != chain).take(MAX_ANCESTORS);
+    between.any(|above| views[above].kind == Kind::Tool)
 }
 
 /// The span and those below it that belong to the same agent.

@@ -161,11 +161,17 @@ impl MessageReader<'_> {
         if let Some(message) = self.single(node) {
             return out.push(message);
         }
+        // The result of a model call without a role: `{ text, toolCalls }`.
+        let calls = node.first_of(&["toolCalls", "tool_calls"]).map_or(&[][..], ContentNode::items);
+        if !calls.is_empty() && node.first_of(&["text", "content"]).is_some() {
+            return out.push(self.message(role, node, node));
+        }
         self.add_finish_reason(node);
         if let Some(part) = part::read(node, self.texts) {
             return out.push(Message { role, parts: vec![part].into() });
         }
-        let system = system_of(node);
+        // An answer repeats the instructions of its request.
+        let system = system_of(node).filter(|_| role != Role::Assistant);
         if self.nested_messages(node, system, role, out, depth) {
             return;
         }

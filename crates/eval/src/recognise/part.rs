@@ -6,9 +6,9 @@ use super::message::{Part, ToolRequest};
 use super::node::ContentNode;
 use super::texts::TextInterner;
 
-const CALL_ID_KEYS: [&str; 6] = ["id", "call_id", "tool_call_id", "toolCallId", "toolUseId", "tool_use_id"];
-// `id` comes last: it may be the id of the result and not of the call.
-const RESULT_ID_KEYS: [&str; 6] = ["tool_call_id", "call_id", "tool_use_id", "toolCallId", "toolUseId", "id"];
+// `id` comes last: it may be the id of the item or of the result and not of the call.
+const CALL_ID_KEYS: [&str; 7] =
+    ["tool_call_id", "call_id", "tool_use_id", "toolCallId", "toolUseId", "ref", "id"];
 const NAME_KEYS: [&str; 4] = ["name", "toolName", "tool_name", "recipient_name"];
 const ARGUMENT_KEYS: [&str; 5] = ["arguments", "args", "input", "parameters", "action"];
 const RESULT_KEYS: [&str; 6] = ["response", "result", "content", "output", "results", "outputs"];
@@ -58,10 +58,12 @@ fn read_typed(block_type: &str, node: &ContentNode<'_>, texts: &mut TextInterner
 /// Reads a block whose keys show its type (Bedrock, Gemini).
 fn read_untyped(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<Part> {
     let ContentNode::Map(entries) = node else { return None };
-    if let Some(tool_use) = node.first_of(&["toolUse", "functionCall", "function_call"]) {
+    if let Some(tool_use) = node.first_of(&["toolUse", "functionCall", "function_call", "toolRequest"]) {
         return call(tool_use, texts).map(Part::Call);
     }
-    if let Some(response) = node.first_of(&["toolResult", "functionResponse", "function_response"]) {
+    if let Some(response) =
+        node.first_of(&["toolResult", "functionResponse", "function_response", "toolResponse"])
+    {
         return Some(result(response, texts));
     }
     if node.has_key("toolCallId") && node.has_key("toolName") {
@@ -87,7 +89,9 @@ fn read_untyped(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<Part
 pub(crate) fn is_block(node: &ContentNode<'_>) -> bool {
     const TYPES: [&str; 5] = ["text", "tool", "function_call", "thinking", "image"];
     node.str_at("type").is_some_and(|t| t == "reasoning" || TYPES.iter().any(|word| t.contains(word)))
-        || ["toolUse", "toolResult", "functionCall", "reasoningContent"].iter().any(|k| node.has_key(k))
+        || ["toolUse", "toolResult", "functionCall", "reasoningContent", "toolRequest", "toolResponse"]
+            .iter()
+            .any(|k| node.has_key(k))
         || matches!(node.entries(), [(k, ContentNode::Str(_))] if k == "text")
 }
 
@@ -104,7 +108,7 @@ pub(crate) fn is_withheld(node: &ContentNode<'_>) -> bool {
     }
     let is_metadata = |key: &str| {
         matches!(key, "type" | "index" | "builtin" | "status" | "is_error")
-            || RESULT_ID_KEYS.contains(&key)
+            || CALL_ID_KEYS.contains(&key)
             || NAME_KEYS.contains(&key)
     };
     let has_content_when_recorded = ["text", "input_text", "output_text", "reasoning", "thinking"]
@@ -119,6 +123,7 @@ pub(crate) fn is_result(node: &ContentNode<'_>) -> bool {
     node.has_key("toolResult")
         || node.has_key("functionResponse")
         || node.has_key("function_response")
+        || node.has_key("toolResponse")
         || node.str_at("type").is_some_and(|t| {
             t == "tool-result" || ["response", "tool_result", "_output"].iter().any(|end| t.ends_with(end))
         })
@@ -153,7 +158,7 @@ fn request(
 fn result(node: &ContentNode<'_>, texts: &mut TextInterner) -> Part {
     let value = node.first_of(&RESULT_KEYS);
     Part::Result {
-        id: texts.option(node.first_of(&RESULT_ID_KEYS).and_then(ContentNode::as_str)),
+        id: texts.option(node.first_of(&CALL_ID_KEYS).and_then(ContentNode::as_str)),
         name: texts.option(node.first_of(&NAME_KEYS).and_then(ContentNode::as_str)),
         content: texts.intern(&value.or(node.get("error")).map(plain).unwrap_or_default()),
         failed: has_failure_flag(node) || value.map_or(node.has_key("error"), has_failure_flag),

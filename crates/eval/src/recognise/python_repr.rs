@@ -1,6 +1,7 @@
 //! A bounded reader of Python's `repr` of plain values, which some instrumentations record in place of JSON
 //! (OpenLLMetry's `input_str`).
 
+use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
 
@@ -18,6 +19,44 @@ pub(crate) fn parse(text: &str) -> Option<ContentNode<'static>> {
         return None;
     }
     ContentNode::json(&to_json(text)?).map(ContentNode::into_owned)
+}
+
+/// Reads the fields of a message as LangChain prints it: `content='...' name='...' tool_call_id='...'`. `None` if the
+/// text is no such message; fields after one with another value than [`parse`] reads are left out.
+pub(crate) fn message(text: &str) -> Option<ContentNode<'static>> {
+    if text.len() > MAX_LEN || !text.strip_prefix("content=")?.starts_with(['\'', '"', '[']) {
+        return None;
+    }
+    let mut fields = Vec::new();
+    let mut rest = text;
+    while let Some((key, tail)) = rest.split_once('=') {
+        let end = value_len(tail);
+        let (value, after) = tail.split_at_checked(end)?;
+        let Some(json) = to_json(value) else { break };
+        let value = ContentNode::json(&json).map_or(ContentNode::Null, ContentNode::into_owned);
+        fields.push((Cow::Owned(key.to_owned()), value));
+        rest = after.trim_start();
+    }
+    (fields.len() > 1).then_some(ContentNode::Map(fields))
+}
+
+/// The length of the value at the beginning of `text`: up to a space outside of strings and brackets.
+fn value_len(text: &str) -> usize {
+    let (mut depth, mut quote, mut is_escaped) = (0usize, None, false);
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(_), _) if is_escaped => is_escaped = false,
+            (Some(_), '\\') => is_escaped = true,
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '{' | '[' | '(') => depth += 1,
+            (None, '}' | ']' | ')') => depth = depth.saturating_sub(1),
+            (None, ' ') if depth == 0 => return at,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 /// Translates token by token. The JSON parser checks the rest of the grammar.
@@ -105,6 +144,17 @@ mod tests {
     }
 
     #[test]
+    fn printed_message_reads_as_its_fields() {
+        let node =
+            message(r#"content='it\'s {"a": 1}' name='f' tool_calls=[{'id': 'a b'}] x=<object at 1> y=1"#);
+        let expected = r#"{"content":"it's {\"a\": 1}","name":"f","tool_calls":[{"id":"a b"}]}"#;
+        assert_eq!(node.map(|n| n.to_json()).as_deref(), Some(expected));
+        for text in ["content='a'", "content=a b=1", "the content='a' b='c'", "content='a b='c"] {
+            assert_eq!(message(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn text_that_is_no_plain_value_is_rejected() {
         for text in [
             "ActionStep(step_number=1)",
@@ -126,7 +176,7 @@ mod tests {
     proptest! {
         #[test]
         fn parsing_any_text_does_not_panic(text in ".{0,200}") {
-            let _ = parse(&text);
+            let _ = (parse(&text), message(&text), message(&format!("content='{text}")));
         }
 
         #[test]

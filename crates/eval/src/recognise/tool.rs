@@ -29,6 +29,11 @@ pub(crate) fn arguments_from_text<'n>(text: &'n str, names: &[&str]) -> Cow<'n, 
     // Any other object is returned unchanged.
     let is_wrapper =
         |key: &[u8]| matches!(key, b"input_str" | b"args" | b"inputs" | b"kwargs" | b"arguments");
+    if text.starts_with("{'")
+        && let Some(map) = python_repr::parse(text)
+    {
+        return Cow::Owned(arguments(&map, names).into_owned());
+    }
     if text.starts_with('{') && !json_keys::may_have_key(text, is_wrapper) {
         return Cow::Borrowed(text);
     }
@@ -98,6 +103,9 @@ const MAX_WRAPPERS: usize = 6;
 
 fn result_within(node: &ContentNode<'_>, source: Option<&str>, depth: usize) -> (String, bool) {
     let Some(depth) = depth.checked_sub(1) else { return (node.text().into_owned(), false) };
+    if let Some(message) = node.as_str().and_then(python_repr::message) {
+        return message_result(&message, false);
+    }
     let failed = part::has_failure_flag(node);
     // LangChain records a message as the result, or the output of a run among its settings.
     let message = node.get("data").or_else(|| node.get("kwargs")).filter(|inner| inner.has_key("content"));
@@ -143,6 +151,8 @@ fn is_wrapper_key(key: &[u8]) -> bool {
             | b"json"
             | b"value"
             | b"toolUse"
+            | b"toolRequest"
+            | b"toolResponse"
             | b"functionCall"
             | b"reasoningContent"
             | b"blocks"

@@ -18,7 +18,7 @@ pub(crate) fn spread_evaluator_kind(tree: &Tree, views: &mut [SpanView]) {
 }
 
 /// Marks model and tool spans that record the same call as another span, and agent spans that only contain one other
-/// agent, as wrappers. Agent spans that are only a turn of the agent around them become chains. Chains that frame the
+/// agent, as wrappers. Agent spans that are only a step of the agent around them become chains. Chains that frame the
 /// run of an agent become agents; those below the root are returned.
 pub(crate) fn mark_duplicates(
     tree: &Tree,
@@ -33,6 +33,13 @@ pub(crate) fn mark_duplicates(
         }
     }
     let agent_chains = framing::mark_agents(tree, views);
+    for &index in tree.order() {
+        let is_agent = |above: Idx| views[above].kind == Kind::Agent;
+        if is_nameless_agent(&views[index]) && tree.ancestors(index).skip(1).take(MAX_ANCESTORS).any(is_agent)
+        {
+            views[index].kind = Kind::Chain;
+        }
+    }
     for &index in tree.order() {
         if views[index].kind == Kind::Agent
             && !views[index].wrapper
@@ -93,7 +100,7 @@ fn mark_turns_as_chains(tree: &Tree, views: &mut [SpanView], index: Idx) {
         let are_turns = group.iter().all(|&inner| {
             let llms = nearest_below(tree, views, inner, Kind::Llm);
             has_requests |= llms.iter().any(|&llm| views[llm].requests().next().is_some());
-            llms.len() == 1 && tree.subtree(inner).take(MAX_SPANS).all(|i| views[i].kind != Kind::Tool)
+            llms.len() <= 1 && tree.subtree(inner).take(MAX_SPANS).all(|i| views[i].kind != Kind::Tool)
         });
         if are_turns && has_requests {
             for inner in group {
@@ -104,6 +111,17 @@ fn mark_turns_as_chains(tree: &Tree, views: &mut [SpanView], index: Idx) {
     }
 }
 
+/// Whether the span of an agent states neither a name nor content: below an agent it is one of its steps. The GenAI
+/// conventions give the span the name of its operation if the agent has none.
+fn is_nameless_agent(view: &SpanView) -> bool {
+    view.kind == Kind::Agent
+        && view.agent.is_none()
+        && view.name.as_deref() == Some("invoke_agent")
+        && (view.input_content, view.output_content) == (Content::Absent, Content::Absent)
+}
+
+/// Maximum number of spans above a span that are searched for an agent.
+const MAX_ANCESTORS: usize = 50;
 /// Maximum number of spans that are searched below a span. A wrapped span is near; the tree is untrusted.
 const MAX_SPANS: usize = 500;
 
@@ -146,7 +164,8 @@ fn fill_inner_llm(views: &mut [SpanView], outer: Idx, inner: Idx) {
     if to.input_content == Content::Absent && from.input_content == Content::Present {
         (to.input, to.input_content) = (from.input.clone(), from.input_content);
     }
-    if to.output_content == Content::Absent && from.output_content == Content::Present {
+    let is_blank = to.requests().next().is_none() && super::plain(&to.output).is_empty();
+    if is_blank && !to.output_content.is_partial() && from.output_content == Content::Present {
         (to.output, to.output_content) = (from.output.clone(), from.output_content);
     }
     if to.tools.is_empty() {

@@ -439,3 +439,30 @@ fn names_users_and_endings_of_other_conventions_are_read() {
     let delta = view_of(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages_delta": delta }));
     assert_eq!(texts(&delta.input), [(Role::User, "Hi".into())]);
 }
+
+#[test]
+fn prompt_whose_flattened_form_lacks_content_is_read_from_its_json() {
+    // openinference-instrumentation-langchain 4.1.1 (JavaScript) flattens no lists of blocks.
+    let message = |class: &str, content: Value| json!({ "lc": 1, "id": ["messages", class], "kwargs": { "content": content } });
+    let prompt = json!({ "messages": [[
+        message("SystemMessage", json!([{ "type": "text", "text": "You search." }])),
+        message("HumanMessage", json!("How high?")),
+    ]] });
+    let view = view_of(json!({
+        "openinference.span.kind": "LLM", "input.value": prompt.to_string(),
+        "llm.input_messages.0.message.role": "system",
+        "llm.input_messages.1.message.role": "user", "llm.input_messages.1.message.content": "How high?",
+    }));
+    let texts: Vec<_> =
+        view.input.iter().map(|m| (m.role, plain(std::slice::from_ref(m)).into_owned())).collect();
+    assert_eq!(texts, [(Role::System, "You search.".into()), (Role::User, "How high?".into())]);
+}
+
+#[test]
+fn answer_has_no_instructions_and_calls_the_id_that_their_results_name() {
+    let output = json!({ "object": "response", "instructions": "You search.", "output": [
+        { "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "search", "arguments": "{}" }] });
+    let view = view_of(json!({ "openinference.span.kind": "LLM", "output.value": output.to_string() }));
+    assert_eq!(view.output.len(), 1);
+    assert_eq!(view.requests().next().unwrap().id.as_deref(), Some("call_1"));
+}

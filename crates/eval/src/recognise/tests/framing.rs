@@ -60,6 +60,24 @@ fn chain_with_a_conversation_of_its_own_is_an_agent() {
 }
 
 #[test]
+fn chain_around_the_call_of_an_agent_as_a_tool_belongs_to_the_caller() {
+    // LangGraph: the node of the tools, the tool, the graph of the agent that the tool runs.
+    let trace = trace_of(json!([
+        frame(1, None, "CHAIN", json!({})),
+        llm(2, 1, "You delegate.", "How high?", 0, ""),
+        frame(3, Some(1), "CHAIN", json!({})),
+        tool(4, 3),
+        frame(5, Some(4), "CHAIN", json!({})),
+        llm(6, 5, "You search.", "heights", 0, ""),
+        tool(7, 5),
+        llm(8, 5, "You search.", "heights", 1, "5642 m"),
+        llm(9, 1, "You delegate.", "How high?", 1, "It is 5642 m high."),
+    ]));
+    let expected = [(0, None, "How high?", "It is 5642 m high."), (4, Some(0), "heights", "5642 m")];
+    assert_eq!(agents(&trace), expected);
+}
+
+#[test]
 fn steps_and_single_calls_are_no_agents() {
     let trace = trace_of(json!([
         frame(1, None, "CHAIN", json!({})),

@@ -151,6 +151,29 @@ fn outlines_of_three_runs_equal_their_golden_files() {
     }
 }
 
+/// Runs of frameworks with the versions of docs/frameworks.md, one trace each, with the outline next to it.
+#[test]
+fn outlines_of_the_runs_of_other_frameworks_are_as_expected() {
+    let folder = files(&root().join("tests/data/live"));
+    let traces = folder.iter().filter(|file| file.extension().is_some_and(|end| end == "json"));
+    let mut wrong = Vec::new();
+    for file in traces {
+        let body = decode(Signal::Traces, &fs::read(file).unwrap()).unwrap();
+        let groups = split(&body, "verdict.", &Interner::default()).unwrap().groups;
+        let trace = groups.first().unwrap().trace;
+        let spans = groups.into_iter().flat_map(|group| group.spans).collect();
+        let outline = recogniser().trace(Tree::new(trace, spans), &[], false).outline();
+        let expected = file.with_extension("txt");
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&expected, &outline).unwrap();
+        }
+        if fs::read_to_string(&expected).unwrap_or_default() != outline {
+            wrong.push(format!("{}\n{outline}", file.display()));
+        }
+    }
+    assert!(folder.len() >= 16 && wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// The traces in OTLP/JSON in `folder` of `OTEL_VERDICT_CASES`.
 fn json_traces(folder: &str) -> Vec<(String, AgentTrace)> {
     let Some(cases) = std::env::var_os("OTEL_VERDICT_CASES") else {
