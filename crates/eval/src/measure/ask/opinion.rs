@@ -195,3 +195,15 @@ pub(crate) fn read_opinion(
     };
     Some(shown.opinion(grade, value))
 }
+
+/// Findings of all parts, the worst first, each once.
+pub(super) fn merge_findings<'s>(opinions: impl Iterator<Item = &'s JudgeOpinion>) -> Vec<JudgeFinding> {
+    let mut out: Vec<JudgeFinding> = Vec::new();
+    for finding in opinions.flat_map(|opinion| &opinion.findings) {
+        if !out.iter().any(|existing| finding.repeats(existing)) {
+            out.push(finding.clone());
+        }
+    }
+    out.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.at));
+    out
+}

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use verdict_otlp::trace::Idx;
 
 use super::content::{PieceKind, TraceContent, excerpt, title};
-use super::opinion::{JudgeFinding, JudgeOpinion, MAX_RATIONALE_BYTES, ShownContent, read_opinion};
+use super::opinion::{
+    JudgeFinding, JudgeOpinion, MAX_RATIONALE_BYTES, ShownContent, merge_findings, read_opinion,
+};
 use super::parts::{HEADING_BYTES, block_bytes, split_into_parts};
 use super::prompt_page::{PromptBlock, PromptPage};
 use super::step::{measurements_at, page_question, read_replies, rule_findings};
@@ -475,18 +477,6 @@ fn unmeasured_without_plan(context: &Context<'_>, answers: &[Answer]) -> Option<
         rationale: (!rationale.is_empty()).then(|| rationale.into()),
         ..context.unmeasured(Unmeasured::NotApplicable)
     })
-}
-
-/// Findings of all parts, the worst first, each once.
-fn merge_findings<'s>(opinions: impl Iterator<Item = &'s JudgeOpinion>) -> Vec<JudgeFinding> {
-    let mut out: Vec<JudgeFinding> = Vec::new();
-    for finding in opinions.flat_map(|opinion| &opinion.findings) {
-        if !out.iter().any(|existing| finding.repeats(existing)) {
-            out.push(finding.clone());
-        }
-    }
-    out.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.at));
-    out
 }
 
 /// The opinions on the worst part, by which a run without findings is graded. Opinions are paired by their order.

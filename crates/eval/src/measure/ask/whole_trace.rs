@@ -66,8 +66,8 @@ pub struct ReportedError {
     pub quote: String,
 }
 
-/// The question about the whole trace. With `with_control_flow` the record begins with the agents of the run, their callers,
-/// tools and turns, as in the paper's second baseline.
+/// The question about the whole trace. With `with_control_flow` the record begins with the agents of the run, their
+/// callers, tools and turns, as in the paper's second baseline.
 pub fn question(asker: &Asker, trace: &AgentTrace, with_control_flow: bool) -> Question {
     let description = if with_control_flow { topology::describe(asker, trace) } else { String::new() };
     let head =

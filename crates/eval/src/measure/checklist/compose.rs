@@ -1,9 +1,8 @@
 //! Answers one question: retrieval, perception, proofs, answer (003, section 3.3).
 //!
 //! In: a question, the log, and the answers so far. Out: the next question, or the result. The
-//! paper asks a model separately for each stage of the class and for the sufficiency of proofs. In
-//! this implementation one call returns class, passages and sufficiency, since all three need the
-//! same pieces. The two levels of the class remain in the decision path.
+//! paper asks a model separately for each stage of the class and for the sufficiency of proofs. Here one call returns
+//! class, passages and sufficiency, since all three need the same pieces. The decision path has both levels of the class.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,19 +13,19 @@ use verdict_otlp::trace::Idx;
 use super::forms::{answer_form, answer_word, majority, perceive_form, source_form};
 use super::inquiry::{ANSWER, Inquiry, SEARCH, SOURCE};
 use super::log::{Chunk, LogSource, LogText};
-use super::result::{Citation, ItemResult, Proof};
+use super::prompt::checklist_prompt;
+use super::result::{Citation, ItemResult, Proof, proof_source};
 use super::retrieve::{self, Bm25Index};
 use super::settings::{Asset, ChecklistSettings, Class, Item};
 use super::{check, summary, tools};
-use crate::measure::ask::Asker;
 use crate::measure::ask::content::TraceContent;
 use crate::measure::ask::prompt_page::{PromptBlock, PromptPage};
 use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
 use crate::measure::remote::protocol::{read_run, run_code};
-use crate::measure::table::{CHECKLIST, CHECKLIST_PERCEIVE, CHECKLIST_SUMMARY};
+use crate::measure::table::{CHECKLIST_PERCEIVE, CHECKLIST_SUMMARY};
 use crate::measure::{Answer, AnswerForm, Opinion, Prompt, Question, Unmeasured};
-use crate::recognise::{Agent, AgentTrace};
+use crate::recognise::Agent;
 
 /// The tool of a judge whose checklist has `run_code`.
 const RUN_CODE_TOOL: &str = " You may also use the tool `run_code`: `input` is a Python program that prints what you \
@@ -78,6 +77,14 @@ struct Perception {
     uses_answer: bool,
     /// Whether the proofs suffice for the answer to the question.
     is_sufficient: bool,
+}
+
+impl Perception {
+    /// The source of the proofs and the class of the question.
+    fn decision_path(&self) -> Vec<String> {
+        let path = [proof_source(self.uses_answer)].into_iter().chain(self.class.path().iter().copied());
+        path.map(str::to_owned).collect()
+    }
 }
 
 impl<'a> ChecklistRun<'a> {
@@ -175,7 +182,7 @@ impl<'a> ChecklistRun<'a> {
             proofs,
             Ok(found.passed),
             found.rationale,
-            path(source(found.uses_answer)),
+            path(proof_source(found.uses_answer)),
         )
     }
 
@@ -316,7 +323,7 @@ impl<'a> ChecklistRun<'a> {
             from_assets = Some(result);
         }
         let Some(judge) = &self.settings.search else {
-            let path = decision_path(perception);
+            let path = perception.decision_path();
             let answer = Err(Unmeasured::NotApplicable);
             let reason = "there is no source for this fact";
             return Ok(ItemResult::new(&item.question, perception.proofs.clone(), answer, reason, path));
@@ -326,7 +333,7 @@ impl<'a> ChecklistRun<'a> {
         let mut result = self.inquire(&key("4-search"), item, perception, &inquiry)?;
         if let Some(from_assets) = from_assets {
             // The path names both sources, in the order in which they were asked.
-            let search_path = result.path.split_off(decision_path(perception).len().min(result.path.len()));
+            let search_path = result.path.split_off(perception.decision_path().len().min(result.path.len()));
             result.path = from_assets.path.into_iter().chain(search_path).collect();
         }
         Ok(result)
@@ -339,7 +346,7 @@ impl<'a> ChecklistRun<'a> {
         if !perception.is_sufficient || (perception.proofs.is_empty() && !uses_answer) {
             let answer = Err(Unmeasured::NotApplicable);
             let reason = "the record does not contain enough evidence";
-            let path = decision_path(perception);
+            let path = perception.decision_path();
             return Ok(ItemResult::new(&item.question, perception.proofs.clone(), answer, reason, path));
         }
         let assets = self.assets();
@@ -359,7 +366,7 @@ impl<'a> ChecklistRun<'a> {
         perception: &Perception,
         inquiry: &Inquiry<'_>,
     ) -> Result<ItemResult, NextStep> {
-        let mut path = decision_path(perception);
+        let mut path = perception.decision_path();
         match inquiry.system {
             SOURCE => path.push("assets".to_owned()),
             SEARCH => path.push("search".to_owned()),
@@ -485,29 +492,6 @@ impl<'a> ChecklistRun<'a> {
         let page = PromptPage { intro: "Answer a question about a run.".to_owned(), blocks, question };
         self.prompt(page, inquiry.name(), inquiry.system)
     }
-}
-
-/// A page as a prompt of at most `verdict.ask.max_prompt_tokens`, with the operator's rubric and instructions.
-pub(super) fn checklist_prompt(
-    asker: &Asker,
-    page: PromptPage,
-    (question, rubric): (&str, &str),
-    subject: (&AgentTrace, Idx),
-) -> Prompt {
-    let system = asker.question_system_prompt((CHECKLIST, question), rubric, Some(subject));
-    let max_bytes = asker.max_bytes(&system);
-    page.cut_to(max_bytes).prompt(system)
-}
-
-/// The source of the proofs and the class of the question.
-fn decision_path(perception: &Perception) -> Vec<String> {
-    let path = [source(perception.uses_answer)].into_iter().chain(perception.class.path().iter().copied());
-    path.map(str::to_owned).collect()
-}
-
-/// The source of proofs in a decision path.
-fn source(uses_answer: bool) -> &'static str {
-    if uses_answer { "proofs+final_answer" } else { "proofs" }
 }
 
 fn unmeasured(item: &Item, reason: Unmeasured, explanation: &str) -> NextStep {

@@ -13,7 +13,7 @@
 //! | file | content |
 //! |---|---|
 //! | `settings`, `compiled` | the section `verdict.metrics.checklist`, and its regular expressions |
-//! | `criteria`, `forms` | the questions, and their forms |
+//! | `criteria`, `forms`, `prompt` | the questions, their forms and their prompts |
 //! | `log`, `plan_content` | the log of a run, from which proofs are taken, without plans |
 //! | `retrieve`, `summary` | the passages that may prove an answer; summaries of them |
 //! | `compose`, `inquiry`, `tools` | the answer to a question; how it is asked for; the tools of its judge |
@@ -44,6 +44,7 @@ pub(crate) mod forms;
 mod inquiry;
 pub(crate) mod log;
 pub(crate) mod plan_content;
+mod prompt;
 pub(crate) mod result;
 pub(crate) mod retrieve;
 pub(crate) mod settings;
@@ -172,7 +173,7 @@ fn render<'a>(
     context: &'a Context<'_>,
     agent: &'a Agent,
 ) -> impl Fn(PromptPage, (&str, &str)) -> Prompt + 'a {
-    |page, rubric| compose::checklist_prompt(&context.settings.asker, page, rubric, (context.trace, agent.at))
+    |page, rubric| prompt::checklist_prompt(&context.settings.asker, page, rubric, (context.trace, agent.at))
 }
 
 /// The agent whose span is that of `context`, with its index; `None` if there is none or its task is not judged.

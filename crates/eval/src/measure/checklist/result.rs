@@ -108,6 +108,11 @@ pub(crate) fn items_json(trace: &AgentTrace, items: &[ItemResult], final_answer:
     json!({ "verdict": label(verdict(items)), "eval": eval }).to_string()
 }
 
+/// The source of proofs in a decision path.
+pub(super) fn proof_source(uses_answer: bool) -> &'static str {
+    if uses_answer { "proofs+final_answer" } else { "proofs" }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
