@@ -7,8 +7,7 @@
 //!   arguments (a place on the waiting list of a class that is full);
 //! - by a user who reads of the failure and continues with something else, but not by the closing question of a
 //!   harness;
-//! - by a final answer that reports the failure, if the failure was not the run's fault, since no better answer was
-//!   possible;
+//! - by a final answer that reports the failure, or of a lookup by the first text to which the user replies, if the failure was not the run's fault, since no better answer was possible;
 //! - by a final answer that reports the refusal of an action to the user: it contains a value or a field that the
 //!   refusal names and the call did not have, and leaves the next step to the user.
 //!
@@ -100,7 +99,8 @@ impl Recoveries {
             let mut continues =
                 || dialogue.get_or_insert_with(|| RepliedResults::new(trace, last)).continues_after(call);
             let mut reported = || *reports.get_or_insert_with(|| reports_failure(trace, memo));
-            let mut is_told = || reported() || repeats_output(trace, memo, call);
+            let mut is_told =
+                || reported() || repeats_output(trace, memo, call) || is_reported_in_turn(trace, memo, call);
             if recovers
                 || continues()
                 || is_external_failure(trace, memo, attempt, call) && is_told()
@@ -116,13 +116,29 @@ impl Recoveries {
 /// item of a list, or by any negative statement ("only the lamp in the hall does not answer"). Claims of success are
 /// compared with the calls by other rules. True for an unsupported language.
 pub(super) fn reports_failure(trace: &AgentTrace, memo: &Memo) -> bool {
-    let is_unread = |answer: &str| readable(answer, None, memo) == Readable::No;
-    final_answer(trace).is_some_and(|answer| {
-        avoidance::mentions_lack(answer, memo)
-            || answer.contains(FAILED_MARKS)
-            || ReadText::new(answer, None, memo).denies_something(memo)
-            || is_unread(answer)
-    })
+    final_answer(trace).is_some_and(|answer| states_failure(answer, memo))
+}
+
+/// Whether an answer states that something failed or is missing; true for an unsupported language.
+fn states_failure(answer: &str, memo: &Memo) -> bool {
+    avoidance::mentions_lack(answer, memo)
+        || answer.contains(FAILED_MARKS)
+        || ReadText::new(answer, None, memo).denies_something(memo)
+        || readable(answer, None, memo) == Readable::No
+}
+
+/// Whether the first text after a failed lookup to which the user replied reports that something failed or is missing:
+/// the answer of a later turn is about something else. A failed action may be said to be done in a later turn.
+fn is_reported_in_turn(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+    let Some(agent) = call.agent.and_then(|i| trace.agents.get(i)) else { return false };
+    if purpose(trace, memo, call) == Purpose::Action || !memo.budget.spend(1 + agent.llms.len() / 8) {
+        return false;
+    }
+    let replies = Replies::cached(trace, memo);
+    let is_later = |at: &&Idx| trace.tree.spans.get(**at).is_some_and(|span| span.start >= call.start);
+    let replied = agent.llms.iter().filter(is_later).find(|at| replies.to(**at).is_some());
+    let text = replied.and_then(|at| trace.views.get(*at)).map(SpanView::output_text);
+    text.is_some_and(|text| states_failure(clip(&text, MAX_BYTES), memo))
 }
 
 fn final_answer(trace: &AgentTrace) -> Option<&str> {
@@ -526,6 +542,20 @@ mod tests {
         assert_eq!(recovered(&dialogue.build()), [true]);
         let closing = reported_failure().user("Now give the final answer.").answers("Booked.");
         assert_eq!(recovered(&closing.build()), [false]);
+        // One reply may be a closing question, unless the model had reported the failure of a service.
+        let reported = |text: &str| {
+            let called =
+                Script::new("Compare the two shops.").tools(&["open_page"]).calls("", &[("open_page", "{}")]);
+            let answered = called.returns("Error: 503 service unavailable").says(text);
+            recovered(
+                &answered
+                    .user("What does the first one cost with postage?")
+                    .answers("With the postage that is 12.50 €, and you would have it on Friday.")
+                    .build(),
+            )
+        };
+        assert_eq!(reported("The first shop sells it. The second one could not be opened."), [true]);
+        assert_eq!(reported("I have read both pages, and the shops sell it for the same price."), [false]);
         let observed = failed("book_table", "{}").user("Go on.").user("Go on.").answers("Booked.");
         assert_eq!(recovered(&observed.build()), [false]);
     }

@@ -248,6 +248,31 @@ impl FactChecker<'_, '_> {
                 fact.support = Support::Derived;
             }
         }
+        self.except_hypothetical(facts);
+    }
+
+    /// Excludes numbers that follow from numbers of conditions, questions and offers, which are not compared: "if the
+    /// rate fell to 0.75, it would be 4,342.50. The share would then be 37 %."
+    fn except_hypothetical(&mut self, facts: &mut [NumberFact]) {
+        if facts.iter().all(|fact| fact.support != Support::None) {
+            return;
+        }
+        let mut operands: Vec<f64> = Vec::new();
+        for sentence in self.sentences.iter().filter_map(|&(start, end)| self.prose.get(start..end)) {
+            if operands.len() < MAX_FACTS && asserts_nothing(sentence, self.language) {
+                numbers::scan(sentence, |number| operands.push(number.value));
+            }
+        }
+        if operands.is_empty() {
+            return;
+        }
+        let supported = facts.iter().filter(|fact| fact.support != Support::None);
+        operands.extend(supported.map(|fact| fact.number.value));
+        for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
+            if self.evidence.supports(&fact.number, fact.hedged, &operands) != Support::None {
+                fact.support = Support::Unknown;
+            }
+        }
     }
 
     /// The numbers of the answer that state a quantity.

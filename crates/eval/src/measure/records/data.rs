@@ -25,6 +25,8 @@ const MONTH_BYTES: usize = 7;
 const DAY_BYTES: usize = 10;
 /// Maximum distinct keys of a result that are stored. A result with as many may have further keys.
 const MAX_KEYS: usize = 32;
+/// Minimum members of an object that are added up.
+const MIN_SERIES: usize = 3;
 /// Maximum columns of a table that are added up.
 pub(super) const MAX_COLUMNS: usize = 16;
 
@@ -129,6 +131,15 @@ pub(crate) struct Record {
     pub list: Option<usize>,
 }
 
+impl Record {
+    /// The numbers of an object whose members are all numbers, such as amounts by day; `None` for other records and for
+    /// rows of a list.
+    fn series(&self) -> Option<Vec<f64>> {
+        let is_series = self.list.is_none() && self.fields.len() >= MIN_SERIES;
+        is_series.then(|| self.fields.iter().map(RecordField::number).collect()).flatten()
+    }
+}
+
 /// A list of a result.
 #[derive(Debug)]
 pub(crate) struct RecordList {
@@ -184,6 +195,9 @@ impl Records {
             self.columns(&mut summary.lengths)
                 .iter()
                 .for_each(|numbers| add_sum_and_mean(&mut summary.values, numbers));
+            for series in self.records.iter().filter_map(Record::series) {
+                add_sum_and_mean(&mut summary.values, &series);
+            }
             summary
         })
     }

@@ -351,6 +351,8 @@ fn counted_list(
     words.iter().enumerate().find_map(|(at, word)| {
         let count = count_of(word)?;
         exchange.spends(1 + lists.len()).then_some(())?;
+        // "72 minutes of downtime" is an amount, and counts no results of `downtime_log`.
+        let unit = words.get(at + 1).filter(|next| is_unit(next));
         let noun = |(list, source): &&(&RecordList, usize)| {
             let name = list.name.last().map(String::as_str).unwrap_or_default();
             let is_plain = !name.is_empty() && !GENERIC.contains(&name);
@@ -359,7 +361,10 @@ fn counted_list(
             let tool = exchange.sources.structured.get(*source).map(|source| &source.call.name);
             let matches_tool =
                 || tool.is_some_and(|tool| identifier_words(tool).iter().any(|noun| follows_number(noun)));
-            if is_plain { follows_number(name) } else { lists.len() == 1 && matches_tool() }
+            match is_plain {
+                true => follows_number(name) && unit.is_none_or(|unit| *unit == name),
+                false => unit.is_none() && lists.len() == 1 && matches_tool(),
+            }
         };
         let named = lists.iter().find(noun);
         let only = || lists.first().filter(|_| asked && lists.len() == 1 && words.len() > at);
