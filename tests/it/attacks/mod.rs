@@ -417,7 +417,7 @@ const FINDINGS: &[Finding] = &[
             (
                 "crates/eval/src/measure/path/next/tests.rs",
                 &[
-                    "pending_call_keeps_its_arguments_only_where_a_task_reads_them",
+                    "pending_call_keeps_its_arguments_only_if_a_task_reads_them",
                     "memory_of_a_position_grows_with_different_calls_and_not_with_their_texts",
                 ],
             ),
@@ -493,7 +493,7 @@ const FINDINGS: &[Finding] = &[
                 "src/receive/tests/listener_security.rs",
                 &["changed_certificate_is_reloaded_and_an_unusable_one_is_not"],
             ),
-            ("src/export/tests.rs", &["drain_sends_until_the_deadline_and_drops_the_rest"]),
+            ("src/export/tests/queues.rs", &["drain_sends_until_the_deadline_and_drops_the_rest"]),
             (
                 "crates/judge/src/tests/faults.rs",
                 &[

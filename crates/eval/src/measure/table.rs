@@ -3,7 +3,7 @@
 //! A row's name is its attribute key. Settings, default thresholds, self-metrics, scales, propagation, scoring and
 //! the configuration's JSON schema are derived from the rows: a new metric is a file in this folder with its `mod`
 //! line, a row of this table and, where judges answer it, a rubric. A row names its rule by the path in this folder,
-//! which `catalog` resolves. Names and scales are those of the papers: 001 (tables 1, 2), 000 (section 3), 002, 003, 004.
+//! which `catalog` resolves. Names and scales are those of the papers: 001 (tables 1, 2), 000 (section 3), 002 to 004.
 //!
 //! The rows are the body of the macro `metric_table!`, which passes them to the macro in its argument. This file
 //! expands them to the data of the rows, `settings` to the struct of the configuration, and `catalog` to the list of

@@ -2,7 +2,7 @@
 //!
 //! In: a question, the log, and the answers so far. Out: the next question, or the result. The
 //! paper asks a model separately for each stage of the class and for the sufficiency of proofs. Here one call returns
-//! class, passages and sufficiency, since all three need the same pieces. The decision path has both levels of the class.
+//! class, passages and sufficiency, since all three need the same pieces. The decision path has both levels.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The prompt of a page.
 //!
-//! In: a page of a question, the rubric of the question, and the judged agent's trace and span. Out: the prompt with the
-//! operator's rubric and instructions, within the token limit of prompts.
+//! In: a page of a question, the rubric of the question, and the judged agent's trace and span. Out: the prompt with
+//! the operator's rubric and instructions, within the token limit of prompts.
 
 use verdict_otlp::trace::Idx;
 
