@@ -23,6 +23,7 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome};
+use crate::measure::calls::error_signs::call_error;
 use crate::measure::conversation::runs_code;
 use crate::measure::dialogue::{Replies, is_for_reader};
 use crate::measure::excerpt::clip;
@@ -45,6 +46,8 @@ const MAX_BYTES: usize = 16 << 10;
 const MAX_REFUSAL: usize = 1_000;
 /// Minimum words that the answer shares with the refusal.
 const MIN_SHARED: usize = 2;
+/// Digits of a status such as 403, and minimum characters of a word of an error.
+const MIN_STATUS: usize = 3;
 /// Minimum bytes of a specific word.
 const MIN_SPECIFIC: usize = 4;
 
@@ -138,7 +141,32 @@ fn is_reported_in_turn(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
     let is_later = |at: &&Idx| trace.tree.spans.get(**at).is_some_and(|span| span.start >= call.start);
     let replied = agent.llms.iter().filter(is_later).find(|at| replies.to(**at).is_some());
     let text = replied.and_then(|at| trace.views.get(*at)).map(SpanView::output_text);
-    text.is_some_and(|text| states_failure(clip(&text, MAX_BYTES), memo))
+    text.is_some_and(|text| {
+        let text = clip(&text, MAX_BYTES);
+        states_failure(text, memo) || repeats_error(trace, memo, call, text)
+    })
+}
+
+/// Whether a text has a status of the call's error, or several of its words, that the arguments do not have: "blocked
+/// (403)".
+fn repeats_error(trace: &AgentTrace, memo: &Memo, call: &Call, text: &str) -> bool {
+    let Some(error) = call_error(trace, memo, call) else { return false };
+    let words = |text: &str| {
+        let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+        words.filter(|word| word.chars().count() >= MIN_STATUS).collect::<HashSet<String>>()
+    };
+    let quote = clip(&error.quote, MAX_REFUSAL);
+    let arguments = call.arguments.as_deref().unwrap_or_default();
+    if !memo.budget.spend((text.len() + quote.len() + arguments.len()) / 4) {
+        return false;
+    }
+    let (told, passed) = (words(text), words(clip(arguments, MAX_BYTES)));
+    let error_words = words(quote);
+    let mut shared = error_words.iter().filter(|word| told.contains(*word) && !passed.contains(*word));
+    let is_status =
+        |word: &&String| word.len() == MIN_STATUS && word.bytes().all(|byte| byte.is_ascii_digit());
+    shared.clone().any(|word| is_status(&word))
+        || shared.by_ref().filter(|word| word.chars().count() >= MIN_SPECIFIC).count() >= MIN_SHARED
 }
 
 fn final_answer(trace: &AgentTrace) -> Option<&str> {
@@ -555,6 +583,7 @@ mod tests {
             )
         };
         assert_eq!(reported("The first shop sells it. The second one could not be opened."), [true]);
+        assert_eq!(reported("| first shop | 9.50 € |\n| second shop | blocked (503) |"), [true]);
         assert_eq!(reported("I have read both pages, and the shops sell it for the same price."), [false]);
         let observed = failed("book_table", "{}").user("Go on.").user("Go on.").answers("Booked.");
         assert_eq!(recovered(&observed.build()), [false]);
