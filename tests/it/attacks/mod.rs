@@ -429,7 +429,7 @@ const FINDINGS: &[Finding] = &[
         &[
             (
                 "crates/eval/src/measure/path/next/tests.rs",
-                &["answer_that_depends_on_whose_clock_is_right_is_unknown"],
+                &["answer_that_depends_on_the_difference_of_clocks_is_unknown"],
             ),
             (
                 "tests/it/attacks/clocks.rs",
@@ -466,7 +466,7 @@ const FINDINGS: &[Finding] = &[
             ("tests/it/attacks/poison.rs", &["the_log_of_a_panic_has_its_location_and_nothing_of_the_trace"]),
             (
                 "crates/eval/src/measure/path/metric/tests.rs",
-                &["lists_of_calls_have_a_bounded_length_whatever_the_names_of_functions_are"],
+                &["lists_of_calls_have_a_bounded_length_for_any_names_of_functions"],
             ),
         ],
     ),

@@ -7,7 +7,8 @@
 //!   arguments (a place on the waiting list of a class that is full);
 //! - by a user who reads of the failure and continues with something else, but not by the closing question of a
 //!   harness;
-//! - by a final answer that reports the failure, or of a lookup by the first text to which the user replies, if the failure was not the run's fault, since no better answer was possible;
+//! - by a final answer that reports the failure, or of a lookup by the first text to which the user replies, if the
+//!   failure was not the run's fault, since no better answer was possible;
 //! - by a final answer that reports the refusal of an action to the user: it contains a value or a field that the
 //!   refusal names and the call did not have, and leaves the next step to the user.
 //!
@@ -160,9 +161,9 @@ fn repeats_error(trace: &AgentTrace, memo: &Memo, call: &Call, text: &str) -> bo
     if !memo.budget.spend((text.len() + quote.len() + arguments.len()) / 4) {
         return false;
     }
-    let (told, passed) = (words(text), words(clip(arguments, MAX_BYTES)));
+    let (text_words, passed) = (words(text), words(clip(arguments, MAX_BYTES)));
     let error_words = words(quote);
-    let mut shared = error_words.iter().filter(|word| told.contains(*word) && !passed.contains(*word));
+    let mut shared = error_words.iter().filter(|word| text_words.contains(*word) && !passed.contains(*word));
     let is_status =
         |word: &&String| word.len() == MIN_STATUS && word.bytes().all(|byte| byte.is_ascii_digit());
     shared.clone().any(|word| is_status(&word))

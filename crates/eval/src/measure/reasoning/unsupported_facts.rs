@@ -8,6 +8,7 @@
 //! since a correct run must not fail.
 
 mod memory;
+mod operands;
 
 use super::answer::sentences;
 use super::dates;
@@ -251,30 +252,6 @@ impl FactChecker<'_, '_> {
         self.except_hypothetical(facts);
     }
 
-    /// Excludes numbers that follow from numbers of conditions, questions and offers, which are not compared: "if the
-    /// rate fell to 0.75, it would be 4,342.50. The share would then be 37 %."
-    fn except_hypothetical(&mut self, facts: &mut [NumberFact]) {
-        if facts.iter().all(|fact| fact.support != Support::None) {
-            return;
-        }
-        let mut operands: Vec<f64> = Vec::new();
-        for sentence in self.sentences.iter().filter_map(|&(start, end)| self.prose.get(start..end)) {
-            if operands.len() < MAX_FACTS && asserts_nothing(sentence, self.language) {
-                numbers::scan(sentence, |number| operands.push(number.value));
-            }
-        }
-        if operands.is_empty() {
-            return;
-        }
-        let supported = facts.iter().filter(|fact| fact.support != Support::None);
-        operands.extend(supported.map(|fact| fact.number.value));
-        for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
-            if self.evidence.supports(&fact.number, fact.hedged, &operands) != Support::None {
-                fact.support = Support::Unknown;
-            }
-        }
-    }
-
     /// The numbers of the answer that state a quantity.
     fn numbers(&self) -> Vec<NumberFact> {
         let mut out = Vec::new();
@@ -295,27 +272,6 @@ impl FactChecker<'_, '_> {
             });
         }
         out
-    }
-
-    /// The unchecked numbers up to [`SMALL`] from which other numbers of the answer may follow: amounts of money ("42
-    /// € and 11 €, 53 € together"), and numbers with the same unit as another one ("13.5 days less 10 days").
-    fn small_amounts(&self) -> Vec<f64> {
-        let mut all: Vec<(Number, &str)> = Vec::new();
-        numbers::scan(self.prose, |n| {
-            let after = self.prose.get(n.end..).unwrap_or_default().trim_start();
-            let word = after
-                .find(|c: char| !c.is_alphabetic())
-                .map_or(after, |end| after.get(..end).unwrap_or_default());
-            if !n.in_identifier && all.len() < MAX_FACTS {
-                all.push((n, word));
-            }
-        });
-        let is_shared =
-            |word: &str| word.len() > 2 && all.iter().filter(|(_, other)| *other == word).count() > 1;
-        let small = all.iter().filter(|(n, _)| n.value.fract() == 0.0 && n.value <= SMALL && !n.fractional);
-        let amounts =
-            small.filter(|(n, word)| currency::is_beside(self.prose, n.start..n.end) || is_shared(word));
-        amounts.map(|(n, _)| n.value).collect()
     }
 
     /// The finding on an unsupported number. It is a misread result if the only number of a result has similar digits.
