@@ -21,7 +21,7 @@ use crate::measure::excerpt::{around, head};
 use crate::measure::language::{Language, ReadText};
 use crate::measure::numbers::{self, Number};
 use crate::measure::request::{self, Demand, TaskDemands};
-use crate::measure::{Category, Finding, Memo, currency};
+use crate::measure::{Category, Finding, Memo};
 
 /// Maximum facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;
