@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use foldhash::HashSet;
 use verdict_otlp::Value;
 use verdict_otlp::trace::{Kind, Status};
 
@@ -301,14 +302,8 @@ impl Interpreter<'_> {
             _ if parts.is_empty() => {}
             Some(message) => {
                 // A second instrumentation of the span may have recorded the same calls.
-                let is_repeated = |earlier: &Part| match earlier {
-                    Part::Call(call) => parts.iter().any(|part| match part {
-                        Part::Call(new) => new.name == call.name && (call.id.is_none() || new.id == call.id),
-                        _ => false,
-                    }),
-                    _ => false,
-                };
-                let kept = message.parts.iter().filter(|part| !is_repeated(part)).cloned();
+                let new_calls = CallKeys::of_parts(&parts);
+                let kept = message.parts.iter().filter(|part| !new_calls.repeat(part)).cloned();
                 message.parts = kept.chain(parts.iter().cloned()).collect::<Vec<_>>().into();
             }
             None => view.output.push(Message { role: Role::Assistant, parts: parts.into() }),
@@ -379,6 +374,32 @@ impl Interpreter<'_> {
             }
             let target = if is_choice { &mut view.output } else { &mut view.input };
             target.extend(MessageReader::new(&mut self.texts).single(&with_role(message, role)));
+        }
+    }
+}
+
+/// The names and ids of calls, to find the same calls among others in one pass over each.
+struct CallKeys<'p> {
+    names: HashSet<&'p str>,
+    with_ids: HashSet<(&'p str, &'p str)>,
+}
+
+impl<'p> CallKeys<'p> {
+    fn of_parts(parts: &'p [Part]) -> CallKeys<'p> {
+        let calls =
+            || parts.iter().filter_map(|part| if let Part::Call(call) = part { Some(call) } else { None });
+        CallKeys {
+            names: calls().map(|call| &*call.name).collect(),
+            with_ids: calls().filter_map(|call| Some((&*call.name, &**call.id.as_ref()?))).collect(),
+        }
+    }
+
+    /// Whether a part is one of the calls: by its name and id, or by its name alone if it has no id.
+    fn repeat(&self, part: &Part) -> bool {
+        let Part::Call(call) = part else { return false };
+        match &call.id {
+            Some(id) => self.with_ids.contains(&(&*call.name, &**id)),
+            None => self.names.contains(&*call.name),
         }
     }
 }
