@@ -302,7 +302,7 @@ impl Interpreter<'_> {
             _ if parts.is_empty() => {}
             Some(message) => {
                 // A second instrumentation of the span may have recorded the same calls.
-                let new_calls = CallKeys::of_parts(&parts);
+                let new_calls = CallKeys::from_parts(&parts);
                 let kept = message.parts.iter().filter(|part| !new_calls.repeat(part)).cloned();
                 message.parts = kept.chain(parts.iter().cloned()).collect::<Vec<_>>().into();
             }
@@ -385,7 +385,7 @@ struct CallKeys<'p> {
 }
 
 impl<'p> CallKeys<'p> {
-    fn of_parts(parts: &'p [Part]) -> CallKeys<'p> {
+    fn from_parts(parts: &'p [Part]) -> CallKeys<'p> {
         let calls =
             || parts.iter().filter_map(|part| if let Part::Call(call) = part { Some(call) } else { None });
         CallKeys {
