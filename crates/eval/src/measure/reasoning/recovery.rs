@@ -152,22 +152,25 @@ fn is_reported_in_turn(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
 /// (403)".
 fn repeats_error(trace: &AgentTrace, memo: &Memo, call: &Call, text: &str) -> bool {
     let Some(error) = call_error(trace, memo, call) else { return false };
-    let words = |text: &str| {
-        let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
-        words.filter(|word| word.chars().count() >= MIN_STATUS).collect::<HashSet<String>>()
-    };
     let quote = clip(&error.quote, MAX_REFUSAL);
     let arguments = call.arguments.as_deref().unwrap_or_default();
     if !memo.budget.spend((text.len() + quote.len() + arguments.len()) / 4) {
         return false;
     }
-    let (text_words, passed) = (words(text), words(clip(arguments, MAX_BYTES)));
-    let error_words = words(quote);
-    let mut shared = error_words.iter().filter(|word| text_words.contains(*word) && !passed.contains(*word));
-    let is_status =
-        |word: &&String| word.len() == MIN_STATUS && word.bytes().all(|byte| byte.is_ascii_digit());
-    shared.clone().any(|word| is_status(&word))
-        || shared.by_ref().filter(|word| word.chars().count() >= MIN_SPECIFIC).count() >= MIN_SHARED
+    let (text_words, passed) = (words(text, MIN_STATUS), words(clip(arguments, MAX_BYTES), MIN_STATUS));
+    let is_status = |word: &str| word.len() == MIN_STATUS && word.bytes().all(|byte| byte.is_ascii_digit());
+    let mut specific_count = 0;
+    words(quote, MIN_STATUS).iter().any(|word| {
+        let is_shared = text_words.contains(word) && !passed.contains(word);
+        specific_count += usize::from(is_shared && word.chars().count() >= MIN_SPECIFIC);
+        is_shared && is_status(word) || specific_count >= MIN_SHARED
+    })
+}
+
+/// The words of a text with at least `min` characters, in lower case.
+fn words(text: &str, min: usize) -> HashSet<String> {
+    let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    words.filter(|word| word.chars().count() >= min).collect()
 }
 
 fn final_answer(trace: &AgentTrace) -> Option<&str> {
@@ -218,22 +221,21 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
         return false;
     }
     let passed = arguments.to_lowercase();
-    let words = |text: &str| {
-        let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
-        words.filter(|word| word.chars().count() >= MIN_SPECIFIC).collect::<HashSet<String>>()
-    };
     let numbers = |text: &str| {
         let numbers = numbers::all(text).into_iter().filter(|n| !n.in_identifier);
         numbers.map(|n| n.value).collect::<Vec<f64>>()
     };
     let (answer_numbers, passed_numbers) = (numbers(answer), numbers(&passed));
     let is_value = numbers(result).iter().any(|n| answer_numbers.contains(n) && !passed_numbers.contains(n));
-    let answer_words = words(answer);
+    let answer_words = words(answer, MIN_SPECIFIC);
     // Endings may differ: "Namen" for the field "name".
     let is_told = |word: &String| {
         answer_words.iter().any(|other| other.starts_with(word.as_str()) && other.len() <= word.len() + 2)
     };
-    let shared = words(result).iter().filter(|word| is_told(word) && !passed.contains(word.as_str())).count();
+    let shared = words(result, MIN_SPECIFIC)
+        .iter()
+        .filter(|word| is_told(word) && !passed.contains(word.as_str()))
+        .count();
     is_value || shared >= MIN_SHARED
 }
 

@@ -8,6 +8,7 @@ use crate::measure::testing::{Script, row};
 use crate::measure::{Measured, Memo, Settings, Value};
 use crate::recognise::AgentTrace;
 
+mod amounts;
 mod conduct;
 mod figures;
 mod grounding;

@@ -2,22 +2,25 @@
 
 use super::*;
 
+/// The checklist on the agent's span `at`, with `asks` with judges.
+fn step_at(trace: &AgentTrace, settings: &crate::measure::Settings, at: Idx, asks: bool) -> MetricProgress {
+    let memo = Memo::new();
+    let row = row("checklist.verdict");
+    Checklist { asks }.step(&Context { row, trace, at, settings, memo: &memo, rule_measurements: &[] }, &[])
+}
+
+fn measured_by_rules(trace: &AgentTrace, settings: &crate::measure::Settings, at: Idx) -> Vec<Measurement> {
+    match step_at(trace, settings, at, false) {
+        MetricProgress::Done(all) => all,
+        MetricProgress::Ask(_) => panic!("rules never ask"),
+    }
+}
+
 #[test]
 fn checklist_without_a_judge_is_undecided_and_a_failed_check_is_a_no() {
     let trace = specimens_run("St. Petersburg");
     let ruled = |yaml: &str| {
-        let (settings, memo) = (settings(yaml), Memo::new());
-        let context = Context {
-            row: row("checklist.verdict"),
-            trace: &trace,
-            at: trace.agents[0].at,
-            settings: &settings,
-            memo: &memo,
-            rule_measurements: &[],
-        };
-        let MetricProgress::Done(all) = (Checklist { asks: false }).step(&context, &[]) else {
-            panic!("rules never ask")
-        };
+        let all = measured_by_rules(&trace, &settings(yaml), trace.agents[0].at);
         all.into_iter().next().map(|m| m.outcome.map(|o| o.passed))
     };
     let list = |text: &str, judges: &str| {
@@ -46,22 +49,8 @@ fn checklist_of_agents_measures_every_agent() {
         let one = settings(&format!(
             "checklist: {{ of: {judged_agents}, fixed: [{{ items: [{{ question: 'Is it named?', check: {{ contains: {{ text: '5642' }} }} }}] }}] }}"
         ));
-        let at = |agent: &Agent| {
-            let memo = Memo::new();
-            let context = Context {
-                row: row("checklist.verdict"),
-                trace: &trace,
-                at: agent.at,
-                settings: &one,
-                memo: &memo,
-                rule_measurements: &[],
-            };
-            match (Checklist { asks: false }).step(&context, &[]) {
-                MetricProgress::Done(all) => all.into_iter().map(|m| m.at).collect::<Vec<_>>(),
-                MetricProgress::Ask(_) => panic!("rules never ask"),
-            }
-        };
-        trace.agents.iter().flat_map(at).collect()
+        let measured = trace.agents.iter().flat_map(|agent| measured_by_rules(&trace, &one, agent.at));
+        measured.map(|m| m.at).collect()
     };
     assert_eq!(measured_at("root"), [trace.tree.root().unwrap()]);
     assert_eq!(measured_at("agents"), [trace.agents[0].at, trace.agents[1].at]);
@@ -75,21 +64,11 @@ fn checklist_of_checks_is_answered_by_rules() {
            { question: 'Was anything searched?', check: { called: { tool: search } } },
            { question: 'Is the city spelt out?', check: { matches: { text: '^[^.]+$' } } } ] }] }",
     );
-    let memo = Memo::new();
-    let context = Context {
-        row: row("checklist.verdict"),
-        trace: &trace,
-        at: trace.agents[0].at,
-        settings: &rules,
-        memo: &memo,
-        rule_measurements: &[],
-    };
-    let MetricProgress::Done(measured) = (Checklist { asks: false }).step(&context, &[]) else {
-        panic!("rules never ask")
-    };
+    let at = trace.agents[0].at;
+    let measured = measured_by_rules(&trace, &rules, at);
     let value = measured[0].outcome.as_ref().unwrap();
     assert_eq!((value.passed, value.findings.len()), (false, 1));
     assert_eq!(value.findings[0].quote, "St. Petersburg");
     assert_eq!(measured[0].judge, "rules/1");
-    assert_eq!((Checklist { asks: true }).step(&context, &[]), MetricProgress::Done(Vec::new()));
+    assert_eq!(step_at(&trace, &rules, at, true), MetricProgress::Done(Vec::new()));
 }
