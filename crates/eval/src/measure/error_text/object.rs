@@ -63,45 +63,75 @@ fn printed_object(text: &str) -> Option<Value> {
     value.filter(|value| value.is_object() || value.is_array())
 }
 
-/// Whether [`from_map`] or [`reports_failure`] reads the key. An object without any such key reports no error and
-/// wraps no text.
-fn is_read_key(key: &[u8]) -> bool {
-    matches!(
-        key,
-        b"isError"
-            | b"is_error"
-            | b"success"
-            | b"ok"
-            | b"error"
-            | b"errors"
-            | b"exception"
-            | b"traceback"
-            | b"error_message"
-            | b"errorMessage"
-            | b"status"
-            | b"type"
-            | b"status_code"
-            | b"statusCode"
-            | b"code"
-            | b"http_status"
-            | b"detail"
-            | b"message"
-            | b"stderr"
-            | b"metadata"
-    ) || ERROR_KEYS.iter().any(|error| error.as_bytes() == key)
-        || EXIT_STATUS.iter().any(|status| status.as_bytes() == key)
-        || EXIT_STATUS_WITH_STREAMS.iter().any(|(status, _)| status.as_bytes() == key)
-        || WRAPPERS.iter().any(|wrapper| wrapper.as_bytes() == key)
+/// Keys that [`from_map`] or [`reports_failure`] reads, besides those of the lists below. An object without any key
+/// that is read reports no error and wraps no text.
+const FURTHER_READ_KEYS: [&str; 20] = [
+    "isError",
+    "is_error",
+    "success",
+    "ok",
+    "error",
+    "errors",
+    "exception",
+    "traceback",
+    "error_message",
+    "errorMessage",
+    "status",
+    "type",
+    "status_code",
+    "statusCode",
+    "code",
+    "http_status",
+    "detail",
+    "message",
+    "stderr",
+    "metadata",
+];
+
+/// A set of keys. Most keys of a result have another first byte or another length, and are not compared.
+struct KeySet {
+    /// By first byte, one bit for each length.
+    lengths: [u32; 256],
+    keys: Vec<&'static str>,
 }
+
+impl KeySet {
+    fn new(keys: impl Iterator<Item = &'static str>) -> KeySet {
+        let mut set = KeySet { lengths: [0; 256], keys: keys.collect() };
+        for key in &set.keys {
+            let first = key.bytes().next().unwrap_or_default();
+            set.lengths[usize::from(first)] |= length_bit(key.len());
+        }
+        set
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        let first = key.first().copied().unwrap_or_default();
+        self.lengths[usize::from(first)] & length_bit(key.len()) != 0
+            && self.keys.iter().any(|other| other.as_bytes() == key)
+    }
+}
+
+/// The bit of a length; all lengths from 31 share one.
+fn length_bit(length: usize) -> u32 {
+    1 << length.min(31)
+}
+
+static READ_KEYS: LazyLock<KeySet> = LazyLock::new(|| {
+    let statuses = EXIT_STATUS.into_iter().chain(EXIT_STATUS_WITH_STREAMS.iter().map(|(key, _)| *key));
+    let keys = FURTHER_READ_KEYS.into_iter().chain(ERROR_KEYS.iter().copied());
+    KeySet::new(keys.chain(statuses).chain(WRAPPERS))
+});
 
 static FIND_TRACEBACK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(TRACEBACK));
 
-/// Whether a text may report an error. Objects without any key of [`is_read_key`] are excluded before they are parsed.
+/// Whether a text may report an error. Objects without any key of [`READ_KEYS`] are excluded before they are parsed.
 fn may_be_error(text: &str) -> bool {
     // Text that only resembles an object may end in a traceback.
     let is_object =
         text.starts_with("{\"") && text.ends_with('}') && FIND_TRACEBACK.find(text.as_bytes()).is_none();
-    !is_object || json_keys::may_have_key(text, is_read_key)
+    let read_keys = &*READ_KEYS;
+    !is_object || json_keys::may_have_key(text, |key| read_keys.has(key))
 }
 
 /// The passage of a value that reports an error; empty if the value reports a failure without a message.

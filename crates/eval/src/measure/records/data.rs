@@ -10,6 +10,7 @@ use foldhash::HashMap;
 
 use super::key_names::KeyName;
 use crate::measure::excerpt::lowercase;
+use crate::recognise::ContentNode;
 
 /// Maximum records of one result.
 pub(super) const MAX_RECORDS: usize = 1000;
@@ -70,8 +71,8 @@ pub(crate) struct RecordField {
     /// The words of the key.
     pub name: KeyName,
     pub value: FieldValue,
-    /// See [`RecordField::original`].
-    original: Option<String>,
+    /// See [`RecordField::original`]. The one of a number may be computed at its first use: most are never shown.
+    original: OnceCell<Box<str>>,
 }
 
 impl PartialEq for RecordField {
@@ -91,11 +92,13 @@ impl RecordField {
 
     /// A number or a flag as it is in the result, and a text of a row below a header; empty for other texts.
     fn original(&self) -> &str {
-        self.original.as_deref().unwrap_or(match self.value {
-            FieldValue::Bool(true) => "true",
-            FieldValue::Bool(false) => "false",
-            FieldValue::Number(_) | FieldValue::Text(_) => "",
-        })
+        match self.value {
+            FieldValue::Number(number) => self.original.get_or_init(|| text_of_number(number).into()),
+            FieldValue::Bool(flag) => {
+                self.original.get().map_or(if flag { "true" } else { "false" }, |original| original)
+            }
+            FieldValue::Text(_) => self.original.get().map_or("", |original| original),
+        }
     }
 
     /// The value, if it is a number.
@@ -117,6 +120,26 @@ impl RecordField {
             _ => None,
         }
     }
+}
+
+/// The largest integer up to which all integers are exact as `f64`.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+
+/// Whether [`text_of_number`] returns the JSON of a number that JSON has as an integer, or else with a decimal point or
+/// an exponent.
+pub(super) fn follows_from_value(number: f64, is_integer: bool) -> bool {
+    match is_integer {
+        true => number.abs() < MAX_EXACT_INTEGER,
+        false => number.fract() != 0.0,
+    }
+}
+
+/// The text of a number in JSON: without a decimal point if it is an integer.
+fn text_of_number(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < MAX_EXACT_INTEGER {
+        return (number as i64).to_string();
+    }
+    ContentNode::Float(number).to_json()
 }
 
 /// An object or a row.
@@ -261,7 +284,7 @@ impl Records {
     }
 
     /// Adds a field to a record, if there is one. `value` returns the value and its original text, see
-    /// [`RecordField::shown`].
+    /// [`RecordField::shown`]; the text may be `None` if it follows from the value ([`follows_from_value`]).
     pub(super) fn add_field(
         &mut self,
         record: Option<usize>,
@@ -278,6 +301,7 @@ impl Records {
             if self.keys.len() < MAX_KEYS && !self.keys.iter().any(|key| Rc::ptr_eq(key, name)) {
                 self.keys.push(Rc::clone(name));
             }
+            let original = original.map(|text| OnceCell::from(text.into_boxed_str())).unwrap_or_default();
             record.fields.push(RecordField { name: Rc::clone(name), value, original });
         }
     }

@@ -12,7 +12,7 @@ use foldhash::{HashMap, HashSet};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::data::{CellText, FieldValue, MAX_COLUMNS, Records, add_sum_and_mean, scalar_of_text};
+use super::data::{CellText, FieldValue, MAX_COLUMNS, Records, add_sum_and_mean, follows_from_value, scalar_of_text};
 use super::key_names::{KeyName, KeyNames};
 use crate::measure::tables::{self, CellRow};
 use crate::recognise::ContentNode;
@@ -128,9 +128,9 @@ impl<'n> RecordReader<'n> {
             }
             ContentNode::Str(text) => self.add_text(text, matches!(text, Cow::Owned(_)), position),
             ContentNode::Bool(flag) => self.add_flag(*flag, position),
-            ContentNode::Int(n) => self.add_number(*n as f64, || n.to_string(), position),
-            ContentNode::Uint(n) => self.add_number(*n as f64, || n.to_string(), position),
-            ContentNode::Float(n) => self.add_number(*n, || value.to_json(), position),
+            ContentNode::Int(n) => self.add_number(*n as f64, true, || n.to_string(), position),
+            ContentNode::Uint(n) => self.add_number(*n as f64, true, || n.to_string(), position),
+            ContentNode::Float(n) => self.add_number(*n, false, || value.to_json(), position),
             ContentNode::Null => {}
         }
     }
@@ -171,8 +171,15 @@ impl<'n> RecordReader<'n> {
         self.records.add_field(position.parent, position.name, || (FieldValue::Bool(flag), None));
     }
 
-    fn add_number(&mut self, number: f64, original: impl FnOnce() -> String, position: ValuePosition<'_>) {
-        let value = || (FieldValue::Number(number), Some(original()));
+    fn add_number(
+        &mut self,
+        number: f64,
+        is_integer: bool,
+        original: impl FnOnce() -> String,
+        position: ValuePosition<'_>,
+    ) {
+        let value =
+            || (FieldValue::Number(number), (!follows_from_value(number, is_integer)).then(original));
         self.records.add_field(position.parent, position.name, value);
     }
 
@@ -303,8 +310,8 @@ struct RecordValueSeed<'r, 'n, 'v, 'de> {
 }
 
 impl RecordValueSeed<'_, '_, '_, '_> {
-    fn add_number(self, number: f64, original: impl FnOnce() -> String) -> ListItem {
-        self.reader.add_number(number, original, self.position);
+    fn add_number(self, number: f64, is_integer: bool, original: impl FnOnce() -> String) -> ListItem {
+        self.reader.add_number(number, is_integer, original, self.position);
         ListItem::Number(number)
     }
 
@@ -339,13 +346,13 @@ impl<'de> Visitor<'de> for RecordValueSeed<'_, '_, '_, 'de> {
         Ok(ListItem::Other)
     }
     fn visit_i64<E>(self, n: i64) -> Result<ListItem, E> {
-        Ok(self.add_number(n as f64, || n.to_string()))
+        Ok(self.add_number(n as f64, true, || n.to_string()))
     }
     fn visit_u64<E>(self, n: u64) -> Result<ListItem, E> {
-        Ok(self.add_number(n as f64, || n.to_string()))
+        Ok(self.add_number(n as f64, true, || n.to_string()))
     }
     fn visit_f64<E>(self, n: f64) -> Result<ListItem, E> {
-        Ok(self.add_number(n, || ContentNode::Float(n).to_json()))
+        Ok(self.add_number(n, false, || ContentNode::Float(n).to_json()))
     }
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<ListItem, E> {
         // A borrowed text has no escapes, and thus no line ends.

@@ -90,3 +90,12 @@ fn rows_below_a_header_are_records() {
         assert!(fields(pairs).is_empty(), "{pairs}");
     }
 }
+
+#[test]
+fn numbers_are_shown_as_json_writes_them() {
+    let numbers = ["0", "-3", "2.5", "2.0", "-0.0", "9007199254740991", "9007199254740993", "1e300"];
+    for number in numbers {
+        let expected = serde_json::from_str::<serde_json::Value>(number).unwrap().to_string();
+        assert_eq!(fields(&format!(r#"{{"n": {number}}}"#)), [pair("n", &expected)]);
+    }
+}
