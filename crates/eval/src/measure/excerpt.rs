@@ -3,6 +3,10 @@
 //! In: a text of the trace. Out: a slice of it. A quote has no ellipsis where it was cut, so that a search for the
 //! quote finds it in the span. Scripts and data without word borders are cut between characters.
 
+use std::borrow::Cow;
+
+use regex::Captures;
+
 /// Maximum bytes of a quote: a line or two, so that a span with many findings stays small.
 pub(crate) const QUOTE_BYTES: usize = 240;
 /// Maximum bytes by which a cut is moved to a word border: longer runs are identifiers, hashes or data.
@@ -99,6 +103,43 @@ fn is_border(text: &str, position: usize) -> bool {
     !(before.is_some_and(is_word_char) && after.is_some_and(is_word_char))
 }
 
+/// Maximum levels of JSON in strings of JSON whose escapes are replaced.
+const MAX_ESCAPE_LEVELS: usize = 3;
+
+// An escape of JSON; consecutive code units are one match, since two of them may be one character.
+regex!(ESCAPE, r#"\\[nrt"/\\]|(?:\\u[0-9A-Fa-f]{4})+"#);
+
+/// The text with the characters for its JSON escapes, also for those of JSON in strings; borrowed if it has none. The
+/// text need not be JSON: other backslashes stay.
+pub(crate) fn without_json_escapes(text: &str) -> Cow<'_, str> {
+    if memchr::memchr(b'\\', text.as_bytes()).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut unescaped = Cow::Borrowed(text);
+    for _ in 0..MAX_ESCAPE_LEVELS {
+        let Cow::Owned(next) = ESCAPE.replace_all(&unescaped, |escape: &Captures<'_>| decoded(&escape[0]))
+        else {
+            break;
+        };
+        unescaped = Cow::Owned(next);
+    }
+    unescaped
+}
+
+/// The characters of one match of [`ESCAPE`].
+fn decoded(escape: &str) -> String {
+    match escape.get(1..2).unwrap_or_default() {
+        "n" => "\n".to_owned(),
+        "r" => "\r".to_owned(),
+        "t" => "\t".to_owned(),
+        "u" => {
+            let code_units = escape.split("\\u").filter_map(|digits| u16::from_str_radix(digits, 16).ok());
+            char::decode_utf16(code_units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+        }
+        other => other.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -121,6 +162,19 @@ mod tests {
         let data = "a".repeat(100);
         assert_eq!((head(&data, 50).len(), tail(&data, 50).len()), (50, 50));
         assert_eq!(head("山山山山", 7), "山山");
+    }
+
+    #[test]
+    fn json_escapes_are_replaced_at_every_level() {
+        let unescaped = |text| without_json_escapes(text).into_owned();
+        assert_eq!(unescaped(r"https:\/\/mill.example\/prices"), "https://mill.example/prices");
+        assert_eq!(unescaped(r"Stra\u00dfe\n\ud83d\ude00 \ud83d!"), "Straße\n😀 \u{fffd}!");
+        assert_eq!(
+            unescaped(r#"{"body": "{\"note\": \"M\\u00fcller\"}"}"#),
+            r#"{"body": "{"note": "Müller"}"}"#
+        );
+        assert_eq!(unescaped(r"\d+ \x41 \u12 C:\"), r"\d+ \x41 \u12 C:\");
+        assert!(matches!(without_json_escapes("no backslash"), Cow::Borrowed(_)));
     }
 
     proptest! {

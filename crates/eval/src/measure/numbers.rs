@@ -54,8 +54,11 @@ pub(crate) fn scan(text: &str, mut visit: impl FnMut(Number)) {
             && bytes.get(digit - 1).is_some_and(|&b| is_word_byte(b))
             && !is_version(bytes, digit)
         {
-            position = word_end(bytes, digit);
-            continue;
+            let escape_end = end_of_escape(bytes, digit);
+            if escape_end != Some(digit) {
+                position = escape_end.unwrap_or_else(|| word_end(bytes, digit));
+                continue;
+            }
         }
         let mut number = read_number(bytes, digit);
         number.in_identifier |= is_version(bytes, digit);
@@ -70,6 +73,20 @@ pub(crate) fn scan(text: &str, mut visit: impl FnMut(Number)) {
             return;
         }
     }
+}
+
+/// The end of the JSON escape that contains the digit at `digit` or ends before it: a result may be JSON with texts in
+/// which "\n148 passed" and "\u20ac120" are numbers after an escape.
+fn end_of_escape(bytes: &[u8], digit: usize) -> Option<usize> {
+    let escape = |length: usize| bytes.get(digit.checked_sub(length)?..)?.strip_prefix(b"\\");
+    if escape(2).and_then(<[u8]>::first).is_some_and(|c| matches!(c, b'n' | b'r' | b't' | b'b' | b'f')) {
+        return Some(digit);
+    }
+    let is_code = |code: &[u8]| code.len() == 4 && code.iter().all(u8::is_ascii_hexdigit);
+    (2..=UNICODE_ESCAPE_BYTES).find_map(|length| {
+        let code = escape(length)?.strip_prefix(b"u")?.get(..4)?;
+        is_code(code).then_some(digit - length + UNICODE_ESCAPE_BYTES)
+    })
 }
 
 /// Whether the digits are a group of an account number: "DE89 3704 0044".
@@ -143,6 +160,10 @@ pub(crate) fn all(text: &str) -> Vec<Number> {
     out
 }
 
+/// Bytes of an escape such as "\u20ac" in JSON.
+const UNICODE_ESCAPE_BYTES: usize = 6;
+/// The escapes of spaces and of the apostrophe between groups of digits in JSON.
+const SEPARATOR_ESCAPES: [&[u8; UNICODE_ESCAPE_BYTES]; 4] = [br"\u00a0", br"\u202f", br"\u2009", br"\u2019"];
 /// Maximum digits after a power of ten thousand.
 const MAX_LOWER_DIGITS: usize = 4;
 
@@ -299,7 +320,7 @@ fn alternative_reading(whole: &WholeDigits, fraction: &Fraction) -> Option<f64> 
 }
 
 /// The number of bytes of the thousands separator at `start`: a comma, dot, apostrophe, underscore, thin or no-break
-/// space; `None` for another byte.
+/// space, or the JSON escape of one; `None` for another byte.
 fn separator(bytes: &[u8], start: usize) -> Option<usize> {
     match bytes.get(start)? {
         b',' | b'.' | b'\'' | b'_' => Some(1),
@@ -308,6 +329,13 @@ fn separator(bytes: &[u8], start: usize) -> Option<usize> {
             && matches!(bytes.get(start + 2), Some(0xAF | 0x89 | 0x99)) =>
         {
             Some(3)
+        }
+        b'\\' => {
+            let escape = bytes.get(start..start + UNICODE_ESCAPE_BYTES)?;
+            SEPARATOR_ESCAPES
+                .iter()
+                .any(|other| escape.eq_ignore_ascii_case(&other[..]))
+                .then_some(escape.len())
         }
         _ => None,
     }

@@ -22,6 +22,14 @@ fn quantities_are_read_with_any_digit_separator() {
 }
 
 #[test]
+fn numbers_after_json_escapes_are_read() {
+    assert_eq!(values(r#"{"stdout": "....\n148 passed,\t2 skipped\r\n7 left"}"#), vec![148.0, 2.0, 7.0]);
+    assert_eq!(values(r"\u20ac120.50, \ue0007, \uabcd12 and gr\u00f65"), vec![120.5, 7.0, 12.0, 5.0]);
+    assert_eq!(values(r"41\u202f200 \u20ac and 3\u00A0450,5"), vec![41_200.0, 3450.5]);
+    assert!(values(r"\u00e9 \n u00e9 \x41 \u00 n7 \user1").is_empty());
+}
+
+#[test]
 fn powers_of_ten_thousand_are_read_with_the_digits_behind_them() {
     assert_eq!(values("12万5000円、3億円、4.5万、2万"), vec![125_000.0, 3e8, 45_000.0, 20_000.0]);
     assert!(all("4万8000円").iter().all(|n| !n.in_identifier));

@@ -7,6 +7,8 @@
 mod derived;
 mod evidence_dates;
 
+use std::borrow::Cow;
+
 use foldhash::{HashMap, HashSet};
 use memchr::memmem;
 
@@ -14,6 +16,7 @@ use self::evidence_dates::EvidenceDates;
 use super::arithmetic::{converts, named_factors, near, tolerance_of, within};
 use super::time_arithmetic::{self, EvidenceMoments};
 use crate::measure::Memo;
+use crate::measure::excerpt::without_json_escapes;
 use crate::measure::numbers::{self, Number};
 use crate::measure::records::{KeyName, Record, Records, Structure};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
@@ -34,6 +37,8 @@ const MAX_ROW_NUMBERS: usize = 8;
 const MAX_AGGREGATES: usize = 64;
 /// Maximum pairs of a date and a number that may be a term.
 const MAX_TERMS: usize = 400;
+/// Maximum numbers of a proposal that are compared with the evidence before it.
+const MAX_PROPOSED: usize = 64;
 /// Maximum bytes of texts whose times are read.
 const MAX_TIMED: usize = 1 << 18;
 /// Maximum bytes of a message whose numbers in words are read: "two of us", "for three nights".
@@ -135,6 +140,8 @@ enum Unread<'a> {
     Columns(&'a Text, &'a Memo),
     /// A text of the model itself.
     Model(&'a str),
+    /// A text of the model to which its user replied, and whose facts were not checked.
+    Proposal(&'a Text),
 }
 
 impl<'a> Evidence<'a> {
@@ -183,6 +190,12 @@ impl<'a> Evidence<'a> {
         self.unread.push(Unread::Model(text));
     }
 
+    /// Adds a text of the model to which its user replied, and whose facts were not checked: it asked for a decision, so
+    /// that the user knows its numbers. Those that follow from the evidence are operands of the answers after it.
+    pub(crate) fn add_proposal(&mut self, text: &'a Text) {
+        self.unread.push(Unread::Proposal(text));
+    }
+
     /// Adds the arguments of a model's call: their numbers, and their text, which an answer may quote.
     pub(crate) fn note_arguments(&mut self, arguments: &'a str) {
         self.note_model_text(arguments);
@@ -204,8 +217,24 @@ impl<'a> Evidence<'a> {
                 Unread::Text(text, source) => self.read_text(text, source),
                 Unread::Columns(result, memo) => self.read_columns(result, memo),
                 Unread::Model(text) => self.read_model_text(text),
+                Unread::Proposal(text) => self.read_proposal(text),
             }
         }
+    }
+
+    /// Adds the numbers of a proposal that follow from the evidence before it; all of its numbers if most of them do,
+    /// since a single unsupported number among others is not reported in an answer either.
+    fn read_proposal(&mut self, text: &str) {
+        let mut numbers = numbers::all(text);
+        numbers.retain(|number| !number.in_identifier);
+        numbers.truncate(MAX_PROPOSED);
+        let is_supported = |number: &Number| self.supports(number, false, &[]) != Support::None;
+        let (mut supported, unsupported): (Vec<Number>, Vec<Number>) =
+            numbers.into_iter().partition(is_supported);
+        if unsupported.len() < supported.len() {
+            supported.extend(unsupported);
+        }
+        self.new_values.extend(supported.iter().map(|number| (number.value, true)));
     }
 
     fn read_text(&mut self, text: &'a str, source: TextSource) {
@@ -438,6 +467,11 @@ impl<'a> Evidence<'a> {
         for text in new {
             self.lowered.extend_from_slice(text.as_bytes());
             self.lowered.push(TEXT_SEPARATOR);
+            // "https:\/\/example.com" in JSON is the link of an answer.
+            if let Cow::Owned(text) = without_json_escapes(text) {
+                self.lowered.extend_from_slice(text.as_bytes());
+                self.lowered.push(TEXT_SEPARATOR);
+            }
         }
         self.lowered_texts = self.texts.len();
         self.lowered.get_mut(from..).into_iter().for_each(<[u8]>::make_ascii_lowercase);

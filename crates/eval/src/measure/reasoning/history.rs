@@ -10,7 +10,8 @@ use super::dates::year_of;
 use super::evidence::{Evidence, TextSource};
 use super::executed_placeholder::writes_text;
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
-use crate::measure::conversation::readable_text;
+use crate::measure::conversation::{plain_text, readable_text};
+use crate::measure::dialogue::Replies;
 use crate::measure::identifier::NameWords;
 use crate::measure::language::Action;
 use crate::measure::records::Structure;
@@ -57,6 +58,9 @@ pub(crate) struct TraceHistory<'a> {
     next_llm: usize,
     /// Tool spans that started an agent: their result is a report of that agent.
     delegations: HashSet<Idx>,
+    /// The model calls whose texts are answers that were checked. A number that was reported is no evidence afterwards;
+    /// an answer after it that repeats another one states nothing new.
+    checked_answers: HashSet<Idx>,
     /// The first model call of each agent. Assistant messages in its prompt are from before this trace, and are read as
     /// conversation.
     first_llms: HashSet<Idx>,
@@ -112,6 +116,7 @@ impl<'a> TraceHistory<'a> {
             llms,
             next_llm: 0,
             delegations: delegations(trace),
+            checked_answers: HashSet::default(),
             first_llms: trace.agents.iter().filter_map(|a| a.llms.first().copied()).collect(),
         }
     }
@@ -194,9 +199,29 @@ impl<'a> TraceHistory<'a> {
         self.has_prose
     }
 
+    /// Notes that the facts of the text of this model call were checked.
+    pub(crate) fn note_checked(&mut self, at: Idx) {
+        self.checked_answers.insert(at);
+    }
+
+    /// Adds the text of a model call to which the user replied: the user and the model know its numbers.
+    fn add_replied_text(&mut self, at: Idx) {
+        let Some(view) = self.trace.views.get(at) else { return };
+        let is_checked = self.checked_answers.contains(&at);
+        for text in view.output.iter().flat_map(|message| &message.parts).filter_map(plain_text) {
+            match is_checked {
+                true => self.evidence.add(text, TextSource::Conversation),
+                false => self.evidence.add_proposal(text),
+            }
+        }
+    }
+
     /// Notes the numbers of the model's output and calls.
     fn note_output(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at) else { return };
+        if Replies::cached(self.trace, self.memo).to(at).is_some() {
+            self.add_replied_text(at);
+        }
         for part in view.output.iter().flat_map(|m| &m.parts) {
             match part {
                 Part::Text(text) | Part::Reasoning(text) => self.evidence.note_model_text(text),

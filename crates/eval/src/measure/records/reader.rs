@@ -12,7 +12,9 @@ use foldhash::{HashMap, HashSet};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::data::{CellText, FieldValue, MAX_COLUMNS, Records, add_sum_and_mean, follows_from_value, scalar_of_text};
+use super::data::{
+    CellText, FieldValue, MAX_COLUMNS, Records, add_sum_and_mean, follows_from_value, scalar_of_text,
+};
 use super::key_names::{KeyName, KeyNames};
 use crate::measure::tables::{self, CellRow};
 use crate::recognise::ContentNode;
@@ -178,8 +180,7 @@ impl<'n> RecordReader<'n> {
         original: impl FnOnce() -> String,
         position: ValuePosition<'_>,
     ) {
-        let value =
-            || (FieldValue::Number(number), (!follows_from_value(number, is_integer)).then(original));
+        let value = || (FieldValue::Number(number), (!follows_from_value(number, is_integer)).then(original));
         self.records.add_field(position.parent, position.name, value);
     }
 

@@ -82,6 +82,10 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             }
             lines.clear();
         } else if is_part(line) {
+            // A heading in bold above a table is no part, nor is a list above it.
+            if lines.last().is_some_and(|part| is_table_row(part) != is_table_row(line)) {
+                lines.clear();
+            }
             lines.push(line);
         } else if !is_table_row(line) {
             lines.clear();

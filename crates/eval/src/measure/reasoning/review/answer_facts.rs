@@ -102,6 +102,7 @@ impl<'a> Reviewer<'a> {
             return ExaminedFacts::default();
         }
         self.checked_answers += 1;
+        self.history.note_checked(at);
         if let Some(task) = agent_index::task(self.trace, agent) {
             self.history.evidence.add(task, TextSource::Conversation);
         }

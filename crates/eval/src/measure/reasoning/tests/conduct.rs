@@ -237,6 +237,40 @@ fn turns_of_a_dialogue_are_compared_with_the_results_before_them() {
     assert!(!has(&few, Defect::ContradictsResult));
 }
 
+/// A dialogue of two turns after one lookup: the first text of the model, and the answer to the user's reply.
+fn two_turns(task: &str, result: &str, first: &str, reply: &str, answer: &str) -> AgentTrace {
+    Script::new(task)
+        .tools(&["get_record"])
+        .calls("", &[("get_record", "{}")])
+        .returns(result)
+        .says(first)
+        .user(reply)
+        .answers(answer)
+        .build()
+}
+
+#[test]
+fn figures_of_an_earlier_turn_are_known_in_the_next_one() {
+    let account = r#"{"balance": 2480.55, "fee": 45.0, "quotes": [{"kilns": 3, "each": 207.4}]}"#;
+    let unsupported = |first: &str, answer: &str| {
+        let trace = two_turns("Order three kilns.", account, first, "Yes. What is left then?", answer);
+        has(&trace, Defect::UnsupportedFact)
+    };
+    let offer = "Three kilns are 622.20, with the fee 667.20 in total. Shall I order them?";
+    // 667.20 is derived from the result, and the rest from 667.20.
+    assert!(!unsupported(offer, "Your balance is 1,813.35 afterwards."));
+    assert!(!unsupported(offer, "As said, it is 667.20 in total."));
+    assert!(unsupported(offer, "Your balance is 1,713.35 afterwards."));
+    // An invented figure is not known because the model said it before.
+    let invented = "With the deposit of 731.90 it is fine. Shall I order them?";
+    assert!(unsupported(invented, "The deposit is 731.90."));
+    assert!(unsupported(invented, "Without the deposit, 1,748.65 are left."));
+    // Most figures of the table follow, and the third row is calculated from prices that are not compared.
+    let table =
+        "| Plan | Year |\n|---|---|\n| A | 2,488.80 |\n| B | 667.20 |\n| C | 1,493.25 |\n\nWhich one?";
+    assert!(!unsupported(table, "C is 1,493.25 a year, and A is 995.55 more."));
+}
+
 #[test]
 fn some_of_the_cheapest_need_not_be_the_cheapest() {
     let rooms = r#"[{"name":"Ridge","price":80},{"name":"Valley","price":70}]"#;
