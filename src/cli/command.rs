@@ -21,7 +21,7 @@ const EXIT_INVALID: u8 = 2;
 /// Largest text file that a command reads: millions of steps or sequences.
 const MAX_TEXT_BYTES: u64 = 256 << 20;
 
-/// Why a command ends with something other than 0.
+/// The reason why a command ends early; [`CommandFailure::exit_code`] is its exit code.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandFailure {
     #[error("the configuration cannot be used:\n{0}")]

@@ -16,8 +16,8 @@ use super::judge::run::JudgeRun;
 use super::judge::session::JudgeSession;
 use crate::cli::command::{CommandFailure, ConfigFiles, FiguresFormat, read_text};
 
-pub(super) const LONG: &str = "\
-Compare two or three answers to one query, or to many.
+pub(super) const LONG_ABOUT: &str = "\
+CompareArgs two or three answers to one query, or to many.
 
 A judge scores each for validity and consistency (0 or 1), completeness and freedom from
 redundancy (1 to 7). The decision follows from the scores: answers that are refusals, errors or
@@ -49,7 +49,7 @@ Exit codes:
 const MAX_CONCURRENT_QUERIES: usize = 32;
 
 #[derive(Args, Debug)]
-pub(super) struct Compare {
+pub(super) struct CompareArgs {
     /// The query that the answers are for
     #[arg(long, value_name = "TEXT", required_unless_present = "queries")]
     query: Option<String>,
@@ -99,7 +99,7 @@ struct WinRatesReport {
     comparisons: Vec<Option<QueryComparison>>,
 }
 
-pub(super) fn compare(args: &Compare) -> Result<(), CommandFailure> {
+pub(super) fn compare(args: &CompareArgs) -> Result<(), CommandFailure> {
     let config = args.config.load()?;
     let queries = match &args.queries {
         Some(path) => read_queries(path)?,
@@ -121,15 +121,15 @@ pub(super) fn compare(args: &Compare) -> Result<(), CommandFailure> {
     if args.queries.is_some() {
         let rates: Vec<_> = compared
             .iter()
-            .map(|one| one.as_ref().ok().map(|c| (c.comparison.clone(), c.consistent)))
+            .map(|result| result.as_ref().ok().map(|c| (c.comparison.clone(), c.consistent)))
             .collect();
         let rates = comparison::win_rates(count, &rates);
         if rates.unanswered == rates.queries {
             run.finish()?;
             return Err(CommandFailure::Run("the judge answered no query".to_owned()));
         }
-        let rated = WinRatesReport { rates, comparisons: compared.into_iter().map(Result::ok).collect() };
-        return run.print(args.output, &rated, || rates_table(&rated.rates));
+        let report = WinRatesReport { rates, comparisons: compared.into_iter().map(Result::ok).collect() };
+        return run.print(args.output, &report, || rates_table(&report.rates));
     }
     match compared.pop() {
         Some(Ok(compared)) => run.print(args.output, &compared, || {
@@ -175,8 +175,8 @@ fn ask(
 ) -> Vec<Result<QueryComparison, Unmeasured>> {
     let orders = if one_order { 1 } else { 2 };
     let questions = queries.iter().flat_map(|query| {
-        let shown: Vec<String> = query.answers.iter().map(|answer| judge.clean(answer)).collect();
-        comparison::questions(&judge.clean(&query.query), &shown).into_iter().take(orders)
+        let cleaned: Vec<String> = query.answers.iter().map(|answer| judge.clean(answer)).collect();
+        comparison::questions(&judge.clean(&query.query), &cleaned).into_iter().take(orders)
     });
     let answers = judge.ask("compare", questions.collect());
     queries
@@ -195,7 +195,8 @@ fn combine_answers(count: usize, answers: &[Answer]) -> Result<QueryComparison, 
     let orders: Vec<Vec<ResponseComparison>> = answers.iter().map(comparisons_of_answer).collect();
     let decisions: Vec<String> =
         orders.iter().filter_map(|all| Some(comparison::combine(all.clone())?.decision)).collect();
-    let consistent = (decisions.len() > 1).then(|| decisions.iter().all(|one| *one == decisions[0]));
+    let consistent =
+        (decisions.len() > 1).then(|| decisions.iter().all(|decision| *decision == decisions[0]));
     match comparison::combine(orders.concat()) {
         Some(comparison) => Ok(QueryComparison { comparison, consistent }),
         None => Err(answers

@@ -25,7 +25,7 @@ use crate::score::likeness;
 /// The dialect of endpoints that embed texts.
 const EMBEDDINGS: &str = "embeddings";
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Ask judges repeatedly and measure how much they agree with themselves.
 
 Judges every trace several times; the runs share no cached answers. For each metric that a judge
@@ -100,7 +100,7 @@ pub(super) fn consistency(args: &ConsistencyArgs) -> Result<(), CommandFailure> 
             run_ratings.extend(consistency::ratings(&judged.trace, &judged.measurements));
         }
     })?;
-    let ratings_by_metric = consistency::by_metric(&runs);
+    let ratings_by_metric = consistency::group_by_metric(&runs);
     if run.is_dry() {
         return run.finish();
     }
@@ -189,7 +189,7 @@ fn table(figures: &MetricConsistency, runs: u32, likeness: &str) -> String {
         let similarity = c.embedding_similarity.or(c.similarity);
         let other_figures =
             [c.alpha_ordinal, Some(c.mean_deviation), c.half_width, similarity].map(optional_figure);
-        let counts = [c.places, c.ratings].map(|n| n.to_string());
+        let counts = [c.spans, c.ratings].map(|n| n.to_string());
         t.add_row([metric.clone()].into_iter().chain(counts).chain([alpha]).chain(other_figures));
     }
     format!("{runs} runs; likeness of rationales: {likeness}\n\n{}", t.render())

@@ -30,7 +30,7 @@ use crate::receive::config::Endpoint;
 use crate::receive::{self, Accepted, Intake, Offer, OfferFuture, OtlpConfig};
 use crate::telemetry::Telemetry;
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Show what otel-verdict does, in one process and a few seconds.
 
 Starts a sink and the processor on free loopback ports, sends recorded runs of real agent
@@ -112,15 +112,16 @@ const RUNS: [RecordedRun; 7] = [
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Args, Debug)]
-pub(super) struct Demo {
+pub(super) struct DemoArgs {
     /// Also serve the live page with the traces, on loopback, until Ctrl-C
     #[arg(long)]
     page: bool,
 }
 
-pub(super) fn demo(args: &Demo) -> Result<(), CommandFailure> {
+pub(super) fn demo(args: &DemoArgs) -> Result<(), CommandFailure> {
     runtime()?.block_on(async {
-        let (service, config) = match tokio::time::timeout(TIMEOUT, Box::pin(show(args.page))).await {
+        let (service, config) = match tokio::time::timeout(TIMEOUT, Box::pin(send_and_print(args.page))).await
+        {
             Ok(shown) => shown?,
             Err(_) => return Err(CommandFailure::Run(format!("the demo did not end within {TIMEOUT:?}"))),
         };
@@ -151,7 +152,7 @@ async fn start(mut config: Config) -> Result<(Service, Config), CommandFailure> 
 
 /// Starts the sink and the service, sends the recordings and prints the evaluated traces. Returns the running
 /// service with its configuration.
-async fn show(with_page: bool) -> Result<(Service, Config), CommandFailure> {
+async fn send_and_print(with_page: bool) -> Result<(Service, Config), CommandFailure> {
     let sink = Sink::start().await?;
     let config = Config { page: with_page.then(PageConfig::default), ..config(sink.endpoint.clone())? };
     let (service, config) = Box::pin(start(config)).await?;

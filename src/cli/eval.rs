@@ -17,7 +17,7 @@ use crate::cli::report;
 use crate::pipeline::offline::EvaluatedRecording;
 use crate::telemetry::ResultLabel;
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Evaluate recorded traces. Without judges no network is used.
 
 Reads OTLP requests as protobuf, JSON or JSON lines (also as the Collector's file exporter
@@ -72,7 +72,7 @@ Shape of --output json (each object is printed on one line):
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Eval {
+pub(super) struct EvalArgs {
     /// Files and folders to read; '-' is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -87,7 +87,7 @@ pub(super) struct Eval {
     fail_on_rate: Option<f64>,
     /// Print only traces with these results; totals and exit code count all
     #[arg(long, value_enum, value_delimiter = ',', value_name = "RESULT")]
-    only: Vec<Only>,
+    only: Vec<SelectedResult>,
     /// Evaluate at the end of the input, with the whole recording in memory
     #[arg(long)]
     whole: bool,
@@ -114,7 +114,7 @@ impl FailOn {
 
 /// A result that `--only` selects.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
-enum Only {
+enum SelectedResult {
     /// Traces that pass
     Pass,
     /// Traces that fail
@@ -123,12 +123,12 @@ enum Only {
     Unmeasured,
 }
 
-impl From<Only> for ResultLabel {
-    fn from(only: Only) -> ResultLabel {
-        match only {
-            Only::Pass => ResultLabel::Pass,
-            Only::Fail => ResultLabel::Fail,
-            Only::Unmeasured => ResultLabel::Unmeasured,
+impl From<SelectedResult> for ResultLabel {
+    fn from(selected: SelectedResult) -> ResultLabel {
+        match selected {
+            SelectedResult::Pass => ResultLabel::Pass,
+            SelectedResult::Fail => ResultLabel::Fail,
+            SelectedResult::Unmeasured => ResultLabel::Unmeasured,
         }
     }
 }
@@ -142,7 +142,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a share from 0 to 1, or 0% to 100%".to_owned())
 }
 
-pub(super) fn eval(args: &Eval) -> Result<(), CommandFailure> {
+pub(super) fn eval(args: &EvalArgs) -> Result<(), CommandFailure> {
     let mut config = args.config.load()?;
     // The output is annotated spans, also where `run` would write verdicts elsewhere.
     if !config.verdict.evaluation.emit.contains(&Emit::Attributes) {

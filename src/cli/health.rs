@@ -11,7 +11,7 @@ use verdict_client::{Tls, reasons};
 use super::command::{CommandFailure, ConfigFiles, runtime, write_stdout};
 use crate::receive::config::Endpoint;
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Ask a running process whether it accepts spans (/readyz) or is alive (/livez), and exit with 0 or 1.
 
 For health checks of containers, whose image has no other HTTP client. The address is that of

@@ -74,66 +74,66 @@ Start with 'otel-verdict demo'; then 'otel-verdict run', and point an agent's OT
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Receive OTLP, judge, and send on
-    #[command(long_about = run::LONG, after_long_help = run::EXAMPLES)]
+    #[command(long_about = run::LONG_ABOUT, after_long_help = run::EXAMPLES)]
     Run(run::RunArgs),
 
     /// Judge recorded traces
-    #[command(long_about = eval::LONG, after_long_help = eval::examples())]
-    Eval(eval::Eval),
+    #[command(long_about = eval::LONG_ABOUT, after_long_help = eval::examples())]
+    Eval(eval::EvalArgs),
 
     /// Ask judges repeatedly and measure how much they agree with themselves
-    #[command(long_about = consistency::LONG, after_long_help = consistency::EXAMPLES)]
+    #[command(long_about = consistency::LONG_ABOUT, after_long_help = consistency::EXAMPLES)]
     Consistency(consistency::ConsistencyArgs),
 
     /// Compare verdicts with annotations and labels
-    #[command(subcommand, long_about = score::LONG, after_long_help = score::EXAMPLES)]
+    #[command(subcommand, long_about = score::LONG_ABOUT, after_long_help = score::EXAMPLES)]
     Score(score::ScoreCommand),
 
     /// Compare two or three answers to one query, with a judge
-    #[command(long_about = compare::LONG, after_long_help = compare::EXAMPLES)]
-    Compare(compare::Compare),
+    #[command(long_about = compare::LONG_ABOUT, after_long_help = compare::EXAMPLES)]
+    Compare(compare::CompareArgs),
 
     /// Ask every configured judge one question
-    #[command(subcommand, long_about = judge::check::LONG, after_long_help = judge::check::EXAMPLES)]
+    #[command(subcommand, long_about = judge::check::LONG_ABOUT, after_long_help = judge::check::EXAMPLES)]
     Judge(judge::check::JudgeCommand),
 
     /// Check, score and improve plans in files
-    #[command(subcommand, long_about = plan::LONG, after_long_help = plan::EXAMPLES)]
+    #[command(subcommand, long_about = plan::LONG_ABOUT, after_long_help = plan::EXAMPLES)]
     Plan(plan::PlanCommand),
 
     /// Send recorded requests unchanged to an OTLP endpoint
-    #[command(long_about = replay::LONG, after_long_help = replay::EXAMPLES)]
+    #[command(long_about = replay::LONG_ABOUT, after_long_help = replay::EXAMPLES)]
     Replay(replay::ReplayArgs),
 
     /// Run sender, processor and receiver in one process on shipped traces
-    #[command(long_about = demo::LONG, after_long_help = demo::EXAMPLES)]
-    Demo(demo::Demo),
+    #[command(long_about = demo::LONG_ABOUT, after_long_help = demo::EXAMPLES)]
+    Demo(demo::DemoArgs),
 
     /// Compare the calls of agents with the paths that their task allows
-    #[command(subcommand, long_about = path::LONG, after_long_help = path::EXAMPLES)]
+    #[command(subcommand, long_about = path::LONG_ABOUT, after_long_help = path::EXAMPLES)]
     Path(path::PathCommand),
 
     /// Check a configuration and print every problem
-    #[command(long_about = print_config::VALIDATE, after_long_help = print_config::VALIDATE_EXAMPLES)]
+    #[command(long_about = print_config::VALIDATE_LONG_ABOUT, after_long_help = print_config::VALIDATE_EXAMPLES)]
     Validate(ConfigFiles),
 
     /// Print the effective configuration, or its JSON schema
-    #[command(long_about = print_config::PRINT, after_long_help = print_config::PRINT_EXAMPLES)]
-    PrintConfig(print_config::PrintConfig),
+    #[command(long_about = print_config::PRINT_LONG_ABOUT, after_long_help = print_config::PRINT_EXAMPLES)]
+    PrintConfig(print_config::PrintConfigArgs),
 
     /// Ask a running process whether it is ready
-    #[command(long_about = health::LONG, after_long_help = health::EXAMPLES)]
+    #[command(long_about = health::LONG_ABOUT, after_long_help = health::EXAMPLES)]
     Health(health::HealthArgs),
 
     /// Print a completion script for a shell
-    #[command(long_about = COMPLETIONS, after_long_help = COMPLETIONS_EXAMPLES)]
+    #[command(long_about = COMPLETIONS_LONG_ABOUT, after_long_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
 }
 
-const COMPLETIONS: &str = "Print a completion script for a shell to standard output.";
+const COMPLETIONS_LONG_ABOUT: &str = "Print a completion script for a shell to standard output.";
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   otel-verdict completions bash > ~/.local/share/bash-completion/completions/otel-verdict

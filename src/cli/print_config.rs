@@ -7,7 +7,7 @@ use clap::Args;
 use crate::cli::command::{CommandFailure, ConfigFiles, to_json, write_stderr, write_stdout};
 use crate::config::Config;
 
-pub(super) const VALIDATE: &str = "\
+pub(super) const VALIDATE_LONG_ABOUT: &str = "\
 Check a configuration and print every problem.
 
 Reads only the given files and opens no socket, folder or other file, so that it can run
@@ -24,7 +24,7 @@ Exit codes:
   0  the configuration can be used
   2  it cannot";
 
-pub(super) const PRINT: &str = "\
+pub(super) const PRINT_LONG_ABOUT: &str = "\
 Print the effective configuration as YAML: the defaults, overridden by the given files.
 
 Secrets and the user part of URLs are shown as [redacted].";
@@ -40,7 +40,7 @@ Exit codes:
   2  the configuration cannot be used";
 
 #[derive(Args, Debug)]
-pub(super) struct PrintConfig {
+pub(super) struct PrintConfigArgs {
     #[command(flatten)]
     config: ConfigFiles,
     /// Print the JSON schema of the configuration instead, for editors
@@ -55,7 +55,7 @@ pub(super) fn validate(files: &ConfigFiles) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-pub(super) fn print(args: &PrintConfig) -> Result<(), CommandFailure> {
+pub(super) fn print(args: &PrintConfigArgs) -> Result<(), CommandFailure> {
     let text = if args.schema {
         to_json(&Config::schema())?
     } else {

@@ -16,7 +16,7 @@ use crate::cli::command::{CommandFailure, runtime, write_stderr};
 use crate::export::config::{OtlpGrpc, OtlpHttp};
 use crate::export::direct::{DirectClient, SendError};
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Send recorded requests unchanged to an OTLP endpoint.
 
 Reads the same input as 'eval'. Each recorded request is sent as one request, unchanged (JSON is

@@ -14,7 +14,7 @@ use crate::logging as log;
 use crate::own_telemetry::{MetricsPush, SelfSpans};
 use crate::pipeline::service::Service;
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Receive OTLP, judge, and send on, until SIGINT or SIGTERM.
 
 Listens on the configured addresses (127.0.0.1:4317 for gRPC and 127.0.0.1:4318 for HTTP by

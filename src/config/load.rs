@@ -105,7 +105,7 @@ fn from_texts(
     // A value whose variable is missing cannot be valid: one problem, not two. A value from a file that was
     // not opened may be valid, so it causes no problem.
     let missing: Vec<Mark> = issues.iter().map(|issue| issue.at).collect();
-    unopened.retain(|(at, path)| root.at(path).is_some_and(|node| node.at == *at));
+    unopened.retain(|(at, path)| root.node_at(path).is_some_and(|node| node.at == *at));
     let is_consequence = |issue: &Issue| {
         let unknown = |(at, path): &(Mark, Vec<Step>)| issue.at == *at || issue.key == dotted(path);
         missing.contains(&issue.at) || unopened.iter().any(unknown)

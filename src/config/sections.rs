@@ -63,7 +63,7 @@ impl Sections {
 
     pub(super) fn problem(&mut self, path: &[Step], message: String, hint: Option<String>) {
         let at = self.root.position(path);
-        let message = self.root.at(path).map_or(message.clone(), |node| node.masked(message));
+        let message = self.root.node_at(path).map_or(message.clone(), |node| node.masked(message));
         self.issues.push(Issue::new(at, dotted(path), message).with_hint(hint));
     }
 
@@ -81,7 +81,7 @@ impl Sections {
 
     /// Reports a secret that is written in the file.
     pub(super) fn must_come_from_outside(&mut self, path: &[Step]) {
-        let value = self.root.at(path).filter(|node| !node.is_null()).map(|node| &node.value);
+        let value = self.root.node_at(path).filter(|node| !node.is_null()).map(|node| &node.value);
         // `print-config` writes REDACTED, and its output must be readable.
         let is_literal =
             matches!(value, Some(Value::Scalar(text, Style::Plain | Style::Quoted)) if text != REDACTED);

@@ -3,7 +3,8 @@
 //! In: chunks of a body as the connection yields them. Out: the message. Every chunk is copied or
 //! decompressed exactly once and then released, so that no message keeps a connection's read buffer
 //! in memory. Neither the content length nor the compression ratio is trusted: memory grows with
-//! the bytes received, up to the limit. It counts, with that of the decompressor, in a limit that all requests share.
+//! the bytes received, up to the limit. This memory and that of the decompressor count in a limit that all requests
+//! share.
 //! Capacity that is allocated and not yet written is not counted: until then it costs address space only.
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use crate::reservation::FairReservation;
 const TRUSTED_LENGTH: usize = 1 << 20;
 
 /// Smallest initial output buffer of a decompressor.
-const MIN_OUTPUT: usize = 16 << 10;
+const MIN_OUTPUT_BYTES: usize = 16 << 10;
 
 /// Largest zstd window, as a power of two: 32 MiB. RFC 9659 limits HTTP to 8 MiB, but a widely used
 /// encoder takes up to 32 MiB at its best level.
@@ -66,8 +67,8 @@ pub(crate) enum Coding {
 
 enum Codec {
     Identity,
-    Zlib { state: Box<Decompress>, gzip: bool, done: bool },
-    Zstd { state: Box<Decoder<'static>>, done: bool },
+    Zlib { state: Box<Decompress>, is_gzip: bool, has_ended: bool },
+    Zstd { state: Box<Decoder<'static>>, has_ended: bool },
 }
 
 /// Collects and decompresses one body.
@@ -99,15 +100,15 @@ impl BodyDecoder {
         let codec = match coding {
             Coding::Identity => Codec::Identity,
             Coding::Gzip | Coding::Zlib => {
-                let gzip = coding == Coding::Gzip;
-                Codec::Zlib { state: Box::new(inflater(gzip)), gzip, done: false }
+                let is_gzip = coding == Coding::Gzip;
+                Codec::Zlib { state: Box::new(inflater(is_gzip)), is_gzip, has_ended: false }
             }
             Coding::Zstd => {
                 let mut state = Decoder::new().map_err(|_| BodyError::InFlightLimit)?;
                 state
                     .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG))
                     .map_err(|_| BodyError::InFlightLimit)?;
-                Codec::Zstd { state: Box::new(state), done: false }
+                Codec::Zstd { state: Box::new(state), has_ended: false }
             }
         };
         let mut decoder = BodyDecoder {
@@ -188,7 +189,8 @@ impl BodyDecoder {
             return Err(BodyError::DecompressionRatio { ratio: self.max_ratio });
         }
         if self.out.len() == self.out.capacity() {
-            let first = self.content_length.unwrap_or(0).saturating_mul(4).clamp(MIN_OUTPUT, TRUSTED_LENGTH);
+            let first =
+                self.content_length.unwrap_or(0).saturating_mul(4).clamp(MIN_OUTPUT_BYTES, TRUSTED_LENGTH);
             let next = self.out.capacity().saturating_mul(2).max(first);
             self.grow(next.min(self.max_size.saturating_add(1)))?;
         }
@@ -198,17 +200,17 @@ impl BodyDecoder {
     fn inflate(&mut self, mut chunk: &[u8]) -> Result<(), BodyError> {
         loop {
             self.ensure_space()?;
-            let Codec::Zlib { state, gzip, done } = &mut self.codec else { return Ok(()) };
-            if *done {
+            let Codec::Zlib { state, is_gzip, has_ended } = &mut self.codec else { return Ok(()) };
+            if *has_ended {
                 if chunk.is_empty() {
                     return Ok(());
                 }
                 // A gzip body may have several members; their contents are concatenated.
-                if !*gzip {
+                if !*is_gzip {
                     return Err(malformed("bytes after the end of the zlib stream"));
                 }
                 **state = inflater(true);
-                *done = false;
+                *has_ended = false;
             }
             let (read_before, written) = (state.total_in(), self.out.len());
             let status = state
@@ -217,7 +219,7 @@ impl BodyDecoder {
             let read = usize::try_from(state.total_in() - read_before).unwrap_or(usize::MAX);
             chunk = chunk.get(read..).unwrap_or_default();
             match status {
-                Status::StreamEnd => *done = true,
+                Status::StreamEnd => *has_ended = true,
                 _ if read == 0 && self.out.len() == written => {
                     // No progress despite free space: more input is needed.
                     return if chunk.is_empty() { Ok(()) } else { Err(malformed("bad compressed data")) };
@@ -231,14 +233,14 @@ impl BodyDecoder {
         let mut input = InBuffer::around(chunk);
         loop {
             self.ensure_space()?;
-            let Codec::Zstd { state, done } = &mut self.codec else { return Ok(()) };
+            let Codec::Zstd { state, has_ended } = &mut self.codec else { return Ok(()) };
             let (read, written) = (input.pos(), self.out.len());
             let mut output = OutBuffer::around_pos(&mut self.out, written);
             let hint =
                 state.run(&mut input, &mut output).map_err(|e| malformed(format!("bad zstd data: {e}")))?;
             let made_no_progress = input.pos() == read && self.out.len() == written;
             if !made_no_progress {
-                *done = hint == 0;
+                *has_ended = hint == 0;
             }
             // If the output is full, the decoder may have more; otherwise it needs more input.
             if input.pos() == chunk.len() && (made_no_progress || self.out.len() < self.out.capacity()) {
@@ -254,7 +256,7 @@ impl BodyDecoder {
     pub(crate) fn finish(mut self) -> Result<(Bytes, FairReservation), BodyError> {
         let is_complete = match self.codec {
             Codec::Identity => true,
-            Codec::Zlib { done, .. } | Codec::Zstd { done, .. } => done,
+            Codec::Zlib { has_ended, .. } | Codec::Zstd { has_ended, .. } => has_ended,
         };
         if !is_complete {
             return Err(malformed("the compressed data is cut off"));
@@ -269,9 +271,9 @@ impl BodyDecoder {
     }
 }
 
-fn inflater(gzip: bool) -> Decompress {
+fn inflater(is_gzip: bool) -> Decompress {
     // 15 is the format's largest window (32 KiB).
-    if gzip { Decompress::new_gzip(15) } else { Decompress::new(true) }
+    if is_gzip { Decompress::new_gzip(15) } else { Decompress::new(true) }
 }
 
 #[cfg(test)]

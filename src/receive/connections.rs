@@ -19,7 +19,7 @@ use verdict_telemetry::LogThrottle;
 
 use crate::reservation::ByteLimit;
 
-/// One connection in this many of the limit may be closing at a time: a connection whose peer does not cooperate
+/// At most `limit / CLOSING_DIVISOR` connections are closing at a time: a connection whose peer does not cooperate
 /// takes a second to close, and many of them must not slow down the others.
 const CLOSING_DIVISOR: usize = 16;
 

@@ -12,7 +12,7 @@
 //! | of a signal without exporter | UNIMPLEMENTED / 404 |
 //!
 //! [`bind`] opens the sockets, so that ports are known and an address in use fails early;
-//! [`Bound::serve`] serves requests until its cancellation, then lets requests in flight finish.
+//! [`BoundReceiver::serve`] serves requests until its cancellation, then lets requests in flight finish.
 //!
 //! | file | content |
 //! |---|---|
@@ -68,9 +68,9 @@ pub use tls::{ServerTls, TlsVersion};
 
 const MIB: u64 = 1 << 20;
 
-/// Bound sockets that do not accept connections yet.
+/// BoundReceiver sockets that do not accept connections yet.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundReceiver {
     config: OtlpConfig,
     /// Bytes of all requests in flight.
     in_flight: ByteLimit,
@@ -82,15 +82,21 @@ pub struct Bound {
 ///
 /// # Errors
 /// An address cannot be bound, or a file of certificates or tokens cannot be used.
-pub async fn bind(config: &OtlpConfig) -> Result<Bound, BindError> {
+pub async fn bind(config: &OtlpConfig) -> Result<BoundReceiver, BindError> {
     let Protocols { grpc, http } = &config.protocols;
-    let grpc = grpc
-        .as_ref()
-        .map(|grpc| open("receivers.otlp.protocols.grpc", &grpc.endpoint, &grpc.tls, &grpc.auth, &[b"h2"]));
-    let http = http.as_ref().map(|http| {
-        open("receivers.otlp.protocols.http", &http.endpoint, &http.tls, &http.auth, &[b"h2", b"http/1.1"])
+    let grpc = grpc.as_ref().map(|grpc| {
+        open_listener("receivers.otlp.protocols.grpc", &grpc.endpoint, &grpc.tls, &grpc.auth, &[b"h2"])
     });
-    Ok(Bound {
+    let http = http.as_ref().map(|http| {
+        open_listener(
+            "receivers.otlp.protocols.http",
+            &http.endpoint,
+            &http.tls,
+            &http.auth,
+            &[b"h2", b"http/1.1"],
+        )
+    });
+    Ok(BoundReceiver {
         config: config.clone(),
         in_flight: ByteLimit::new(config.admission.request_limit_mib.saturating_mul(MIB)),
         grpc: OptionFuture::from(grpc).await.transpose()?,
@@ -98,7 +104,7 @@ pub async fn bind(config: &OtlpConfig) -> Result<Bound, BindError> {
     })
 }
 
-async fn open(
+async fn open_listener(
     key: &'static str,
     endpoint: &Endpoint,
     tls: &Option<ServerTls>,
@@ -109,7 +115,7 @@ async fn open(
     Ok((Listener::bind(key, endpoint).await?.over_tls(security.identity.clone()), security))
 }
 
-impl Bound {
+impl BoundReceiver {
     /// The address of OTLP/gRPC, with the actual port.
     pub fn grpc_addr(&self) -> Option<SocketAddr> {
         self.grpc.as_ref().map(|(listener, _)| listener.addr)
@@ -121,8 +127,8 @@ impl Bound {
     }
 
     /// Lowers the limit on bytes of requests in flight to `bytes`, if `admission` allows more.
-    pub fn with_in_flight_limit(self, bytes: u64) -> Bound {
-        Bound { in_flight: ByteLimit::new(self.in_flight.limit.min(bytes)), ..self }
+    pub fn with_in_flight_limit(self, bytes: u64) -> BoundReceiver {
+        BoundReceiver { in_flight: ByteLimit::new(self.in_flight.limit.min(bytes)), ..self }
     }
 
     /// The limit on bytes of requests in flight, counted in the self-metrics.

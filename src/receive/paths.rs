@@ -236,9 +236,9 @@ impl PathsState {
         if !reservation.resize(2 * text.len() + values * VALUE_OVERHEAD_BYTES) {
             return Err(BodyError::InFlightLimit.into());
         }
-        let written: QuestionJson =
+        let question: QuestionJson =
             serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-        let question = written.into_question().map_err(malformed)?;
+        let question = question.into_question().map_err(malformed)?;
         self.decider.decide(question).await.map_err(RequestRejection::Refused)
     }
 }
@@ -320,8 +320,8 @@ mod tests {
     #[test]
     fn question_names_one_run_and_one_call() {
         let read = |text: &str| {
-            let written: QuestionJson = serde_json::from_str(text).map_err(|error| error.to_string())?;
-            written.into_question()
+            let question: QuestionJson = serde_json::from_str(text).map_err(|error| error.to_string())?;
+            question.into_question()
         };
         let trace = "0af7651916cd43dd8448eb211c80319c";
         let question =

@@ -84,7 +84,7 @@ impl Server {
         Server::over(bind(&config).await.unwrap(), grace)
     }
 
-    fn over(bound: Bound, grace: Duration) -> Server {
+    fn over(bound: BoundReceiver, grace: Duration) -> Server {
         let (grpc, http) = (bound.grpc_addr().unwrap(), bound.http_addr().unwrap());
         let intake = Arc::new(FakeIntake {
             offers: Mutex::default(),

@@ -13,7 +13,8 @@ use super::metrics::ScoredTrace;
 /// The agreement of one rater with people.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CompletionAgreement {
-    pub by: &'static str,
+    #[serde(rename = "by")]
+    pub rater: &'static str,
     #[serde(flatten)]
     pub counts: Confusion,
     /// Traces with a labelled outcome about which the rater gave no answer.
@@ -28,7 +29,7 @@ impl CompletionAgreement {
         pairs: &[(&ScoredTrace, &TraceLabels)],
         answer: impl Fn(usize, &ScoredTrace) -> Option<bool>,
     ) -> CompletionAgreement {
-        let mut out = CompletionAgreement { by: rater, counts: Confusion::default(), unmeasured: 0 };
+        let mut out = CompletionAgreement { rater, counts: Confusion::default(), unmeasured: 0 };
         for (i, (trace, labels)) in pairs.iter().enumerate() {
             let Some(expected) = labels.expected else { continue };
             match answer(i, trace) {

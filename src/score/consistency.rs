@@ -34,7 +34,8 @@ pub struct SpanRating {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Consistency {
     /// Spans with at least two ratings.
-    pub places: usize,
+    #[serde(rename = "places")]
+    pub spans: usize,
     /// The number of ratings.
     pub ratings: usize,
     /// Agreement by distance; `None` if all ratings are equal.
@@ -73,7 +74,7 @@ impl Consistency {
         });
         let n = rated.len() as f64;
         Some(Consistency {
-            places: rated.len(),
+            spans: rated.len(),
             ratings: units.iter().map(Vec::len).sum(),
             alpha_interval: alpha(&units, Level::Interval),
             alpha_range,
@@ -109,7 +110,7 @@ pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(St
 pub type SpanKey = (TraceId, SpanId);
 
 /// The ratings of every run for each metric and span; `runs[r][(metric, span)]` is that of run `r`.
-pub fn by_metric<P: Ord + Clone>(
+pub fn group_by_metric<P: Ord + Clone>(
     runs: &[BTreeMap<(String, P), SpanRating>],
 ) -> BTreeMap<String, Vec<Vec<SpanRating>>> {
     let mut by_metric: BTreeMap<String, BTreeMap<P, Vec<SpanRating>>> = BTreeMap::new();
@@ -149,17 +150,20 @@ fn rationale_similarity(spans: &[&Vec<SpanRating>]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn place(scores: &[f64], rationale: &str) -> Vec<SpanRating> {
+    fn ratings_of_span(scores: &[f64], rationale: &str) -> Vec<SpanRating> {
         scores.iter().map(|&score| SpanRating { score, rationale: rationale.to_owned() }).collect()
     }
 
     #[test]
     fn figures_of_a_small_case() {
-        let places =
-            [place(&[0.0, 1.0], "same words"), place(&[0.5, 0.5], "same words"), place(&[1.0], "alone")];
-        let c = Consistency::from_ratings(&places).unwrap();
-        assert_eq!((c.places, c.ratings), (2, 4));
-        // Deviations are sqrt(1/2) and 0; their own deviation is 0.5, over two places.
+        let spans = [
+            ratings_of_span(&[0.0, 1.0], "same words"),
+            ratings_of_span(&[0.5, 0.5], "same words"),
+            ratings_of_span(&[1.0], "alone"),
+        ];
+        let c = Consistency::from_ratings(&spans).unwrap();
+        assert_eq!((c.spans, c.ratings), (2, 4));
+        // Deviations are sqrt(1/2) and 0; their own deviation is 0.5, over two spans.
         assert!((c.mean_deviation - 0.5f64.sqrt() / 2.0).abs() < 1e-12);
         assert!((c.half_width.unwrap() - 1.96 * 0.5 / 2f64.sqrt()).abs() < 1e-12);
         assert!((c.similarity.unwrap() - 1.0).abs() < 1e-12);
@@ -168,21 +172,23 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_joined_by_metric_and_place() {
+    fn runs_are_joined_by_metric_and_span() {
         let run = |a: f64| {
             let rating = |score: f64| SpanRating { score, rationale: String::new() };
             BTreeMap::from([(("m".to_owned(), 1), rating(a)), (("m".to_owned(), 2), rating(1.0))])
         };
-        let places = by_metric(&[run(0.0), run(0.0), run(0.5)]);
-        let m = Consistency::from_ratings(&places["m"]).unwrap();
-        assert_eq!((m.places, m.ratings, m.similarity), (2, 6, None));
+        let spans = group_by_metric(&[run(0.0), run(0.0), run(0.5)]);
+        let m = Consistency::from_ratings(&spans["m"]).unwrap();
+        assert_eq!((m.spans, m.ratings, m.similarity), (2, 6, None));
         assert!(m.alpha_interval.unwrap() > 0.5 && m.alpha_ordinal.unwrap() > 0.5);
     }
 
     #[test]
     fn one_run_has_no_figures() {
-        assert_eq!(Consistency::from_ratings(&[place(&[1.0], "x")]), None);
-        let steady = Consistency::from_ratings(&[place(&[0.5, 0.5], ""), place(&[0.5, 0.5], "")]).unwrap();
+        assert_eq!(Consistency::from_ratings(&[ratings_of_span(&[1.0], "x")]), None);
+        let steady =
+            Consistency::from_ratings(&[ratings_of_span(&[0.5, 0.5], ""), ratings_of_span(&[0.5, 0.5], "")])
+                .unwrap();
         assert_eq!((steady.alpha_interval, steady.mean_deviation, steady.similarity), (None, 0.0, None));
     }
 }

@@ -136,16 +136,16 @@ fn cross_validated(runs: &[LabelledRun]) -> Option<f64> {
     if assigned.iter().any(|count| *count < FOLDS) {
         return None;
     }
-    let mut scored = Vec::with_capacity(runs.len());
+    let mut predictions = Vec::with_capacity(runs.len());
     for fold in 0..FOLDS {
         let part = |in_fold: bool| {
             let selected = runs.iter().zip(&folds).filter(move |(_, number)| (**number == fold) == in_fold);
             selected.map(|(run, _)| run.clone()).collect::<Vec<_>>()
         };
         let model = fit(&[&part(false)])?;
-        scored.extend(probabilities(&model, &part(true)));
+        predictions.extend(probabilities(&model, &part(true)));
     }
-    auc(&scored)
+    auc(&predictions)
 }
 
 /// The weights of greatest penalised likelihood; `None` without sets.
@@ -159,7 +159,7 @@ fn fit(sets: &[&[LabelledRun]]) -> Option<OutcomeModel> {
         let mut gradient = weights.map(|weight: f64| -2.0 * PENALTY * weight);
         for (runs, intercept) in sets.iter().zip(&mut intercepts) {
             let model = OutcomeModel::new(*intercept, weights);
-            let share = 1.0 / (runs.len() as f64 * sets.len() as f64);
+            let run_weight = 1.0 / (runs.len() as f64 * sets.len() as f64);
             let mut intercept_gradient = 0.0;
             for run in *runs {
                 let error = f64::from(u8::from(run.failed)) - probability(&model, &run.terms);
@@ -167,7 +167,7 @@ fn fit(sets: &[&[LabelledRun]]) -> Option<OutcomeModel> {
                 gradient
                     .iter_mut()
                     .zip(&run.terms)
-                    .for_each(|(gradient, term)| *gradient += error * term * share);
+                    .for_each(|(gradient, term)| *gradient += error * term * run_weight);
             }
             *intercept += LEARNING_RATE * intercept_gradient;
         }

@@ -12,7 +12,7 @@ use verdict_eval::metrics::spec;
 use super::trail::ratings::PASSES;
 use super::trail::{Annotation, Annotations, CategoryLabel, impact};
 
-/// The shape, for `--help`.
+/// The JSON shape of a file of labels, for `--help`.
 pub const SHAPE: &str = r#"{ "traces": [{
     "trace_id": "hex",
     "expected": "pass" | "fail",           the trace as a whole; optional
@@ -37,9 +37,9 @@ pub struct LabelFile {
     pub traces: Vec<TraceLabels>,
 }
 
+/// The labels of a trace and its spans.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-/// The labels of a trace and its spans.
 pub struct TraceLabels {
     /// In hex.
     pub trace_id: String,
@@ -54,6 +54,7 @@ pub struct TraceLabels {
     pub spans: Vec<SpanLabel>,
 }
 
+/// The labelled verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
@@ -62,6 +63,7 @@ pub enum Expected {
     Fail,
 }
 
+/// The label of a span.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpanLabel {

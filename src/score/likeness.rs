@@ -69,14 +69,18 @@ mod tests {
     use verdict_eval::metrics::Unmeasured;
     use verdict_eval::questions::{Opinion, Usage};
 
-    fn place(rationales: &[&str]) -> Vec<SpanRating> {
+    fn ratings_of_span(rationales: &[&str]) -> Vec<SpanRating> {
         rationales.iter().map(|text| SpanRating { score: 1.0, rationale: (*text).to_owned() }).collect()
     }
 
     #[test]
     fn each_span_with_two_rationales_is_one_question() {
-        let places = vec![place(&["a", "b", ""]), place(&["alone"]), place(&["c", "d", "e"])];
-        let asked = questions(&BTreeMap::from([("m".to_owned(), places)]), str::to_uppercase);
+        let spans = vec![
+            ratings_of_span(&["a", "b", ""]),
+            ratings_of_span(&["alone"]),
+            ratings_of_span(&["c", "d", "e"]),
+        ];
+        let asked = questions(&BTreeMap::from([("m".to_owned(), spans)]), str::to_uppercase);
         let texts: Vec<&str> = asked.iter().map(|(_, question)| &*question.prompt.user).collect();
         assert_eq!(texts, [r#"["A","B"]"#, r#"["C","D","E"]"#]);
     }

@@ -22,7 +22,7 @@ use super::bootstrap::{self, ShareIntervals};
 use super::counts::{Confusion, PredictionTally};
 use super::labels::{SpanLabel, TraceLabels};
 use super::trail::Annotation;
-use super::trail::find::{self, Predicted};
+use super::trail::placement::{self, Predicted};
 
 /// A measurement with a value, without its trace.
 #[derive(Clone, PartialEq, Debug)]
@@ -82,8 +82,8 @@ impl ScoredTrace {
                 },
             })
         });
-        let all_findings = find::located_findings(trace, measurements, Predicted::ALL);
-        let predicted_findings = find::located_findings(trace, measurements, predicted);
+        let all_findings = placement::located_findings(trace, measurements, Predicted::ALL);
+        let predicted_findings = placement::located_findings(trace, measurements, predicted);
         let call = |(i, view): (Idx, &SpanView)| {
             let scores = all_findings.iter().filter(|f| f.at == i).map(|f| f.finding.score);
             matches!(view.kind, Kind::Llm | Kind::Tool).then(|| Some((hex(i)?, scores.reduce(f64::min))))?
@@ -154,7 +154,9 @@ pub struct LabelledMeasurement {
 }
 
 /// The labelled measurements of each metric, over all traces; a threshold is fitted to these points.
-pub fn points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> BTreeMap<&'static str, Vec<LabelledMeasurement>> {
+pub fn labelled_measurements(
+    pairs: &[(&ScoredTrace, &TraceLabels)],
+) -> BTreeMap<&'static str, Vec<LabelledMeasurement>> {
     let mut out: BTreeMap<&'static str, Vec<LabelledMeasurement>> = BTreeMap::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
         for result in &judged.results {
@@ -169,11 +171,11 @@ pub fn points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> BTreeMap<&'static str, 
 }
 
 /// Every model and tool call as one measurement with the score of its worst finding of any metric.
-pub fn call_points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> Vec<LabelledMeasurement> {
+pub fn call_measurements(pairs: &[(&ScoredTrace, &TraceLabels)]) -> Vec<LabelledMeasurement> {
     let mut out = Vec::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
         let failing_spans: BTreeSet<String> =
-            labels.annotations().into_iter().map(|mark| mark.location).collect();
+            labels.annotations().into_iter().map(|annotation| annotation.location).collect();
         for (span, score) in judged.calls.iter().filter(|_| !labels.partial) {
             let (failed, score) = (score.is_some(), Some(score.unwrap_or(BEST_SCORE)));
             out.push(LabelledMeasurement { trace, failed, score, should_fail: failing_spans.contains(span) });

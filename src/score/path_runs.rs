@@ -35,7 +35,7 @@ pub enum Dimension {
 }
 
 impl RunKey {
-    /// The key with the parts `dimensions` alone.
+    /// The key without the parts that are not in `dimensions`.
     #[must_use]
     pub fn only(&self, dimensions: &[Dimension]) -> RunKey {
         let part = |dimension: Dimension, value: &Option<String>| {
@@ -347,11 +347,11 @@ mod tests {
         };
         let before = runs("1", &[0.9, 0.92, 0.88, 0.9]);
         let worse = runs("2", &[0.7, 0.72, 0.68, 0.7]);
-        let found = worse.regressions(&before, &BY_AGENT, 0.05);
-        let names: Vec<&str> = found.iter().map(|regression| regression.score.as_str()).collect();
+        let regressions = worse.regressions(&before, &BY_AGENT, 0.05);
+        let names: Vec<&str> = regressions.iter().map(|regression| regression.score.as_str()).collect();
         assert_eq!(names, ["correctness", "harm_rate"], "pooled over versions, and harm rose");
-        assert_eq!(found[0].key.version, None);
-        assert!((found[0].before - 0.9).abs() < 1e-12 && (found[0].now - 0.7).abs() < 1e-12);
+        assert_eq!(regressions[0].key.version, None);
+        assert!((regressions[0].before - 0.9).abs() < 1e-12 && (regressions[0].now - 0.7).abs() < 1e-12);
         assert!(worse.regressions(&before, &BY_AGENT, 0.25).is_empty(), "within the tolerance");
         assert!(before.regressions(&worse, &BY_AGENT, 0.05).is_empty(), "better");
         let noisy = runs("2", &[1.0, 0.2, 1.0, 0.9]);

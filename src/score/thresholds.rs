@@ -32,7 +32,8 @@ pub struct ThresholdFit {
     /// The counts where each trace has the threshold fitted to the others; `None` for a single trace.
     pub held_out: Option<Confusion>,
     /// The counts with the configured threshold.
-    pub now: Confusion,
+    #[serde(rename = "now")]
+    pub configured: Confusion,
     /// Every threshold, from the lowest, with which nothing fails.
     pub curve: Vec<Cut>,
 }
@@ -46,9 +47,9 @@ impl ThresholdFit {
         if curve.len() < 2 || failing == 0 || failing == scored.len() {
             return None;
         }
-        let now = super::metrics::confusion(&scored);
+        let configured = super::metrics::confusion(&scored);
         let best = best(&curve)?;
-        Some(ThresholdFit { points: scored.len(), best, held_out: held_out(&scored), now, curve })
+        Some(ThresholdFit { points: scored.len(), best, held_out: held_out(&scored), configured, curve })
     }
 }
 
@@ -114,7 +115,7 @@ mod tests {
         let fit = ThresholdFit::from_points(&points).unwrap();
         assert_eq!(fit.best.tau, 2.5);
         assert_eq!(fit.best.counts, Confusion { tp: 16, fp: 0, fn_: 0, tn: 16 });
-        assert_eq!(fit.now, Confusion { tp: 16, fp: 8, fn_: 0, tn: 8 });
+        assert_eq!(fit.configured, Confusion { tp: 16, fp: 8, fn_: 0, tn: 8 });
         assert_eq!(fit.held_out, Some(fit.best.counts));
         assert_eq!(fit.curve.iter().map(|c| c.tau).collect::<Vec<_>>(), [1.0, 1.5, 2.5, 4.0]);
         assert_eq!(fit.curve[0].counts.tally().predicted, 0);

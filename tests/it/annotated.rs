@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use otel_verdict::config::Config;
 use otel_verdict::pipeline::offline::{EvaluatedRecording, RecordingEvaluation};
 use otel_verdict::receive::Offer;
-use otel_verdict::score::trail::find::{self, Predicted};
-use otel_verdict::score::trail::{Annotations, Benchmark, TraceMarks};
+use otel_verdict::score::trail::placement::{self, Predicted};
+use otel_verdict::score::trail::{Annotations, Benchmark, TraceErrors};
 use serde_json::Value as Json;
 use verdict_eval::metrics::Measurement;
 use verdict_eval::propagation::Verdict;
@@ -27,14 +27,14 @@ struct AnnotatedTrace {
 
 impl AnnotatedTrace {
     /// The annotated and the predicted errors, without the findings of one rule.
-    fn case(&self, without: Option<&str>) -> TraceMarks {
+    fn case(&self, without: Option<&str>) -> TraceErrors {
         let mut measurements = self.measurements.clone();
         for outcome in measurements.iter_mut().filter_map(|m| m.outcome.as_mut().ok()) {
             outcome.findings.retain(|f| without.is_none() || f.rule_name().as_deref() != without);
         }
-        let found = find::located_findings(&self.trace, &measurements, Predicted::ALL);
+        let found = placement::located_findings(&self.trace, &measurements, Predicted::ALL);
         let predicted: Vec<_> = found.iter().map(|f| f.annotation(&self.trace)).collect();
-        TraceMarks::new(&self.gold.errors, &predicted)
+        TraceErrors::new(&self.gold.errors, &predicted)
     }
 }
 
@@ -85,7 +85,7 @@ fn annotated_traces(folder: &Path) -> Vec<AnnotatedTrace> {
 }
 
 fn figures(traces: &[AnnotatedTrace], without: Option<&str>) -> Benchmark {
-    let cases: Vec<TraceMarks> = traces.iter().map(|t| t.case(without)).collect();
+    let cases: Vec<TraceErrors> = traces.iter().map(|t| t.case(without)).collect();
     Benchmark::from_cases(&cases)
 }
 

@@ -39,9 +39,9 @@ pub enum ClientError {
 /// # Errors
 /// The name or the value is not valid in HTTP.
 pub fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), ClientError> {
-    let bad = || ClientError::Header(name.to_owned());
-    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
-    let mut value = HeaderValue::from_str(value.expose()).map_err(|_| bad())?;
+    let invalid = || ClientError::Header(name.to_owned());
+    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+    let mut value = HeaderValue::from_str(value.expose()).map_err(|_| invalid())?;
     value.set_sensitive(true);
     Ok((header, value))
 }
@@ -55,12 +55,17 @@ pub fn headers(all: &BTreeMap<String, Secret>) -> Result<HeaderMap, ClientError>
 }
 
 /// A client for `urls` that follows no redirects and does not retry. A request fails after `timeout`,
-/// counted from sending to the last byte of the response. Up to `idle` unused connections per host are
+/// counted from sending to the last byte of the response. Up to `max_idle` unused connections per host are
 /// kept open.
 ///
 /// # Errors
 /// TLS or the client cannot be set up.
-pub fn client(urls: &[&Url], settings: &Tls, timeout: Duration, idle: usize) -> Result<Client, ClientError> {
+pub fn client(
+    urls: &[&Url],
+    settings: &Tls,
+    timeout: Duration,
+    max_idle: usize,
+) -> Result<Client, ClientError> {
     let uses_tls = urls.iter().any(|url| url.scheme() == "https");
     let loopback = urls.iter().all(|url| is_loopback(url));
     let tls = match (uses_tls, loopback) {
@@ -76,7 +81,7 @@ pub fn client(urls: &[&Url], settings: &Tls, timeout: Duration, idle: usize) -> 
         .connect_timeout(timeout)
         .timeout(timeout)
         .tcp_nodelay(true)
-        .pool_max_idle_per_host(idle);
+        .pool_max_idle_per_host(max_idle);
     if loopback {
         builder = builder.no_proxy();
     }

@@ -78,7 +78,7 @@ impl Node {
     }
 
     /// The node at `path`, if it exists.
-    pub fn at(&self, path: &[Step]) -> Option<&Node> {
+    pub fn node_at(&self, path: &[Step]) -> Option<&Node> {
         path.iter().try_fold(self, |node, step| node.child(step).map(|(_, node)| node))
     }
 
@@ -194,7 +194,7 @@ pub fn parse_within(file: usize, text: &str, max_nodes: usize) -> Result<Node, I
             let at = Mark { file, line, column: e.marker().col() + 1 };
             problem(at, &format!("not YAML: {}{hint}", e.info()))
         })?;
-        builder.take(event, span)?;
+        builder.handle(event, span)?;
     }
     let root = builder.root.unwrap_or_else(|| Node::empty(Mark { file, line: 1, column: 1 }));
     Ok(if root.is_null() { Node::empty(root.at) } else { root })
@@ -217,7 +217,7 @@ struct NodeBuilder {
 }
 
 impl NodeBuilder {
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Issue> {
+    fn handle(&mut self, event: Event<'_>, span: Span) -> Result<(), Issue> {
         let at = Mark { file: self.file, line: span.start.line(), column: span.start.col() + 1 };
         match event {
             Event::Scalar(text, style, anchor, _) => {
@@ -227,7 +227,7 @@ impl NodeBuilder {
             Event::SequenceStart(_, anchor, _) => self.start(Value::List(Vec::new()), at, anchor),
             Event::MappingStart(_, anchor, _) => self.start(Value::Map(Vec::new()), at, anchor),
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
-                Some(done) => self.add_node(done.node, done.anchor),
+                Some(closed) => self.add_node(closed.node, closed.anchor),
                 None => Ok(()),
             },
             Event::Alias(id) => {

@@ -151,13 +151,13 @@ const UNITS: [(&str, u64); 9] = [
 impl std::str::FromStr for Size {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Size, UnitError> {
-        let bad = || UnitError(format!("'{text}' is not a size like 64MiB or 1048576"));
+        let invalid = || UnitError(format!("'{text}' is not a size like 64MiB or 1048576"));
         let (number, unit) = UNITS
             .iter()
             .find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)))
             .unwrap_or((text, 1));
-        let number: u64 = number.trim().parse().map_err(|_| bad())?;
-        number.checked_mul(unit).map(Size).ok_or_else(bad)
+        let number: u64 = number.trim().parse().map_err(|_| invalid())?;
+        number.checked_mul(unit).map(Size).ok_or_else(invalid)
     }
 }
 

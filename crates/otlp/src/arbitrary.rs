@@ -77,27 +77,29 @@ fn link() -> impl Strategy<Value = Link> {
 /// A span of one of five traces, so that several spans of a request belong to the same trace.
 pub(crate) fn span() -> impl Strategy<Value = Span> {
     let ids = (0..5u8, id::<8>(), proptest::option::of(id::<8>()), ".{0,8}", any::<u32>());
-    let heads = (".{0,20}", 0..9i32, any::<u64>(), any::<u64>(), attributes());
+    let name_to_attributes = (".{0,20}", 0..9i32, any::<u64>(), any::<u64>(), attributes());
     let status = proptest::option::of((".{0,12}", -1..4i32));
-    let rest = (any::<[u32; 3]>(), vec(event(), 0..3), vec(link(), 0..3), status);
-    (ids, heads, rest).prop_map(|(ids, heads, (dropped, events, links, status))| Span {
-        trace_id: vec![ids.0 + 1; 16],
-        span_id: ids.1,
-        parent_span_id: ids.2.unwrap_or_default(),
-        trace_state: ids.3,
-        flags: ids.4,
-        name: heads.0,
-        kind: heads.1,
-        start_time_unix_nano: heads.2,
-        end_time_unix_nano: heads.3,
-        attributes: heads.4,
-        dropped_attributes_count: dropped[0],
-        events,
-        dropped_events_count: dropped[1],
-        links,
-        dropped_links_count: dropped[2],
-        status: status.map(|(message, code)| Status { message, code }),
-    })
+    let dropped_to_status = (any::<[u32; 3]>(), vec(event(), 0..3), vec(link(), 0..3), status);
+    (ids, name_to_attributes, dropped_to_status).prop_map(
+        |(ids, fields, (dropped, events, links, status))| Span {
+            trace_id: vec![ids.0 + 1; 16],
+            span_id: ids.1,
+            parent_span_id: ids.2.unwrap_or_default(),
+            trace_state: ids.3,
+            flags: ids.4,
+            name: fields.0,
+            kind: fields.1,
+            start_time_unix_nano: fields.2,
+            end_time_unix_nano: fields.3,
+            attributes: fields.4,
+            dropped_attributes_count: dropped[0],
+            events,
+            dropped_events_count: dropped[1],
+            links,
+            dropped_links_count: dropped[2],
+            status: status.map(|(message, code)| Status { message, code }),
+        },
+    )
 }
 
 fn scope_spans() -> impl Strategy<Value = ScopeSpans> {

@@ -27,9 +27,9 @@ pub(super) fn optional_id<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Malfo
 /// Checks a `KeyValue` and returns its key.
 #[inline]
 pub(super) fn key_value(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> {
-    match plain_pair(encoded) {
+    match common_pair_key(encoded) {
         Some(key) => Ok(key),
-        None => any_pair(encoded, depth),
+        None => any_pair_key(encoded, depth),
     }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn key_value(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> 
 /// `None` for any other form. Tags and lengths below 128 are ASCII as well, so one ASCII check of the
 /// whole pair validates both strings.
 #[inline]
-fn plain_pair(encoded: &[u8]) -> Option<&[u8]> {
+fn common_pair_key(encoded: &[u8]) -> Option<&[u8]> {
     const KEY: u8 = tags::key_value::KEY as u8;
     const VALUE: u8 = tags::key_value::VALUE as u8;
     const TEXT: u8 = tags::any_value::STRING_VALUE as u8;
@@ -49,16 +49,16 @@ fn plain_pair(encoded: &[u8]) -> Option<&[u8]> {
     }
     let (key, value) = rest.split_at_checked(usize::from(*len))?;
     let [VALUE, len, value @ ..] = value else { return None };
-    let plain = match value {
+    let is_common = match value {
         [TEXT, len, text @ ..] => usize::from(*len) == text.len(),
         [BOOL | INT, _] => true,
         _ => false,
     };
-    (plain && usize::from(*len) == value.len()).then_some(key)
+    (is_common && usize::from(*len) == value.len()).then_some(key)
 }
 
 /// Checks a `KeyValue` in any form and returns its key.
-fn any_pair(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> {
+fn any_pair_key(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> {
     let mut scan = Scan::new(encoded);
     let mut key: &[u8] = &[];
     while let Some(tag) = scan.tag()? {
@@ -92,13 +92,13 @@ pub(super) fn any_value(encoded: &[u8], depth: u32) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Checks an `ArrayValue`, or a `KeyValueList` if `keyed`.
-fn list(encoded: &[u8], keyed: bool, depth: u32) -> Result<(), Malformed> {
+/// Checks an `ArrayValue`, or a `KeyValueList` if `is_map`.
+fn list(encoded: &[u8], is_map: bool, depth: u32) -> Result<(), Malformed> {
     let depth = depth.checked_sub(1).ok_or(Malformed::Depth)?;
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
         match tag {
-            key_value_list::VALUES if keyed => drop(key_value(scan.bytes()?, depth)?),
+            key_value_list::VALUES if is_map => drop(key_value(scan.bytes()?, depth)?),
             array_value::VALUES => any_value(scan.bytes()?, depth)?,
             _ => scan.skip(tag, array_value::DEFINED)?,
         }
@@ -119,7 +119,7 @@ pub(super) fn message(encoded: &[u8], message: &'static MessageDescriptor) -> Re
             FieldKind::String => drop(scan.text()?),
             FieldKind::Id(16) => drop(optional_id::<16>(scan.bytes()?)?),
             FieldKind::Id(_) => drop(optional_id::<8>(scan.bytes()?)?),
-            // These two may contain each other, so that their depth must be bounded.
+            // `KeyValue` and `AnyValue` may contain each other, so their depth is bounded.
             FieldKind::Message(MessageDescriptor { name: "KeyValue", .. }) => {
                 key_value(scan.bytes()?, MAX_DEPTH).map(drop)?
             }

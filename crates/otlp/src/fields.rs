@@ -81,14 +81,14 @@ pub struct ByteFields<'a> {
 impl<'a> ByteFields<'a> {
     /// The unread bytes, which follow the field that was returned last.
     #[inline]
-    pub fn rest(&self) -> &'a [u8] {
-        self.scan.rest()
+    pub fn unread(&self) -> &'a [u8] {
+        self.scan.unread()
     }
 
-    /// Continues with the fields in `rest`.
+    /// Continues with the fields in `unread`.
     #[inline]
-    pub fn continue_at(&mut self, rest: &'a [u8]) {
-        self.scan = Scan::new(rest);
+    pub fn continue_at(&mut self, unread: &'a [u8]) {
+        self.scan = Scan::new(unread);
     }
 }
 

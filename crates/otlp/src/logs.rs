@@ -84,7 +84,7 @@ pub fn without_malformed(body: &[u8]) -> Bytes {
     check::copy_valid(body, &path, &mut |record| valid(record).then_some(record.into())).into()
 }
 
-/// The record, if it is about GenAI and belongs to a span.
+/// A copy of the record; `None` if it is not about GenAI or belongs to no span.
 fn gen_ai_record(record: &[u8]) -> Option<GenAiRecord> {
     let view = LogView::read(record);
     let (trace, span) = (view.trace, view.span);
@@ -179,22 +179,31 @@ mod tests {
 
     #[test]
     fn records_about_gen_ai_are_found_by_event_name_or_attribute_key() {
-        let named = LogRecord { event_name: "gen_ai.choice".into(), ..record(1) };
-        let old = LogRecord { attributes: vec![attribute("event.name", "gen_ai.user.message")], ..record(2) };
-        let keyed = LogRecord { attributes: vec![attribute("gen_ai.system", "x")], ..record(3) };
+        let by_event_name = LogRecord { event_name: "gen_ai.choice".into(), ..record(1) };
+        let by_event_name_attribute =
+            LogRecord { attributes: vec![attribute("event.name", "gen_ai.user.message")], ..record(2) };
+        let by_attribute_key = LogRecord { attributes: vec![attribute("gen_ai.system", "x")], ..record(3) };
         let values = vec![attribute("event.name", "gen_ai.tool.message")];
         let map = AnyValue { value: Some(any_value::Value::KvlistValue(KeyValueList { values })) };
-        let in_body = LogRecord { body: Some(map), ..record(4) };
+        let by_body_entry = LogRecord { body: Some(map), ..record(4) };
         let other = LogRecord { event_name: "http.request".into(), body: string("gen_ai."), ..record(5) };
-        let without_span = LogRecord { span_id: vec![], ..named.clone() };
-        let zero = LogRecord { trace_id: vec![0; 16], ..named.clone() };
-        let all = [named, old, keyed, in_body, other, without_span, zero];
+        let without_span = LogRecord { span_id: vec![], ..by_event_name.clone() };
+        let zero = LogRecord { trace_id: vec![0; 16], ..by_event_name.clone() };
+        let all = [
+            by_event_name,
+            by_event_name_attribute,
+            by_attribute_key,
+            by_body_entry,
+            other,
+            without_span,
+            zero,
+        ];
         let logs = find(&request(all.to_vec())).unwrap();
         assert_eq!(logs.records, 7);
-        let found: Vec<_> =
+        let actual: Vec<_> =
             logs.gen_ai.iter().map(|r| (r.trace.0[0], r.span.0[0], r.bytes.to_vec())).collect();
         let expected: Vec<_> = all[..4].iter().map(|r| (1, r.span_id[0], r.encode_to_vec())).collect();
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
     }
 
     #[test]

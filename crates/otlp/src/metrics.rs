@@ -59,7 +59,7 @@ fn count_in_scope(encoded: &[u8], count: &mut Points) -> Result<(), Malformed> {
         METRICS => {
             // A metric whose points cannot be counted counts as one point.
             let all = points(content).unwrap_or(1);
-            let valid = valid_points(content).map_or(0, |valid| points(&valid).unwrap_or(0));
+            let valid = without_malformed_points(content).map_or(0, |metric| points(&metric).unwrap_or(0));
             count.all += all;
             count.malformed += all - valid;
             Ok(())
@@ -72,11 +72,11 @@ fn count_in_scope(encoded: &[u8], count: &mut Points) -> Result<(), Malformed> {
 /// malformed point as a whole.
 pub fn without_malformed(body: &[u8]) -> Bytes {
     let path = [export::RESOURCE_METRICS, resource_metrics::SCOPE_METRICS, scope_metrics::METRICS];
-    check::copy_valid(body, &path, &mut valid_points).into()
+    check::copy_valid(body, &path, &mut without_malformed_points).into()
 }
 
 /// A metric without its malformed points; `None` if it is malformed itself.
-fn valid_points(metric: &[u8]) -> Option<Cow<'_, [u8]>> {
+fn without_malformed_points(metric: &[u8]) -> Option<Cow<'_, [u8]>> {
     let is_valid = |metric: &[u8]| check::message(metric, &messages::METRIC).is_ok();
     if is_valid(metric) {
         return Some(metric.into());

@@ -99,7 +99,7 @@ impl fmt::Display for Rejected {
         }
         match self.count.saturating_sub(self.first.len() as u64) {
             0 => Ok(()),
-            more => write!(f, "; and {more} more"),
+            unnamed => write!(f, "; and {unnamed} more"),
         }
     }
 }
@@ -125,7 +125,7 @@ pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<
 
 /// A span that has been read, and is not copied yet.
 struct PendingSpan<'a> {
-    read: SpanFields,
+    fields: SpanFields,
     bytes: &'a [u8],
     group: usize,
     scope: usize,
@@ -160,9 +160,9 @@ impl<'a> RequestSplitter<'a> {
     fn resource_spans(&mut self, encoded: &'a [u8]) -> Result<(), Malformed> {
         let (resource, fault) = envelope_fields(encoded, &messages::RESOURCE, |_| ())?;
         let fault = fault.map(|reason| (RejectedPart::Resource, reason));
-        let mut shared = None;
+        let mut resource_copy = None;
         for_each_field(encoded, &[resource_spans::SCOPE_SPANS], &mut |_, scope_spans| {
-            self.scope_spans(scope_spans, &resource, &mut shared, fault)
+            self.scope_spans(scope_spans, &resource, &mut resource_copy, fault)
         })
     }
 
@@ -172,51 +172,51 @@ impl<'a> RequestSplitter<'a> {
         &mut self,
         encoded: &'a [u8],
         resource: &[u8],
-        shared: &mut Option<EnvelopeFields>,
+        resource_copy: &mut Option<EnvelopeFields>,
         fault: EnvelopeFault,
     ) -> Result<(), Malformed> {
-        let (before, rejected) = (self.pending.len(), self.rejected.clone());
+        let (pending_before, rejected_before) = (self.pending.len(), self.rejected.clone());
         let descriptor = &messages::INSTRUMENTATION_SCOPE;
         let (scope, scope_fault) = envelope_fields(encoded, descriptor, |span| self.span(span, fault))?;
         if let (Some(reason), None) = (scope_fault, fault) {
-            let (discarded, traces) = (self.pending.drain(before..), &mut self.traces);
+            let (discarded, traces) = (self.pending.drain(pending_before..), &mut self.traces);
             discarded.for_each(|pending| traces.remove(&pending));
-            self.rejected = rejected;
+            self.rejected = rejected_before;
             envelope_fields(encoded, descriptor, |span| {
                 self.span(span, Some((RejectedPart::Scope, reason)))
             })?;
         }
-        if self.pending.len() > before {
-            self.scopes.push(self.envelopes.envelope(resource, shared, &scope));
+        if self.pending.len() > pending_before {
+            self.scopes.push(self.envelopes.envelope(resource, resource_copy, &scope));
         }
         Ok(())
     }
 
     fn span(&mut self, encoded: &'a [u8], fault: EnvelopeFault) {
-        let mut read = SpanFields::default();
+        let mut fields = SpanFields::default();
         let result =
-            read_span(encoded, self.prefix, &mut read).map_err(|reason| (RejectedPart::Span, reason));
+            read_span(encoded, self.prefix, &mut fields).map_err(|reason| (RejectedPart::Span, reason));
         if let Err((part, reason)) = fault.map_or(result, Err) {
-            let id = Some(read.id).filter(|id| !id.is_zero());
+            let id = Some(fields.id).filter(|id| !id.is_zero());
             return self.rejected.add(SpanRejection { span: id, part, reason });
         }
-        let group = self.traces.add(read.trace, encoded.len());
-        self.pending.push(PendingSpan { read, bytes: encoded, group, scope: self.scopes.len() });
+        let group = self.traces.add(fields.trace, encoded.len());
+        self.pending.push(PendingSpan { fields, bytes: encoded, group, scope: self.scopes.len() });
     }
 }
 
 /// The envelope fields of a `ResourceSpans` or `ScopeSpans`, and their first problem. Envelope fields are all
-/// except the repeated field, whose contents are passed to `inner`. Both messages use the same field numbers.
+/// fields except the repeated one, whose contents are passed to `on_content`. Both messages use the same field numbers.
 ///
 /// # Errors
 /// The framing of the message itself is malformed.
 fn envelope_fields<'a>(
     encoded: &'a [u8],
     descriptor: &'static MessageDescriptor,
-    mut inner: impl FnMut(&'a [u8]),
+    mut on_content: impl FnMut(&'a [u8]),
 ) -> Result<(Vec<u8>, Option<Malformed>), Malformed> {
-    const OWNER: u32 = scope_spans::SCOPE;
-    const INNER: u32 = scope_spans::SPANS;
+    const RESOURCE_OR_SCOPE: u32 = scope_spans::SCOPE;
+    const REPEATED: u32 = scope_spans::SPANS;
     const SCHEMA_URL: u32 = scope_spans::SCHEMA_URL;
     let mut fields = Vec::new();
     let mut fault = Ok(());
@@ -225,11 +225,11 @@ fn envelope_fields<'a>(
         let start = encoded.len() - scan.remaining();
         match scan.tag()? {
             None => return Ok((fields, fault.err())),
-            Some(INNER) => {
-                inner(scan.bytes()?);
+            Some(REPEATED) => {
+                on_content(scan.bytes()?);
                 continue;
             }
-            Some(OWNER) => fault = fault.and(check::message(scan.bytes()?, descriptor)),
+            Some(RESOURCE_OR_SCOPE) => fault = fault.and(check::message(scan.bytes()?, descriptor)),
             Some(SCHEMA_URL) => fault = fault.and(scan::utf8(scan.bytes()?)),
             Some(tag) => scan.skip(tag, scope_spans::DEFINED)?,
         }
@@ -240,46 +240,46 @@ fn envelope_fields<'a>(
 /// In `Span.flags`: bit 8 is set if bit 9 is valid, bit 9 if the parent is remote.
 const REMOTE_PARENT: u32 = 0x300;
 
-/// Validates a span and reads the fields that assembling needs. On error `read` contains the fields that
-/// were read before it.
-fn read_span(encoded: &[u8], prefix: &[u8], read: &mut SpanFields) -> Result<(), Malformed> {
+/// Validates a span and reads the fields that assembling needs. On error `fields` contains
+/// the fields that were read before the error.
+fn read_span(encoded: &[u8], prefix: &[u8], fields: &mut SpanFields) -> Result<(), Malformed> {
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
         match tag {
             span::ATTRIBUTES => {
                 let key = check::key_value(scan.bytes()?, MAX_DEPTH)?;
                 // The first byte differs for most other keys, which are then not compared further.
-                read.has_verdict |= key.first() == prefix.first() && key.starts_with(prefix);
+                fields.has_verdict |= key.first() == prefix.first() && key.starts_with(prefix);
             }
-            span::TRACE_ID => read.trace.0 = scan.bytes()?.try_into().map_err(|_| Malformed::TraceId)?,
-            span::SPAN_ID => read.id.0 = scan.bytes()?.try_into().map_err(|_| Malformed::SpanId)?,
-            span::PARENT_SPAN_ID => read.parent.0 = check::optional_id(scan.bytes()?)?,
+            span::TRACE_ID => fields.trace.0 = scan.bytes()?.try_into().map_err(|_| Malformed::TraceId)?,
+            span::SPAN_ID => fields.id.0 = scan.bytes()?.try_into().map_err(|_| Malformed::SpanId)?,
+            span::PARENT_SPAN_ID => fields.parent.0 = check::optional_id(scan.bytes()?)?,
             span::TRACE_STATE | span::NAME => drop(scan.text()?),
             span::KIND
             | span::DROPPED_ATTRIBUTES_COUNT
             | span::DROPPED_EVENTS_COUNT
             | span::DROPPED_LINKS_COUNT => drop(scan.varint()?),
-            span::START_TIME_UNIX_NANO => read.start = scan.fixed64()?,
-            span::END_TIME_UNIX_NANO => read.end = scan.fixed64()?,
+            span::START_TIME_UNIX_NANO => fields.start = scan.fixed64()?,
+            span::END_TIME_UNIX_NANO => fields.end = scan.fixed64()?,
             span::EVENTS => check::message(scan.bytes()?, &messages::SPAN_EVENT)?,
             span::LINKS => check::message(scan.bytes()?, &messages::SPAN_LINK)?,
             span::STATUS => {
                 if let Some(code) = check::status(scan.bytes()?)? {
-                    read.status = match code {
+                    fields.status = match code {
                         1 => Status::Ok,
                         2 => Status::Error,
                         _ => Status::Unset,
                     };
                 }
             }
-            span::FLAGS => read.remote_parent = scan.fixed32()? & REMOTE_PARENT == REMOTE_PARENT,
+            span::FLAGS => fields.remote_parent = scan.fixed32()? & REMOTE_PARENT == REMOTE_PARENT,
             _ => scan.skip(tag, span::DEFINED)?,
         }
     }
-    if read.trace.is_zero() {
+    if fields.trace.is_zero() {
         return Err(Malformed::TraceId);
     }
-    if read.id.is_zero() {
+    if fields.id.is_zero() {
         return Err(Malformed::SpanId);
     }
     Ok(())
@@ -349,15 +349,15 @@ fn copy_spans(pending: Vec<PendingSpan<'_>>, scopes: &[Arc<Envelope>], totals: &
         .map(|t| Group { trace: t.trace, spans: Vec::with_capacity(t.spans), size: t.size })
         .collect();
     let mut sources: Vec<Vec<&[u8]>> = totals.iter().map(|t| Vec::with_capacity(t.spans)).collect();
-    for PendingSpan { read, bytes, group, scope } in pending {
+    for PendingSpan { fields, bytes, group, scope } in pending {
         groups[group].spans.push(Span {
-            id: read.id,
-            parent: read.parent,
-            start: read.start,
-            end: read.end,
-            status: read.status,
-            remote_parent: read.remote_parent,
-            has_verdict: read.has_verdict,
+            id: fields.id,
+            parent: fields.parent,
+            start: fields.start,
+            end: fields.end,
+            status: fields.status,
+            remote_parent: fields.remote_parent,
+            has_verdict: fields.has_verdict,
             forwarded: false,
             skew: 0,
             bytes: Bytes::new(),
@@ -377,18 +377,18 @@ fn copy_spans(pending: Vec<PendingSpan<'_>>, scopes: &[Arc<Envelope>], totals: &
 fn assign_bytes(mut spans: &mut [Span], mut sources: &[&[u8]], mut size: usize) {
     while !sources.is_empty() {
         let (count, bytes) = next_allocation(sources, size);
-        let (now, later) = sources.split_at(count);
+        let (fitting, remaining_sources) = sources.split_at(count);
         let mut buffer = Vec::with_capacity(bytes);
-        now.iter().for_each(|source| buffer.extend_from_slice(source));
+        fitting.iter().for_each(|source| buffer.extend_from_slice(source));
         let mut buffer = Bytes::from(buffer);
-        let (filled, rest) = spans.split_at_mut(count);
+        let (filled, remaining_spans) = spans.split_at_mut(count);
         if let Some((last, others)) = filled.split_last_mut() {
-            for (span, source) in others.iter_mut().zip(now) {
+            for (span, source) in others.iter_mut().zip(fitting) {
                 span.bytes = buffer.split_to(source.len());
             }
             last.bytes = buffer;
         }
-        (spans, sources, size) = (rest, later, size - bytes);
+        (spans, sources, size) = (remaining_spans, remaining_sources, size - bytes);
     }
 }
 

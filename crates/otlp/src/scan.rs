@@ -9,36 +9,37 @@ use super::malformed::Malformed;
 /// Bit `n` is set for field `n` of a message: the fields that OTLP defines, for [`Scan::skip`].
 type Defined = u32;
 
-/// The unread rest of a message.
+/// The unread unread of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scan<'a> {
-    rest: &'a [u8],
+    unread: &'a [u8],
 }
 
 impl<'a> Scan<'a> {
     #[inline]
-    pub(crate) fn new(rest: &'a [u8]) -> Scan<'a> {
-        Scan { rest }
+    pub(crate) fn new(unread: &'a [u8]) -> Scan<'a> {
+        Scan { unread }
     }
 
+    /// The unread bytes.
     #[inline]
-    pub(crate) fn rest(&self) -> &'a [u8] {
-        self.rest
+    pub(crate) fn unread(&self) -> &'a [u8] {
+        self.unread
     }
 
     /// Number of unread bytes.
     #[inline]
     pub(crate) fn remaining(&self) -> usize {
-        self.rest.len()
+        self.unread.len()
     }
 
     /// The next field's tag (number and wire type as they are encoded), `None` at the end.
     #[inline]
     pub(crate) fn tag(&mut self) -> Result<Option<u32>, Malformed> {
-        match self.rest.split_first() {
+        match self.unread.split_first() {
             None => Ok(None),
-            Some((&first, rest)) if first < 0x80 => {
-                self.rest = rest;
+            Some((&first, unread)) if first < 0x80 => {
+                self.unread = unread;
                 Ok(Some(u32::from(first)))
             }
             Some(_) => u32::try_from(self.long_varint()?).map(Some).map_err(|_| Malformed::Tag),
@@ -47,9 +48,9 @@ impl<'a> Scan<'a> {
 
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
-        match self.rest.split_first() {
-            Some((&first, rest)) if first < 0x80 => {
-                self.rest = rest;
+        match self.unread.split_first() {
+            Some((&first, unread)) if first < 0x80 => {
+                self.unread = unread;
                 Ok(u64::from(first))
             }
             _ => self.long_varint(),
@@ -58,13 +59,13 @@ impl<'a> Scan<'a> {
 
     fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
-        for (i, &byte) in self.rest.iter().take(10).enumerate() {
+        for (i, &byte) in self.unread.iter().take(10).enumerate() {
             if i == 9 && byte > 1 {
                 break; // more than 64 bits
             }
             value |= u64::from(byte & 0x7f) << (7 * i);
             if byte < 0x80 {
-                self.rest = self.rest.get(i + 1..).unwrap_or_default();
+                self.unread = self.unread.get(i + 1..).unwrap_or_default();
                 return Ok(value);
             }
         }
@@ -74,16 +75,18 @@ impl<'a> Scan<'a> {
     /// The content of a length-delimited field.
     #[inline]
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
-        let (len, rest) = match self.rest {
-            [one, rest @ ..] if *one < 0x80 => (usize::from(*one), rest),
-            [one, two, rest @ ..] if *two < 0x80 => (usize::from(*one & 0x7f) | usize::from(*two) << 7, rest),
+        let (len, unread) = match self.unread {
+            [one, unread @ ..] if *one < 0x80 => (usize::from(*one), unread),
+            [one, two, unread @ ..] if *two < 0x80 => {
+                (usize::from(*one & 0x7f) | usize::from(*two) << 7, unread)
+            }
             _ => {
                 let len = usize::try_from(self.long_varint()?).map_err(|_| Malformed::CutOff)?;
-                (len, self.rest)
+                (len, self.unread)
             }
         };
-        let (bytes, rest) = rest.split_at_checked(len).ok_or(Malformed::CutOff)?;
-        self.rest = rest;
+        let (bytes, unread) = unread.split_at_checked(len).ok_or(Malformed::CutOff)?;
+        self.unread = unread;
         Ok(bytes)
     }
 
@@ -98,16 +101,16 @@ impl<'a> Scan<'a> {
     /// Eight bytes, little endian.
     #[inline]
     pub(crate) fn fixed64(&mut self) -> Result<u64, Malformed> {
-        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Malformed::CutOff)?;
-        self.rest = rest;
+        let (bytes, unread) = self.unread.split_first_chunk().ok_or(Malformed::CutOff)?;
+        self.unread = unread;
         Ok(u64::from_le_bytes(*bytes))
     }
 
     /// Four bytes, little endian.
     #[inline]
     pub(crate) fn fixed32(&mut self) -> Result<u32, Malformed> {
-        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Malformed::CutOff)?;
-        self.rest = rest;
+        let (bytes, unread) = self.unread.split_first_chunk().ok_or(Malformed::CutOff)?;
+        self.unread = unread;
         Ok(u32::from_le_bytes(*bytes))
     }
 

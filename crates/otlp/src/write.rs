@@ -202,11 +202,11 @@ impl TelemetryItem<'_> {
 pub fn requests(items: &[TelemetryItem<'_>], max_size: usize) -> Vec<Piece> {
     let grouped = group_by_envelope(items);
     let mut pieces = Vec::with_capacity(1);
-    let mut rest = &grouped[..];
-    while !rest.is_empty() {
-        let (now, later) = rest.split_at(count_fitting(rest, max_size));
-        pieces.push(write(now));
-        rest = later;
+    let mut remaining = &grouped[..];
+    while !remaining.is_empty() {
+        let (fitting, others) = remaining.split_at(count_fitting(remaining, max_size));
+        pieces.push(write(fitting));
+        remaining = others;
     }
     pieces
 }

@@ -64,7 +64,7 @@ impl Declared {
         })
     }
 
-    /// Registers a new family with one label, and returns its metrics for these values of the label.
+    /// Registers a new family with one label, and returns its cells for these values of the label.
     pub fn register_cells<M, const N: usize>(
         &self,
         registry: &mut Registry,

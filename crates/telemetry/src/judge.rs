@@ -85,7 +85,7 @@ impl Default for JudgeMetrics {
 }
 
 impl JudgeMetrics {
-    /// The metrics of one judge, with the labels resolved.
+    /// The cells of one judge.
     pub fn cells_for(&self, judge: &str) -> JudgeCells {
         let name: Cow<'static, str> = Cow::Owned(judge.to_owned());
         let by_judge = |metric: &d::Declared| metric.label_pairs([name.clone()]);
@@ -107,7 +107,7 @@ impl JudgeMetrics {
         }
     }
 
-    /// The metrics of one cascade, with the labels resolved.
+    /// The cells of one cascade.
     pub fn cascade_cells(&self, cascade: &str) -> CascadeCells {
         let name: Cow<'static, str> = Cow::Owned(cascade.to_owned());
         let by_cascade = |metric: &d::Declared| metric.label_pairs([name.clone()]);
@@ -125,7 +125,7 @@ impl JudgeMetrics {
     }
 }
 
-/// The metrics of one cascade.
+/// The cells of one cascade.
 #[derive(Clone, Debug)]
 pub struct CascadeCells {
     questions: [Counter; CascadeResult::ALL.len()],
@@ -153,12 +153,12 @@ impl CascadeCells {
     }
 }
 
-/// The metrics of one judge.
+/// The cells of one judge.
 #[derive(Clone, Debug)]
 pub struct JudgeCells {
     name: Cow<'static, str>,
     outcomes: [Counter; QuestionOutcome::ALL.len()],
-    /// Of prompts, of prompts that the server had cached, and of answers.
+    /// Tokens of prompts that the server had not cached, of cached prompts, and of answers.
     tokens: [Counter; 3],
     cost: Counter<f64, AtomicU64>,
     pub in_flight: Gauge,

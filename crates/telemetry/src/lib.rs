@@ -9,7 +9,8 @@
 //! | `journal`, `judge` | metrics of the journal and of judges |
 //! | `throttle` | the limit on repeated log lines |
 //!
-//! Counting is cheap: labels are resolved once, and then each count is an atomic addition.
+//! A cell is the metric of one combination of label values. Cells are looked up once; after that each count is an
+//! atomic addition.
 
 #![deny(unreachable_pub)]
 

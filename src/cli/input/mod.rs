@@ -30,11 +30,11 @@ use verdict_otlp::Signal;
 use crate::receive::Offer;
 
 /// Largest depth of nested folders; a deeper one is a cycle of links.
-const MAX_FOLDERS: usize = 32;
+const MAX_FOLDER_DEPTH: usize = 32;
 /// Bytes of one read: several requests of usual size, since a line of JSON that is in memory is not copied.
 const BUFFER_BYTES: usize = 2 << 20;
-/// The most that is allocated for a message before any of it has been read.
-const ALLOCATED_AT_ONCE: usize = 4 << 20;
+/// Maximum number of bytes that are allocated for a message before any of it has been read.
+const MAX_PREALLOCATED_BYTES: usize = 4 << 20;
 /// Extensions of the files that are read in folders; a file that the user names may have any extension.
 const EXTENSIONS: [&str; 9] = ["pb", "bin", "proto", "otlp", "json", "jsonl", "ndjson", "gz", "zst"];
 
@@ -130,7 +130,7 @@ pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<InputFile>, Unreadable> {
 }
 
 fn search_folder(folder: &Path, depth: usize, inputs: &mut Vec<InputFile>) -> Result<(), Unreadable> {
-    if depth > MAX_FOLDERS {
+    if depth > MAX_FOLDER_DEPTH {
         return Err(unreadable(folder, "folders nest too deep".to_owned()));
     }
     let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
@@ -271,7 +271,7 @@ fn read_length_prefixed(
             return Err(format!("message {number}: {}", too_large()));
         }
         // The length may be wrong: more is allocated when it has been read.
-        let mut body = Vec::with_capacity(length.min(ALLOCATED_AT_ONCE));
+        let mut body = Vec::with_capacity(length.min(MAX_PREALLOCATED_BYTES));
         reader.take(length as u64).read_to_end(&mut body).map_err(cut_off)?;
         if body.len() < length {
             return Err(format!("message {number} is cut off"));

@@ -59,12 +59,12 @@ fn read_bytes(name: &str, content: &[u8]) -> Result<Vec<ReadRequest>, Unreadable
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();
-    let mut found_requests = Vec::new();
+    let mut requests = Vec::new();
     read(&InputFile { path: Some(path), from_folder: false }, &ProgressBar::hidden(), &mut |recorded| {
-        found_requests.push(ReadRequest { offer: recorded.offer, end: recorded.end });
+        requests.push(ReadRequest { offer: recorded.offer, end: recorded.end });
         Ok(())
     })?;
-    Ok(found_requests)
+    Ok(requests)
 }
 
 /// The ids of traces that the first pass finds, with their offsets.
@@ -72,15 +72,15 @@ fn index_bytes(name: &str, content: &[u8]) -> Vec<(u8, u64)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();
-    let mut found_requests = Vec::new();
+    let mut trace_offsets = Vec::new();
     index(
         &InputFile { path: Some(path), from_folder: false },
         &ProgressBar::hidden(),
         &mut |trace, offset| {
-            found_requests.push((trace.0[15], offset));
+            trace_offsets.push((trace.0[15], offset));
         },
     );
-    found_requests
+    trace_offsets
 }
 
 fn to_frames(bodies: &[Vec<u8>]) -> Vec<u8> {
@@ -88,16 +88,16 @@ fn to_frames(bodies: &[Vec<u8>]) -> Vec<u8> {
     bodies.iter().flat_map(frame).collect()
 }
 
-fn signals(found_requests: &[ReadRequest]) -> Vec<Signal> {
-    found_requests.iter().map(|r| r.offer.signal).collect()
+fn signals(requests: &[ReadRequest]) -> Vec<Signal> {
+    requests.iter().map(|r| r.offer.signal).collect()
 }
 
 #[test]
 fn the_signal_is_detected_from_the_records() {
     for (bytes, signal) in [(spans(), Signal::Traces), (logs(), Signal::Logs), (metrics(), Signal::Metrics)] {
-        let found_requests = read_bytes("request.bin", &bytes).unwrap();
-        assert_eq!(signals(&found_requests), [signal]);
-        assert_eq!(found_requests[0].offer.body, bytes);
+        let requests = read_bytes("request.bin", &bytes).unwrap();
+        assert_eq!(signals(&requests), [signal]);
+        assert_eq!(requests[0].offer.body, bytes);
     }
 }
 
@@ -116,8 +116,8 @@ fn readable_trace_id_is_no_name_of_a_metric() {
         let request = ExportTraceServiceRequest {
             resource_spans: vec![ResourceSpans { scope_spans: vec![scope], ..Default::default() }],
         };
-        let found_requests = read_bytes("request.bin", &request.encode_to_vec()).unwrap();
-        assert_eq!(signals(&found_requests), [Signal::Traces]);
+        let requests = read_bytes("request.bin", &request.encode_to_vec()).unwrap();
+        assert_eq!(signals(&requests), [Signal::Traces]);
         assert_eq!(index_bytes("request.bin", &request.encode_to_vec()).len(), 1);
     }
 }
@@ -132,8 +132,8 @@ fn json_is_read_as_one_document_as_lines_as_an_array_and_pretty_printed() {
         format!("{}\n{JSON_LOG}", pretty.unwrap()),
         format!("\u{feff}{JSON_SPAN}\r\n{JSON_LOG}\r\n"),
     ] {
-        let found_requests = read_bytes("x.json", text.as_bytes()).unwrap();
-        assert_eq!(signals(&found_requests), [Signal::Traces, Signal::Logs], "{text}");
+        let requests = read_bytes("x.json", text.as_bytes()).unwrap();
+        assert_eq!(signals(&requests), [Signal::Traces, Signal::Logs], "{text}");
     }
 }
 
@@ -213,15 +213,15 @@ fn the_first_pass_finds_every_trace_before_the_end_of_its_request() {
     ];
     for (name, content, count) in contents {
         let requests = read_bytes(name, &content).unwrap();
-        let found_requests = index_bytes(name, &content);
-        assert_eq!(found_requests.len(), count, "{name}");
+        let trace_offsets = index_bytes(name, &content);
+        assert_eq!(trace_offsets.len(), count, "{name}");
         // Every occurrence is inside one of the requests with spans.
         let mut ends = requests
             .iter()
-            .filter(|found_requests| found_requests.offer.signal == Signal::Traces)
-            .filter(|f| !f.offer.body.is_empty());
+            .filter(|request| request.offer.signal == Signal::Traces)
+            .filter(|request| !request.offer.body.is_empty());
         let mut previous_end = 0;
-        for (_, offset) in found_requests {
+        for (_, offset) in trace_offsets {
             let end = ends.next().unwrap().end;
             assert!(
                 previous_end <= offset && offset < end,
@@ -235,13 +235,10 @@ fn the_first_pass_finds_every_trace_before_the_end_of_its_request() {
 #[test]
 fn only_the_last_request_of_a_document_ends_it() {
     let both = format!("{},{}", JSON_SPAN.trim_end_matches('}'), &JSON_LOG[1..]);
-    let found_requests = read_bytes("both.json", format!("{JSON_SPAN}\n{both}").as_bytes()).unwrap();
-    assert_eq!(signals(&found_requests), [Signal::Traces, Signal::Traces, Signal::Logs]);
+    let requests = read_bytes("both.json", format!("{JSON_SPAN}\n{both}").as_bytes()).unwrap();
+    assert_eq!(signals(&requests), [Signal::Traces, Signal::Traces, Signal::Logs]);
     let (start, end) = (JSON_SPAN.len() as u64, (JSON_SPAN.len() + 1 + both.len()) as u64);
-    assert_eq!(
-        found_requests.iter().map(|found_requests| found_requests.end).collect::<Vec<_>>(),
-        [start, start + 1, end]
-    );
+    assert_eq!(requests.iter().map(|request| request.end).collect::<Vec<_>>(), [start, start + 1, end]);
 }
 
 #[test]

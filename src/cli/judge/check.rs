@@ -20,7 +20,7 @@ use verdict_telemetry::JudgeMetrics;
 use crate::cli::command::{CommandFailure, ConfigFiles, FiguresFormat, runtime};
 use crate::cli::table::TextTable;
 
-pub(in crate::cli) const LONG: &str = "Examine the judges of a configuration.";
+pub(in crate::cli) const LONG_ABOUT: &str = "Examine the judges of a configuration.";
 
 pub(in crate::cli) const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ Exit codes:
   1  a judge did not
   2  wrong configuration or usage";
 
-const CHECK: &str = "\
+const CHECK_LONG_ABOUT: &str = "\
 Ask every configured judge one question.
 
 Prints whether the answer has the required form, its latency, how the server takes the schema of
@@ -43,7 +43,7 @@ only replays a recording is not asked.";
 #[derive(Subcommand, Debug)]
 pub(in crate::cli) enum JudgeCommand {
     /// Ask every configured judge one question
-    #[command(long_about = CHECK, after_long_help = EXAMPLES)]
+    #[command(long_about = CHECK_LONG_ABOUT, after_long_help = EXAMPLES)]
     Check(JudgeCheckArgs),
 }
 

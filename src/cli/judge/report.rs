@@ -37,8 +37,8 @@ impl Outcomes {
         }
     }
 
-    /// A question of a command.
-    pub(super) fn question(&mut self, metric: &'static str, failed: Option<Unmeasured>) {
+    /// Adds the outcome of a question that a command asked; `failed` is the reason for an absent answer.
+    pub(super) fn add_question(&mut self, metric: &'static str, failed: Option<Unmeasured>) {
         let outcome = failed.map_or(AskOutcome::Judge, AskOutcome::Unmeasured);
         self.add(&AskedMetric { metric, outcome });
     }
@@ -75,27 +75,28 @@ impl RunReport {
         self.judges.is_empty()
     }
 
-    /// The shares below the required one, in words.
-    pub(super) fn shares_below(&self, required: f64) -> Option<String> {
+    /// A message that names the shares below `required`; `None` if there are none.
+    pub(super) fn shortfall(&self, required: f64) -> Option<String> {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let Some(share) = self.judged_share else {
             return Some("no question was sent to a judge".to_owned());
         };
-        let mut below = Vec::new();
+        let mut shortfalls = Vec::new();
         if share < required {
-            below.push(format!("judges measured {}", percent(share)));
+            shortfalls.push(format!("judges measured {}", percent(share)));
         }
         for judge in &self.judges {
             let share = judge.answered_share().filter(|share| *share < required);
-            below.extend(share.map(|share| format!("judge '{}' answered {}", judge.judge, percent(share))));
+            shortfalls
+                .extend(share.map(|share| format!("judge '{}' answered {}", judge.judge, percent(share))));
         }
         let needed = format!("--require-judged needs {}", percent(required));
-        (!below.is_empty()).then(|| format!("{}; {needed}", below.join(", ")))
+        (!shortfalls.is_empty()).then(|| format!("{}; {needed}", shortfalls.join(", ")))
     }
 
     pub(super) fn text(&self) -> String {
         if self.dry_run {
-            return self.plan();
+            return self.dry_run_text();
         }
         let mut out = format!("judges ({}):\n", duration(self.seconds));
         for judge in &self.judges {
@@ -119,8 +120,8 @@ impl RunReport {
         out
     }
 
-    /// The questions of a dry run.
-    fn plan(&self) -> String {
+    /// The report of a dry run: the questions that would be asked.
+    fn dry_run_text(&self) -> String {
         let mut table = TextTable::new([
             "judge",
             "questions",
@@ -225,12 +226,12 @@ mod tests {
 
     #[test]
     fn the_required_share_holds_for_metrics_and_for_each_judge() {
-        assert_eq!(report(19, 1, 20, 0).shares_below(0.95), None);
-        let half_judged = report(20, 0, 10, 10).shares_below(0.95).unwrap();
+        assert_eq!(report(19, 1, 20, 0).shortfall(0.95), None);
+        let half_judged = report(20, 0, 10, 10).shortfall(0.95).unwrap();
         assert_eq!(half_judged, "judges measured 50.0 %; --require-judged needs 95.0 %");
-        let unanswered = report(18, 2, 20, 0).shares_below(0.95).unwrap();
+        let unanswered = report(18, 2, 20, 0).shortfall(0.95).unwrap();
         assert!(unanswered.starts_with("judge 'main' answered 90.0 %"), "{unanswered}");
-        assert!(report(0, 0, 0, 0).shares_below(0.0).is_some(), "nothing was asked");
+        assert!(report(0, 0, 0, 0).shortfall(0.0).is_some(), "nothing was asked");
     }
 
     #[test]

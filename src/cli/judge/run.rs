@@ -99,7 +99,7 @@ impl JudgeRun {
     /// Adds the metrics of a trace that asked judges.
     pub(in crate::cli) fn add(&self, asked: &[AskedMetric]) {
         let mut outcomes = lock(&self.outcomes);
-        asked.iter().for_each(|one| outcomes.add(one));
+        asked.iter().for_each(|metric| outcomes.add(metric));
     }
 
     /// The state of the questions in a few words, for a progress bar; empty without questions.
@@ -166,7 +166,7 @@ impl JudgeRun {
         }
         let Some(required) = self.options.require_judged.filter(|_| !self.is_dry()) else { return Ok(()) };
         let shortfall =
-            report.map_or(Some("no question was sent to a judge".to_owned()), |r| r.shares_below(required));
+            report.map_or(Some("no question was sent to a judge".to_owned()), |r| r.shortfall(required));
         shortfall.map_or(Ok(()), |message| Err(CommandFailure::Run(message)))
     }
 }

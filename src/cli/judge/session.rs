@@ -115,7 +115,9 @@ impl JudgeSession {
         // The caller may be inside another runtime, in which `block_on` would panic.
         let answers = std::thread::scope(|scope| scope.spawn(answers).join()).unwrap_or_default();
         let mut outcomes = lock(&self.outcomes);
-        answers.iter().for_each(|answer| outcomes.question(metric, answer.opinions.as_ref().err().copied()));
+        answers
+            .iter()
+            .for_each(|answer| outcomes.add_question(metric, answer.opinions.as_ref().err().copied()));
         drop(outcomes);
         answers
     }

@@ -9,9 +9,9 @@ use super::totals::Totals;
 use crate::plain_text::is_hidden;
 use crate::telemetry::ResultLabel;
 
-/// Most failing traces in the table: services limit the size of a summary.
+/// Maximum number of failing traces in the table: services limit the size of a summary.
 const MAX_ROWS: usize = 100;
-/// Most failures shown of one trace.
+/// Maximum number of failures of one trace.
 const MAX_FAILURES: usize = 3;
 
 /// The document.

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::cli::command::{CommandFailure, write_stderr};
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Check task files and print every problem.
 
 All problems are printed at once, one per line, as FILE:LINE:COLUMN: KEY: PROBLEM. A task is refused

@@ -13,7 +13,7 @@ use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::recording::{self, OtherFiles};
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Infer a task from recorded runs that passed, for review.
 
 Judges the traces as 'eval' would and takes the runs of agents in those that pass. Calls become

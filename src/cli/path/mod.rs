@@ -16,7 +16,7 @@ use clap::Subcommand;
 
 use crate::cli::command::{CommandFailure, write_stdout};
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Compare the calls of agents with the paths that their task allows.
 
 A task file defines the tool calls of a task and the order in which they may occur: an automaton
@@ -41,26 +41,26 @@ Exit codes:
 #[derive(Subcommand, Debug)]
 pub(super) enum PathCommand {
     /// Check task files and print every problem
-    #[command(long_about = check::LONG, after_long_help = check::EXAMPLES)]
+    #[command(long_about = check::LONG_ABOUT, after_long_help = check::EXAMPLES)]
     Check(check::PathCheckArgs),
 
     /// Score sequences of symbols against their tasks
-    #[command(long_about = score::LONG, after_long_help = score::EXAMPLES)]
+    #[command(long_about = score::LONG_ABOUT, after_long_help = score::EXAMPLES)]
     Score(score::PathScoreArgs),
 
     /// Draw a task's automaton and the steps of a run
-    #[command(long_about = show::LONG, after_long_help = show::EXAMPLES)]
-    Show(show::Show),
+    #[command(long_about = show::LONG_ABOUT, after_long_help = show::EXAMPLES)]
+    Show(show::PathShowArgs),
 
     /// Infer a task from recorded runs that passed, for review
-    #[command(long_about = learn::LONG, after_long_help = learn::EXAMPLES)]
+    #[command(long_about = learn::LONG_ABOUT, after_long_help = learn::EXAMPLES)]
     Learn(learn::PathLearnArgs),
 
     /// Print the JSON schema of task files, for editors
     Schema,
 
     /// Report distributions of path scores over recorded runs; a gate against an earlier report
-    #[command(long_about = report::LONG, after_long_help = report::EXAMPLES)]
+    #[command(long_about = report::LONG_ABOUT, after_long_help = report::EXAMPLES)]
     Report(report::PathReportArgs),
 }
 

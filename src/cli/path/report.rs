@@ -19,7 +19,7 @@ use crate::cli::table::TextTable;
 use crate::score::path_runs::{ACCEPTING, Dimension, Distribution, PathReport, PathRuns, Regression, RunKey};
 use crate::score::report::ReportContent as Page;
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Report the distributions of path scores over recorded runs, and compare them with an earlier report.
 
 Evaluates the traces as 'eval' would, with the tasks of the configuration. Runs are grouped by task,

@@ -14,7 +14,7 @@ use verdict_eval::path::{PathScores, PathToken, Task, Walk};
 use super::source;
 use crate::cli::command::{CommandFailure, read_text, write_stdout};
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Score sequences of symbols against their tasks.
 
 Reads {\"vectors\": [{\"prompt_id\": TASK, \"name\": NAME, \"sequence\": [SYMBOL, ...]}]}; other keys are
@@ -74,7 +74,7 @@ pub(super) fn score(args: &PathScoreArgs) -> Result<(), CommandFailure> {
     write_stdout(format!("{}\n", json!({ "vectors": vectors })).as_bytes())
 }
 
-fn vectors(tasks: &[Task], sequences: &[Sequence], more: bool) -> Result<Vec<Value>, String> {
+fn vectors(tasks: &[Task], sequences: &[Sequence], with_more_metrics: bool) -> Result<Vec<Value>, String> {
     let by_name: HashMap<&str, &Task> = tasks.iter().map(|task| (task.name.as_str(), task)).collect();
     let mut scored = Vec::with_capacity(sequences.len());
     for (i, sequence) in sequences.iter().enumerate() {
@@ -85,7 +85,7 @@ fn vectors(tasks: &[Task], sequences: &[Sequence], more: bool) -> Result<Vec<Val
     }
     let vector = |(task, sequence, scores, walk): &(&Task, &Sequence, PathScores, Walk)| {
         let mut metrics = metrics(task, sequence, scores, walk);
-        if more {
+        if with_more_metrics {
             let mut others = scored.iter().filter(|(_, other, ..)| other.prompt_id == sequence.prompt_id);
             let dominated = others.any(|(.., better, _)| better.dominates(scores));
             metrics["harm_free"] = scores.harm_free().into();

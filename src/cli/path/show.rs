@@ -16,7 +16,7 @@ use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::recording::{self, OtherFiles};
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Draw a task's automaton and the steps of a run.
 
 Final states have two rings, calls without effect on the state are grey loops. With --walk or
@@ -35,7 +35,7 @@ Exit codes:
   2  a task or an input that cannot be used, or no run that the task is for";
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Show {
+pub(in crate::cli) struct PathShowArgs {
     /// A task file (YAML or JSON)
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -64,7 +64,7 @@ enum DrawingFormat {
     Dot,
 }
 
-pub(super) fn show(args: &Show) -> Result<(), CommandFailure> {
+pub(super) fn show(args: &PathShowArgs) -> Result<(), CommandFailure> {
     let loaded = source::load_tasks(std::slice::from_ref(&args.file))?;
     let task = select_task(&loaded.tasks, args.task.as_deref())?;
     let walk = match (&args.walk, args.trace.is_empty()) {
@@ -101,7 +101,7 @@ fn symbol_steps(task: &Task, symbols: &[String]) -> Vec<(String, Transition)> {
 }
 
 /// The run of the first agent that the task matches.
-fn first_matching_run(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, CommandFailure> {
+fn first_matching_run(task: &Task, args: &PathShowArgs) -> Result<Vec<(String, Transition)>, CommandFailure> {
     let mut first_run = None;
     let config = args.config.load()?;
     let run = JudgeRun::start(&JudgeOptions::default(), &config, false)?;

@@ -18,7 +18,7 @@ use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
 use crate::config::Config;
 
-/// Most plans of one batch.
+/// Maximum number of plans of one batch.
 const MAX_PLANS: usize = 100_000;
 
 /// One object of a file.
@@ -122,17 +122,18 @@ fn assess_entry(
         entry.reference.as_ref().map(read).or_else(|| plan::Plan::reference(settings, &entry.query));
     let tools = Toolbox::new(&settings.tools);
     let assess = |plan: &Value| {
-        let mut assessed = PlanAssessment::new(read(plan), tools.clone(), reference.clone());
-        if let Some(judge) = judge.filter(|_| !assessed.is_rejected() && !entry.query.trim().is_empty()) {
-            check_and_score::ask_judges(&mut assessed, &entry.query, judge, &settings.matching);
+        let mut assessment = PlanAssessment::new(read(plan), tools.clone(), reference.clone());
+        if let Some(judge) = judge.filter(|_| !assessment.is_rejected() && !entry.query.trim().is_empty()) {
+            check_and_score::ask_judges(&mut assessment, &entry.query, judge, &settings.matching);
         }
-        assessed
+        assessment
     };
-    let rating = |assessed: &PlanAssessment| assessed.reference_match.as_ref().map(|matched| matched.rating);
-    let assessed = assess(after);
-    let before = before.map(|plan| if plan == after { assessed.clone() } else { assess(plan) });
+    let rating =
+        |assessment: &PlanAssessment| assessment.reference_match.as_ref().map(|matched| matched.rating);
+    let assessment = assess(after);
+    let before = before.map(|plan| if plan == after { assessment.clone() } else { assess(plan) });
     let tags = match judge {
-        Some(judge) if !entry.tags.is_empty() => tags(entry, &assessed, judge),
+        Some(judge) if !entry.tags.is_empty() => tags(entry, &assessment, judge),
         _ => Vec::new(),
     };
     Ok(BatchPlan {
@@ -142,21 +143,21 @@ fn assess_entry(
             None => Vec::new(),
         },
         planner: entry.planner.clone(),
-        reference: assessed.reference.as_ref().map(plan::shape),
+        reference: assessment.reference.as_ref().map(plan::shape),
         before: before.as_ref().and_then(rating),
-        rating: rating(&assessed),
-        unsure: assessed.reference_match.as_ref().map_or(0, |matched| matched.unsure.len()),
-        values: assessed.values,
-        score: assessed.score(&settings.weights),
+        rating: rating(&assessment),
+        unsure: assessment.reference_match.as_ref().map_or(0, |matched| matched.unsure.len()),
+        values: assessment.values,
+        score: assessment.score(&settings.weights),
         people: entry.rating,
         tags,
     })
 }
 
 /// The tags of the steps that people have tagged. Steps about which the judge did not answer are left out.
-fn tags(entry: &PlanEntry, assessed: &PlanAssessment, judge: &JudgeSession) -> Vec<StepTags> {
+fn tags(entry: &PlanEntry, assessment: &PlanAssessment, judge: &JudgeSession) -> Vec<StepTags> {
     let clean = |text: &str| judge.clean(text);
-    let shown = assessed.sanitized(clean);
+    let shown = assessment.sanitized(clean);
     let mut questions = plan::tag_questions(&clean(&entry.query), &shown.plan, &shown.tools);
     let people = |key: &str| entry.tags.get(&key.parse::<usize>().ok()?);
     questions.retain(|question| people(&question.key).is_some());
@@ -202,9 +203,9 @@ fn table(report: &BatchReport) -> String {
         }
     }
     out.push_str("\nmeans\n");
-    for one in &report.means {
-        let mean = one.mean.map_or("-".to_owned(), |mean| format!("{mean:.3}"));
-        out.push_str(&format!("{:<32} {:>5} {mean:>8}\n", one.metric, one.plans));
+    for metric in &report.means {
+        let mean = metric.mean.map_or("-".to_owned(), |mean| format!("{mean:.3}"));
+        out.push_str(&format!("{:<32} {:>5} {mean:>8}\n", metric.metric, metric.plans));
     }
     for (title, agreement) in
         [("tiers and people", &report.rating_agreement), ("tags of steps and people", &report.tag_agreement)]

@@ -16,7 +16,7 @@ use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
 use crate::config::Config;
 
-pub(super) const CHECK: &str = "\
+pub(super) const CHECK_LONG_ABOUT: &str = "\
 Print the faults of a plan and its layout.
 
 By rules alone: whether the plan can be parsed and what had to be repaired, placeholders,
@@ -24,7 +24,7 @@ dependencies, steps that no other step uses, limits of the tools if their specs 
 with a reference prompts for one tool only. Hops are the edges of the longest chain of
 dependencies, width is the number of steps that run in parallel.";
 
-pub(super) const SCORE: &str = "\
+pub(super) const SCORE_LONG_ABOUT: &str = "\
 Measure a plan: seven metrics from 0 to 1, and a score from 0 to 100.
 
 Effectiveness (tool-prompt alignment, format, step executability, query adherence) makes 70
@@ -71,7 +71,7 @@ pub(in crate::cli) struct PlanScoreArgs {
     pub(super) judge: Vec<String>,
 }
 
-/// The plan examined by rules, the query that it answers, and the configuration.
+/// The plan assessment by rules, the query that it answers, and the configuration.
 fn examine(
     args: &PlanArgs,
     query: Option<&str>,
@@ -88,67 +88,67 @@ fn examine(
 }
 
 pub(super) fn check(args: &PlanArgs) -> Result<(), CommandFailure> {
-    let (examined, _, config) = examine(args, None)?;
+    let (assessment, _, config) = examine(args, None)?;
     let weights = &config.verdict.evaluation.metrics.plan.weights;
-    let table = || show::table(&examined, weights, false);
-    args.options.output.print(&show::object(&examined, weights), table)?;
-    let has_faults = examined.issues.iter().any(|i| PlanPart::for_fault(i.fault).is_some());
+    let table = || show::table(&assessment, weights, false);
+    args.options.output.print(&show::object(&assessment, weights), table)?;
+    let has_faults = assessment.issues.iter().any(|i| PlanPart::for_fault(i.fault).is_some());
     if has_faults { Err(CommandFailure::ThresholdMet) } else { Ok(()) }
 }
 
 pub(super) fn score(args: &PlanScoreArgs) -> Result<(), CommandFailure> {
-    let (mut examined, query, config) = examine(&args.plan, args.query.as_deref())?;
+    let (mut assessment, query, config) = examine(&args.plan, args.query.as_deref())?;
     let run = JudgeRun::start(&args.plan.options.judges, &config, !args.judge.is_empty())?;
-    if !args.judge.is_empty() && !examined.is_rejected() {
+    if !args.judge.is_empty() && !assessment.is_rejected() {
         let judge = JudgeSession::new(&run, &config, &args.judge)?;
         let matching = &config.verdict.evaluation.metrics.plan.matching;
-        ask_judges(&mut examined, &files::required_query(None, query)?, &judge, matching);
+        ask_judges(&mut assessment, &files::required_query(None, query)?, &judge, matching);
     }
     let weights = &config.verdict.evaluation.metrics.plan.weights;
-    run.print(args.plan.options.output, &show::object(&examined, weights), || {
-        show::table(&examined, weights, true)
+    run.print(args.plan.options.output, &show::object(&assessment, weights), || {
+        show::table(&assessment, weights, true)
     })
 }
 
 /// Asks the judges: for the metrics that rules cannot measure, and about pairs of steps that rules cannot decide. A
 /// metric without an answer stays unmeasured and is named on standard error.
 pub(super) fn ask_judges(
-    examined: &mut PlanAssessment,
+    assessment: &mut PlanAssessment,
     query: &str,
     judge: &JudgeSession,
     matching: &Matching,
 ) {
     let clean = |text: &str| judge.clean(text);
-    let shown = examined.sanitized(clean);
+    let shown = assessment.sanitized(clean);
     let system = |question: &str, rubric: &str| {
         judge.asker.question_system_prompt((PLAN_SCORE, question), rubric, None).to_string()
     };
     let mut questions = plan::judge_questions(&clean(query), &shown, &system);
     match &matching.embeddings {
         Some(name) => {
-            let question = plan::embedding_question(examined, &shown, name);
+            let question = plan::embedding_question(assessment, &shown, name);
             let answer = question.and_then(|question| judge.ask_judge(name, PLAN_SCORE, question));
             if let Some(opinion) = answer.as_ref().and_then(|a| a.opinions.as_deref().ok()?.first()) {
-                examined.decide(plan::read_cosines(examined, &shown, &opinion.value, matching));
+                assessment.decide(plan::read_cosines(assessment, &shown, &opinion.value, matching));
             }
-            questions.extend(plan::pair_question(examined, &shown, &system));
+            questions.extend(plan::pair_question(assessment, &shown, &system));
         }
-        None => questions.extend(plan::pair_question(examined, &shown, &system)),
+        None => questions.extend(plan::pair_question(assessment, &shown, &system)),
     }
     for answer in judge.ask(PLAN_SCORE, questions) {
         if answer.key == plan::JUDGED_KEY {
             match answer.opinions {
-                Ok(opinions) => examined.decide(plan::read_pairs(examined, &shown, &opinions)),
+                Ok(opinions) => assessment.decide(plan::read_pairs(assessment, &shown, &opinions)),
                 Err(reason) => write_stderr(&format!("steps: the judge did not answer: {}", reason.as_str())),
             }
             continue;
         }
         let Some(part) = JUDGED_PARTS.into_iter().find(|part| part.metric() == answer.key) else { continue };
         let judged = answer.opinions.and_then(|opinions| {
-            plan::median_judgement(part, &examined.plan, &opinions).ok_or(Unmeasured::JudgeError)
+            plan::median_judgement(part, &assessment.plan, &opinions).ok_or(Unmeasured::JudgeError)
         });
         match judged {
-            Ok((judged, _)) => drop(examined.apply_judgement(part, &judged)),
+            Ok((judged, _)) => drop(assessment.apply_judgement(part, &judged)),
             Err(reason) => {
                 write_stderr(&format!("{}: the judge did not answer: {}", part.name(), reason.as_str()))
             }

@@ -14,7 +14,7 @@ use crate::cli::command::{CommandFailure, to_json, write_file, write_stderr};
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Improve a plan with a judge, step by step, without carrying it out.
 
 Each pass visits each step once. The judge tags the fault of the step (incorrect prompt, complex

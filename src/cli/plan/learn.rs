@@ -12,7 +12,7 @@ use verdict_eval::plan::{self, LearntWeights, Lineage, PlanAssessment, PlanPart,
 use super::files::{self, PlanOptions};
 use crate::cli::command::{CommandFailure, read_text, to_json, write_stdout};
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Fit the score's weights to plans that people have ranked.
 
 FILE has one JSON object a line: {\"plans\": [worst, ..., best]}, or is a lineage that 'plan
@@ -25,7 +25,7 @@ The output is the weights, the share of ordered pairs that they get right, how t
 changes under other weights (all equal, and ten random draws with the same budgets; Spearman's
 correlation), and for each metric the share of pairs in which the better plan has no lower value.";
 
-pub(super) const STATS: &str = "\
+pub(super) const STATS_LONG_ABOUT: &str = "\
 Count what lineages of improved plans have in common: distinct plans, passes, revisions in each
 pass, steps and hops of the last plans, tags that led to a change, and why the loops ended.";
 
@@ -42,7 +42,7 @@ pub(in crate::cli) struct PlanLearnArgs {
 }
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Stats {
+pub(in crate::cli) struct PlanStatsArgs {
     /// Lineages, as 'plan improve --lineage' writes them
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -82,9 +82,9 @@ fn ranked_plans(object: &Value, tools: &Toolbox) -> Result<Vec<RankedPlan>, Stri
                 serde_json::from_value(metrics.clone()).map_err(|e| format!("metrics: {e}"))?
             }
             (None, Some(plan)) => {
-                let examined =
+                let assessment =
                     PlanAssessment::new(plan::parse_plan(&text(plan)), tools.clone(), best.clone());
-                PlanPart::ALL.iter().map(|p| (p.name().to_owned(), examined.value(*p))).collect()
+                PlanPart::ALL.iter().map(|p| (p.name().to_owned(), assessment.value(*p))).collect()
             }
             (None, None) => return Err("a plan has neither \"metrics\" nor \"plan\"".to_owned()),
         };
@@ -115,19 +115,19 @@ fn table(learnt: &LearntWeights) -> String {
         draws.join(" "),
     ));
     let percent = |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1} %", 100.0 * s));
-    for one in &learnt.metrics {
+    for metric in &learnt.metrics {
         out.push_str(&format!(
             "# {:<24} {:>4} pairs: not lower in {:>8}, higher in {:>8}\n",
-            one.metric,
-            one.pairs,
-            percent(one.relaxed),
-            percent(one.strict)
+            metric.metric,
+            metric.pairs,
+            percent(metric.relaxed),
+            percent(metric.strict)
         ));
     }
     out
 }
 
-pub(super) fn stats(args: &Stats) -> Result<(), CommandFailure> {
+pub(super) fn stats(args: &PlanStatsArgs) -> Result<(), CommandFailure> {
     let mut lineages: Vec<Lineage> = Vec::new();
     for path in &args.files {
         let lineage = serde_json::from_str(&read_text(path)?);

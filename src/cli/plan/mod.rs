@@ -14,7 +14,7 @@ use clap::Subcommand;
 
 use crate::cli::command::CommandFailure;
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Check, score and improve plans in files.
 
 A plan is an object of numbered steps, each with a call of a tool and the steps that it depends
@@ -45,20 +45,20 @@ Exit codes:
 #[derive(Subcommand, Debug)]
 pub(super) enum PlanCommand {
     /// Print the faults of a plan and its layout
-    #[command(long_about = check_and_score::CHECK)]
+    #[command(long_about = check_and_score::CHECK_LONG_ABOUT)]
     Check(check_and_score::PlanArgs),
     /// Measure a plan: seven metrics, a score, and a rating against a reference
-    #[command(long_about = check_and_score::SCORE)]
+    #[command(long_about = check_and_score::SCORE_LONG_ABOUT)]
     Score(check_and_score::PlanScoreArgs),
     /// Improve a plan with a judge, step by step
-    #[command(long_about = improve::LONG)]
+    #[command(long_about = improve::LONG_ABOUT)]
     Improve(improve::ImproveArgs),
     /// Fit the score's weights to plans that people have ranked
-    #[command(long_about = learn::LONG)]
+    #[command(long_about = learn::LONG_ABOUT)]
     LearnWeights(learn::PlanLearnArgs),
     /// Count what lineages of improved plans have in common
-    #[command(long_about = learn::STATS)]
-    Stats(learn::Stats),
+    #[command(long_about = learn::STATS_LONG_ABOUT)]
+    Stats(learn::PlanStatsArgs),
 }
 
 pub(super) fn plan(command: &PlanCommand) -> Result<(), CommandFailure> {

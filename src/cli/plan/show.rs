@@ -1,62 +1,62 @@
 //! The output of `plan check` and `plan score`.
 //!
-//! In: an examined plan and weights. Out: a table or JSON.
+//! In: an assessment plan and weights. Out: a table or JSON.
 
 use serde_json::{Map, Value, json};
 use verdict_eval::plan::{self, PlanAssessment, PlanPart, PlanWeights, Rating, ReferenceMatch};
 
 /// The plan with its issues, layout and metrics.
-pub(super) fn object(examined: &PlanAssessment, weights: &PlanWeights) -> Value {
+pub(super) fn object(assessment: &PlanAssessment, weights: &PlanWeights) -> Value {
     let metrics: Map<String, Value> =
-        PlanPart::ALL.iter().map(|p| (p.name().to_owned(), json!(examined.value(*p)))).collect();
-    let issues: Vec<Value> = examined
+        PlanPart::ALL.iter().map(|p| (p.name().to_owned(), json!(assessment.value(*p)))).collect();
+    let issues: Vec<Value> = assessment
         .issues
         .iter()
         .map(|i| json!({ "step": i.step, "metric": PlanPart::for_fault(i.fault).map(PlanPart::name), "said": i.message }))
         .collect();
     json!({
-        "shape": plan::shape(&examined.plan),
-        "structured": examined.plan.is_structured,
-        "rejected": plan::is_rejected(&examined.plan),
+        "shape": plan::shape(&assessment.plan),
+        "structured": assessment.plan.is_structured,
+        "rejected": plan::is_rejected(&assessment.plan),
         "issues": issues,
         "metrics": metrics,
-        "score": examined.score(weights),
+        "score": assessment.score(weights),
         "weights": weights,
-        "with_reference": examined.reference.is_some(),
-        "comparison": examined.reference_match,
-        "plan": examined.plan.to_json(),
+        "with_reference": assessment.reference.is_some(),
+        "comparison": assessment.reference_match,
+        "plan": assessment.plan.to_json(),
     })
 }
 
 /// The plan's issues and layout; with `with_metrics` its metrics as well.
-pub(super) fn table(examined: &PlanAssessment, weights: &PlanWeights, with_metrics: bool) -> String {
-    let shape = plan::shape(&examined.plan);
+pub(super) fn table(assessment: &PlanAssessment, weights: &PlanWeights, with_metrics: bool) -> String {
+    let shape = plan::shape(&assessment.plan);
     let mut out = format!("{} steps, {} hops, {} wide\n", shape.steps, shape.hops, shape.width);
-    if plan::is_rejected(&examined.plan) {
+    if plan::is_rejected(&assessment.plan) {
         out.push_str("rejected: the plan cannot be executed\n");
-    } else if !examined.plan.is_structured {
+    } else if !assessment.plan.is_structured {
         out.push_str("prose: no format, and dependencies only where steps mention one another\n");
     }
-    for issue in &examined.issues {
+    for issue in &assessment.issues {
         let part = PlanPart::for_fault(issue.fault).map_or("noted", PlanPart::name);
         out.push_str(&format!("  {issue} [{part}]\n"));
     }
     if with_metrics {
-        metrics(&mut out, examined, weights);
-        if let Some(comparison) = &examined.reference_match {
-            rating(&mut out, comparison, examined.plan.is_structured);
+        metrics(&mut out, assessment, weights);
+        if let Some(comparison) = &assessment.reference_match {
+            rating(&mut out, comparison, assessment.plan.is_structured);
         }
     }
     out
 }
 
-fn metrics(out: &mut String, examined: &PlanAssessment, weights: &PlanWeights) {
+fn metrics(out: &mut String, assessment: &PlanAssessment, weights: &PlanWeights) {
     for part in PlanPart::ALL {
         let weight = part.weight(weights);
-        let value = examined.value(part).map_or("not measured".to_owned(), |v| format!("{v:.3}"));
+        let value = assessment.value(part).map_or("not measured".to_owned(), |v| format!("{v:.3}"));
         out.push_str(&format!("{:<26} {value:>12}  of weight {weight:.1}\n", part.name()));
     }
-    let score = examined.score(weights).map_or("not measured".to_owned(), |s| format!("{s:.1}"));
+    let score = assessment.score(weights).map_or("not measured".to_owned(), |s| format!("{s:.1}"));
     out.push_str(&format!("{:<26} {score:>12}\n", "score"));
 }
 

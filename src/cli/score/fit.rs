@@ -12,8 +12,8 @@ use crate::score::fit::{FOLDS, LabelledRun, OutcomeFit, RunSet};
 use crate::score::labels::Expected;
 use crate::score::rules::{LabelledSet, RuleTable};
 
-pub(super) const LONG: &str = "\
-Fit the root policy 'expected_outcome' to labelled runs.
+pub(super) const LONG_ABOUT: &str = "\
+FitArgs the root policy 'expected_outcome' to labelled runs.
 
 Needs labels of whole traces ('expected'), of both outcomes. Prints the weights as configuration,
 and for each set the area under the ROC curve (AUC: 0.5 is chance) with these weights, with
@@ -32,7 +32,7 @@ Examples:
 Labels have the shape that 'otel-verdict help score labels' shows.";
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Fit {
+pub(in crate::cli) struct FitArgs {
     #[command(flatten)]
     sets: Sets,
     /// For held-out figures, estimate the confidences of rules from the labels of the other sets as well
@@ -40,7 +40,7 @@ pub(in crate::cli) struct Fit {
     estimate_confidences: bool,
 }
 
-pub(super) fn fit(args: &Fit) -> Result<(), CommandFailure> {
+pub(super) fn fit(args: &FitArgs) -> Result<(), CommandFailure> {
     let names = || args.sets.names().map(str::to_owned);
     let mut firings: Vec<(String, LabelledSet)> =
         names().map(|name| (name, LabelledSet::default())).collect();

@@ -28,10 +28,10 @@ use crate::score::counts::Confusion;
 use crate::score::labels::{Expected, LabelFile, SHAPE, TraceLabels};
 use crate::score::metrics::{self, ScoredTrace};
 use crate::score::report::draw::EvaluatorRow;
-use crate::score::trail::find::Predicted;
-use crate::score::trail::{Annotations, Benchmark, TraceMarks};
+use crate::score::trail::placement::Predicted;
+use crate::score::trail::{Annotations, Benchmark, TraceErrors};
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Score against your labels.
 
 Judges every trace and compares with the labels of its spans: location and category of errors,
@@ -106,8 +106,8 @@ impl ScoreLabelsArgs {
         let mut judged = LabelledTraces::default();
         recording::evaluate_at_end(&config, &self.traces, OtherFiles::Skip, &run, |evaluated| {
             if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
-                let marks = labels.annotations();
-                judged.add(&evaluated, labels, &marks, &settings, predicted);
+                let annotations = labels.annotations();
+                judged.add(&evaluated, labels, &annotations, &settings, predicted);
             }
         })?;
         if let Some(first) = labels.keys().next() {
@@ -178,7 +178,7 @@ pub(super) fn labels(
 ) -> Result<(), CommandFailure> {
     let (judged, run) = args.judge(findings.predicted(), !baseline.is_empty())?;
     let pairs = judged.pairs();
-    let plain = match baseline.is_empty() {
+    let baseline_answers = match baseline.is_empty() {
         true => None,
         false => {
             let session = JudgeSession::new(&run, &args.config.load()?, baseline)?;
@@ -189,8 +189,8 @@ pub(super) fn labels(
     if run.is_dry() {
         return run.finish();
     }
-    let marks: Vec<TraceMarks> =
-        pairs.iter().map(|(trace, labels)| TraceMarks::new(&labels.annotations(), &trace.errors)).collect();
+    let errors: Vec<TraceErrors> =
+        pairs.iter().map(|(trace, labels)| TraceErrors::new(&labels.annotations(), &trace.errors)).collect();
     // Without labels of spans, figures of spans would be zeros.
     let has_span_labels = pairs.iter().any(|(_, labels)| !labels.spans.is_empty());
     let mut trace_verdict = Confusion::default();
@@ -199,16 +199,16 @@ pub(super) fn labels(
             trace_verdict.count(!passed, expected == Expected::Fail);
         }
     }
-    let points = metrics::points(&pairs).into_iter().filter(|_| has_span_labels);
-    let metrics = points.map(|(metric, points)| {
+    let measurements = metrics::labelled_measurements(&pairs).into_iter().filter(|_| has_span_labels);
+    let metrics = measurements.map(|(metric, points)| {
         let (counts, intervals_95) = (metrics::confusion(&points), metrics::intervals(&points));
         (metric, MetricCounts { counts, intervals_95 })
     });
     let scores = LabelScores {
-        figures: has_span_labels.then(|| Benchmark::from_cases(&marks)),
+        figures: has_span_labels.then(|| Benchmark::from_cases(&errors)),
         metrics: metrics.collect(),
         trace_verdict,
-        completion: completion(&pairs, plain.as_deref()),
+        completion: completion(&pairs, baseline_answers.as_deref()),
         agreement: metrics::agreements(&pairs),
     };
     let tables = tables(&scores);
@@ -220,13 +220,13 @@ pub(super) fn labels(
 /// The agreement of each rater of whole runs with the labels; raters without an answer are omitted.
 fn completion(
     pairs: &[(&ScoredTrace, &TraceLabels)],
-    plain: Option<&[Option<bool>]>,
+    baseline_answers: Option<&[Option<bool>]>,
 ) -> Vec<CompletionAgreement> {
     let mut raters = vec![
         CompletionAgreement::from_answers(CHECKLIST, pairs, |_, trace| trace.completed),
         CompletionAgreement::from_answers("trace verdict", pairs, |_, trace| trace.passed),
     ];
-    raters.extend(plain.map(|answers| {
+    raters.extend(baseline_answers.map(|answers| {
         CompletionAgreement::from_answers("plain judge", pairs, |i, _| answers.get(i).copied().flatten())
     }));
     raters.retain(|rater| rater.counts.total() > 0);
@@ -245,8 +245,8 @@ fn tables(scores: &LabelScores) -> Vec<String> {
     for (metric, MetricCounts { counts, intervals_95 }) in metrics.chain(trace) {
         let tally = counts.tally();
         let cells = [metric.to_owned(), counts.total().to_string(), tally.gold.to_string()];
-        let more = [tally.f(2.0), counts.accuracy()].map(|f| figure(f, None));
-        t.add_row(cells.into_iter().chain(shares(&tally, intervals_95)).chain(more));
+        let further_figures = [tally.f(2.0), counts.accuracy()].map(|f| figure(f, None));
+        t.add_row(cells.into_iter().chain(shares(&tally, intervals_95)).chain(further_figures));
     }
     tables.push(t.render());
     if !scores.completion.is_empty() {
@@ -260,12 +260,12 @@ fn tables(scores: &LabelScores) -> Vec<String> {
             "specificity",
             "kappa",
         ]);
-        for CompletionAgreement { by: evaluator, counts, unmeasured } in &scores.completion {
+        for CompletionAgreement { rater, counts, unmeasured } in &scores.completion {
             let tally = counts.tally();
             let shares =
                 [counts.accuracy(), tally.precision(), tally.recall(), counts.specificity()].map(Some);
             let figures = shares.into_iter().chain([counts.kappa()]).map(optional_figure);
-            let cells = [(*evaluator).to_owned(), counts.total().to_string(), unmeasured.to_string()];
+            let cells = [(*rater).to_owned(), counts.total().to_string(), unmeasured.to_string()];
             t.add_row(cells.into_iter().chain(figures));
         }
         tables.push(t.render());

@@ -21,7 +21,7 @@ use clap::Subcommand;
 
 use crate::cli::command::CommandFailure;
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Compare verdicts with annotations and labels.
 
 Judges recorded traces as 'eval' does and compares the verdicts with the annotations of the TRAIL
@@ -44,20 +44,20 @@ Exit codes:
 #[derive(Subcommand, Debug)]
 pub(super) enum ScoreCommand {
     /// Against the annotations of the TRAIL benchmark
-    #[command(long_about = trail::LONG, after_long_help = trail::EXAMPLES)]
-    Trail(trail::Trail),
+    #[command(long_about = trail::LONG_ABOUT, after_long_help = trail::EXAMPLES)]
+    Trail(trail::TrailArgs),
     /// Against your labels
-    #[command(long_about = labels::LONG, after_long_help = labels::examples())]
+    #[command(long_about = labels::LONG_ABOUT, after_long_help = labels::examples())]
     Labels(labels::LabelsArgs),
     /// Fit each metric's threshold to labels
-    #[command(long_about = thresholds::LONG, after_long_help = thresholds::EXAMPLES)]
+    #[command(long_about = thresholds::LONG_ABOUT, after_long_help = thresholds::EXAMPLES)]
     Thresholds(labels::ScoreLabelsArgs),
     /// Measure the precision of each rule
-    #[command(long_about = rules::LONG, after_long_help = rules::EXAMPLES)]
-    Rules(rules::Rules),
+    #[command(long_about = rules::LONG_ABOUT, after_long_help = rules::EXAMPLES)]
+    Rules(rules::RulesArgs),
     /// Fit the root policy expected_outcome to labelled runs
-    #[command(long_about = fit::LONG, after_long_help = fit::EXAMPLES)]
-    Fit(fit::Fit),
+    #[command(long_about = fit::LONG_ABOUT, after_long_help = fit::EXAMPLES)]
+    Fit(fit::FitArgs),
 }
 
 pub(super) fn score(command: &ScoreCommand) -> Result<(), CommandFailure> {

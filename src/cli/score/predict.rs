@@ -25,10 +25,10 @@ use crate::score::labels::TraceLabels;
 use crate::score::trail::adjudicate::{self, ErrorQuestion};
 use crate::score::trail::baseline::read_prediction;
 use crate::score::trail::caught::{ErrorCase, ErrorClaim, by_rules, claims};
-use crate::score::trail::find::Predicted;
 use crate::score::trail::mapper::MapperCounts;
+use crate::score::trail::placement::Predicted;
 use crate::score::trail::ratings::{self, RootVerdicts};
-use crate::score::trail::{Annotations, find, mapper};
+use crate::score::trail::{Annotations, mapper, placement};
 
 /// Predictions and root verdicts by the gold file's name.
 #[derive(Default)]
@@ -73,7 +73,8 @@ pub(super) struct AdjudicatorCounts {
     /// Errors without an answer, which the rules decided.
     pub(super) unanswered: usize,
     /// Findings that were not shown with an error: too many in one trace.
-    pub(super) left: usize,
+    #[serde(rename = "left")]
+    pub(super) omitted: usize,
 }
 
 /// The settings and judges by which predictions are made.
@@ -123,7 +124,7 @@ impl Predictor<'_> {
             mapped
         });
         let located =
-            find::located_findings(trace, mapped.as_deref().unwrap_or(measurements), self.predicted);
+            placement::located_findings(trace, mapped.as_deref().unwrap_or(measurements), self.predicted);
         let prediction = Annotations {
             trace: Some(trace.tree.id.to_string()),
             errors: located.iter().map(|f| f.annotation(trace)).collect(),
@@ -160,14 +161,15 @@ impl Predictor<'_> {
         let clean = |text: &str| judge.clean(text);
         let error_questions: Vec<Option<ErrorQuestion>> =
             gold.errors.iter().enumerate().map(|(n, e)| adjudicate::question(n, e, claims, clean)).collect();
-        let questions = error_questions.iter().flatten().map(|asked| asked.question.clone()).collect();
+        let questions =
+            error_questions.iter().flatten().map(|error_question| error_question.question.clone()).collect();
         let mut answers = judge.ask_about(services, "score.adjudicate", questions).into_iter();
         let counts = notes.adjudicator.get_or_insert_default();
-        let decided = gold.errors.iter().zip(&error_questions).map(|(error, asked)| {
+        let decided = gold.errors.iter().zip(&error_questions).map(|(error, error_question)| {
             // Without findings nothing identifies the error.
-            let Some(asked) = asked else { return ErrorCase::new(error, claims, &[]) };
-            counts.left += asked.omitted_claims;
-            let identified = answers.next().and_then(|answer| asked.read(&answer));
+            let Some(error_question) = error_question else { return ErrorCase::new(error, claims, &[]) };
+            counts.omitted += error_question.omitted_claims;
+            let identified = answers.next().and_then(|answer| error_question.read(&answer));
             match &identified {
                 Some(_) => counts.answered += 1,
                 None => counts.unanswered += 1,
@@ -248,8 +250,8 @@ fn map_categories(
     services: &Arc<[Text]>,
     measurements: &[Measurement],
 ) -> (Vec<Measurement>, MapperCounts) {
-    let mut asked = mapper::questions(measurements, |text| judge.clean(text));
-    let questions = std::mem::take(&mut asked.questions);
+    let mut trace_questions = mapper::questions(measurements, |text| judge.clean(text));
+    let questions = std::mem::take(&mut trace_questions.questions);
     let answers = judge.ask_about(services, "score.category", questions);
-    mapper::map(measurements, &asked, &answers)
+    mapper::map(measurements, &trace_questions, &answers)
 }

@@ -15,7 +15,7 @@ use crate::score::report::draw::{Curve, EvaluatorRow};
 use crate::score::report::sample::{self, Explanation};
 use crate::score::report::tree::TraceTree;
 use crate::score::thresholds::ThresholdFit;
-use crate::score::trail::find::Predicted;
+use crate::score::trail::placement::Predicted;
 use crate::score::trail::{Annotation, Benchmark};
 
 /// Evaluated traces with their labels, trees and explanations.
@@ -27,12 +27,12 @@ pub(super) struct LabelledTraces {
 }
 
 impl LabelledTraces {
-    /// Adds a trace with its labels; `marks` are the annotated errors.
+    /// Adds a trace with its labels; `annotations` are its annotated errors.
     pub(super) fn add(
         &mut self,
         evaluated: &EvaluatedRecording,
         labels: TraceLabels,
-        marks: &[Annotation],
+        annotations: &[Annotation],
         settings: &Settings,
         predicted: Predicted,
     ) {
@@ -51,7 +51,7 @@ impl LabelledTraces {
             &evaluated_trace.trace,
             &evaluated_trace.measurements,
             &evaluated_trace.verdicts,
-            marks,
+            annotations,
             predicted,
         ));
         self.labelled.push((trace, labels));
@@ -70,12 +70,12 @@ impl LabelledTraces {
         rows: Vec<EvaluatorRow>,
     ) -> Result<(), CommandFailure> {
         let pairs = self.pairs();
-        let any_metric = ("any metric: the worst finding at a call", metrics::call_points(&pairs));
-        let by_metric = metrics::points(&pairs).into_iter();
+        let any_metric = ("any metric: the worst finding at a call", metrics::call_measurements(&pairs));
+        let by_metric = metrics::labelled_measurements(&pairs).into_iter();
         let curves = [any_metric].into_iter().chain(by_metric).filter_map(|(name, points)| {
             let fit = ThresholdFit::from_points(&points)?;
             let cuts = fit.curve.iter().map(|cut| (cut.tau, cut.counts)).collect();
-            Some(Curve { name: name.to_owned(), cuts, now: fit.now })
+            Some(Curve { name: name.to_owned(), cuts, configured: fit.configured })
         });
         let report = ReportContent {
             title: format!("otel-verdict: {title}"),

@@ -9,7 +9,7 @@ use crate::cli::command::{CommandFailure, write_stdout};
 use crate::cli::table::{TextTable, figure, optional_figure};
 use crate::score::rules::{Firings, LabelledBy, LabelledSet, RuleTable};
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Measure the precision of each rule on labelled sets.
 
 Evaluates every labelled trace. A row for each rule: how often it was right and fired on each set,
@@ -32,7 +32,7 @@ Examples:
 Labels have the shape that 'otel-verdict help score labels' shows.";
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Rules {
+pub(in crate::cli) struct RulesArgs {
     #[command(flatten)]
     sets: Sets,
     /// Print the counts as tab-separated values, in the form of the evaluator's table of confidences
@@ -43,7 +43,7 @@ pub(in crate::cli) struct Rules {
     by_set: bool,
 }
 
-pub(super) fn rules(args: &Rules) -> Result<(), CommandFailure> {
+pub(super) fn rules(args: &RulesArgs) -> Result<(), CommandFailure> {
     let mut sets: Vec<(String, LabelledSet)> =
         args.sets.names().map(|name| (name.to_owned(), LabelledSet::default())).collect();
     let run = args.sets.evaluate(|set, evaluated, labels| sets[set].1.add(&evaluated.trace, labels))?;

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cli::command::{CommandFailure, read_text, write_stderr};
 use crate::score::split::{self, Half};
-use crate::score::trail::find::{FindingPlacement, Predicted};
+use crate::score::trail::placement::{FindingPlacement, Predicted};
 
 /// Which annotated traces are scored.
 #[derive(Args, Debug, Default)]

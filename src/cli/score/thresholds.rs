@@ -12,9 +12,9 @@ use crate::score::bootstrap::ShareIntervals;
 use crate::score::counts::Confusion;
 use crate::score::metrics;
 use crate::score::thresholds::ThresholdFit;
-use crate::score::trail::find::Predicted;
+use crate::score::trail::placement::Predicted;
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Fit each metric's threshold to labels.
 
 For every metric with scores: the figures of each threshold, the threshold with the best F1, and
@@ -34,7 +34,7 @@ pub(super) fn thresholds(args: &ScoreLabelsArgs) -> Result<(), CommandFailure> {
     if run.is_dry() {
         return run.finish();
     }
-    let fits: BTreeMap<&str, Option<ThresholdFit>> = metrics::points(&judged.pairs())
+    let fits: BTreeMap<&str, Option<ThresholdFit>> = metrics::labelled_measurements(&judged.pairs())
         .into_iter()
         .map(|(metric, points)| (metric, ThresholdFit::from_points(&points)))
         .collect();
@@ -65,7 +65,7 @@ fn table(fits: &BTreeMap<&str, Option<ThresholdFit>>) -> String {
         let f1 = |counts: &Confusion| figure(counts.tally().f1(), None);
         let held_out = fit.held_out.as_ref().map_or_else(|| "-".to_owned(), f1);
         let fitted = [fit.points.to_string(), format!("{:.2}", fit.best.tau), f1(&fit.best.counts)];
-        best.add_row([(*metric).to_owned()].into_iter().chain(fitted).chain([held_out, f1(&fit.now)]));
+        best.add_row([(*metric).to_owned()].into_iter().chain(fitted).chain([held_out, f1(&fit.configured)]));
         for cut in &fit.curve {
             let t = cut.counts.tally();
             let cut = [(*metric).to_owned(), format!("{:.2}", cut.tau)];

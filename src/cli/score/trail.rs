@@ -22,9 +22,9 @@ use crate::config::Config;
 use crate::score::counts::Confusion;
 use crate::score::trail::caught::CaughtErrors;
 use crate::score::trail::ratings;
-use crate::score::trail::{Benchmark, Ratings, TraceMarks};
+use crate::score::trail::{Benchmark, Ratings, TraceErrors};
 
-pub(super) const LONG: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Score against the annotations of the TRAIL benchmark.
 
 Judges every trace, maps the findings of failing measurements (with --all-findings those of passing
@@ -48,7 +48,7 @@ Examples:
   otel-verdict score trail --from someones-predictions/ --gold gaia/gold --output json";
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Trail {
+pub(in crate::cli) struct TrailArgs {
     /// Recorded traces: files and folders, as 'eval' reads them; every file must contain telemetry
     #[arg(long, value_name = "PATH", required_unless_present = "from")]
     traces: Vec<PathBuf>,
@@ -96,7 +96,7 @@ pub(in crate::cli) struct Trail {
     config: ConfigFiles,
 }
 
-pub(super) fn trail(args: &Trail) -> Result<(), CommandFailure> {
+pub(super) fn trail(args: &TrailArgs) -> Result<(), CommandFailure> {
     let mut gold = files::read_annotations(&args.gold)?;
     if gold.is_empty() {
         return Err(CommandFailure::file(&args.gold, "no annotations (*.json) here"));
@@ -137,7 +137,7 @@ pub(super) fn trail(args: &Trail) -> Result<(), CommandFailure> {
 /// are not in the input, and those that do not fit a judge's window. In a folder of predictions an absent file is an
 /// empty prediction, as in the reference script.
 fn exclude_unjudged(
-    args: &Trail,
+    args: &TrailArgs,
     gold: &mut AnnotationFiles,
     predictions: &Predictions,
 ) -> Result<(), CommandFailure> {
@@ -175,7 +175,7 @@ fn exclude_unjudged(
 
 /// The judge that assigns categories: the one of the command line; where the judges of the metrics are not shown the
 /// categories, the one judge of the metrics, since without a category nothing is a prediction.
-fn mapper(args: &Trail, config: &Config) -> Result<Option<String>, CommandFailure> {
+fn mapper(args: &TrailArgs, config: &Config) -> Result<Option<String>, CommandFailure> {
     let evaluation = &config.verdict.evaluation;
     let has_categories = evaluation.ask.categories || args.from.is_some() || args.monolithic.is_some();
     if args.mapper.is_some() || has_categories {
@@ -201,7 +201,7 @@ fn mapper(args: &Trail, config: &Config) -> Result<Option<String>, CommandFailur
 }
 
 fn predict(
-    args: &Trail,
+    args: &TrailArgs,
     mut config: Config,
     mapper: &Option<String>,
     judges: &JudgeRun,
@@ -229,7 +229,7 @@ fn predict(
 }
 
 fn score(
-    args: &Trail,
+    args: &TrailArgs,
     mapper: &Option<String>,
     gold: &AnnotationFiles,
     predictions: &Predictions,
@@ -264,8 +264,8 @@ fn score(
 /// Figures of all annotated traces; an absent prediction is an empty one.
 fn benchmark(gold: &AnnotationFiles, predicted: &AnnotationFiles) -> Benchmark {
     let errors = |name: &String| predicted.get(name).map_or(&[][..], |prediction| &prediction.errors);
-    let marks = gold.iter().map(|(name, gold)| TraceMarks::new(&gold.errors, errors(name)));
-    Benchmark::from_cases(&marks.collect::<Vec<_>>())
+    let cases = gold.iter().map(|(name, gold)| TraceErrors::new(&gold.errors, errors(name)));
+    Benchmark::from_cases(&cases.collect::<Vec<_>>())
 }
 
 /// The root verdicts under each policy compared with the annotators' overall scores.

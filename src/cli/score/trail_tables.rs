@@ -90,7 +90,7 @@ impl Notes {
         if let Some(m) = &self.mapper {
             out.push_str(&format!(
                 "mapper: {} flagged spans mapped, {} fit no category, {} without an answer, {} not asked\n",
-                m.mapped, m.no_category, m.unanswered, m.left
+                m.mapped, m.no_category, m.unanswered, m.omitted
             ));
         }
         if let (Some(b), Some(share)) = (&self.baseline, self.excluded_share()) {
@@ -107,7 +107,7 @@ impl Notes {
         if let Some(a) = &self.adjudicator {
             out.push_str(&format!(
                 "adjudicator: {} errors decided, {} without an answer (decided by rules), {} findings not shown\n",
-                a.answered, a.unanswered, a.left
+                a.answered, a.unanswered, a.omitted
             ));
         }
         out

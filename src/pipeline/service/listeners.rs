@@ -22,12 +22,12 @@ use crate::pipeline::kafka_store::KafkaStore;
 use crate::pipeline::store::NoStore;
 use crate::pipeline::store::Store;
 use crate::receive::paths::{BoundPaths, PathDecider};
-use crate::receive::{self, Bound, Intake};
+use crate::receive::{self, BoundReceiver, Intake};
 use crate::telemetry::Telemetry;
 
-/// Bound sockets, and the Kafka receiver.
+/// BoundReceiver sockets, and the Kafka receiver.
 pub(super) struct Listeners {
-    pub receivers: Bound,
+    pub receivers: BoundReceiver,
     pub paths: Option<BoundPaths>,
     page: Option<BoundPage>,
     #[cfg(feature = "kafka")]

@@ -351,7 +351,7 @@ async fn token_and_basic_authentication_can_be_combined() {
     assert_eq!(answer.headers().get_all(header::WWW_AUTHENTICATE).iter().count(), 2);
 }
 
-fn page(origins: &[&str]) -> OtlpConfig {
+fn config_with_cors(origins: &[&str]) -> OtlpConfig {
     let mut config = config_with(None, Some(tokens()));
     config.protocols.http.as_mut().unwrap().cors = Some(Cors {
         allowed_origins: origins.iter().map(|o| (*o).to_owned()).collect(),
@@ -375,7 +375,7 @@ async fn preflight(server: &Server, origin: &str) -> reqwest::Response {
 
 #[tokio::test]
 async fn cors_preflight_needs_no_credentials_but_requests_do() {
-    let server = serve(page(&["https://*.app.test"])).await;
+    let server = serve(config_with_cors(&["https://*.app.test"])).await;
     let _ = post(&server, "/");
     let answer = preflight(&server, "https://a.app.test").await;
     assert_eq!(answer.status(), StatusCode::NO_CONTENT);
@@ -391,7 +391,7 @@ async fn cors_preflight_needs_no_credentials_but_requests_do() {
     let answer = sent.header("authorization", "Bearer right").send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.headers()["access-control-allow-origin"], "https://a.app.test");
-    // The page must be able to read a rejection.
+    // The config_with_cors must be able to read a rejection.
     let answer = post(&server, "/v1/traces").header("origin", "https://a.app.test").send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(answer.headers()["access-control-allow-origin"], "https://a.app.test");
@@ -399,14 +399,14 @@ async fn cors_preflight_needs_no_credentials_but_requests_do() {
 
 #[tokio::test]
 async fn cors_refuses_other_origins_and_a_wildcard_allows_all() {
-    let server = serve(page(&["https://*.app.test"])).await;
+    let server = serve(config_with_cors(&["https://*.app.test"])).await;
     let _ = post(&server, "/");
     for origin in ["https://evil.test", "https://a.app.test.evil.test", "null"] {
         let answer = preflight(&server, origin).await;
         assert!(!answer.headers().contains_key("access-control-allow-origin"), "{origin}");
         assert!(!answer.headers().contains_key("access-control-allow-methods"), "{origin}");
     }
-    let server = serve(page(&["*"])).await;
+    let server = serve(config_with_cors(&["*"])).await;
     let answer = preflight(&server, "https://evil.test").await;
     assert_eq!(answer.headers()["access-control-allow-origin"], "*");
     assert!(!answer.headers().contains_key("access-control-allow-credentials"));

@@ -70,7 +70,7 @@ pub struct Curve {
     /// Thresholds with their counts, from the lowest threshold.
     pub cuts: Vec<(f64, Confusion)>,
     /// Counts with the configured threshold.
-    pub now: Confusion,
+    pub configured: Confusion,
 }
 
 /// Side length of the square of a curve.
@@ -95,13 +95,13 @@ pub fn curve(curve: &Curve, out: &mut Html) {
         out.numbers("{1},{1} ", &position(counts));
     }
     out.raw("\"/>");
-    for (tau, counts) in &shown {
+    for (threshold, counts) in &shown {
         let [x, y] = position(counts);
         out.numbers("<circle r=\"3\" cx=\"{1}\" cy=\"{1}\"/>", &[x, y]);
-        text(x + 5.0, y - 4.0, "start", &format!("{tau:.1}"), out);
+        text(x + 5.0, y - 4.0, "start", &format!("{threshold:.1}"), out);
     }
-    if curve.now.tally().predicted > 0 {
-        out.numbers("<circle class=\"now\" r=\"6\" cx=\"{1}\" cy=\"{1}\"/>", &position(&curve.now));
+    if curve.configured.tally().predicted > 0 {
+        out.numbers("<circle class=\"now\" r=\"6\" cx=\"{1}\" cy=\"{1}\"/>", &position(&curve.configured));
     }
     text(MARGIN + SIDE / 2.0, MARGIN + SIDE + 24.0, "middle", "recall 0 to 1", out);
     let label =
@@ -142,7 +142,7 @@ mod tests {
         let confusion = Confusion { tp: 1, fp: 1, fn_: 1, tn: 1 };
         let cuts = vec![(1.0, Confusion::default()), (2.0, confusion)];
         let mut out = Html::default();
-        curve(&Curve { name: "m".to_owned(), cuts, now: confusion }, &mut out);
+        curve(&Curve { name: "m".to_owned(), cuts, configured: confusion }, &mut out);
         let svg = out.into_string();
         assert_eq!(svg.matches("r=\"3\"").count(), 1);
         assert!(svg.contains("class=\"now\""));

@@ -89,14 +89,21 @@ pub fn html(explanations: &[Explanation], out: &mut Html) {
     }
     out.raw("<h2>A sample of explanations</h2><p>").count(drawn.len()).raw(" of ").count(explanations.len());
     out.raw(", spread over metrics, rules and traces, for review with the traces.</p><ol>");
-    for one in drawn {
-        out.raw("<li><b>").text(one.metric).raw("</b> ").text(&one.rule).raw(" <span class=\"category\">");
-        out.text(&one.severity).raw("</span><br><code>").text(&one.location).raw("</code><br>");
-        out.text(&clip(&one.rationale, MAX_TEXT)).raw("<br>");
-        if let Some(span) = &one.seen_in {
+    for explanation in drawn {
+        out.raw("<li><b>")
+            .text(explanation.metric)
+            .raw("</b> ")
+            .text(&explanation.rule)
+            .raw(" <span class=\"category\">");
+        out.text(&explanation.severity)
+            .raw("</span><br><code>")
+            .text(&explanation.location)
+            .raw("</code><br>");
+        out.text(&clip(&explanation.rationale, MAX_TEXT)).raw("<br>");
+        if let Some(span) = &explanation.seen_in {
             out.raw("<code>span ").text(span).raw("</code> ");
         }
-        out.raw("<q>").text(&clip(&one.quote, MAX_TEXT)).raw("</q></li>");
+        out.raw("<q>").text(&clip(&explanation.quote, MAX_TEXT)).raw("</q></li>");
     }
     out.raw("</ol>");
 }

@@ -12,7 +12,7 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::html::{Html, clip};
 use crate::score::trail::Annotation;
-use crate::score::trail::find::{self, Predicted};
+use crate::score::trail::placement::{self, Predicted};
 
 /// Largest indentation.
 const MAX_DEPTH: usize = 14;
@@ -48,12 +48,12 @@ impl TraceTree {
         trace: &AgentTrace,
         measurements: &[Measurement],
         verdicts: &Verdicts,
-        marks: &[Annotation],
+        annotations: &[Annotation],
         predicted: Predicted,
     ) -> TraceTree {
         let tree = &trace.tree;
-        let mut marks_by_span: BTreeMap<&str, Vec<&Annotation>> = BTreeMap::new();
-        marks.iter().for_each(|m| marks_by_span.entry(&m.location).or_default().push(m));
+        let mut annotations_by_span: BTreeMap<&str, Vec<&Annotation>> = BTreeMap::new();
+        annotations.iter().for_each(|m| annotations_by_span.entry(&m.location).or_default().push(m));
         let mut findings: BTreeMap<Idx, Vec<(&Measurement, &Measured)>> = BTreeMap::new();
         for (m, measured) in measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok()?))) {
             if !measured.passed || measured.findings.iter().any(|f| f.category.is_some()) {
@@ -61,7 +61,7 @@ impl TraceTree {
             }
         }
         let predicted: BTreeSet<Idx> =
-            find::located_findings(trace, measurements, predicted).iter().map(|f| f.at).collect();
+            placement::located_findings(trace, measurements, predicted).iter().map(|f| f.at).collect();
         let mut lines = Lines::default();
         lines.html.raw("<details open><summary><code>").text(&tree.id.to_string()).raw("</code> ");
         write_verdict(&mut lines.html, verdicts.trace.passed.map(|p| !p));
@@ -70,19 +70,19 @@ impl TraceTree {
         for (i, depth) in preorder(trace) {
             let (Some(span), Some(view)) = (tree.spans.get(i), trace.views.get(i)) else { continue };
             let id = span.id.to_string();
-            let marks = marks_by_span.remove(id.as_str()).unwrap_or_default();
+            let annotations = annotations_by_span.remove(id.as_str()).unwrap_or_default();
             let findings = findings.remove(&i).unwrap_or_default();
-            if marks.is_empty() && findings.is_empty() && view.kind != Kind::Agent {
+            if annotations.is_empty() && findings.is_empty() && view.kind != Kind::Agent {
                 lines.folded += 1;
                 continue;
             }
             let Some(out) = lines.next(depth) else { continue };
-            differs |= predicted.contains(&i) == marks.is_empty();
+            differs |= predicted.contains(&i) == annotations.is_empty();
             out.text(view.kind.as_str()).raw("] <b>");
             out.text(&clip(view.name.as_deref().unwrap_or_default(), 120)).raw("</b> <code>");
             out.text(&id).raw("</code> ");
             write_verdict(out, verdicts.by_span.get(i).copied().flatten().map(Verdict::failed));
-            match (predicted.contains(&i), marks.is_empty()) {
+            match (predicted.contains(&i), annotations.is_empty()) {
                 (true, false) => out.raw(" <span class=\"hit\">found and annotated</span>"),
                 (true, true) => out.raw(" <span class=\"over\">found, not annotated</span>"),
                 (false, false) => out.raw(" <span class=\"miss\">annotated, not found</span>"),
@@ -90,7 +90,7 @@ impl TraceTree {
             };
             out.raw("</div>");
             findings.iter().for_each(|(m, measured)| write_metric(out, m.metric, measured));
-            marks.iter().for_each(|mark| write_annotation(out, mark));
+            annotations.iter().for_each(|annotation| write_annotation(out, annotation));
             out.raw("</div>");
         }
         TraceTree { html: lines.finish(), differs }
@@ -152,9 +152,12 @@ fn write_metric(out: &mut Html, name: &str, measured: &Measured) {
     out.raw("</div>");
 }
 
-fn write_annotation(out: &mut Html, mark: &Annotation) {
-    out.raw("<div class=\"mark\">annotators: <b>").text(&clip(&mark.category, 120)).raw("</b> ");
-    out.text(&clip(&mark.impact, 20)).raw(" ").text(&clip(&mark.description, MAX_TEXT)).raw("</div>");
+fn write_annotation(out: &mut Html, annotation: &Annotation) {
+    out.raw("<div class=\"mark\">annotators: <b>").text(&clip(&annotation.category, 120)).raw("</b> ");
+    out.text(&clip(&annotation.impact, 20))
+        .raw(" ")
+        .text(&clip(&annotation.description, MAX_TEXT))
+        .raw("</div>");
 }
 
 fn write_verdict(out: &mut Html, failed: Option<bool>) {
@@ -196,14 +199,14 @@ mod tests {
             .build();
         let measurements = metrics::run(&trace, &Settings::default());
         let verdicts = propagate(&trace, &measurements, &Policies::default());
-        let mark = Annotation {
+        let annotation = Annotation {
             category: evil.to_owned(),
             location: trace.tree.spans[1].id.to_string(),
             description: evil.to_owned(),
             impact: evil.to_owned(),
             ..Annotation::default()
         };
-        let drawn = TraceTree::new(&trace, &measurements, &verdicts, &[mark], Predicted::FLAGGED);
+        let drawn = TraceTree::new(&trace, &measurements, &verdicts, &[annotation], Predicted::FLAGGED);
         assert!(drawn.html.as_str().contains("class=\"finding\""), "the error was found: {drawn:?}");
         let html = drawn.html.as_str();
         assert!(html.contains("&lt;script&gt;") && html.contains("429"), "{html}");

@@ -131,22 +131,26 @@ mod tests {
             claim("a", Category::GoalDeviation),
             claim("b", Category::ResourceAbuse),
         ];
-        let asked = question(0, &error, &claims, str::to_owned).unwrap();
-        assert_eq!((asked.shown.as_slice(), asked.omitted_claims), (&[2, 1, 0][..], 0));
-        assert_eq!(asked.question.prompt.user.matches("FINDING>>>").count(), 3, "no finding ends its fence");
-        assert_eq!(asked.read(&answer(json!([1, 3, 3]))), Some(vec![0, 2]));
-        assert_eq!(asked.read(&answer(json!([]))), Some(Vec::new()));
-        assert_eq!(asked.read(&answer(json!([0, 9]))), Some(Vec::new()));
+        let error_question = question(0, &error, &claims, str::to_owned).unwrap();
+        assert_eq!((error_question.shown.as_slice(), error_question.omitted_claims), (&[2, 1, 0][..], 0));
+        assert_eq!(
+            error_question.question.prompt.user.matches("FINDING>>>").count(),
+            3,
+            "no finding ends its fence"
+        );
+        assert_eq!(error_question.read(&answer(json!([1, 3, 3]))), Some(vec![0, 2]));
+        assert_eq!(error_question.read(&answer(json!([]))), Some(Vec::new()));
+        assert_eq!(error_question.read(&answer(json!([0, 9]))), Some(Vec::new()));
         let failed = Answer { opinions: Err(Unmeasured::Timeout), ..answer(json!([])) };
-        assert_eq!(asked.read(&failed), None);
+        assert_eq!(error_question.read(&failed), None);
     }
 
     #[test]
     fn claims_beyond_the_limit_are_counted() {
         let claims: Vec<ErrorClaim> =
             (0..MAX_CLAIMS + 5).map(|_| claim("a", Category::ResourceAbuse)).collect();
-        let asked = question(0, &Annotation::default(), &claims, str::to_owned).unwrap();
-        assert_eq!((asked.shown.len(), asked.omitted_claims), (MAX_CLAIMS, 5));
+        let error_question = question(0, &Annotation::default(), &claims, str::to_owned).unwrap();
+        assert_eq!((error_question.shown.len(), error_question.omitted_claims), (MAX_CLAIMS, 5));
         assert!(question(0, &Annotation::default(), &[], str::to_owned).is_none());
     }
 }

@@ -68,8 +68,8 @@ fn number(value: &Value) -> Option<f64> {
     .filter(|n: &f64| n.is_finite())
 }
 
-#[derive(Clone, PartialEq, Debug, Default)]
 /// The content of one file: the errors and scores of a trace.
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Annotations {
     /// The trace's id; `None` if only the file's name contains it.
     pub trace: Option<String>,

@@ -34,7 +34,7 @@ type Joint = (String, CategoryLabel);
 
 /// Annotated and predicted errors of one trace, prepared for repeated counting.
 #[derive(Clone, Debug, Default)]
-pub struct TraceMarks {
+pub struct TraceErrors {
     gold: BTreeSet<Joint>,
     predicted: BTreeSet<Joint>,
     location: PredictionTally,
@@ -45,9 +45,9 @@ pub struct TraceMarks {
     errors: Vec<(Joint, String)>,
 }
 
-impl TraceMarks {
+impl TraceErrors {
     /// Of a trace without a prediction, `predicted` is empty.
-    pub fn new(gold: &[Annotation], predicted: &[Annotation]) -> TraceMarks {
+    pub fn new(gold: &[Annotation], predicted: &[Annotation]) -> TraceErrors {
         let pairs = |list: &[Annotation]| -> BTreeSet<Joint> { list.iter().map(pair).collect() };
         let spans = |pairs: &BTreeSet<Joint>| -> BTreeSet<String> {
             pairs.iter().map(|(span, _)| span.clone()).collect()
@@ -55,7 +55,7 @@ impl TraceMarks {
         let categories = |pairs: &BTreeSet<Joint>| pairs.iter().filter_map(|(_, l)| l.category()).collect();
         let errors = gold.iter().map(|error| (pair(error), error.impact.clone())).collect();
         let (gold, predicted) = (pairs(gold), pairs(predicted));
-        TraceMarks {
+        TraceErrors {
             location: tally(&spans(&gold), &spans(&predicted)),
             joint: tally(&gold, &predicted),
             gold_categories: categories(&gold),
@@ -143,7 +143,7 @@ pub struct Benchmark {
 
 impl Benchmark {
     /// The figures of `cases`.
-    pub fn from_cases(cases: &[TraceMarks]) -> Benchmark {
+    pub fn from_cases(cases: &[TraceErrors]) -> Benchmark {
         let mut impacts = IMPACTS.map(|impact| ImpactRow { impact, ..ImpactRow::default() });
         cases.iter().for_each(|case| count_impacts(case, &mut impacts));
         let (location, joint) = totals(cases.iter());
@@ -151,7 +151,7 @@ impl Benchmark {
         let (category_f1, macro_f1) = category_f1_scores(&presence);
         let rows = Category::ALL.into_iter().zip(presence).filter(|(_, t)| t.gold + t.predicted > 0);
         let row = |(category, traces)| CategoryRow { category, traces, joint: joint_tally(cases, category) };
-        let mean_of = |share: fn(&TraceMarks) -> f64| mean(cases.iter().map(share).sum(), cases.len());
+        let mean_of = |share: fn(&TraceErrors) -> f64| mean(cases.iter().map(share).sum(), cases.len());
         Benchmark {
             traces: cases.len(),
             location,
@@ -174,12 +174,12 @@ fn mean(sum: f64, count: usize) -> f64 {
 }
 
 /// Tallies of spans, and of spans with categories.
-fn totals<'a>(cases: impl Iterator<Item = &'a TraceMarks> + Clone) -> (PredictionTally, PredictionTally) {
+fn totals<'a>(cases: impl Iterator<Item = &'a TraceErrors> + Clone) -> (PredictionTally, PredictionTally) {
     (cases.clone().map(|case| case.location).sum(), cases.map(|case| case.joint).sum())
 }
 
 /// For each category, the traces that contain it.
-fn presence<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>) -> [PredictionTally; Category::ALL.len()] {
+fn presence<'a>(cases: impl IntoIterator<Item = &'a TraceErrors>) -> [PredictionTally; Category::ALL.len()] {
     let mut tallies = [PredictionTally::default(); Category::ALL.len()];
     for case in cases {
         for (tally, category) in tallies.iter_mut().zip(Category::ALL) {
@@ -203,7 +203,7 @@ fn category_f1_scores(presence: &[PredictionTally]) -> (f64, f64) {
 }
 
 /// The (trace, span) pairs of a category.
-fn joint_tally<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>, category: Category) -> PredictionTally {
+fn joint_tally<'a>(cases: impl IntoIterator<Item = &'a TraceErrors>, category: Category) -> PredictionTally {
     let label = CategoryLabel::Known(category);
     let with_label = |pairs: &BTreeSet<Joint>| pairs.iter().filter(|(_, l)| *l == label).cloned().collect();
     let counted = cases.into_iter().map(|case| {
@@ -214,7 +214,7 @@ fn joint_tally<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>, category: Ca
     counted.sum()
 }
 
-fn count_impacts(case: &TraceMarks, impacts: &mut [ImpactRow; 4]) {
+fn count_impacts(case: &TraceErrors, impacts: &mut [ImpactRow; 4]) {
     for ((span, label), impact) in &case.errors {
         let row = &mut impacts[impact_index(impact)];
         row.errors += 1;
@@ -241,7 +241,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    fn from_cases(cases: &[TraceMarks]) -> Intervals {
+    fn from_cases(cases: &[TraceErrors]) -> Intervals {
         let [lp, lr, lf, jp, jr, jf, category_f1] = bootstrap::intervals(cases.len(), |indexes| {
             let sample = indexes.iter().filter_map(|&i| cases.get(i));
             let (location, joint) = totals(sample.clone());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     /// Two traces by hand: one with three marks on two spans, one with one mark and no prediction.
-    fn two_traces() -> Vec<TraceMarks> {
+    fn two_traces() -> Vec<TraceErrors> {
         let gold = [
             error("Formatting Errors", "a", "LOW"),
             error("Goal Deviation", "a", "HIGH"),
@@ -278,7 +278,10 @@ mod tests {
             error("Goal Deviation", "c", ""),
             error("Hallucination", "b", ""),
         ];
-        vec![TraceMarks::new(&gold, &predicted), TraceMarks::new(&[error("Timeout Issues", "z", "odd")], &[])]
+        vec![
+            TraceErrors::new(&gold, &predicted),
+            TraceErrors::new(&[error("Timeout Issues", "z", "odd")], &[]),
+        ]
     }
 
     #[test]
@@ -318,7 +321,7 @@ mod tests {
 
     #[test]
     fn intervals_contain_the_figure() {
-        let cases: Vec<TraceMarks> = (0..10).flat_map(|_| two_traces()).collect();
+        let cases: Vec<TraceErrors> = (0..10).flat_map(|_| two_traces()).collect();
         let b = Benchmark::from_cases(&cases);
         let Interval { low, high } = b.intervals.location.f1.unwrap();
         assert!(low < b.location.f1() && b.location.f1() < high, "{low} {} {high}", b.location.f1());

@@ -20,7 +20,7 @@ use verdict_otlp::trace::SpanId;
 
 use super::Annotation;
 use super::benchmark::{IMPACTS, impact_index};
-use super::find::Predicted;
+use super::placement::Predicted;
 use crate::score::counts::Confusion;
 
 /// A finding of a metric, as evidence that it identified an error.

@@ -36,7 +36,7 @@ pub struct TraceQuestions {
     pub spans: Vec<Idx>,
     pub questions: Vec<Question>,
     /// Flagged spans beyond the limit.
-    pub left: usize,
+    pub omitted: usize,
 }
 
 /// Results of mapping the flagged spans.
@@ -48,7 +48,8 @@ pub struct MapperCounts {
     /// Spans about which the judge gave no answer.
     pub unanswered: usize,
     /// Spans beyond `MAX_QUESTIONS`, about which no question was asked.
-    pub left: usize,
+    #[serde(rename = "left")]
+    pub omitted: usize,
 }
 
 impl std::ops::AddAssign for MapperCounts {
@@ -56,7 +57,7 @@ impl std::ops::AddAssign for MapperCounts {
         self.mapped += other.mapped;
         self.no_category += other.no_category;
         self.unanswered += other.unanswered;
-        self.left += other.left;
+        self.omitted += other.omitted;
     }
 }
 
@@ -82,7 +83,7 @@ fn findings(measured: &Measured) -> impl Iterator<Item = &Finding> {
 pub fn questions(measurements: &[Measurement], clean: impl Fn(&str) -> String) -> TraceQuestions {
     let flagged = flagged(measurements);
     let mut out =
-        TraceQuestions { left: flagged.len().saturating_sub(MAX_QUESTIONS), ..TraceQuestions::default() };
+        TraceQuestions { omitted: flagged.len().saturating_sub(MAX_QUESTIONS), ..TraceQuestions::default() };
     for (at, failing) in flagged.into_iter().take(MAX_QUESTIONS) {
         let user: String = failing.iter().map(|(m, measured)| check_text(m, measured, &clean)).collect();
         out.spans.push(at);
@@ -133,13 +134,13 @@ static FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
 /// a category are left out.
 pub fn map(
     measurements: &[Measurement],
-    asked: &TraceQuestions,
+    trace_questions: &TraceQuestions,
     answers: &[Answer],
 ) -> (Vec<Measurement>, MapperCounts) {
-    let mut counts = MapperCounts { left: asked.left, ..MapperCounts::default() };
+    let mut counts = MapperCounts { omitted: trace_questions.omitted, ..MapperCounts::default() };
     let flagged = flagged(measurements);
     let mut out = Vec::new();
-    for (at, answer) in asked.spans.iter().zip(answers) {
+    for (at, answer) in trace_questions.spans.iter().zip(answers) {
         let opinion = answer.opinions.as_ref().ok().and_then(|opinions| opinions.first());
         match (opinion, opinion.and_then(|opinion| read_category(&opinion.value)), flagged.get(at)) {
             (Some(_), Some(category), Some(failing)) => {
@@ -237,38 +238,41 @@ mod tests {
 
     #[test]
     fn each_flagged_span_is_one_question_with_its_failing_metrics() {
-        let asked = questions(&all(), str::to_owned);
-        assert_eq!((asked.spans.as_slice(), asked.left), (&[3, 6][..], 0));
-        let user = &asked.questions[0].prompt.user;
+        let trace_questions = questions(&all(), str::to_owned);
+        assert_eq!((trace_questions.spans.as_slice(), trace_questions.omitted), (&[3, 6][..], 0));
+        let user = &trace_questions.questions[0].prompt.user;
         assert!(user.starts_with("Check: error_detection\nScore: tool_error\n"), "{user}");
         assert!(user.contains("Check: tool_completeness") && user.contains("WrongArguments"), "{user}");
         assert!(!user.contains("quote of the trace"), "{user}");
         assert_eq!(user.matches("FINDING>>>").count(), 3, "a finding cannot end its fence: {user}");
         let named = |text: &str| Category::ALL.iter().filter(|c| text.contains(c.as_str())).count();
-        assert_eq!((named(user), named(&asked.questions[0].prompt.system)), (0, Category::ALL.len()));
+        assert_eq!(
+            (named(user), named(&trace_questions.questions[0].prompt.system)),
+            (0, Category::ALL.len())
+        );
     }
 
     #[test]
     fn spans_beyond_the_limit_are_counted() {
         let many: Vec<Measurement> =
             (0..MAX_QUESTIONS + 7).map(|at| failing(at, "error_detection", &[Defect::Errored])).collect();
-        let asked = questions(&many, str::to_owned);
-        assert_eq!((asked.questions.len(), asked.left), (MAX_QUESTIONS, 7));
-        let (_, counts) = map(&many, &asked, &[]);
-        assert_eq!(counts.left, 7);
+        let trace_questions = questions(&many, str::to_owned);
+        assert_eq!((trace_questions.questions.len(), trace_questions.omitted), (MAX_QUESTIONS, 7));
+        let (_, counts) = map(&many, &trace_questions, &[]);
+        assert_eq!(counts.omitted, 7);
     }
 
     #[test]
     fn a_span_has_the_category_of_the_answer_alone() {
         let all = all();
-        let asked = questions(&all, str::to_owned);
+        let trace_questions = questions(&all, str::to_owned);
         let failed = Answer { opinions: Err(Unmeasured::Timeout), ..answered("") };
         for (answers, categories, counts) in [
             ([answered("Service Errors"), answered("none")], vec![(3, Category::ServiceErrors)], [1, 1, 0]),
             ([answered("none"), answered("Goal Deviation")], vec![(6, Category::GoalDeviation)], [1, 1, 0]),
             ([failed.clone(), answered("nonsense")], vec![], [0, 1, 1]),
         ] {
-            let (mapped, counted) = map(&all, &asked, &answers);
+            let (mapped, counted) = map(&all, &trace_questions, &answers);
             let found: Vec<_> = mapped
                 .iter()
                 .flat_map(|m| {

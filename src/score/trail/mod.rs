@@ -7,7 +7,7 @@
 //! | [`annotation`] | reads and writes the benchmark's files |
 //! | [`label`] | reads the spellings of categories |
 //! | [`mapper`] | lets a judge assign a category to each flagged span |
-//! | [`find`] | findings to predictions |
+//! | [`placement`] | the findings that are predictions, and their spans |
 //! | [`baseline`] | a judge that reads whole traces |
 //! | [`caught`] | errors that each metric caught and localised |
 //! | [`adjudicate`] | lets a judge decide which findings identify an error |
@@ -19,11 +19,11 @@ pub mod annotation;
 pub mod baseline;
 pub mod benchmark;
 pub mod caught;
-pub mod find;
 pub mod label;
 pub mod mapper;
+pub mod placement;
 pub mod ratings;
 
 pub use annotation::{Annotation, Annotations, Ratings, impact};
-pub use benchmark::{Benchmark, TraceMarks};
+pub use benchmark::{Benchmark, TraceErrors};
 pub use label::CategoryLabel;

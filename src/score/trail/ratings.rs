@@ -19,7 +19,7 @@ use verdict_eval::propagation::{
 use verdict_eval::trace::AgentTrace;
 
 use super::annotation::Ratings;
-use super::find::LocatedFinding;
+use super::placement::LocatedFinding;
 use crate::score::correlation::{pearson, spearman};
 use crate::score::counts::Confusion;
 
@@ -79,8 +79,8 @@ pub fn rate(trace: &AgentTrace, measurements: &[Measurement], located: &[Located
     }
     let mut failing = vec![false; trace.tree.len()];
     for m in measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed)) {
-        if let Some(mark) = failing.get_mut(m.at) {
-            *mark = true;
+        if let Some(is_failing) = failing.get_mut(m.at) {
+            *is_failing = true;
         }
     }
     let relevance = Relevance::new(trace, &failing, &[]);

@@ -124,7 +124,7 @@ impl<'a> SpanScan<'a> {
                 15 => self.read_status(b),
                 _ => {}
             }
-            from_field = fields.rest();
+            from_field = fields.unread();
         }
         earlier.end_span(&self.flat);
     }
@@ -156,8 +156,8 @@ impl<'a> SpanScan<'a> {
                 self.flat.reserve(list_len + USUAL_FIELDS);
             }
             self.add_leaf(attribute, true, 0);
-            earlier.extend_run(from_field, fields.rest(), self.sorted_leaves());
-            if let Some((leaves, rest)) = earlier.repeated_run(fields.rest(), self.remaining()) {
+            earlier.extend_run(from_field, fields.unread(), self.sorted_leaves());
+            if let Some((leaves, rest)) = earlier.repeated_run(fields.unread(), self.remaining()) {
                 self.flat.extend(leaves.iter().map(|leaf| FlatAttribute { is_repeated: true, ..*leaf }));
                 self.last_sort_key = self.flat.last().map_or(0, FlatAttribute::sort_key);
                 fields.continue_at(rest);
@@ -196,7 +196,7 @@ impl<'a> SpanScan<'a> {
                     ListAttribute::new(encoded, list, key, value, |list, suffix| earlier.leaf(list, suffix));
                 self.add_leaf(&attribute, false, 0);
                 earlier.add_to_list(attribute);
-                earlier.extend_run(from_field, fields.rest(), self.sorted_leaves());
+                earlier.extend_run(from_field, fields.unread(), self.sorted_leaves());
             }
             Recognised::Map((field, order, suffix)) => {
                 self.map_entries.push((field, order, text(suffix), Value::read(value)));

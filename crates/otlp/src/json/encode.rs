@@ -50,7 +50,7 @@ fn write_message(
     out.push(b'{');
     for group in all.chunk_by(|a, b| a.index == b.index) {
         let Some(FieldOccurrence { field, .. }) = group.first() else { continue };
-        comma(out, b'{');
+        write_comma(out, b'{');
         out.push(b'"');
         out.extend_from_slice(field.json.as_bytes());
         out.extend_from_slice(b"\":");
@@ -94,7 +94,7 @@ fn write_array(
             Payload::Bytes(packed) if kind.is_packable() => {
                 let mut scan = Scan::new(packed);
                 while scan.remaining() > 0 {
-                    comma(out, b'[');
+                    write_comma(out, b'[');
                     let payload = match kind.wire_type() {
                         1 => Payload::Fixed64(scan.fixed64()?),
                         5 => Payload::Fixed32(scan.fixed32()?),
@@ -104,7 +104,7 @@ fn write_array(
                 }
             }
             payload => {
-                comma(out, b'[');
+                write_comma(out, b'[');
                 write_value(out, kind, payload, depth)?;
             }
         }
@@ -113,8 +113,8 @@ fn write_array(
     Ok(())
 }
 
-/// Separates a value from the one before it; `open` is the bracket that precedes the first.
-fn comma(out: &mut Vec<u8>, open: u8) {
+/// Writes a comma before every value but the first; `open` is the bracket that precedes the first.
+fn write_comma(out: &mut Vec<u8>, open: u8) {
     if out.last() != Some(&open) {
         out.push(b',');
     }
@@ -151,37 +151,40 @@ fn write_value(
         (FieldKind::Message(message), Payload::Bytes(b)) => write_message(out, message, b, depth)?,
         (FieldKind::String, Payload::Bytes(b)) => {
             let text = simdutf8::basic::from_utf8(b).map_err(|_| Malformed::Utf8)?;
-            json(out, &text);
+            write_json(out, &text);
         }
-        (FieldKind::Bytes, Payload::Bytes(b)) => json(out, &STANDARD.encode(b)),
+        (FieldKind::Bytes, Payload::Bytes(b)) => write_json(out, &STANDARD.encode(b)),
         (FieldKind::Id(_), Payload::Bytes(b)) => {
             out.push(b'"');
             out.extend(hex(b));
             out.push(b'"');
         }
-        (FieldKind::Bool, Payload::Varint(v)) => json(out, &(v != 0)),
-        (FieldKind::Int32 | FieldKind::Enum(_), Payload::Varint(v)) => json(out, &(v as i32)),
-        (FieldKind::Uint32, Payload::Varint(v)) => json(out, &(v as u32)),
-        (FieldKind::Sint32, Payload::Varint(v)) => json(out, &((v as u32 >> 1) as i32 ^ -((v & 1) as i32))),
-        (FieldKind::Fixed32, Payload::Fixed32(v)) => json(out, &v),
+        (FieldKind::Bool, Payload::Varint(v)) => write_json(out, &(v != 0)),
+        (FieldKind::Int32 | FieldKind::Enum(_), Payload::Varint(v)) => write_json(out, &(v as i32)),
+        (FieldKind::Uint32, Payload::Varint(v)) => write_json(out, &(v as u32)),
+        (FieldKind::Sint32, Payload::Varint(v)) => {
+            write_json(out, &((v as u32 >> 1) as i32 ^ -((v & 1) as i32)))
+        }
+        (FieldKind::Fixed32, Payload::Fixed32(v)) => write_json(out, &v),
         (FieldKind::Int64, Payload::Varint(v)) | (FieldKind::Sfixed64, Payload::Fixed64(v)) => {
-            json(out, &(v as i64).to_string());
+            write_json(out, &(v as i64).to_string());
         }
         (FieldKind::Uint64, Payload::Varint(v)) | (FieldKind::Fixed64, Payload::Fixed64(v)) => {
-            json(out, &v.to_string())
+            write_json(out, &v.to_string())
         }
         (FieldKind::Double, Payload::Fixed64(v)) => match f64::from_bits(v) {
-            d if d.is_nan() => json(out, "NaN"),
-            f64::INFINITY => json(out, "Infinity"),
-            f64::NEG_INFINITY => json(out, "-Infinity"),
-            d => json(out, &d),
+            d if d.is_nan() => write_json(out, "NaN"),
+            f64::INFINITY => write_json(out, "Infinity"),
+            f64::NEG_INFINITY => write_json(out, "-Infinity"),
+            d => write_json(out, &d),
         },
         _ => return Err(Malformed::Type),
     }
     Ok(())
 }
 
-fn json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+/// Writes a string, number or boolean.
+fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     // Writing strings and numbers to memory cannot fail.
     let _ = serde_json::to_writer(out, value);
 }

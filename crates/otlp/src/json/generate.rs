@@ -94,7 +94,7 @@ fn table(descriptors: &FileDescriptorSet) -> Result<String, Box<dyn error::Error
             writeln!(out, "    name: {:?},\n    fields: &[", name.trim_start_matches(".otlp."))?;
             for field in &message.field {
                 let enum_type = enums.iter().find(|(name, _)| name == field.type_name()).map(|(_, e)| *e);
-                writeln!(out, "        {},", row(field, enum_type)?)?;
+                writeln!(out, "        {},", descriptor(field, enum_type)?)?;
             }
             writeln!(out, "    ],\n}};")?;
         }
@@ -102,7 +102,11 @@ fn table(descriptors: &FileDescriptorSet) -> Result<String, Box<dyn error::Error
     Ok(out)
 }
 
-fn row(field: &FieldDescriptorProto, enum_type: Option<&EnumDescriptorProto>) -> Result<String, String> {
+/// The `FieldDescriptor` of a field, as Rust code.
+fn descriptor(
+    field: &FieldDescriptorProto,
+    enum_type: Option<&EnumDescriptorProto>,
+) -> Result<String, String> {
     let kind = match field.r#type() {
         Type::Bytes if field.name() == "trace_id" => "FieldKind::Id(16)".to_owned(),
         Type::Bytes if field.name().ends_with("span_id") => "FieldKind::Id(8)".to_owned(),

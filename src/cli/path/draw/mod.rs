@@ -3,7 +3,7 @@
 pub(super) mod dot;
 pub(super) mod svg;
 
-/// Most names in one label; the others are counted.
+/// Maximum number of names in one label; the others are counted.
 const MAX_NAMES: usize = 6;
 /// Characters of one name.
 const MAX_NAME_CHARS: usize = 36;

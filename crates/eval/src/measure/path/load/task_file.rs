@@ -335,7 +335,7 @@ struct AlphabetReader<'a> {
 impl AlphabetReader<'_> {
     /// Reads the value at `location` in the task.
     fn read<T: DeserializeOwned>(&mut self, location: &[Step]) -> Option<T> {
-        read(self.task.at(location)?, &[self.prefix, location].concat(), self.issues)
+        read(self.task.node_at(location)?, &[self.prefix, location].concat(), self.issues)
     }
 
     fn add_problem(&mut self, location: &[Step], message: impl Into<String>) {

@@ -94,15 +94,17 @@ pub fn located_findings<'a>(
             let Some(at) = named_span.or_else(|| spans.counted_span(m.at, finding, category)) else {
                 continue;
             };
-            let found = LocatedFinding { at, measured_at: m.at, category, metric: m.metric, finding };
+            let located_finding =
+                LocatedFinding { at, measured_at: m.at, category, metric: m.metric, finding };
             if is_every || recurs(category) {
-                located.push(found);
+                located.push(located_finding);
                 continue;
             }
-            let current = chosen.entry((m.metric, category, finding.rationale.as_str())).or_insert(found);
+            let current =
+                chosen.entry((m.metric, category, finding.rationale.as_str())).or_insert(located_finding);
             let is_marked_instead = if marks_last(category) { at > current.at } else { at < current.at };
             if is_marked_instead {
-                *current = found;
+                *current = located_finding;
             }
         }
     }
@@ -249,13 +251,13 @@ mod tests {
         measured(at, metric, Measured { value: Value::Score(1.0), passed: false, findings })
     }
 
-    fn sound() -> Measured {
+    fn passing() -> Measured {
         Measured { value: Value::Score(5.0), passed: true, findings: Vec::new() }
     }
 
-    fn places(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Kind, Idx, Category)> {
-        let found = located_findings(trace, measurements, Predicted::ALL);
-        found.iter().map(|f| (trace.views[f.at].kind, f.at, f.category)).collect()
+    fn placements(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Kind, Idx, Category)> {
+        let located = located_findings(trace, measurements, Predicted::ALL);
+        located.iter().map(|f| (trace.views[f.at].kind, f.at, f.category)).collect()
     }
 
     fn spans_of_kind(trace: &AgentTrace, kind: Kind) -> Vec<Idx> {
@@ -266,18 +268,21 @@ mod tests {
     fn repeated_error_counts_at_its_first_occurrence_and_abuse_at_its_last() {
         let trace = trace();
         let llm = spans_of_kind(&trace, Kind::Llm);
-        let tag = || vec![Defect::MissingTag.finding("no tag", "x")];
-        let measurements = [failed(llm[0], "m", tag()), failed(llm[1], "m", tag())];
-        assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[0], Category::InstructionNonCompliance)]);
+        let missing_tag = || vec![Defect::MissingTag.finding("no tag", "x")];
+        let measurements = [failed(llm[0], "m", missing_tag()), failed(llm[1], "m", missing_tag())];
+        assert_eq!(
+            placements(&trace, &measurements),
+            [(Kind::Llm, llm[0], Category::InstructionNonCompliance)]
+        );
         let repeated_call = || vec![Defect::RepeatedCall.finding("again", "x")];
         let measurements = [failed(llm[0], "m", repeated_call()), failed(llm[1], "m", repeated_call())];
-        assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[1], Category::ResourceAbuse)]);
+        assert_eq!(placements(&trace, &measurements), [(Kind::Llm, llm[1], Category::ResourceAbuse)]);
         let other = vec![Defect::MissingTag.finding("no other tag", "x")];
-        let measurements = [failed(llm[0], "m", tag()), failed(llm[1], "m", other)];
-        assert_eq!(places(&trace, &measurements).len(), 2);
+        let measurements = [failed(llm[0], "m", missing_tag()), failed(llm[1], "m", other)];
+        assert_eq!(placements(&trace, &measurements).len(), 2);
         let format = || vec![Defect::WrongFormat.finding("not JSON", "x")];
         let measurements = [failed(llm[0], "m", format()), failed(llm[1], "m", format())];
-        assert_eq!(places(&trace, &measurements).len(), 2);
+        assert_eq!(placements(&trace, &measurements).len(), 2);
     }
 
     #[test]
@@ -285,9 +290,9 @@ mod tests {
         let trace = trace();
         let (llm, tool) = (spans_of_kind(&trace, Kind::Llm), spans_of_kind(&trace, Kind::Tool));
         let measurements = [failed(tool[1], "m", vec![Defect::WrongArguments.finding("bad", "x")])];
-        assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[1], Category::FormattingErrors)]);
+        assert_eq!(placements(&trace, &measurements), [(Kind::Llm, llm[1], Category::FormattingErrors)]);
         let measurements = [failed(tool[1], "m", vec![Defect::TimedOut.finding("late", "x")])];
-        assert_eq!(places(&trace, &measurements), [(Kind::Tool, tool[1], Category::TimeoutIssues)]);
+        assert_eq!(placements(&trace, &measurements), [(Kind::Tool, tool[1], Category::TimeoutIssues)]);
     }
 
     #[test]
@@ -295,17 +300,17 @@ mod tests {
         let trace = trace();
         let (llm, tool) = (spans_of_kind(&trace, Kind::Llm), spans_of_kind(&trace, Kind::Tool));
         let every = Predicted { placement: FindingPlacement::Every, ..Predicted::FLAGGED };
-        let tag = || Defect::MissingTag.finding("no tag", "x");
+        let missing_tag = || Defect::MissingTag.finding("no tag", "x");
         let arguments = Defect::WrongArguments.finding("bad", "x");
-        let cited = tag().citing(trace.tree.spans[llm[2]].id);
+        let cited = missing_tag().citing(trace.tree.spans[llm[2]].id);
         let measurements = [
             failed(trace.agents[0].at, "agent", vec![cited]),
-            failed(llm[0], "m", vec![tag()]),
-            failed(llm[1], "m", vec![tag()]),
+            failed(llm[0], "m", vec![missing_tag()]),
+            failed(llm[1], "m", vec![missing_tag()]),
             failed(tool[0], "m", vec![arguments]),
         ];
-        let found = located_findings(&trace, &measurements, every);
-        let spans: Vec<Idx> = found.iter().map(|f| f.at).collect();
+        let located = located_findings(&trace, &measurements, every);
+        let spans: Vec<Idx> = located.iter().map(|f| f.at).collect();
         assert_eq!(spans, [llm[0], tool[0], llm[1], llm[2]]);
         assert_eq!(located_findings(&trace, &measurements, Predicted::FLAGGED).len(), 3);
     }
@@ -318,21 +323,21 @@ mod tests {
         let id = |i: Idx| trace.tree.spans[i].id;
         let abuse = Defect::CallLoop.finding("round and round", "x").citing(id(tool[0])).citing(id(tool[1]));
         let measurements = [failed(agent, "m", vec![abuse])];
-        assert_eq!(places(&trace, &measurements), [(Kind::Tool, tool[1], Category::ResourceAbuse)]);
+        assert_eq!(placements(&trace, &measurements), [(Kind::Tool, tool[1], Category::ResourceAbuse)]);
         let measurements = [failed(agent, "m", vec![Defect::PartUnanswered.finding("half", "x")])];
         let answer = *llm.last().unwrap();
-        assert_eq!(places(&trace, &measurements), [(Kind::Llm, answer, Category::GoalDeviation)]);
+        assert_eq!(placements(&trace, &measurements), [(Kind::Llm, answer, Category::GoalDeviation)]);
     }
 
     #[test]
     fn finding_of_a_passing_measurement_is_no_flagged_one_and_one_without_category_does_not_count() {
         let trace = trace();
         let llm = spans_of_kind(&trace, Kind::Llm);
-        let minor = Measured { findings: vec![Defect::MissingTag.finding("no tag", "x")], ..sound() };
+        let minor = Measured { findings: vec![Defect::MissingTag.finding("no tag", "x")], ..passing() };
         let measurements =
             [measured(llm[0], "m", minor), failed(llm[1], "m", vec![Defect::Errored.finding("?", "x")])];
         let recorded = (Kind::Llm, llm[0], Category::InstructionNonCompliance);
-        assert_eq!(places(&trace, &measurements), [recorded]);
+        assert_eq!(placements(&trace, &measurements), [recorded]);
         assert!(located_findings(&trace, &measurements, Predicted::FLAGGED).is_empty());
         let measurements = [failed(llm[0], "m", vec![Defect::MissingTag.finding("no tag", "x")])];
         assert_eq!(located_findings(&trace, &measurements, Predicted::FLAGGED).len(), 1);
