@@ -23,26 +23,26 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 RUN_CODE, CODE_RUNS = "checklist.run_code", "answer.code_runs"
-# As max_bytes of the metric allows.
+# The limit max_bytes of the metric, in bytes.
 MAX_REQUEST = 4 << 20
-# Of what a program prints; the rest is read and dropped.
+# Bytes of the output of a program that are kept; the others are read and dropped.
 MAX_OUTPUT = 64 << 10
-# Of a rationale.
-MAX_SHOWN = 4000
+# Characters of a rationale.
+MAX_RATIONALE = 4000
 PYTHON_BLOCK = re.compile(r"```(?:python|py)[^\n]*\n(.*?)```", re.DOTALL)
 
 
 class NotRun(Exception):
-    """A program was not run, which says nothing about it."""
+    """The program was not run, so the metric is unmeasured."""
 
 
 class Container:
-    """Runs one program at a time in a new container for each."""
+    """Runs each program in a new container, at most two at a time."""
 
     def __init__(self, image, seconds):
         self.image = image
         self.seconds = seconds
-        self.turn = threading.BoundedSemaphore(2)
+        self.slots = threading.BoundedSemaphore(2)
 
     def command(self, name):
         """The program comes on standard input, so that no file has to be mounted."""
@@ -60,10 +60,10 @@ class Container:
         """The exit status and the output of a program."""
         if not shutil.which("docker"):
             raise NotRun("Docker is not installed where the runner is.")
-        with self.turn:
-            return self.started(f"verdict-run-{secrets.token_hex(8)}", code)
+        with self.slots:
+            return self.start(f"verdict-run-{secrets.token_hex(8)}", code)
 
-    def started(self, name, code):
+    def start(self, name, code):
         pipe = subprocess.PIPE
         process = subprocess.Popen(self.command(name), stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT)
         output = bytearray()
@@ -82,14 +82,14 @@ class Container:
         try:
             status = process.wait(self.seconds)
         except subprocess.TimeoutExpired:
-            # The client's end alone does not stop the container.
+            # Killing the client does not stop the container.
             subprocess.run(["docker", "kill", name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
             process.kill()
             process.wait()
             return None, f"stopped after {self.seconds} s\n{output.decode(errors='replace')}"
         reader.join(5)
         text = output.decode(errors="replace")
-        # 125: of Docker itself, 126 and 127: there is no Python in the image.
+        # 125 is an error of Docker itself; 126 and 127: the image has no Python.
         if status in (125, 126, 127):
             raise NotRun(f"Docker did not start the container: {text[:300]}")
         return status, text
@@ -109,31 +109,31 @@ def evaluate(request, container):
 def run_code(code, container):
     try:
         status, output = container.run(code)
-    except NotRun as why:
-        return {"label": None, "rationale": str(why)}
-    # The end of an output has the error.
-    return {"label": "ok" if status == 0 else "failed", "rationale": output[-MAX_SHOWN:]}
+    except NotRun as reason:
+        return {"label": None, "rationale": str(reason)}
+    # An error is at the end of the output.
+    return {"label": "ok" if status == 0 else "failed", "rationale": output[-MAX_RATIONALE:]}
 
 
 def code_runs(request, container):
-    own = request["subject"]["span_id"]
-    agent = next((agent for agent in request["agents"] if agent["span_id"] == own), {})
+    subject = request["subject"]["span_id"]
+    agent = next((agent for agent in request["agents"] if agent["span_id"] == subject), {})
     blocks = PYTHON_BLOCK.findall(agent.get("answer") or "")
     if not blocks:
         return {"label": None, "rationale": "The answer contains no Python code."}
     try:
         status, output = container.run("\n".join(blocks))
-    except NotRun as why:
-        return {"label": None, "rationale": str(why)}
+    except NotRun as reason:
+        return {"label": None, "rationale": str(reason)}
     if status == 0:
         return {"label": "runs", "rationale": "The code of the answer ran without an error.", "findings": []}
     error = (output.strip().splitlines() or ["no output"])[-1]
-    found = finding(request["spans"], blocks, f"The code of the answer fails: {error[:300]}")
-    return {"label": "fails", "rationale": f"The code of the answer fails: {error[:300]}", "findings": found}
+    findings = cite_code(request["spans"], blocks, f"The code of the answer fails: {error[:300]}")
+    return {"label": "fails", "rationale": f"The code of the answer fails: {error[:300]}", "findings": findings}
 
 
-def finding(spans, blocks, problem):
-    """Cites the span that wrote the code, by its first line of some length."""
+def cite_code(spans, blocks, problem):
+    """The finding, with the span that wrote the code and the first line of more than three characters."""
     lines = [line for block in blocks for line in block.splitlines() if len(line.strip()) > 3]
     for span in reversed(spans):
         for content in span["content"]:
@@ -161,8 +161,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(401, {"error": {"message": "wrong or missing token"}})
         try:
             self.reply(200, evaluate(json.loads(body), self.server.container))
-        except (ValueError, KeyError, TypeError) as why:
-            self.reply(400, {"error": {"message": str(why)}})
+        except (ValueError, KeyError, TypeError) as error:
+            self.reply(400, {"error": {"message": str(error)}})
 
     def reply(self, status, answer):
         body = json.dumps(answer).encode()
@@ -181,8 +181,8 @@ if __name__ == "__main__":
     options.add_argument("--port", type=int, default=8090, help="0 takes a free one")
     options.add_argument("--image", default="python:3-slim", help="an image with Python, which must be on this machine")
     options.add_argument("--seconds", type=float, default=20, help="the longest time of a program")
-    given = options.parse_args()
-    server = ThreadingHTTPServer(("127.0.0.1", given.port), Handler)
-    server.container = Container(given.image, given.seconds)
+    arguments = options.parse_args()
+    server = ThreadingHTTPServer(("127.0.0.1", arguments.port), Handler)
+    server.container = Container(arguments.image, arguments.seconds)
     print(f"listening on http://127.0.0.1:{server.server_port}", flush=True)
     server.serve_forever()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An evaluator for otel-verdict: are the numbers of an agent's answer found in what it was told?
+"""An evaluator for otel-verdict: do the numbers of an agent's answer occur in the texts that it received?
 
 It answers the metric `answer.grounded_numbers`: the share of the numbers in the final answer that occur in an earlier
 text of the run, from 0 to 1. Python's standard library only. The protocol is described in docs/evaluators.md.
@@ -14,11 +14,11 @@ import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 METRIC = "answer.grounded_numbers"
-# As max_bytes of the metric allows.
+# The limit max_bytes of the metric, in bytes.
 MAX_REQUEST = 4 << 20
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-# Texts that an agent was given. What it wrote itself proves nothing.
-GIVEN = {"system", "user", "tool_message", "result"}
+# Types of texts that an agent received. A text that the agent wrote itself is no source.
+RECEIVED = {"system", "user", "tool_message", "result"}
 
 
 def numbers(text):
@@ -32,18 +32,18 @@ def evaluate(request):
         raise ValueError("this evaluator knows version 1 of the protocol")
     if request["metric"] != METRIC:
         raise ValueError(f"this evaluator answers {METRIC}")
-    own = request["subject"]["span_id"]
-    agent = next((agent for agent in request["agents"] if agent["span_id"] == own), {})
+    subject = request["subject"]["span_id"]
+    agent = next((agent for agent in request["agents"] if agent["span_id"] == subject), {})
     answer = agent.get("answer")
     stated = numbers(answer or "")
     if not stated:
         return {"score": None, "rationale": "The answer states no number."}
-    given = numbers(agent.get("task") or "")
+    received = numbers(agent.get("task") or "")
     for span in request["spans"]:
         for content in span["content"]:
-            if content["type"] in GIVEN:
-                given |= numbers(content["text"])
-    invented = sorted(stated - given)
+            if content["type"] in RECEIVED:
+                received |= numbers(content["text"])
+    invented = sorted(stated - received)
     score = 1 - len(invented) / len(stated)
     findings = [finding(request["spans"], number) for number in invented]
     return {
@@ -54,7 +54,7 @@ def evaluate(request):
 
 
 def finding(spans, number):
-    """Cites the first span that wrote the number, with the line in which it stands."""
+    """The finding, with the first span that wrote the number and the line that contains it; None if no span did."""
     for span in spans:
         for content in span["content"]:
             if content["type"] in ("output", "thinking", "tool_call") and number in numbers(content["text"]):
@@ -87,8 +87,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(401, {"error": {"message": "wrong or missing token"}})
         try:
             self.reply(200, evaluate(json.loads(body)))
-        except (ValueError, KeyError, TypeError) as why:
-            self.reply(400, {"error": {"message": str(why)}})
+        except (ValueError, KeyError, TypeError) as error:
+            self.reply(400, {"error": {"message": str(error)}})
 
     def reply(self, status, answer):
         body = json.dumps(answer).encode()

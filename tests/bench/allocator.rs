@@ -1,4 +1,4 @@
-//! The allocator of a process: mimalloc, the binary's, unless it selects the system's.
+//! An allocator that is mimalloc, as in the binary, unless the process selects the system's.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,24 +14,25 @@ static IS_SELECTED: AtomicBool = AtomicBool::new(false);
 /// Whether the selected allocator is the system's.
 static USES_SYSTEM: AtomicBool = AtomicBool::new(false);
 /// Address range of the blocks that mimalloc allocated before the selection.
-static EARLY: [AtomicUsize; 2] = [AtomicUsize::new(usize::MAX), AtomicUsize::new(0)];
+static EARLY_BLOCKS: [AtomicUsize; 2] = [AtomicUsize::new(usize::MAX), AtomicUsize::new(0)];
 
 /// Selects the allocator, once, while the process has a single thread.
-pub fn select(system: bool) {
-    USES_SYSTEM.store(system, Relaxed);
+pub fn select(uses_system: bool) {
+    USES_SYSTEM.store(uses_system, Relaxed);
     IS_SELECTED.store(true, Relaxed);
 }
 
 fn record_early(block: *mut u8) -> *mut u8 {
     if !IS_SELECTED.load(Relaxed) {
-        EARLY[0].fetch_min(block.addr(), Relaxed);
-        EARLY[1].fetch_max(block.addr(), Relaxed);
+        EARLY_BLOCKS[0].fetch_min(block.addr(), Relaxed);
+        EARLY_BLOCKS[1].fetch_max(block.addr(), Relaxed);
     }
     block
 }
 
 fn is_of_system(block: *mut u8) -> bool {
-    let early = || EARLY[0].load(Relaxed) <= block.addr() && block.addr() <= EARLY[1].load(Relaxed);
+    let early =
+        || EARLY_BLOCKS[0].load(Relaxed) <= block.addr() && block.addr() <= EARLY_BLOCKS[1].load(Relaxed);
     USES_SYSTEM.load(Relaxed) && !early()
 }
 

@@ -77,10 +77,13 @@ impl MeasuredProcess {
             let folder = tempfile::tempdir().unwrap();
             let (kind, extra_settings) = match self {
                 MeasuredProcess::WithoutMetrics | MeasuredProcess::WithoutMetricsHeld => {
-                    (Kind::WithoutMetrics, String::new())
+                    (ProcessKind::WithoutMetrics, String::new())
                 }
-                MeasuredProcess::AllRules => (Kind::AllRules, String::new()),
-                _ => (Kind::AllRules, format!("storage: {{ directory: '{}' }}", folder.path().display())),
+                MeasuredProcess::AllRules => (ProcessKind::AllRules, String::new()),
+                _ => (
+                    ProcessKind::AllRules,
+                    format!("storage: {{ directory: '{}' }}", folder.path().display()),
+                ),
             };
             let closes_at_once = hold == HOLD_TIME && self != MeasuredProcess::WithoutMetricsHeld;
             let quiet = if closes_at_once { "0s" } else { hold };
@@ -138,7 +141,7 @@ async fn compare_memory(sink: &Sink, corpus: &Corpus, collector: &str) {
     for _ in 0..REPETITIONS {
         for (measured, bytes) in MeasuredProcess::ALL.into_iter().zip(&mut bytes) {
             let target = measured.start(collector, sink, "1h").await;
-            let resident = open_span(&target, corpus).await;
+            let resident = resident_bytes_per_open_span(&target, corpus).await;
             bytes.iter_mut().zip(resident).for_each(|(bytes, resident)| bytes.push(resident));
         }
     }
@@ -148,14 +151,14 @@ async fn compare_memory(sink: &Sink, corpus: &Corpus, collector: &str) {
         "", "B/open span", "groupbytrace/x", "without payload", "after waiting", "groupbytrace/x"
     );
     let all: Vec<[f64; 2]> = bytes.into_iter().map(|samples| samples.map(median)).collect();
-    let [space, waited] = all[0];
-    for (measured, [now, later]) in MeasuredProcess::ALL.into_iter().zip(all) {
+    let [base_soon, base_waited] = all[0];
+    for (measured, [soon, waited]) in MeasuredProcess::ALL.into_iter().zip(all) {
         println!(
-            "{:<20} {now:>12.0} {:>14.2} {:>15.2} {later:>14.0} {:>14.2}",
+            "{:<20} {soon:>12.0} {:>14.2} {:>15.2} {waited:>14.0} {:>14.2}",
             measured.name(),
-            space / now,
-            (space - payload) / (now - payload),
-            waited / later
+            base_soon / soon,
+            (base_soon - payload) / (soon - payload),
+            base_waited / waited
         );
     }
 }
@@ -185,7 +188,7 @@ async fn compare_latency(sink: &Sink, corpus: &Corpus, collector: &str, pace: f6
     let mut latencies: Vec<Vec<Latency>> = Vec::new();
     latencies.resize_with(1 + MeasuredProcess::ALL.len(), Vec::new);
     for _ in 0..REPETITIONS {
-        let through = Target::start(Kind::PassThrough, sink, "0s").await;
+        let through = Target::start(ProcessKind::PassThrough, sink, "0s").await;
         latencies[0].push(latency(&through, sink, corpus, pace).await);
         drop(through);
         for (measured, latencies) in MeasuredProcess::ALL.into_iter().zip(&mut latencies[1..]) {
@@ -216,8 +219,9 @@ async fn compare_latency(sink: &Sink, corpus: &Corpus, collector: &str, pace: f6
     }
 }
 
-/// Resident bytes of an open span, with its payload, five seconds after the last one and when traces have waited.
-async fn open_span(target: &Target, corpus: &Corpus) -> [f64; 2] {
+/// Resident bytes of an open span, with its payload: five seconds after the last span was sent, and after traces have
+/// waited for [`WAIT_TIME`].
+async fn resident_bytes_per_open_span(target: &Target, corpus: &Corpus) -> [f64; 2] {
     target.send(&Corpus::agent(20).with_new_trace_ids(u32::MAX).requests).await;
     let rounds: u32 = if corpus.payload / corpus.spans > 1_000 { 4 } else { 20 };
     let before = target.resident();

@@ -41,9 +41,10 @@ pub struct Corpus {
     /// Bytes of the encoded spans, without the enclosing messages.
     pub payload: usize,
     /// The number of spans in traces whose root is missing, so that they do not close.
-    pub open: usize,
+    pub open_spans: usize,
     traces: u32,
-    make: fn(u32) -> Vec<(usize, Span)>,
+    /// Makes the spans of a trace, each with the index of its scope.
+    make_trace: fn(u32) -> Vec<(usize, Span)>,
 }
 
 impl Corpus {
@@ -66,10 +67,10 @@ impl Corpus {
     pub fn with_open_traces(&self) -> Corpus {
         let mut corpus = Corpus { requests: Vec::new(), spans: 0, payload: 0, ..self.clone() };
         let traces = (0..self.traces).map(|n| {
-            let mut trace = (self.make)(n);
+            let mut trace = (self.make_trace)(n);
             if n as usize % INTERLEAVED_TRACES == 7 {
                 trace.pop();
-                corpus.open += trace.len();
+                corpus.open_spans += trace.len();
             }
             trace
         });
@@ -78,21 +79,22 @@ impl Corpus {
         corpus
     }
 
-    fn new(name: &'static str, traces: u32, make: fn(u32) -> Vec<(usize, Span)>) -> Corpus {
-        let mut corpus = Corpus { name, requests: Vec::new(), spans: 0, payload: 0, open: 0, traces, make };
-        corpus.fill((0..traces).map(make));
+    fn new(name: &'static str, traces: u32, make_trace: fn(u32) -> Vec<(usize, Span)>) -> Corpus {
+        let mut corpus =
+            Corpus { name, requests: Vec::new(), spans: 0, payload: 0, open_spans: 0, traces, make_trace };
+        corpus.fill((0..traces).map(make_trace));
         corpus
     }
 
     /// Appends requests with the traces' spans in turns. Traces begin and end one after another, as runs of independent
     /// agents do.
-    fn fill(&mut self, mut waiting: impl Iterator<Item = Vec<(usize, Span)>>) {
+    fn fill(&mut self, mut traces: impl Iterator<Item = Vec<(usize, Span)>>) {
         let mut open: Vec<std::vec::IntoIter<(usize, Span)>> = Vec::new();
         let mut batch = Vec::with_capacity(SPANS_PER_REQUEST);
         let mut begun = 0;
         for turn in 0.. {
             while begun * SPANS <= turn * INTERLEAVED_TRACES
-                && let Some(trace) = waiting.next()
+                && let Some(trace) = traces.next()
             {
                 open.push(trace.into_iter());
                 begun += 1;
@@ -356,6 +358,7 @@ struct Turn {
 /// The content of an agent run.
 struct Run {
     trace: u32,
+    /// Whether messages are flattened into attributes, as OpenInference records them.
     is_flat: bool,
     system: String,
     task: String,
@@ -387,16 +390,16 @@ fn agent_trace(trace: u32) -> Vec<(usize, Span)> {
     for step in 0..4u64 {
         let chain = 2 + step * 5;
         let begin = clock;
-        for half in 0..2u64 {
-            let n = (step * 2 + half) as usize;
+        for call in 0..2u64 {
+            let n = (step * 2 + call) as usize;
             let frame =
-                SpanFrame { trace, id: chain + 1 + half * 2, parent: chain, start: clock, end: clock + 900 };
+                SpanFrame { trace, id: chain + 1 + call * 2, parent: chain, start: clock, end: clock + 900 };
             spans.push((scope, run.llm(&frame, n)));
             clock += 910;
             if n < run.turns.len() {
                 let frame = SpanFrame {
                     trace,
-                    id: chain + 2 + half * 2,
+                    id: chain + 2 + call * 2,
                     parent: chain,
                     start: clock,
                     end: clock + 120,

@@ -3,9 +3,9 @@
 //! The corpora are written as OTLP protobuf (the frames of the Collector's file exporter) and as OTLP/JSON lines. The
 //! binary evaluates each file without metrics and with all rules, and its CPU time (user and system, all threads) is
 //! read when it has ended, so that other processes affect the figures little. In the same run, processes of this
-//! program read the file alone, and read and decode it with opentelemetry-proto. Ways take turns; the turn with the
-//! least CPU time counts. `-- agent` or `-- small` measures one corpus, `-- 3` that many turns; with
-//! `OTEL_VERDICT_BEFORE` set to another binary also that one. Linux only: CPU time is read from `/proc`.
+//! program read the file alone, and read and decode it with opentelemetry-proto. The commands run in
+//! turns; the turn with the least CPU time counts. `-- agent` or `-- small` measures one corpus, `-- 3` sets the number
+//! of turns; with `OTEL_VERDICT_BEFORE` set to another binary also that one. Linux only: CPU time is read from `/proc`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 // Each bench uses some of their items.
@@ -28,10 +28,10 @@ use verdict_otlp::{Signal, json};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Turns of every way if none are given.
+/// Turns of every command, if the command line gives no number.
 const TURNS: usize = 3;
 /// Bytes of a file, approximately: a second of reading.
-const FILE: usize = 256 << 20;
+const FILE_BYTES: usize = 256 << 20;
 
 /// A format of files.
 #[derive(Clone, Copy, PartialEq)]
@@ -50,9 +50,10 @@ impl Format {
 }
 
 /// A command that reads a file, with its measurements.
-struct Way {
+struct MeasuredCommand {
     name: String,
-    command: Vec<String>,
+    /// The program and its arguments.
+    arguments: Vec<String>,
     /// The least CPU time, and the least time, in seconds.
     cpu: f64,
     duration: f64,
@@ -60,13 +61,13 @@ struct Way {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    if let [way, format, file] = &arguments[..]
-        && way.starts_with("--")
+    if let [option, format, file] = &arguments[..]
+        && option.starts_with("--")
     {
-        return baseline(way, format, Path::new(file));
+        return baseline(option, format, Path::new(file));
     }
     if !cfg!(target_os = "linux") {
-        return println!("skipped: CPU time is read from /proc, which this system has not");
+        return println!("skipped: CPU time is read from /proc, which this system does not have");
     }
     let turns = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(TURNS);
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +102,7 @@ fn write(corpus: &Corpus, format: Format, folder: &Path) -> PathBuf {
     let mut file = BufWriter::new(File::create(&path).unwrap());
     let mut written = 0;
     for round in 0.. {
-        if written >= FILE {
+        if written >= FILE_BYTES {
             break;
         }
         for request in &corpus.with_new_trace_ids(round).requests {
@@ -126,50 +127,51 @@ fn write(corpus: &Corpus, format: Format, folder: &Path) -> PathBuf {
 
 fn measure(corpus: &str, format: Format, file: &Path, config: &Path, turns: usize) {
     let program = std::env::current_exe().unwrap().display().to_string();
-    let shown = file.display().to_string();
-    let new_way = |name: &str, command: &[&str]| Way {
+    let path = file.display().to_string();
+    let new_command = |name: &str, arguments: &[&str]| MeasuredCommand {
         name: name.to_owned(),
-        command: command.iter().map(|&argument| argument.to_owned()).collect(),
+        arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
         cpu: f64::MAX,
         duration: f64::MAX,
     };
-    let mut ways = vec![
-        new_way("read", &[&program, "--read", format.name(), &shown]),
-        new_way("read and decode", &[&program, "--decode", format.name(), &shown]),
+    let mut commands = vec![
+        new_command("read", &[&program, "--read", format.name(), &path]),
+        new_command("read and decode", &[&program, "--decode", format.name(), &path]),
     ];
     let before = std::env::var("OTEL_VERDICT_BEFORE").ok();
     let config = config.display().to_string();
     for (binary, name) in [(Some(env!("CARGO_BIN_EXE_otel-verdict")), ""), (before.as_deref(), ", before")] {
         let Some(binary) = binary else { continue };
         // Failing traces as JSON, as a CI job prints them.
-        let eval = [binary, "eval", &shown, "--output", "json", "--only", "fail"];
-        ways.push(new_way(&format!("without metrics{name}"), &[&eval[..], &["-c", &config]].concat()));
-        ways.push(new_way(&format!("all rules{name}"), &eval));
+        let eval = [binary, "eval", &path, "--output", "json", "--only", "fail"];
+        commands
+            .push(new_command(&format!("without metrics{name}"), &[&eval[..], &["-c", &config]].concat()));
+        commands.push(new_command(&format!("all rules{name}"), &eval));
     }
     for _ in 0..turns {
-        for way in &mut ways {
-            let (before, started_at) = (cpu_of_children(), Instant::now());
-            let output = Command::new(&way.command[0])
-                .args(&way.command[1..])
+        for command in &mut commands {
+            let (cpu_before, started_at) = (cpu_of_children(), Instant::now());
+            let output = Command::new(&command.arguments[0])
+                .args(&command.arguments[1..])
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped())
                 .output()
                 .unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            way.duration = way.duration.min(started_at.elapsed().as_secs_f64());
-            way.cpu = way.cpu.min(cpu_of_children() - before);
+            command.duration = command.duration.min(started_at.elapsed().as_secs_f64());
+            command.cpu = command.cpu.min(cpu_of_children() - cpu_before);
         }
     }
     let megabytes = std::fs::metadata(file).unwrap().len() as f64 / 1e6;
-    for way in &ways {
+    for command in &commands {
         println!(
             "{corpus:<7} {:<9} {:<22} {:>11.0} {:>9.2} {:>10.2} {:>7.0}",
             format.name(),
-            way.name,
-            megabytes / way.cpu,
-            way.cpu / ways[0].cpu,
-            way.cpu / ways[1].cpu,
-            megabytes / way.duration,
+            command.name,
+            megabytes / command.cpu,
+            command.cpu / commands[0].cpu,
+            command.cpu / commands[1].cpu,
+            megabytes / command.duration,
         );
     }
 }
@@ -184,9 +186,9 @@ fn cpu_of_children() -> f64 {
 }
 
 /// The work of other programs on the same file.
-fn baseline(way: &str, format: &str, file: &Path) {
+fn baseline(option: &str, format: &str, file: &Path) {
     let mut reader = BufReader::with_capacity(256 << 10, File::open(file).unwrap());
-    let decodes = way == "--decode";
+    let decodes = option == "--decode";
     let mut buffer = Vec::new();
     if format == Format::Json.name() {
         while reader.read_until(b'\n', &mut buffer).unwrap() > 0 {

@@ -11,7 +11,7 @@
 //! `-- open` measures many small traces that are open at the same time, and more shards.
 //!
 //! Each trace is evaluated in its own process; only evaluation and annotation are measured, and a trace of ten
-//! spans is evaluated before, which initialises what is initialised once. Instructions are counted under callgrind,
+//! spans is evaluated before, which initialises statics. Instructions are counted under callgrind,
 //! unless that would take longer than `-- within=SECONDS` (120 by default, estimated from the CPU time without it);
 //! the figure is then left out, and only the CPU time is given.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
@@ -156,8 +156,8 @@ fn evaluate(evaluator: &Evaluator, trace: ClosedTrace, open: bool, judged: bool)
     } else {
         evaluator.evaluate(trace, 0, &mut |_| ())
     };
-    let wrong = evaluator.confirm_alarms(&mut evaluated, &alarms, &[]);
-    assert!(wrong.is_empty(), "the closed trace confirms every alarm");
+    let retracted = evaluator.confirm_alarms(&mut evaluated, &alarms, &[]);
+    assert!(retracted.is_empty(), "the closed trace confirms every alarm");
     let raised: Vec<_> = alarms.iter().map(|alarm| (alarm, AlarmState::Raised)).collect();
     black_box(evaluator.alarm_events(id, &raised, 0));
     let over_budget = evaluated.measurements.iter().filter(|m| m.outcome == Err(Unmeasured::Limit));
@@ -248,10 +248,10 @@ fn instructions(shape: &str, spans: u64, judged: bool) -> Option<u64> {
 /// includes the cost of a trace, so growth is measured from the smallest value before.
 fn print_row(shape: &str, sizes: &[u64], judged: bool, max_seconds: f64) -> bool {
     print!("{shape:<34}");
-    let (mut instructions_per_span, mut times, mut last) = (Vec::new(), Vec::new(), Work::default());
+    let (mut instructions_per_span, mut times, mut largest) = (Vec::new(), Vec::new(), Work::default());
     for &spans in sizes {
         let (seconds, work) = timed_evaluation(shape, spans, judged);
-        (last, times) = (work, [times, vec![seconds * 1e6 / spans as f64]].concat());
+        (largest, times) = (work, [times, vec![seconds * 1e6 / spans as f64]].concat());
         let affordable = seconds * SLOWDOWN < max_seconds;
         match affordable.then(|| instructions(shape, spans, judged)).flatten() {
             Some(count) => {
@@ -270,23 +270,25 @@ fn print_row(shape: &str, sizes: &[u64], judged: bool, max_seconds: f64) -> bool
     let timed_sizes = || sizes.iter().zip(&times).filter(|(spans, _)| **spans >= MIN_TIMED_SPANS);
     timed_sizes().for_each(|(_, us)| print!("{us:>9.0}"));
     if judged {
-        print!("{:>11.2}", last.questions as f64 / sizes.last().map_or(f64::NAN, |n| *n as f64));
+        print!("{:>11.2}", largest.questions as f64 / sizes.last().map_or(f64::NAN, |n| *n as f64));
     }
     println!(
         "{}",
-        if last.beyond_budget > 0 {
-            format!("  {} beyond the budget", last.beyond_budget)
+        if largest.beyond_budget > 0 {
+            format!("  {} beyond the budget", largest.beyond_budget)
         } else {
             String::new()
         }
     );
     let max_growth = if shape == MAX_GROWTH_OF_SHAPE.0 { MAX_GROWTH_OF_SHAPE.1 } else { MAX_GROWTH };
-    judged || shape == SCHEMA_FOR_EACH || last.beyond_budget == 0 && (growth.is_nan() || growth <= max_growth)
+    judged
+        || shape == SCHEMA_FOR_EACH
+        || largest.beyond_budget == 0 && (growth.is_nan() || growth <= max_growth)
 }
 
 /// The measured part of [`open_traces`].
 #[inline(never)]
-fn measured_open(work: &mut open_traces::Work) {
+fn measured_open(work: &mut open_traces::PreparedInput) {
     work.run();
 }
 
@@ -322,7 +324,8 @@ fn main() {
         && command == OPEN_TRACES_COMMAND
     {
         let number = "a number";
-        let mut work = open_traces::Work::new(traces.parse().expect(number), shards.parse().expect(number));
+        let mut work =
+            open_traces::PreparedInput::new(traces.parse().expect(number), shards.parse().expect(number));
         let before = cpu_seconds();
         measured_open(&mut work);
         return println!("{}", cpu_seconds() - before);
@@ -340,8 +343,9 @@ fn main() {
             .for_each(|&(traces, shards)| print_open_row(traces, shards, max_seconds));
     }
     let judged = arguments.iter().any(|a| a == "judged");
-    let options = |a: &&String| a.parse::<u64>().is_err() && *a != "judged" && !a.starts_with("within=");
-    let name_filters: Vec<&String> = arguments.iter().filter(options).collect();
+    let is_name_filter =
+        |a: &&String| a.parse::<u64>().is_err() && *a != "judged" && !a.starts_with("within=");
+    let name_filters: Vec<&String> = arguments.iter().filter(is_name_filter).collect();
     print!("{:<34}", if judged { "judged: instructions/span" } else { "instructions/span" });
     sizes.iter().for_each(|n| print!("{n:>10}"));
     print!("{:>8}", "growth");

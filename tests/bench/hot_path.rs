@@ -33,7 +33,7 @@ const BASELINES: [&str; 2] = ["prost codec", BASE];
 /// Rounds of every path.
 const ROUNDS: usize = 6;
 /// The least duration of a round.
-const MIN_ROUND: Duration = Duration::from_millis(250);
+const MIN_ROUND_TIME: Duration = Duration::from_millis(250);
 
 /// The result of a path.
 struct Row {
@@ -45,7 +45,7 @@ struct Row {
 }
 
 fn main() {
-    if separate_process::work() {
+    if separate_process::run_requested_path() {
         return;
     }
     let mut criterion = Criterion::default().configure_from_args();
@@ -77,7 +77,7 @@ fn main() {
     }
     for _ in 0..ROUNDS {
         for row in &mut rows {
-            let times = separate_process::times(row.allocator, row.corpus, row.path, MIN_ROUND);
+            let times = separate_process::times(row.allocator, row.corpus, row.path, MIN_ROUND_TIME);
             row.fastest = times.into_iter().fold(row.fastest, Duration::min);
         }
     }

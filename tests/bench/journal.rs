@@ -38,12 +38,12 @@ use verdict_otlp::trace::TraceId;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Senders at once.
+/// Concurrent senders.
 const SENDERS: usize = 64;
 /// Rounds of each variant.
 const ROUNDS: u32 = 9;
 /// Traces in one request.
-const REASONS: u64 = 16;
+const TRACES_PER_REQUEST: u64 = 16;
 
 #[tokio::main]
 async fn main() {
@@ -58,10 +58,10 @@ async fn main() {
     }
     let parts = (has("alone"), has("whole"));
     for corpus in corpora.iter().filter(|_| parts != (false, true)) {
-        alone(corpus).await;
+        compare_journal(corpus).await;
     }
     for corpus in corpora.iter().filter(|_| parts != (true, false)) {
-        whole(corpus).await;
+        compare_process(corpus).await;
     }
 }
 
@@ -79,7 +79,7 @@ fn median(mut all: Vec<f64>) -> f64 {
 }
 
 /// The journal alone compared with a raw append.
-async fn alone(corpus: &Corpus) {
+async fn compare_journal(corpus: &Corpus) {
     let bytes: usize = corpus.requests.iter().map(Bytes::len).sum();
     let each = bytes / corpus.requests.len();
     println!("\n{}: requests of {each} bytes from {SENDERS} senders", corpus.name);
@@ -92,26 +92,35 @@ async fn alone(corpus: &Corpus) {
         for round in 0..ROUNDS as usize {
             // Each variant is first in some round.
             for turn in 0..rates.len() {
-                let (folder, way) = (folder(), (round + turn) % rates.len());
+                let (folder, variant) = (folder(), (round + turn) % rates.len());
                 let (requests, path) = (corpus.requests.clone(), folder.path().join("raw"));
-                let took = match way {
-                    0 => admit(folder.path(), &corpus.requests, durability).await,
-                    1 => raw(path, durability, move |file| append(file, &requests, 1, durability)).await,
-                    2 => {
-                        raw(path, durability, move |file| append(file, &requests, SENDERS, durability)).await
+                let elapsed = match variant {
+                    0 => time_journal(folder.path(), &corpus.requests, durability).await,
+                    1 => {
+                        time_on_file(path, durability, move |file| append(file, &requests, 1, durability))
+                            .await
                     }
-                    _ => raw(path, durability, move |file| append_each(file, &requests, durability)).await,
+                    2 => {
+                        time_on_file(path, durability, move |file| {
+                            append(file, &requests, SENDERS, durability)
+                        })
+                        .await
+                    }
+                    _ => {
+                        time_on_file(path, durability, move |file| append_each(file, &requests, durability))
+                            .await
+                    }
                 };
-                rates[way].push(bytes as f64 / took.as_secs_f64() / 1e6);
+                rates[variant].push(bytes as f64 / elapsed.as_secs_f64() / 1e6);
             }
         }
-        let [journal, one, batched, each] = rates.map(median);
+        let [journal, single, batched, concurrent] = rates.map(median);
         println!(
-            "{:<10} {journal:>12.0} {one:>9.0} {:>6.2} {batched:>12.0} {:>6.2} {each:>9.0} {:>6.2}",
+            "{:<10} {journal:>12.0} {single:>9.0} {:>6.2} {batched:>12.0} {:>6.2} {concurrent:>9.0} {:>6.2}",
             name(durability),
-            journal / one,
+            journal / single,
             journal / batched,
-            journal / each
+            journal / concurrent
         );
     }
 }
@@ -125,7 +134,11 @@ fn name(durability: Durability) -> &'static str {
 }
 
 /// The duration of `work` on a new file, which is fsynced concurrently with `interval`.
-async fn raw(path: PathBuf, durability: Durability, work: impl FnOnce(&File) + Send + 'static) -> Duration {
+async fn time_on_file(
+    path: PathBuf,
+    durability: Durability,
+    work: impl FnOnce(&File) + Send + 'static,
+) -> Duration {
     let measured = move || {
         let file = Arc::new(OpenOptions::new().create_new(true).append(true).open(path).unwrap());
         let stop = Arc::new(AtomicBool::new(false));
@@ -135,12 +148,12 @@ async fn raw(path: PathBuf, durability: Durability, work: impl FnOnce(&File) + S
         });
         let started_at = Instant::now();
         work(&file);
-        let took = started_at.elapsed();
+        let elapsed = started_at.elapsed();
         stop.store(true, Ordering::Relaxed);
         if let Some(thread) = syncing {
             thread.join().unwrap();
         }
-        took
+        elapsed
     };
     tokio::task::spawn_blocking(measured).await.unwrap()
 }
@@ -150,10 +163,10 @@ async fn raw(path: PathBuf, durability: Durability, work: impl FnOnce(&File) + S
 fn append(mut file: &File, requests: &[Bytes], at_once: usize, durability: Durability) {
     for batch in requests.chunks(at_once) {
         let mut slices: Vec<IoSlice<'_>> = batch.iter().map(|body| IoSlice::new(body)).collect();
-        let mut left = &mut slices[..];
-        while !left.is_empty() {
-            let written = file.write_vectored(left).unwrap();
-            IoSlice::advance_slices(&mut left, written);
+        let mut unwritten = &mut slices[..];
+        while !unwritten.is_empty() {
+            let written = file.write_vectored(unwritten).unwrap();
+            IoSlice::advance_slices(&mut unwritten, written);
         }
         if durability == Durability::Sync {
             file.sync_data().unwrap();
@@ -192,7 +205,7 @@ fn storage(durability: Durability) -> Storage {
 }
 
 /// Appends every request to the journal, and releases each one once it may be acknowledged.
-async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Duration {
+async fn time_journal(folder: &Path, requests: &[Bytes], durability: Durability) -> Duration {
     let telemetry = Telemetry::new();
     let (journal, _) = Journal::open(folder, &storage(durability), 0, &telemetry.journal).unwrap();
     let requests = Arc::new(requests.to_vec());
@@ -206,7 +219,7 @@ async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Dur
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     let Some(body) = requests.get(n) else { return };
                     let trace = |t: u64| RetainReason::Trace(TraceId(u128::from(n as u64 + t).to_be_bytes()));
-                    let reasons: Vec<RetainReason> = (0..REASONS).map(trace).collect();
+                    let reasons: Vec<RetainReason> = (0..TRACES_PER_REQUEST).map(trace).collect();
                     let appended =
                         journal.append_request(Signal::Traces, reasons.clone(), false, body.clone()).await;
                     let seq = appended.expect("the journal has room").accept();
@@ -218,13 +231,13 @@ async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Dur
     for sender in senders {
         sender.await.unwrap();
     }
-    let took = started_at.elapsed();
+    let elapsed = started_at.elapsed();
     journal.close().await;
-    took
+    elapsed
 }
 
 /// The whole process with and without a journal.
-async fn whole(corpus: &Corpus) {
+async fn compare_process(corpus: &Corpus) {
     let sink = Sink::start().await;
     let policies = ["off", "none", "interval", "sync"];
     let mut targets = Vec::new();
@@ -236,13 +249,13 @@ async fn whole(corpus: &Corpus) {
     for round in 0..=ROUNDS {
         for (n, target) in targets.iter().enumerate() {
             let with_new_trace_ids = corpus.with_new_trace_ids(round * 10 + n as u32);
-            let (before, used, started_at) = (sink.seen(), target.cpu(), Instant::now());
+            let (before, cpu_before, started_at) = (sink.count(), target.cpu(), Instant::now());
             target.send(&with_new_trace_ids.requests).await;
-            sink.wait(before + corpus.spans).await;
-            let took = started_at.elapsed().as_secs_f64();
+            sink.wait_for(before + corpus.spans).await;
+            let elapsed = started_at.elapsed().as_secs_f64();
             if round > 0 {
-                rates[n].push(corpus.spans as f64 / took);
-                cpu[n].push((target.cpu() - used) / corpus.spans as f64 * 1e6);
+                rates[n].push(corpus.spans as f64 / elapsed);
+                cpu[n].push((target.cpu() - cpu_before) / corpus.spans as f64 * 1e6);
             }
         }
     }
@@ -338,18 +351,18 @@ impl Sink {
         Sink { addr, spans }
     }
 
-    fn seen(&self) -> usize {
+    fn count(&self) -> usize {
         self.spans.load(Ordering::Relaxed)
     }
 
     /// Waits until this many spans have arrived.
-    async fn wait(&self, spans: usize) {
+    async fn wait_for(&self, spans: usize) {
         for _ in 0..60_000 {
-            if self.seen() >= spans {
+            if self.count() >= spans {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        panic!("{} of {spans} spans arrived", self.seen());
+        panic!("{} of {spans} spans arrived", self.count());
     }
 }

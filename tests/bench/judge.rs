@@ -33,13 +33,13 @@ use verdict_otlp::trace::TraceId;
 /// Number of questions.
 const QUESTIONS: u64 = 20_000;
 /// Requests in flight at once: 500 questions a second at the mock's mean latency.
-const LIMIT: usize = 128;
+const MAX_IN_FLIGHT: usize = 128;
 /// Bytes of a prompt, about those of a span with its neighbours.
-const PROMPT: usize = 4096;
+const PROMPT_BYTES: usize = 4096;
 /// The duration for which spans flow alone, to measure their full rate.
-const ALONE: Duration = Duration::from_secs(10);
+const ALONE_TIME: Duration = Duration::from_secs(10);
 /// A share of the full rate that leaves the machine time for the mock's and the generator's work.
-const PACE: f64 = 0.5;
+const PACE_SHARE: f64 = 0.5;
 
 /// 5 to 500 ms, spread evenly, by the question's number.
 fn latency(question: u64) -> Duration {
@@ -49,30 +49,32 @@ fn latency(question: u64) -> Duration {
 #[tokio::main]
 async fn main() {
     let mock = Mock::start().await;
-    let ideal = (0..QUESTIONS).map(latency).sum::<Duration>() / LIMIT as u32;
-    println!("{QUESTIONS} questions, {LIMIT} in flight: {:.1} s at best", ideal.as_secs_f64());
+    let ideal = (0..QUESTIONS).map(latency).sum::<Duration>() / MAX_IN_FLIGHT as u32;
+    println!("{QUESTIONS} questions, {MAX_IN_FLIGHT} in flight: {:.1} s at best", ideal.as_secs_f64());
 
     let flow = Flow::start().await;
-    let full = flow.run(f64::INFINITY, tokio::time::sleep(ALONE)).await;
+    let full = flow.run(f64::INFINITY, tokio::time::sleep(ALONE_TIME)).await;
     println!("{:<28} {full:>9.0} spans/s", "spans alone");
-    let took = ask(&mock).await;
-    report("questions alone", took, ideal, &mock, None);
-    for (name, pace) in [("with half of those spans", full * PACE), ("with all that fit", f64::INFINITY)] {
-        let asked = Arc::new(AtomicU64::new(0));
-        let questions = async { asked.store(ask(&mock).await.as_nanos() as u64, Ordering::Relaxed) };
+    let elapsed = ask(&mock).await;
+    report("questions alone", elapsed, ideal, &mock, None);
+    for (name, pace) in
+        [("with half of those spans", full * PACE_SHARE), ("with all that fit", f64::INFINITY)]
+    {
+        let elapsed_nanos = Arc::new(AtomicU64::new(0));
+        let questions = async { elapsed_nanos.store(ask(&mock).await.as_nanos() as u64, Ordering::Relaxed) };
         let spans = flow.run(pace, questions).await;
-        let took = Duration::from_nanos(asked.load(Ordering::Relaxed));
-        report(name, took, ideal, &mock, Some((spans, spans / pace.min(full))));
+        let elapsed = Duration::from_nanos(elapsed_nanos.load(Ordering::Relaxed));
+        report(name, elapsed, ideal, &mock, Some((spans, spans / pace.min(full))));
     }
     flow.service.stop(Duration::from_secs(30)).await;
 }
 
-fn report(name: &str, took: Duration, ideal: Duration, mock: &Mock, spans: Option<(f64, f64)>) {
-    let over = took.as_secs_f64() / ideal.as_secs_f64() - 1.0;
+fn report(name: &str, elapsed: Duration, ideal: Duration, mock: &Mock, spans: Option<(f64, f64)>) {
+    let over = elapsed.as_secs_f64() / ideal.as_secs_f64() - 1.0;
     let max_concurrent = mock.max_concurrent.swap(0, Ordering::Relaxed);
     print!(
         "{name:<28} {:>9.1} s, {:>5.1} % over the ideal, at most {max_concurrent} at once",
-        took.as_secs_f64(),
+        elapsed.as_secs_f64(),
         over * 100.0
     );
     match spans {
@@ -92,15 +94,15 @@ impl Mock {
     async fn start() -> Mock {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let (max_concurrent, now) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let seen = Arc::clone(&max_concurrent);
+        let (max_concurrent, in_flight) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let max_seen = Arc::clone(&max_concurrent);
         let answer = async move |body: Bytes| {
-            seen.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            max_seen.fetch_max(in_flight.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
             let offset = memchr::memmem::find(&body, b"question ").unwrap() + "question ".len();
             let digits: String =
                 body[offset..].iter().take_while(|b| b.is_ascii_digit()).map(|b| char::from(*b)).collect();
             tokio::time::sleep(latency(digits.parse().unwrap())).await;
-            now.fetch_sub(1, Ordering::Relaxed);
+            in_flight.fetch_sub(1, Ordering::Relaxed);
             ([("content-type", "application/json")], COMPLETION)
         };
         let router = axum::Router::new().route("/v1/chat/completions", axum::routing::post(answer));
@@ -111,12 +113,12 @@ impl Mock {
 
 const COMPLETION: &str = r#"{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"{\"rationale\":\"as was asked\",\"score\":4}"}}],"usage":{"prompt_tokens":1200,"completion_tokens":20}}"#;
 
-/// Asks all questions at once; how long until the last is answered.
+/// Asks all questions at once; returns the time until the last one is answered.
 async fn ask(mock: &Mock) -> Duration {
     let config = JudgeConfig {
         endpoint: format!("http://{}/v1", mock.addr),
         model: "mock".to_owned(),
-        max_concurrency: LIMIT,
+        max_concurrency: MAX_IN_FLIGHT,
         ..JudgeConfig::default()
     };
     let configs = [("main".to_owned(), config)].into();
@@ -135,30 +137,29 @@ async fn ask(mock: &Mock) -> Duration {
     });
     let score = Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] });
     let form = Arc::new(AnswerForm { name: "verdict", schema, score });
-    let mut asked = JoinSet::new();
+    let mut questions = JoinSet::new();
     let started_at = Instant::now();
     for n in 0..QUESTIONS {
-        let prompt = Prompt::new("Rate it.", format!("question {n} {}", "x".repeat(PROMPT)));
+        let prompt = Prompt::new("Rate it.", format!("question {n} {}", "x".repeat(PROMPT_BYTES)));
         let question = Question { key: String::new(), prompt, form: Arc::clone(&form), judges: Vec::new() };
-        let (judges_of, services) = (vec!["main".to_owned()], Arc::default());
         let ask = Ask {
             id: 0,
             at: 0,
             metric: "completeness",
             question,
-            judges: judges_of,
-            services,
+            judges: vec!["main".to_owned()],
+            services: Arc::default(),
             context: QuestionContext::default(),
         };
         let trace = TraceId(u128::from(n).to_be_bytes());
         let judges = judges.clone();
-        asked.spawn(async move { judges.ask(trace, &ask).await.opinions.is_ok() });
+        questions.spawn(async move { judges.ask(trace, &ask).await.opinions.is_ok() });
     }
-    assert!(asked.join_all().await.into_iter().all(|answered| answered), "every question is answered");
+    assert!(questions.join_all().await.into_iter().all(|answered| answered), "every question is answered");
     started_at.elapsed()
 }
 
-/// Spans through the whole service, into a file that keeps nothing.
+/// Spans that are sent through the whole service, whose exporter writes them to `/dev/null`.
 struct Flow {
     service: Service,
     client: relay::Client,
@@ -179,8 +180,8 @@ impl Flow {
         Flow { service, client, corpus: Corpus::agent(200), round: AtomicU64::new(0) }
     }
 
-    /// Sends spans at `pace` a second, until `until`; how many a second were taken.
-    async fn run(&self, pace: f64, until: impl Future<Output = ()>) -> f64 {
+    /// Sends `pace` spans a second until `work` ends; returns the number of accepted spans a second.
+    async fn run(&self, pace: f64, work: impl Future<Output = ()>) -> f64 {
         let stop = Arc::new(AtomicBool::new(false));
         let accepted = Arc::new(AtomicUsize::new(0));
         let started_at = Instant::now();
@@ -207,7 +208,7 @@ impl Flow {
                 }
             });
         }
-        until.await;
+        work.await;
         stop.store(true, Ordering::Relaxed);
         senders.join_all().await;
         accepted.load(Ordering::Relaxed) as f64 / started_at.elapsed().as_secs_f64()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the marks of the cases as labels, so that `score rules` can measure the rules on them.
+"""Writes the annotations of the cases as labels, so that `score rules` can measure the rules on them.
 
 Usage: labels.py CASES OUT
 
-CASES is the folder of the unpacked cases. OUT receives one file of labels a set, and the command is printed that regenerates
-the table of rules.md. TRAIL's own files of annotations are labels already.
+CASES is the folder of the unpacked cases. OUT receives one file of labels a set. Prints the command that regenerates the
+table of rules.md. TRAIL's own files of annotations are labels already.
 """
 
 import json
@@ -46,22 +46,22 @@ labels = []
 for file in sorted((cases / "mas-sim" / "gold").glob("*.json")):
     step = str(json.loads(file.read_text())["critical_failure_step"])
     spans = list(spans_of(cases / "mas-sim" / "traces" / file.name))
-    marked = [{"span_id": span} for _, span, values in spans if str(values.get("experiment.step_index")) == step]
-    labels.append({"trace_id": spans[0][0], "spans": marked})
+    fault_spans = [{"span_id": span} for _, span, values in spans if str(values.get("experiment.step_index")) == step]
+    labels.append({"trace_id": spans[0][0], "spans": fault_spans})
 write("mas-sim", cases / "mas-sim" / "traces", labels)
 
 # tau-bench: the reward of the run. Who&When: the span of the step that decided the failure.
 for name, folder in (("airline", "tau-airline"), ("retail", "tau-retail"), ("whowhen", "whowhen-ag")):
     folder = cases / "attribution" / folder
-    gold, places = (json.loads((folder / f"{part}.json").read_text()) for part in ("gold", "map"))
+    gold, traces_by_id = (json.loads((folder / f"{part}.json").read_text()) for part in ("gold", "map"))
     labels = []
-    for trace, place in places.items():
-        marks = gold[place["log"]]
-        label = {"trace_id": trace, "expected": marks["outcome"]}
-        decisive = marks["marks"].get("whowhen")
+    for trace, entry in traces_by_id.items():
+        annotation = gold[entry["log"]]
+        label = {"trace_id": trace, "expected": annotation["outcome"]}
+        decisive = annotation["marks"].get("whowhen")
         if decisive:
-            steps = place["spans"].items()
-            label["spans"] = [{"span_id": span} for span, at in steps if at["step"] == decisive["step"]]
+            steps = entry["spans"].items()
+            label["spans"] = [{"span_id": span} for span, position in steps if position["step"] == decisive["step"]]
         labels.append(label)
     write(name, folder / "traces.jsonl", labels)
 

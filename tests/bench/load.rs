@@ -5,7 +5,7 @@
 //! `otel-verdict` binary, without metrics and with all rules. Printed for each: spans a second, CPU seconds per
 //! million spans, latency from the request that completes a trace until the trace is at the sink, and resident
 //! bytes of buffered spans. `cargo bench --bench load -- memory` measures memory only, `-- small` or `-- agent`
-//! one corpus. `-- compare_features` compares the page, alarms and telemetry of the process on and off, in alternation;
+//! one corpus. `-- features` compares the page, alarms and telemetry of the process on and off, in alternation;
 //! with `OTEL_VERDICT_BEFORE` set to another binary also with that one. `-- collector` compares with a Collector
 //! (`collector.rs`). Linux only: CPU and memory are read from `/proc`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
@@ -43,7 +43,7 @@ const LATENCY_TIME: Duration = Duration::from_secs(10);
 
 fn main() {
     let role = std::env::args().nth(1);
-    allocator::select(role.as_deref() == Some(Kind::ProstCodecOfSystem.name()));
+    allocator::select(role.as_deref() == Some(ProcessKind::ProstCodecOfSystem.name()));
     run();
 }
 
@@ -51,13 +51,13 @@ fn main() {
 async fn run() {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, role, from, to] = &arguments[..]
-        && let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == role)
-        && let Some(work) = kind.relay()
+        && let Some(kind) = ProcessKind::ALL.into_iter().find(|kind| kind.name() == role)
+        && let Some(work) = kind.relay_function()
     {
         return relay::relay(from.parse().unwrap(), to.parse().unwrap(), work).await;
     }
     if !cfg!(target_os = "linux") {
-        return println!("skipped: CPU and memory are read from /proc, which this system has not");
+        return println!("skipped: CPU and memory are read from /proc, which this system does not have");
     }
     let sink = Sink::start().await;
     let is_memory_only = arguments.iter().any(|argument| argument == "memory");
@@ -113,7 +113,7 @@ async fn compare_features(sink: &Sink, corpus: &Corpus, rounds: u32) {
     let mut measured: Vec<Vec<(f64, f64)>> = vec![Vec::new(); all.len()];
     for _ in 0..REPETITIONS {
         for ((_, binary, extra_settings), figures) in all.iter().zip(&mut measured) {
-            let target = Target::process(binary, Kind::AllRules, extra_settings, sink, "0s").await;
+            let target = Target::process(binary, ProcessKind::AllRules, extra_settings, sink, "0s").await;
             figures.push(throughput(&target, sink, corpus, rounds).await);
         }
     }
@@ -127,8 +127,8 @@ async fn compare_features(sink: &Sink, corpus: &Corpus, rounds: u32) {
     println!("{:<16} {:>9} {:>7} {:>14} {:>7}", "", "spans/s", "", "CPU s/million", "");
     for ((name, ..), figures) in all.iter().zip(&measured) {
         let (rate, cpu) = (median(figures, |f| f.0), median(figures, |f| f.1));
-        let (x, y) = (rate / baseline.0, cpu / baseline.1);
-        println!("{name:<16} {rate:>9.0} {x:>6.3}x {cpu:>14.2} {y:>6.3}x");
+        let (rate_ratio, cpu_ratio) = (rate / baseline.0, cpu / baseline.1);
+        println!("{name:<16} {rate:>9.0} {rate_ratio:>6.3}x {cpu:>14.2} {cpu_ratio:>6.3}x");
     }
 }
 
@@ -139,15 +139,21 @@ async fn compare_speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
         "", "spans/s", "CPU s/million", "x", "paced/s", "p50 ms", "p99 ms", "of all"
     );
     let mut rates = Vec::new();
-    for kind in Kind::ALL {
+    for kind in ProcessKind::ALL {
         let target = Target::start(kind, sink, "0s").await;
         rates.push(throughput(&target, sink, corpus, rounds).await);
     }
     let base = rates[0].1;
-    let ours = Kind::ALL.iter().zip(&rates).find(|(kind, _)| **kind == Kind::WithoutMetrics).unwrap().1.0;
-    for (kind, &(rate, cpu)) in Kind::ALL.into_iter().zip(&rates) {
+    let ours = ProcessKind::ALL
+        .iter()
+        .zip(&rates)
+        .find(|(kind, _)| **kind == ProcessKind::WithoutMetrics)
+        .unwrap()
+        .1
+        .0;
+    for (kind, &(rate, cpu)) in ProcessKind::ALL.into_iter().zip(&rates) {
         // The relays' latency is compared with ours, so it is measured at the same rate.
-        let pace = LATENCY_LOAD_SHARE * if kind.relay().is_some() { ours } else { rate };
+        let pace = LATENCY_LOAD_SHARE * if kind.relay_function().is_some() { ours } else { rate };
         let target = Target::start(kind, sink, "0s").await;
         let Latency { p50, p99, p99_of_a_second } = latency(&target, sink, corpus, pace).await;
         let x = cpu / base;
@@ -160,7 +166,7 @@ async fn compare_speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
 
 /// The process between generator and sink.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ProcessKind {
     PassThrough,
     ProstCodec,
     ProstCodecOfSystem,
@@ -168,29 +174,34 @@ enum Kind {
     AllRules,
 }
 
-impl Kind {
-    const ALL: [Kind; 5] =
-        [Kind::PassThrough, Kind::ProstCodec, Kind::ProstCodecOfSystem, Kind::WithoutMetrics, Kind::AllRules];
+impl ProcessKind {
+    const ALL: [ProcessKind; 5] = [
+        ProcessKind::PassThrough,
+        ProcessKind::ProstCodec,
+        ProcessKind::ProstCodecOfSystem,
+        ProcessKind::WithoutMetrics,
+        ProcessKind::AllRules,
+    ];
 
     fn name(self) -> &'static str {
         match self {
-            Kind::PassThrough => "pass-through",
-            Kind::ProstCodec => "prost codec",
-            Kind::ProstCodecOfSystem => "prost, malloc",
-            Kind::WithoutMetrics => "without metrics",
-            Kind::AllRules => "all rules",
+            ProcessKind::PassThrough => "pass-through",
+            ProcessKind::ProstCodec => "prost codec",
+            ProcessKind::ProstCodecOfSystem => "prost, malloc",
+            ProcessKind::WithoutMetrics => "without metrics",
+            ProcessKind::AllRules => "all rules",
         }
     }
 
     /// The function that a relay applies to a request; `None` for the processor.
-    fn relay(self) -> Option<fn(Bytes) -> Bytes> {
+    fn relay_function(self) -> Option<fn(Bytes) -> Bytes> {
         match self {
-            Kind::PassThrough => Some(std::convert::identity),
-            Kind::ProstCodec | Kind::ProstCodecOfSystem => Some(|request| {
+            ProcessKind::PassThrough => Some(std::convert::identity),
+            ProcessKind::ProstCodec | ProcessKind::ProstCodecOfSystem => Some(|request| {
                 let decoded = ExportTraceServiceRequest::decode(request).expect("the corpus decodes");
                 decoded.encode_to_vec().into()
             }),
-            Kind::WithoutMetrics | Kind::AllRules => None,
+            ProcessKind::WithoutMetrics | ProcessKind::AllRules => None,
         }
     }
 }
@@ -214,8 +225,8 @@ impl Drop for Target {
 }
 
 impl Target {
-    async fn start(kind: Kind, sink: &Sink, quiet: &str) -> Target {
-        if kind.relay().is_none() {
+    async fn start(kind: ProcessKind, sink: &Sink, quiet: &str) -> Target {
+        if kind.relay_function().is_none() {
             return Target::process(env!("CARGO_BIN_EXE_otel-verdict"), kind, "", sink, quiet).await;
         }
         let [grpc, ..] = free_ports();
@@ -225,7 +236,13 @@ impl Target {
     }
 
     /// The processor, with a section `page`, an entry of `service`, or `alarms` in addition.
-    async fn process(binary: &str, kind: Kind, extra_settings: &str, sink: &Sink, quiet: &str) -> Target {
+    async fn process(
+        binary: &str,
+        kind: ProcessKind,
+        extra_settings: &str,
+        sink: &Sink,
+        quiet: &str,
+    ) -> Target {
         let folder = tempfile::tempdir().unwrap();
         let [grpc, http, admin] = free_ports();
         let mut text = configuration(kind, [grpc, http, admin], sink.addr, quiet);
@@ -285,9 +302,14 @@ fn free_ports() -> [SocketAddr; 3] {
     all.map(|listener| listener.local_addr().unwrap())
 }
 
-fn configuration(kind: Kind, [grpc, http, admin]: [SocketAddr; 3], sink: SocketAddr, quiet: &str) -> String {
+fn configuration(
+    kind: ProcessKind,
+    [grpc, http, admin]: [SocketAddr; 3],
+    sink: SocketAddr,
+    quiet: &str,
+) -> String {
     let metrics = match kind {
-        Kind::WithoutMetrics => {
+        ProcessKind::WithoutMetrics => {
             // One key disables a family of metrics: `plan` disables `plan.score`.
             let family = |name: &'static str| name.split('.').next().unwrap_or(name);
             let all: BTreeSet<&str> = verdict_eval::metrics::names().map(family).collect();
@@ -313,23 +335,23 @@ struct Sink {
     addr: SocketAddr,
     spans: Arc<AtomicUsize>,
     /// The arrival of the last span of each trace; `None` while latency is not measured.
-    last: Arc<Mutex<Option<HashMap<Trace, Instant>>>>,
+    last_arrivals: Arc<Mutex<Option<HashMap<TraceSuffix, Instant>>>>,
 }
 
 /// The second half of a trace id: round and number.
-type Trace = [u8; 8];
+type TraceSuffix = [u8; 8];
 
 impl Sink {
     async fn start() -> Sink {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let spans = Arc::new(AtomicUsize::new(0));
-        let last = Arc::new(Mutex::new(None));
-        let (count, times) = (spans.clone(), last.clone());
+        let last_arrivals = Arc::new(Mutex::new(None));
+        let (count, times) = (spans.clone(), last_arrivals.clone());
         tokio::spawn(relay::serve(listener, move |path, message| {
             let now = Instant::now();
             if path == relay::TRACES {
-                let mut times: std::sync::MutexGuard<'_, Option<HashMap<Trace, Instant>>> =
+                let mut times: std::sync::MutexGuard<'_, Option<HashMap<TraceSuffix, Instant>>> =
                     times.lock().unwrap();
                 for trace in traces(&message) {
                     count.fetch_add(1, Ordering::Relaxed);
@@ -340,11 +362,11 @@ impl Sink {
             }
             std::future::ready(Bytes::new())
         }));
-        Sink { addr, spans, last }
+        Sink { addr, spans, last_arrivals }
     }
 
     /// Waits until this many spans have arrived since `before`.
-    async fn wait(&self, before: usize, spans: usize) {
+    async fn wait_for(&self, before: usize, spans: usize) {
         for _ in 0..6_000 {
             if self.spans.load(Ordering::Relaxed) - before >= spans {
                 return;
@@ -356,24 +378,24 @@ impl Sink {
 }
 
 /// The trace ids in a request, one a span.
-fn traces(message: &[u8]) -> impl Iterator<Item = Trace> + '_ {
+fn traces(message: &[u8]) -> impl Iterator<Item = TraceSuffix> + '_ {
     memchr::memmem::find_iter(message, &TRACE_ID_PREFIX)
         .filter_map(|offset| message.get(offset + 8..offset + 16)?.try_into().ok())
 }
 
 /// Spans a second, and CPU seconds per million spans, at full load.
 async fn throughput(target: &Target, sink: &Sink, corpus: &Corpus, rounds: u32) -> (f64, f64) {
-    let warm = corpus.with_new_trace_ids(u32::MAX);
+    let warm_up = corpus.with_new_trace_ids(u32::MAX);
     let before = sink.spans.load(Ordering::Relaxed);
-    target.send(&warm.requests).await;
-    sink.wait(before, corpus.spans).await;
+    target.send(&warm_up.requests).await;
+    sink.wait_for(before, corpus.spans).await;
     let before = sink.spans.load(Ordering::Relaxed);
     let (cpu, mut elapsed) = (target.cpu(), Duration::ZERO);
     for round in 0..rounds {
         let corpus = corpus.with_new_trace_ids(round);
         let start = Instant::now();
         target.send(&corpus.requests).await;
-        sink.wait(before, corpus.spans * (round as usize + 1)).await;
+        sink.wait_for(before, corpus.spans * (round as usize + 1)).await;
         elapsed += start.elapsed();
     }
     let spans = f64::from(rounds) * corpus.spans as f64;
@@ -390,8 +412,8 @@ struct Latency {
 
 /// Sends `pace` spans a second.
 async fn latency(target: &Target, sink: &Sink, corpus: &Corpus, pace: f64) -> Latency {
-    *sink.last.lock().unwrap() = Some(HashMap::new());
-    let mut sent: HashMap<Trace, Instant> = HashMap::new();
+    *sink.last_arrivals.lock().unwrap() = Some(HashMap::new());
+    let mut sent: HashMap<TraceSuffix, Instant> = HashMap::new();
     let start = Instant::now();
     let before = sink.spans.load(Ordering::Relaxed);
     let mut sent_spans = 0;
@@ -416,8 +438,8 @@ async fn latency(target: &Target, sink: &Sink, corpus: &Corpus, pace: f64) -> La
         }
     }
     answers.join_all().await;
-    sink.wait(before, sent_spans).await;
-    let arrived = sink.last.lock().unwrap().take().unwrap();
+    sink.wait_for(before, sent_spans).await;
+    let arrived = sink.last_arrivals.lock().unwrap().take().unwrap();
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); LATENCY_TIME.as_secs() as usize];
     for (trace, sent) in &sent {
         let second = sent.duration_since(start).as_secs() as usize;
@@ -449,7 +471,7 @@ async fn memory(sink: &Sink, corpus: &Corpus) {
             each / payload
         );
     };
-    let target = Target::start(Kind::WithoutMetrics, sink, "1h").await;
+    let target = Target::start(ProcessKind::WithoutMetrics, sink, "1h").await;
     target.send(&Corpus::agent(20).with_new_trace_ids(u32::MAX).requests).await;
     let before = target.resident();
     let rounds = if payload > 1_000.0 { 2 } else { 20 };
@@ -462,10 +484,10 @@ async fn memory(sink: &Sink, corpus: &Corpus) {
     row("all open, after waiting", target.resident() - before, (rounds as usize * corpus.spans) as f64);
     drop(target);
 
-    let target = Target::start(Kind::WithoutMetrics, sink, "0s").await;
-    let (warm, before_spans) = (Corpus::agent(20), sink.spans.load(Ordering::Relaxed));
-    target.send(&warm.requests).await;
-    sink.wait(before_spans, warm.spans).await;
+    let target = Target::start(ProcessKind::WithoutMetrics, sink, "0s").await;
+    let (warm_up, before_spans) = (Corpus::agent(20), sink.spans.load(Ordering::Relaxed));
+    target.send(&warm_up.requests).await;
+    sink.wait_for(before_spans, warm_up.spans).await;
     // Memory that the allocator retains is included and divided among the open spans.
     let before = target.resident();
     let before_spans = sink.spans.load(Ordering::Relaxed);
@@ -474,8 +496,9 @@ async fn memory(sink: &Sink, corpus: &Corpus) {
     for round in 0..rounds {
         // One request at a time, so that no spans wait for export.
         target.client.send(&partly_open.with_new_trace_ids(round).requests, 1).await;
-        sink.wait(before_spans, (round as usize + 1) * (partly_open.spans - partly_open.open)).await;
+        sink.wait_for(before_spans, (round as usize + 1) * (partly_open.spans - partly_open.open_spans))
+            .await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
-    row("1 trace in 16 open", target.resident() - before, (rounds as usize * partly_open.open) as f64);
+    row("1 trace in 16 open", target.resident() - before, (rounds as usize * partly_open.open_spans) as f64);
 }

@@ -15,7 +15,7 @@ use verdict_otlp::request::{self, Interner};
 use crate::corpus::Corpus;
 
 /// Traces of one request.
-const TOGETHER: u32 = 32;
+const TRACES_PER_REQUEST: u32 = 32;
 /// Open traces, and shards.
 pub const ROWS: [(u32, usize); 12] = [
     (1, 1),
@@ -35,22 +35,27 @@ pub const ROWS: [(u32, usize); 12] = [
 const IDLE: Duration = Duration::from_secs(60);
 
 /// The prepared input of one measurement.
-pub struct Work {
+pub struct PreparedInput {
     evaluator: Evaluator,
     requests: Vec<Bytes>,
     shards: Vec<Assembler>,
     pub spans: usize,
 }
 
-impl Work {
-    /// `traces` that are open at once, in this many shards. A process that evaluates many traces is warm.
-    pub fn new(traces: u32, shards: usize) -> Work {
-        let evaluator = Evaluator::builder(&Config::default()).build().expect("the defaults hold");
+impl PreparedInput {
+    /// The input for `traces` that are open at once in `shards`. One trace is evaluated before, which initialises statics.
+    pub fn new(traces: u32, shards: usize) -> PreparedInput {
+        let evaluator = Evaluator::builder(&Config::default()).build().expect("the defaults are valid");
         let requests = requests(traces);
-        let mut warm =
-            Work { evaluator, requests: requests_of(1, u32::MAX), shards: assemblers(1), spans: 0 };
-        warm.run();
-        Work { evaluator: warm.evaluator, requests, shards: assemblers(shards), spans: traces as usize * 2 }
+        let mut warm_up =
+            PreparedInput { evaluator, requests: requests_of(1, u32::MAX), shards: assemblers(1), spans: 0 };
+        warm_up.run();
+        PreparedInput {
+            evaluator: warm_up.evaluator,
+            requests,
+            shards: assemblers(shards),
+            spans: traces as usize * 2,
+        }
     }
 
     /// Receives everything, and closes what is idle.
@@ -88,11 +93,11 @@ fn requests_of(traces: u32, round: u32) -> Vec<Bytes> {
 }
 
 fn requests(traces: u32) -> Vec<Bytes> {
-    let full = Corpus::trace_beginnings(TOGETHER);
+    let full = Corpus::trace_beginnings(TRACES_PER_REQUEST);
     let mut all: Vec<Bytes> =
-        (0..traces / TOGETHER).flat_map(|round| full.with_new_trace_ids(round).requests).collect();
-    if !traces.is_multiple_of(TOGETHER) {
-        all.extend(requests_of(traces % TOGETHER, u32::MAX - 1));
+        (0..traces / TRACES_PER_REQUEST).flat_map(|round| full.with_new_trace_ids(round).requests).collect();
+    if !traces.is_multiple_of(TRACES_PER_REQUEST) {
+        all.extend(requests_of(traces % TRACES_PER_REQUEST, u32::MAX - 1));
     }
     all
 }

@@ -24,8 +24,8 @@ fn automaton(length: usize, golden: usize) -> Automaton {
     for i in 0..length {
         let (a, b) = (format!("a{i}"), format!("b{i}"));
         let both = [a.as_str(), b.as_str()];
-        let ways = if i < diamonds { &both[..] } else { &both[..1] };
-        draft = draft.state(&i.to_string(), false).edge(ways, &(i + 1).to_string());
+        let edge_symbols = if i < diamonds { &both[..] } else { &both[..1] };
+        draft = draft.state(&i.to_string(), false).edge(edge_symbols, &(i + 1).to_string());
         draft = draft.edge(&["read"], &i.to_string());
     }
     let automaton = check(&draft.state(&length.to_string(), true)).unwrap().automaton;
@@ -77,9 +77,9 @@ fn scoring(criterion: &mut Criterion) {
 fn median(mut action: impl FnMut()) -> Duration {
     let mut times: Vec<Duration> = (0..401)
         .map(|_| {
-            let since = Instant::now();
+            let started_at = Instant::now();
             action();
-            since.elapsed()
+            started_at.elapsed()
         })
         .collect();
     times.sort_unstable();

@@ -26,9 +26,9 @@ use verdict_eval::{Annotated, Config, Emission, Evaluator, TraceSummary};
 use verdict_otlp::request::{self, Interner};
 use verdict_otlp::trace::{ClosedTrace, Tree};
 
-/// The output of a path.
+/// The output of an implementation.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct PathOutput {
     /// Bytes of the requests that it would send.
     pub bytes: usize,
     /// Spans in them.
@@ -37,10 +37,10 @@ pub struct Done {
     pub traces: usize,
 }
 
-/// A way to do the work.
-pub type Path = fn(&[Bytes]) -> Done;
+/// An implementation.
+pub type Path = fn(&[Bytes]) -> PathOutput;
 
-/// All of them, by name.
+/// All implementations, by name.
 pub const PATHS: [(&str, Path); 5] = [
     ("memcpy", memcpy),
     ("prost codec", prost_codec),
@@ -50,38 +50,38 @@ pub const PATHS: [(&str, Path); 5] = [
 ];
 
 /// Copies the bytes once: the lower bound.
-pub fn memcpy(requests: &[Bytes]) -> Done {
-    let mut done = Done::default();
+pub fn memcpy(requests: &[Bytes]) -> PathOutput {
+    let mut output = PathOutput::default();
     for request in requests {
-        done.bytes += black_box(request.to_vec()).len();
+        output.bytes += black_box(request.to_vec()).len();
     }
-    done
+    output
 }
 
 /// Decodes every request with opentelemetry-proto and encodes it again, without other work.
-pub fn prost_codec(requests: &[Bytes]) -> Done {
-    let mut done = Done::default();
+pub fn prost_codec(requests: &[Bytes]) -> PathOutput {
+    let mut output = PathOutput::default();
     for request in requests {
         let decoded = ExportTraceServiceRequest::decode(request.clone()).expect("the corpus decodes");
-        done.bytes += black_box(decoded.encode_to_vec()).len();
+        output.bytes += black_box(decoded.encode_to_vec()).len();
     }
-    done
+    output
 }
 
 /// The messages that enclose a span.
-type Place = (Rc<Option<Resource>>, Rc<Option<InstrumentationScope>>);
+type EnclosingMessages = (Rc<Option<Resource>>, Rc<Option<InstrumentationScope>>);
 
 /// A trace being assembled from decoded spans; a span stores the index of its resource and scope.
 #[derive(Default)]
-struct Decoded {
+struct DecodedTrace {
     spans: Vec<(usize, Span)>,
-    places: Vec<Place>,
+    enclosing: Vec<EnclosingMessages>,
 }
 
 /// Decodes fully, groups by trace, closes on the root, appends 5 attributes a span, encodes.
-pub fn prost(requests: &[Bytes]) -> Done {
-    let mut done = Done::default();
-    let mut open: HashMap<[u8; 16], Decoded> = HashMap::new();
+pub fn prost(requests: &[Bytes]) -> PathOutput {
+    let mut output = PathOutput::default();
+    let mut open: HashMap<[u8; 16], DecodedTrace> = HashMap::new();
     for request in requests {
         let decoded = ExportTraceServiceRequest::decode(request.clone()).expect("the corpus decodes");
         let mut closed = Vec::new();
@@ -95,25 +95,25 @@ pub fn prost(requests: &[Bytes]) -> Done {
                         closed.push(id);
                     }
                     let trace = open.entry(id).or_default();
-                    if !trace.places.last().is_some_and(|last| Rc::ptr_eq(&last.1, &scope)) {
-                        trace.places.push((Rc::clone(&resource), Rc::clone(&scope)));
+                    if !trace.enclosing.last().is_some_and(|last| Rc::ptr_eq(&last.1, &scope)) {
+                        trace.enclosing.push((Rc::clone(&resource), Rc::clone(&scope)));
                     }
-                    trace.spans.push((trace.places.len() - 1, span));
+                    trace.spans.push((trace.enclosing.len() - 1, span));
                 }
             }
         }
         for trace in closed.into_iter().filter_map(|id| open.remove(&id)) {
-            done.traces += 1;
-            done.spans += trace.spans.len();
-            done.bytes += black_box(encode(trace)).len();
+            output.traces += 1;
+            output.spans += trace.spans.len();
+            output.bytes += black_box(encode(trace)).len();
         }
     }
-    done
+    output
 }
 
-fn encode(trace: Decoded) -> Vec<u8> {
+fn encode(trace: DecodedTrace) -> Vec<u8> {
     let mut resource_spans: Vec<ResourceSpans> = trace
-        .places
+        .enclosing
         .iter()
         .map(|(resource, scope)| ResourceSpans {
             resource: Option::clone(resource),
@@ -121,7 +121,7 @@ fn encode(trace: Decoded) -> Vec<u8> {
             ..Default::default()
         })
         .collect();
-    for (place, mut span) in trace.spans {
+    for (index, mut span) in trace.spans {
         span.attributes.extend([
             string("verdict.result", "pass"),
             double("verdict.instruction_following.score", 5.0),
@@ -129,7 +129,7 @@ fn encode(trace: Decoded) -> Vec<u8> {
             string("verdict.error_detection.label", "valid"),
             string("verdict.error_detection.result", "pass"),
         ]);
-        resource_spans[place].scope_spans[0].spans.push(span);
+        resource_spans[index].scope_spans[0].spans.push(span);
     }
     ExportTraceServiceRequest { resource_spans }.encode_to_vec()
 }
@@ -148,39 +148,41 @@ fn double(key: &str, value: f64) -> KeyValue {
 
 /// The receive-to-export path of otel-verdict without metrics: the same 5 attributes on every span, computed
 /// before the measurement.
-pub fn ours(requests: &[Bytes]) -> Done {
-    static MADE_UP: LazyLock<(Vec<Measurement>, Verdicts)> = LazyLock::new(|| {
-        let by_span = vec![Some(propagation::Verdict::Pass); PER_TRACE];
+pub fn ours(requests: &[Bytes]) -> PathOutput {
+    static FIXED_RESULTS: LazyLock<(Vec<Measurement>, Verdicts)> = LazyLock::new(|| {
+        let by_span = vec![Some(propagation::Verdict::Pass); SPANS_PER_TRACE];
         let verdicts = Verdicts { by_span, trace: TraceVerdict::default() };
-        ((0..PER_TRACE).flat_map(made_up).collect(), verdicts)
+        ((0..SPANS_PER_TRACE).flat_map(fixed_measurements).collect(), verdicts)
     });
-    let (measurements, verdicts) = &*MADE_UP;
+    let (measurements, verdicts) = &*FIXED_RESULTS;
     let emission = Emission { emit: vec![Emit::Attributes], ..Emission::default() };
-    assemble(requests, |closing| {
-        let note = note(&closing);
-        let tree = Tree::new(closing.trace, closing.spans);
-        assert_eq!(tree.len(), PER_TRACE);
+    assemble(requests, |closed| {
+        let summary = summary(&closed);
+        let tree = Tree::new(closed.trace, closed.spans);
+        assert_eq!(tree.len(), SPANS_PER_TRACE);
         let trace = AgentTrace::from(tree);
-        let encoded = annotation::encode(&trace, measurements, verdicts, &note, &emission, MAX_REQUEST);
-        let (spans, removed_verdicts) = annotation::apply(&trace.tree, &encoded, &emission, MAX_REQUEST);
+        let encoded =
+            annotation::encode(&trace, measurements, verdicts, &summary, &emission, MAX_REQUEST_BYTES);
+        let (spans, removed_verdicts) =
+            annotation::apply(&trace.tree, &encoded, &emission, MAX_REQUEST_BYTES);
         Annotated { spans, events: encoded.events, removed_verdicts }
     })
 }
 
 /// The same with every rule: recognised, measured, propagated, annotated, with log events.
-pub fn rules(requests: &[Bytes]) -> Done {
-    static ENGINE: LazyLock<Evaluator> =
-        LazyLock::new(|| Evaluator::builder(&Config::default()).build().expect("the defaults hold"));
-    assemble(requests, |closing| {
-        let judged = ENGINE.evaluate(closing, NOW, &mut |_| ());
-        ENGINE.annotate(&judged)
+pub fn rules(requests: &[Bytes]) -> PathOutput {
+    static EVALUATOR: LazyLock<Evaluator> =
+        LazyLock::new(|| Evaluator::builder(&Config::default()).build().expect("the defaults are valid"));
+    assemble(requests, |closed| {
+        let evaluated = EVALUATOR.evaluate(closed, NOW, &mut |_| ());
+        EVALUATOR.annotate(&evaluated)
     })
 }
 
 /// Spans of every trace of the corpora.
-const PER_TRACE: usize = 20;
+const SPANS_PER_TRACE: usize = 20;
 
-fn made_up(at: usize) -> [Measurement; 2] {
+fn fixed_measurements(at: usize) -> [Measurement; 2] {
     let value = |metric, value| Measurement {
         at,
         metric,
@@ -195,17 +197,17 @@ fn made_up(at: usize) -> [Measurement; 2] {
 }
 
 /// The default of the pipeline.
-const MAX_REQUEST: usize = 4 << 20;
+const MAX_REQUEST_BYTES: usize = 4 << 20;
 /// An arbitrary time.
 const NOW: u64 = 1_800_000_000_000_000_000;
 
-fn note(closing: &ClosedTrace) -> TraceSummary {
+fn summary(closed: &ClosedTrace) -> TraceSummary {
     TraceSummary {
-        close_reason: closing.close_reason,
+        close_reason: closed.close_reason,
         revision: 1,
         passed: Some(true),
         changed: true,
-        incomplete: closing.incomplete,
+        incomplete: closed.incomplete,
         now: NOW,
         unmeasured_reason: None,
         usage: None,
@@ -213,23 +215,23 @@ fn note(closing: &ClosedTrace) -> TraceSummary {
 }
 
 /// Splits requests, assembles traces, and has each closed one annotated.
-fn assemble(requests: &[Bytes], mut conclude: impl FnMut(ClosedTrace) -> Annotated) -> Done {
+fn assemble(requests: &[Bytes], mut annotate: impl FnMut(ClosedTrace) -> Annotated) -> PathOutput {
     let envelopes = Interner::default();
     // Remembering 1,000 traces is part of the work; `quiet` is 0 so that a root closes its trace.
     let mut assembler = Assembler::new(Close { quiet: Period(Duration::ZERO), ..Close::default() });
     let now = Instant::now();
-    let mut done = Done::default();
+    let mut output = PathOutput::default();
     for request in requests {
         let split = request::split(request, "verdict.", &envelopes).expect("the corpus is well formed");
         for group in split.groups {
             assembler.add(group.trace, group.spans, group.size, |_| None, now);
         }
-        for closing in assembler.poll(now) {
-            let annotated = black_box(conclude(closing));
-            done.traces += 1;
-            done.spans += annotated.spans.iter().map(|piece| piece.items as usize).sum::<usize>();
-            done.bytes += annotated.spans.iter().map(|piece| piece.bytes.len()).sum::<usize>();
+        for closed in assembler.poll(now) {
+            let annotated = black_box(annotate(closed));
+            output.traces += 1;
+            output.spans += annotated.spans.iter().map(|piece| piece.items as usize).sum::<usize>();
+            output.bytes += annotated.spans.iter().map(|piece| piece.bytes.len()).sum::<usize>();
         }
     }
-    done
+    output
 }

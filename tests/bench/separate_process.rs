@@ -1,5 +1,5 @@
 //! A path in a separate process: under callgrind, which counts only the instructions of [`measured`], or
-//! timed with the system's allocator, which a process selects once.
+//! timed with the system's allocator, which a process selects at its start.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,8 +10,9 @@ use crate::paths::{PATHS, Path};
 
 /// Makes the program run one path.
 const COMMAND: &str = "--work";
-/// Enough for a steady count; callgrind is some 50 times slower than the machine.
-const COUNTED: u32 = 64;
+/// Traces of a corpus whose instructions are counted: enough for a stable count; callgrind is about 50 times slower than
+/// the machine.
+const COUNTED_TRACES: u32 = 64;
 
 /// The allocator of a path's process.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,23 +35,23 @@ impl Allocator {
 
 /// Selects the process's allocator, before anything else is done. Then, if the program was started to
 /// run one path, runs it and returns true.
-pub fn work() -> bool {
+pub fn run_requested_path() -> bool {
     let mut arguments = std::env::args().skip(1);
-    let apart = arguments.next().as_deref() == Some(COMMAND);
-    allocator::select(apart && arguments.next().as_deref() == Some(Allocator::System.name()));
-    if !apart {
+    let is_requested = arguments.next().as_deref() == Some(COMMAND);
+    allocator::select(is_requested && arguments.next().as_deref() == Some(Allocator::System.name()));
+    if !is_requested {
         return false;
     }
     let arguments: Vec<String> = arguments.collect();
-    let [corpus, path, traces, turn] = &arguments[..] else { panic!("unexpected arguments") };
+    let [corpus, path, traces, min_time] = &arguments[..] else { panic!("unexpected arguments") };
     let corpus = named_corpus(corpus, traces.parse().expect("a number"));
     let path = PATHS.iter().find(|(name, _)| name == path).expect("a path of that name").1;
     // Statics are initialised before the measurement.
     path(&corpus.requests);
-    let (started_at, turn) = (Instant::now(), Duration::from_millis(turn.parse().expect("a number")));
+    let (started_at, min_time) = (Instant::now(), Duration::from_millis(min_time.parse().expect("a number")));
     loop {
         println!("{}", measured(path, &corpus).as_nanos());
-        if started_at.elapsed() >= turn {
+        if started_at.elapsed() >= min_time {
             return true;
         }
     }
@@ -72,24 +73,25 @@ pub fn spans(corpus: &str, traces: u32) -> usize {
     named_corpus(corpus, 1).spans * traces as usize
 }
 
-/// Configures this program to run one path for at least `turn`.
+/// Configures this program to run one path for at least `min_time`.
 fn command_for_path<'a>(
     command: &'a mut Command,
     allocator: Allocator,
     corpus: &str,
     path: &str,
     traces: u32,
-    turn: Duration,
+    min_time: Duration,
 ) -> &'a mut Command {
-    let (traces, turn) = (traces.to_string(), turn.as_millis().to_string());
-    command.args([COMMAND, allocator.name(), corpus, path, &traces, &turn])
+    let (traces, min_time) = (traces.to_string(), min_time.as_millis().to_string());
+    command.args([COMMAND, allocator.name(), corpus, path, &traces, &min_time])
 }
 
 /// Durations of the rounds of one turn, in a process with that allocator.
-pub fn times(allocator: Allocator, corpus: &str, path: &str, turn: Duration) -> Vec<Duration> {
+pub fn times(allocator: Allocator, corpus: &str, path: &str, min_time: Duration) -> Vec<Duration> {
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    let output =
-        command_for_path(&mut command, allocator, corpus, path, TRACES, turn).output().expect("it starts");
+    let output = command_for_path(&mut command, allocator, corpus, path, TRACES, min_time)
+        .output()
+        .expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let output = String::from_utf8_lossy(&output.stdout);
     output.lines().map(|line| Duration::from_nanos(line.parse().expect("nanoseconds"))).collect()
@@ -105,10 +107,11 @@ pub fn instructions(allocator: Allocator, corpus: &str, path: &str) -> Option<f6
             "--toggle-collect=*separate_process*measured*",
         ])
         .arg(std::env::current_exe().ok()?);
-    let output =
-        command_for_path(&mut command, allocator, corpus, path, COUNTED, Duration::ZERO).output().ok()?;
+    let output = command_for_path(&mut command, allocator, corpus, path, COUNTED_TRACES, Duration::ZERO)
+        .output()
+        .ok()?;
     let output = String::from_utf8_lossy(&output.stderr);
     let count: f64 =
         output.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse().ok()?;
-    Some(count / spans(corpus, COUNTED) as f64)
+    Some(count / spans(corpus, COUNTED_TRACES) as f64)
 }

@@ -374,11 +374,11 @@ fn calls_of_one_message(n: u64) -> Vec<Span> {
 }
 
 fn results_in_one_prompt(n: u64) -> Vec<Span> {
-    let asked = json!({ "role": "assistant", "parts": json_array(n, |i| call("look_up", i)) });
+    let call_message = json!({ "role": "assistant", "parts": json_array(n, |i| call("look_up", i)) });
     let tool_message = json!({ "role": "tool", "parts": json_array(n, result_part) });
     vec![
         agent_span(1, 0, "finder"),
-        model_call(2, 1, &[user_message(TASK), asked, tool_message], &[answer_part(1)]),
+        model_call(2, 1, &[user_message(TASK), call_message, tool_message], &[answer_part(1)]),
     ]
 }
 
@@ -592,7 +592,7 @@ fn attributes_of_one_span(n: u64) -> Vec<Span> {
     (0..n).for_each(|i| {
         write::attribute(&mut bytes, SPAN_ATTRIBUTES, &format!("app.key_{i}"), Scalar::Str("value"));
     });
-    let mut called = model_call(2, 1, &[user_message(TASK)], &[answer_part(1)]);
-    called.bytes = [&called.bytes[..], &bytes].concat().into();
-    vec![agent_span(1, 0, "finder"), called]
+    let mut model_call = model_call(2, 1, &[user_message(TASK)], &[answer_part(1)]);
+    model_call.bytes = [&model_call.bytes[..], &bytes].concat().into();
+    vec![agent_span(1, 0, "finder"), model_call]
 }
