@@ -1,29 +1,25 @@
 //! With `storage.directory`: however the process is stopped or killed and restarted, every acknowledged span is
 //! exported with the same verdict.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod kills;
+mod restarts;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use otel_verdict::telemetry::Telemetry;
 use tonic::transport::{Channel, Endpoint};
 use verdict_journal::{Journal, Storage};
 
-use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, Process, until, until_none_is_missing};
-
-/// Concurrent senders of the tests that kill the process. Each has one trace in flight.
-const SENDERS: u64 = 32;
-/// Pause of a sender after each request.
-const SENDER_PAUSE: Duration = Duration::from_millis(5);
+use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, Process, until_none_is_missing};
 
 pub fn text(key: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.into())) });
@@ -84,7 +80,7 @@ pub fn verdict_attributes(span: &Span) -> BTreeSet<String> {
     .collect()
 }
 
-/// The processor as a process of its own. Every start uses the same port and directory. `over.yaml` in the
+/// The processor as a process of its own. Every start uses the same port and directory. `override.yaml` in the
 /// directory, if it exists, is merged into the configuration.
 pub struct Processor {
     config: std::path::PathBuf,
@@ -177,8 +173,8 @@ impl Drop for Processor {
 
 fn run(wrapper: &[String], config: &Path) -> Child {
     let binary = env!("CARGO_BIN_EXE_otel-verdict").to_owned();
-    let over = config.with_file_name("over.yaml");
-    let files = [config, &over].into_iter().filter(|file| file.exists());
+    let override_file = config.with_file_name("override.yaml");
+    let files = [config, &override_file].into_iter().filter(|file| file.exists());
     let mut words = wrapper.iter().chain([&binary]);
     Command::new(words.next().unwrap())
         .args(words)
@@ -225,87 +221,6 @@ pub async fn expected_attributes(close: &str) -> BTreeMap<String, BTreeSet<Strin
     expected
 }
 
-/// A test that kills and restarts the process while spans are sent.
-struct KillTest<'a> {
-    durability: &'a str,
-    rounds: u64,
-    /// The section `verdict` of the configuration.
-    verdict: &'a str,
-    /// An attribute that some span must have.
-    attribute: &'a str,
-    /// Whether the mode is `shadow`, in which no attributes are appended.
-    shadow: bool,
-    /// If present, the process is killed while a question that it has asked is open.
-    questions: Option<&'a Questions>,
-}
-
-/// The questions to a judge.
-#[derive(Default)]
-struct Questions {
-    asked: AtomicU64,
-    is_open: AtomicBool,
-}
-
-impl Default for KillTest<'_> {
-    fn default() -> Self {
-        KillTest {
-            durability: "interval",
-            rounds: 50,
-            verdict: "verdict: { close: { quiet: 300ms } }",
-            attribute: "verdict.trace.result",
-            shadow: false,
-            questions: None,
-        }
-    }
-}
-
-/// The traces whose requests were all acknowledged, and whether one of them was sent more than once.
-type Acknowledged = HashMap<u64, bool>;
-
-/// The state that the senders share.
-#[derive(Default)]
-struct SenderState {
-    stop: AtomicBool,
-    /// Traces begun.
-    begun: AtomicU64,
-    /// Acknowledged requests.
-    requests: AtomicU64,
-    acknowledged: Mutex<Acknowledged>,
-}
-
-/// Starts the senders; they end after `stop` is set. Each waits for the export of a trace before it sends the next: so
-/// there are never more traces than senders that a kill can repeat, or that wait for a judge, however slow the
-/// process is.
-fn start_senders(
-    processor: &Processor,
-    destination: &Destination,
-    sending: &Arc<SenderState>,
-) -> Vec<tokio::task::JoinHandle<()>> {
-    let sender = |_| {
-        let (sending, destination) = (Arc::clone(sending), destination.clone());
-        let mut client = processor.client();
-        tokio::spawn(async move {
-            let is_stopped = || sending.stop.load(Ordering::Relaxed);
-            while !is_stopped() {
-                let trace = 1 + sending.begun.fetch_add(1, Ordering::Relaxed);
-                let mut resent = false;
-                for request in requests(trace) {
-                    resent |= send_until_acknowledged(&mut client, &request).await > 1;
-                    sending.requests.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(SENDER_PAUSE).await;
-                }
-                sending.acknowledged.lock().unwrap().insert(trace, resent);
-                let id = span(trace, 1, 0, "", Vec::new()).trace_id;
-                // Without a limit of its own: before a kill, the test waits for progress of all senders.
-                while !is_stopped() && !destination.has_received(&id) {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            }
-        })
-    };
-    (0..SENDERS).map(sender).collect()
-}
-
 /// The traces whose evaluation has begun and not ended, each with the generation of its process, as the slot
 /// files in the journal's directory record them.
 pub fn begun_evaluations(journal: &Path) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
@@ -313,256 +228,6 @@ pub fn begun_evaluations(journal: &Path) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
     let slots: Vec<u8> = files.flatten().collect();
     let begun = slots.chunks_exact(32).filter(|slot| slot[24] == 2);
     begun.map(|slot| (slot[..16].to_vec(), slot[16..24].to_vec())).collect()
-}
-
-/// Kills and restarts the process at pseudo-random times. Returns the evaluations that a kill interrupted.
-async fn kill_and_restart(
-    processor: &mut Processor,
-    journal: &Path,
-    rounds: u64,
-    sending: &SenderState,
-    questions: Option<&Questions>,
-) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut interrupted = BTreeSet::new();
-    for round in 0..rounds {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let acknowledged = || sending.requests.load(Ordering::Relaxed);
-        let asked = || questions.map_or(0, |all| all.asked.load(Ordering::Relaxed));
-        let (enough, asked_before) = (acknowledged() + 1 + (random >> 48) % 32, asked());
-        // A slow process may still recover at any time that is chosen here. So three of four acknowledge some requests
-        // before, and the others may be killed during recovery.
-        if round % 4 != 0 {
-            let missing = || usize::try_from(enough.saturating_sub(acknowledged())).unwrap();
-            until_none_is_missing("acknowledged requests", missing).await;
-        }
-        tokio::time::sleep(Duration::from_millis(40 + (random >> 33) % 700)).await;
-        if let Some(all) = questions {
-            let is_open = || asked() > asked_before && all.is_open.load(Ordering::Relaxed);
-            until("an open question", is_open).await;
-        }
-        processor.kill();
-        interrupted.extend(begun_evaluations(journal));
-        processor.restart();
-    }
-    interrupted
-}
-
-/// Waits until every acknowledged span and the verdict on its trace are exported.
-async fn wait_for_acknowledged(destination: &Destination, acknowledged: &Acknowledged) {
-    let is_of_trace = |r: &LogRecord| r.attributes.iter().any(|kv| kv.key == "verdict.trace.result");
-    let missing = || {
-        let exported: BTreeSet<Vec<u8>> = destination.spans().into_iter().map(|span| span.span_id).collect();
-        let events = destination.records().into_iter().filter(is_of_trace);
-        let evaluated: BTreeSet<Vec<u8>> = events.map(|record| record.trace_id).collect();
-        let all = acknowledged.keys().flat_map(|&trace| requests(trace));
-        let spans = all.flat_map(|r| r.resource_spans[0].scope_spans[0].spans.clone());
-        spans.filter(|s| !exported.contains(&s.span_id) || !evaluated.contains(&s.trace_id)).count()
-    };
-    until_none_is_missing("acknowledged spans, or the verdicts on their traces", missing).await;
-}
-
-/// Returns the number of traces sent.
-async fn kill_repeatedly(test: KillTest<'_>) -> u64 {
-    let KillTest { durability, rounds, verdict: close, attribute, shadow, questions } = test;
-    let mut expected = expected_attributes(if shadow { "" } else { close }).await;
-    assert!(format!("{expected:?}").contains(attribute), "{expected:#?}");
-    if shadow {
-        expected.values_mut().for_each(BTreeSet::clear);
-    }
-    let destination = Destination::default();
-    let folder = tempfile::tempdir().unwrap();
-    let storage = folder.path().join("journal");
-    let more = format!(
-        "{close}\nstorage: {{ directory: '{}', durability: {durability}, segment_bytes: 64KiB, max_bytes: 256MiB }}",
-        storage.display()
-    );
-    let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
-    let sending: Arc<SenderState> = Arc::default();
-    let senders = start_senders(&processor, &destination, &sending);
-    let interrupted = kill_and_restart(&mut processor, &storage, rounds, &sending, questions).await;
-    sending.stop.store(true, Ordering::Relaxed);
-    for sender in senders {
-        sender.await.unwrap();
-    }
-    let acknowledged = sending.acknowledged.lock().unwrap().clone();
-    assert!(acknowledged.len() as u64 > rounds / 2, "only {} traces were sent", acknowledged.len());
-    wait_for_acknowledged(&destination, &acknowledged).await;
-    assert_eq!(processor.terminate(), Some(0));
-
-    let mut copies: HashMap<Vec<u8>, Vec<Span>> = HashMap::new();
-    for span in destination.spans() {
-        copies.entry(span.span_id.clone()).or_default().push(span);
-    }
-    let events =
-        destination.records().into_iter().filter(|r| has_attribute(r, "verdict.trace.reason", "quarantined"));
-    let quarantined: BTreeSet<Vec<u8>> = events.map(|record| record.trace_id).collect();
-    // An unoptimised process compiles patterns for 50 to 250 ms in its first evaluation, so that two kills can
-    // meet the same trace.
-    for trace in &quarantined {
-        let deaths = interrupted.iter().filter(|(id, _)| id == trace).count();
-        assert!(deaths >= 2, "a trace was quarantined after {deaths} kills during its evaluation");
-    }
-    let (mut by_processor, mut more_than_twice, mut by_sender, mut resent_traces) = (0, 0, 0, 0);
-    for (&trace, &resent) in &acknowledged {
-        resent_traces += u64::from(resent);
-        for sent in requests(trace).iter().flat_map(|r| &r.resource_spans[0].scope_spans[0].spans) {
-            let copies = &copies[&sent.span_id];
-            if resent {
-                by_sender += copies.len() - 1;
-            } else {
-                by_processor += copies.len() - 1;
-                more_than_twice += usize::from(copies.len() > 2);
-            }
-            let mut distinct: Vec<BTreeSet<String>> = copies.iter().map(verdict_attributes).collect();
-            distinct.dedup();
-            // A sender resends a request whose acknowledgement was lost. The copy may arrive after its trace
-            // has closed, and then has another verdict. All other copies have the same one.
-            let unevaluated = quarantined.contains(&sent.trace_id);
-            assert!(unevaluated || distinct.contains(&expected[&sent.name]), "{}: {distinct:#?}", sent.name);
-            assert!(resent || distinct.len() == 1, "{}: copies differ: {distinct:#?}", sent.name);
-            for copy in copies {
-                let mut plain = copy.clone();
-                plain.attributes.retain(|kv| !kv.key.starts_with("verdict."));
-                assert_eq!(&plain, sent);
-            }
-        }
-    }
-    println!(
-        "{durability}: killed {rounds} times; {} traces; spans twice: {by_processor} by us, {more_than_twice} more than twice; \
-         {by_sender} of the {resent_traces} traces that were sent again by their sender; {} quarantined",
-        acknowledged.len(),
-        quarantined.len()
-    );
-    // A kill repeats what is in flight: at most one trace of three spans for each sender. Without releases in the
-    // journal, every start would send all spans again.
-    let limit = rounds as usize * SENDERS as usize * 3;
-    assert!(
-        by_processor <= limit,
-        "{by_processor} of the spans of {} traces were sent again",
-        acknowledged.len()
-    );
-    acknowledged.len() as u64
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn after_fifty_kills_under_load_every_acknowledged_span_is_exported_unchanged() {
-    kill_repeatedly(KillTest::default()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn after_kills_with_fsync_per_request_few_spans_are_exported_twice() {
-    kill_repeatedly(KillTest { durability: "sync", rounds: 15, ..KillTest::default() }).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn after_kills_in_shadow_mode_spans_and_verdicts_are_exported() {
-    let verdict = "verdict: { mode: shadow, close: { quiet: 300ms } }";
-    kill_repeatedly(KillTest { verdict, shadow: true, rounds: 15, ..KillTest::default() }).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn after_a_kill_traces_that_waited_for_a_judge_are_asked_about_again() {
-    let questions: Arc<Questions> = Arc::default();
-    let all = Arc::clone(&questions);
-    let endpoint = crate::model::serve(move |_, _| {
-        all.asked.fetch_add(1, Ordering::Relaxed);
-        all.is_open.store(true, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(20));
-        all.is_open.store(false, Ordering::Relaxed);
-        serde_json::json!({ "rationale": "nearly all of it", "score": 4, "findings": [] })
-    });
-    // The judge answers one question at a time, however long that takes.
-    let verdict = format!(
-        "judges: {{ main: {{ endpoint: '{endpoint}', model: m, timeout: 10m }} }}\n\
-         verdict: {{ close: {{ quiet: 50ms }}, max_wait: 1h, metrics: {{ completeness: {{ judges: [main] }} }} }}"
-    );
-    let test = KillTest {
-        rounds: 15,
-        verdict: &verdict,
-        attribute: "verdict.completeness.score",
-        questions: Some(&questions),
-        ..KillTest::default()
-    };
-    let traces = kill_repeatedly(test).await;
-    let asked = questions.asked.load(Ordering::Relaxed);
-    assert!(asked > traces + 1, "{asked} questions about {traces} traces: none was waiting at a kill");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn after_a_restart_or_a_kill_the_spent_budget_of_an_hour_is_still_spent() {
-    let asked = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&asked);
-    // One answer costs more than the budget, which its estimate does not exceed.
-    let endpoint = crate::model::serve_for(1_000_000, move |_, _| {
-        count.fetch_add(1, Ordering::Relaxed);
-        serde_json::json!({ "rationale": "nearly all of it", "score": 4, "findings": [] })
-    });
-    for killed in [false, true] {
-        asked.store(0, Ordering::Relaxed);
-        let (folder, destination) = (tempfile::tempdir().unwrap(), Destination::default());
-        let journal = folder.path().join("journal");
-        let more = format!(
-            "judges: {{ main: {{ endpoint: '{endpoint}', model: m }} }}\n\
-             judging: {{ budget: {{ per_hour: {{ tokens: 500000 }} }} }}\n\
-             verdict: {{ close: {{ quiet: 50ms }}, max_wait: 1m, metrics: {{ completeness: {{ judges: [main] }} }} }}\n\
-             storage: {{ directory: '{}' }}",
-            journal.display()
-        );
-        let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
-        for trace in 1..=3 {
-            for request in requests(trace) {
-                send_until_acknowledged(&mut processor.client(), &request).await;
-            }
-            wait_for_acknowledged(&destination, &[(trace, false)].into()).await;
-            if killed {
-                until("the spending is stored", || journal.join("judge-spending").exists()).await;
-                processor.kill();
-            } else {
-                assert_eq!(processor.terminate(), Some(0));
-            }
-            processor.restart();
-        }
-        assert_eq!(asked.load(Ordering::Relaxed), 1, "killed: {killed}");
-        let refused = destination.spans().into_iter().filter(|span| {
-            verdict_attributes(span)
-                .iter()
-                .any(|a| a.contains("verdict.completeness.reason") && a.contains("budget"))
-        });
-        assert_eq!(refused.map(|span| span.trace_id).collect::<BTreeSet<_>>().len(), 2);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_late_span_after_a_restart_is_late_and_changes_the_verdict() {
-    let folder = tempfile::tempdir().unwrap();
-    let more = storage(folder.path(), "verdict: { close: { quiet: 30ms } }");
-    let [mut leaves, root] = requests(1);
-    let tool = leaves.resource_spans[0].scope_spans[0].spans.pop().unwrap();
-    let process = Process::start(&more).await;
-    for request in [leaves.clone(), root] {
-        process.client().spans(request).await;
-    }
-    process.until("the trace", |d| d.spans().len() == 2).await;
-    let first = process.stop().await;
-    assert!(first.records().iter().any(|r| has_attribute(r, "verdict.trace.revision", "1")));
-    assert!(first.records().iter().any(|r| has_attribute(r, "verdict.trace.result", "pass")));
-    // One more start and stop deletes the segment with the trace's records.
-    Process::start(&more).await.stop().await;
-
-    let process = Process::start(&more).await;
-    leaves.resource_spans[0].scope_spans[0].spans = vec![tool];
-    process.client().spans(leaves).await;
-    process.until("the late span", |d| d.spans().len() == 1).await;
-    let late = process.stop().await;
-    assert!(verdict_attributes(&late.spans()[0]).iter().any(|a| a.contains("verdict.late")));
-    let is_second_revision = |r: &&LogRecord| has_attribute(r, "verdict.trace.revision", "2");
-    let records = late.records();
-    let verdict = records.iter().find(is_second_revision).unwrap_or_else(|| panic!("{records:#?}"));
-    assert!(
-        has_attribute(verdict, "verdict.trace.result", "fail")
-            && has_attribute(verdict, "verdict.trace.close_reason", "late")
-    );
 }
 
 /// Whether a log record has an attribute of this value.
@@ -581,13 +246,13 @@ fn has_attribute(record: &LogRecord, key: &str, value: &str) -> bool {
 async fn a_second_signal_ends_the_process_and_the_journal_keeps_unsent_data() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
-    let more =
+    let config =
         format!("verdict: {{ close: {{ quiet: 10ms }} }}\nstorage: {{ directory: '{}' }}", journal.display());
-    std::fs::write(folder.path().join("over.yaml"), "service: { shutdown_timeout: 5m }").unwrap();
+    std::fs::write(folder.path().join("override.yaml"), "service: { shutdown_timeout: 5m }").unwrap();
     // Port 1 is closed, so that spans stay unsent until the shutdown deadline. Logs go to a file.
     let log = folder.path().join("stderr");
     let wrapper = ["sh", "-c", &format!("exec \"$0\" \"$@\" 2> '{}'", log.display())].map(str::to_owned);
-    let mut processor = Processor::start_through(wrapper.to_vec(), folder.path(), 1, &more);
+    let mut processor = Processor::start_through(wrapper.to_vec(), folder.path(), 1, &config);
     for request in requests(1) {
         send_until_acknowledged(&mut processor.client(), &request).await;
     }
@@ -614,7 +279,7 @@ async fn a_second_signal_ends_the_process_and_the_journal_keeps_unsent_data() {
     assert!(log.contains("ended by a second signal"), "{log}");
     assert!(!log.contains("without an outcome"), "unsent spans are no bug after a second signal: {log}");
     let destination = Destination::default();
-    let _processor = Processor::start(folder.path(), destination.serve().await, &more);
+    let _processor = Processor::start(folder.path(), destination.serve().await, &config);
     wait_for_spans(&destination, 3).await;
 }
 
@@ -624,8 +289,8 @@ async fn sigterm_leaves_open_traces_in_the_journal_and_without_one_closes_them()
     let port = destination.serve().await;
     let folder = tempfile::tempdir().unwrap();
     let close = "verdict: { close: { quiet: 200ms } }";
-    let more = format!("{close}\nstorage: {{ directory: '{}' }}", folder.path().join("journal").display());
-    let mut processor = Processor::start(folder.path(), port, &more);
+    let config = format!("{close}\nstorage: {{ directory: '{}' }}", folder.path().join("journal").display());
+    let mut processor = Processor::start(folder.path(), port, &config);
     let [leaves, root] = requests(1);
     send_until_acknowledged(&mut processor.client(), &leaves).await;
     assert_eq!(processor.terminate(), Some(0));
@@ -656,7 +321,7 @@ pub async fn wait_for_spans(destination: &Destination, spans: usize) {
     until_none_is_missing("spans", || spans.saturating_sub(destination.spans().len())).await;
 }
 
-/// The configuration of a journal in `folder`, and `more`.
+/// The configuration of a journal in `folder`, followed by `more_settings`.
 pub fn storage(folder: &Path, more_settings: &str) -> String {
     format!("storage: {{ directory: '{}' }}\n{more_settings}", folder.join("journal").display())
 }
@@ -672,190 +337,19 @@ pub async fn retained_records(journal: &Path) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_outcome_leaves_an_empty_journal() {
     let case = crate::end_to_end::shipped().into_iter().find(|c| c.name.contains("googleadk-logs")).unwrap();
-    for more in ["", "verdict: { mode: shadow }", "verdict: { select: { service: [nobody] } }"] {
+    for verdict in ["", "verdict: { mode: shadow }", "verdict: { select: { service: [nobody] } }"] {
         let folder = tempfile::tempdir().unwrap();
-        let process = Process::start(&storage(folder.path(), more)).await;
+        let process = Process::start(&storage(folder.path(), verdict)).await;
         for request in &case.requests {
             process.client().send(request).await;
         }
         process.service.flush().await;
         let out = process.stop().await;
         let sent = crate::end_to_end::sent(&case);
-        assert_eq!(out.spans().len(), sent.len(), "{more}");
-        assert!(out.records().len() >= 2, "{more}: logs pass through");
-        assert_eq!(retained_records(&folder.path().join("journal")).await, 0, "{more}");
+        assert_eq!(out.spans().len(), sent.len(), "{verdict}");
+        assert!(out.records().len() >= 2, "{verdict}: logs pass through");
+        assert_eq!(retained_records(&folder.path().join("journal")).await, 0, "{verdict}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn annotated_spans_of_the_journal_are_sent_after_a_restart_in_shadow_mode() {
-    let folder = tempfile::tempdir().unwrap();
-    let to = |port: u16, more_settings: &str| {
-        let exporter = format!("endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }}");
-        storage(folder.path(), &format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{more_settings}"))
-    };
-    // Port 1 is closed.
-    let process = Process::start(&to(1, "")).await;
-    for request in requests(0) {
-        process.client().spans(request).await;
-    }
-    process.service.flush().await;
-    assert_eq!(process.service.stop(Duration::from_millis(500)).await, 0, "nothing is dropped");
-    let destination = Destination::default();
-    let process = Process::start(&to(destination.serve().await, "verdict: { mode: shadow }")).await;
-    wait_for_spans(&destination, 3).await;
-    assert_eq!(process.service.stop(MAX_TIME_WITHOUT_PROGRESS).await, 0);
-    assert!(destination.spans().iter().all(|span| !verdict_attributes(span).is_empty()));
-}
-
-/// Starts the service once per step on one journal. A step has the mode, whether the destination is reachable, and the
-/// requests to send, after which traces are closed unless the step sends leaves. Returns all exported spans.
-async fn through_restarts(
-    more_settings: &str,
-    steps: &[(&str, bool, Option<&ExportTraceServiceRequest>)],
-) -> Vec<Span> {
-    let folder = tempfile::tempdir().unwrap();
-    let destination = Destination::default();
-    let port = destination.serve().await;
-    let spans = |r: &ExportTraceServiceRequest| -> usize {
-        r.resource_spans
-            .iter()
-            .flat_map(|resource| &resource.scope_spans)
-            .map(|scope| scope.spans.len())
-            .sum()
-    };
-    let sent: usize = steps.iter().filter_map(|(.., request)| *request).map(spans).sum();
-    for (nth, &(mode, reachable, request)) in steps.iter().enumerate() {
-        // Port 1 is closed.
-        let to = if reachable { port } else { 1 };
-        let exporter = format!("endpoint: '127.0.0.1:{to}', tls: {{ insecure: true }}");
-        let verdict = format!("verdict: {{ mode: {mode}, {more_settings} }}");
-        let more_settings = format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{verdict}");
-        let process = Process::start(&storage(folder.path(), &more_settings)).await;
-        if let Some(request) = request {
-            process.client().spans(request.clone()).await;
-        }
-        let leaves = |r: &ExportTraceServiceRequest| r.resource_spans[0].scope_spans[0].spans.len() > 1;
-        if !request.is_some_and(leaves) {
-            process.service.flush().await;
-        }
-        // Records of earlier steps in the journal are exported after the start; a stop would leave them for the next
-        // one.
-        if nth + 1 == steps.len() {
-            until("every span is exported", || destination.spans().len() >= sent).await;
-        }
-        let within = if reachable { MAX_TIME_WITHOUT_PROGRESS } else { Duration::from_millis(500) };
-        assert_eq!(process.service.stop(within).await, 0, "nothing is dropped");
-    }
-    destination.spans()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn after_a_restart_with_another_mode_spans_are_exported_once_by_the_mode_of_their_arrival() {
-    const REACHABLE: bool = true;
-    const UNREACHABLE: bool = false;
-    let scope =
-        |name: &str| Some(InstrumentationScope { name: name.into(), ..InstrumentationScope::default() });
-    let [mut leaves, root] = requests(1).map(|mut request| {
-        request.resource_spans[0].scope_spans[0].scope = scope("agent");
-        request
-    });
-    // With `select` this span is forwarded separately.
-    let mut web = leaves.resource_spans[0].scope_spans[0].clone();
-    web.scope = scope("web");
-    web.spans = vec![span(1, 4, 1, "GET", Vec::new())];
-    leaves.resource_spans[0].scope_spans.push(web);
-    let mut sent: Vec<Span> = Vec::new();
-    for request in [&leaves, &root] {
-        sent.extend(request.resource_spans[0].scope_spans.iter().flat_map(|scope| scope.spans.clone()));
-    }
-    let (leaves, root) = (Some(&leaves), Some(&root));
-    let cases: [(&[_], &[&str]); 6] = [
-        (&[("annotate", REACHABLE, leaves), ("shadow", REACHABLE, root)], &["chat m", "execute_tool search"]),
-        (
-            &[("annotate", REACHABLE, leaves), ("shadow", UNREACHABLE, root), ("shadow", REACHABLE, None)],
-            &["chat m", "execute_tool search"],
-        ),
-        (&[("shadow", REACHABLE, leaves), ("annotate", REACHABLE, root)], &["invoke_agent a"]),
-        (&[("shadow", UNREACHABLE, leaves), ("annotate", REACHABLE, root)], &["invoke_agent a"]),
-        (
-            &[("shadow", REACHABLE, leaves), ("annotate", UNREACHABLE, root), ("annotate", REACHABLE, None)],
-            &["invoke_agent a"],
-        ),
-        (
-            &[("shadow", UNREACHABLE, leaves), ("annotate", UNREACHABLE, root), ("shadow", REACHABLE, None)],
-            &["invoke_agent a"],
-        ),
-    ];
-    for select in ["", "select: { scope: [agent] }"] {
-        for (steps, annotated) in cases {
-            let out = through_restarts(select, steps).await;
-            let steps: Vec<_> = steps.iter().map(|(mode, up, _)| (mode, up)).collect();
-            assert_eq!(out.len(), sent.len(), "{select} {steps:?}: {out:#?}");
-            for sent in &sent {
-                let mut span = out.iter().find(|span| span.span_id == sent.span_id).unwrap().clone();
-                // The span of scope `web` is not measured.
-                let is_annotated = !verdict_attributes(&span).is_empty();
-                assert_eq!(
-                    is_annotated,
-                    annotated.contains(&span.name.as_str()),
-                    "{select} {steps:?}: {}",
-                    span.name
-                );
-                span.attributes.retain(|kv| !kv.key.starts_with("verdict."));
-                assert_eq!(&span, sent, "{select} {steps:?}");
-            }
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn spans_not_accepted_before_shutdown_are_sent_after_restart_with_the_same_verdict() {
-    let expected = expected_attributes("").await;
-    let folder = tempfile::tempdir().unwrap();
-    // The required destination and an optional one are unreachable (port 1 is closed). A file accepts
-    // everything at once.
-    let file = folder.path().join("out.jsonl");
-    let exporters = |main: &str| {
-        format!(
-            "exporters: {{ otlp_grpc: {{ endpoint: '{main}', tls: {{ insecure: true }} }}, \
-             otlp_grpc/side: {{ endpoint: '127.0.0.1:1', required: false, tls: {{ insecure: true }} }}, \
-             file: {{ path: '{}' }} }}",
-            file.display()
-        )
-    };
-    let unreachable_config = storage(folder.path(), &exporters("127.0.0.1:1"));
-    let process = Process::start(&unreachable_config).await;
-    for request in requests(0) {
-        process.client().spans(request).await;
-    }
-    process.service.flush().await;
-    // Stopped while the destination is unreachable: only the file has the spans and the log records.
-    let written = || std::fs::read_to_string(&file).unwrap_or_default();
-    until("the file", || ["resourceSpans", "resourceLogs"].iter().all(|key| written().contains(key))).await;
-    assert_eq!(process.service.stop(Duration::from_millis(500)).await, 0, "nothing is dropped");
-    let lines = written().lines().count();
-
-    let destination = Destination::default();
-    // All metrics are disabled, so that a second evaluation would measure nothing.
-    let family = |name: &'static str| name.split('.').next().unwrap_or(name);
-    let all: BTreeSet<&str> = verdict_eval::metrics::names().map(family).collect();
-    let disabled: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
-    let reachable_config = exporters(&format!("127.0.0.1:{}", destination.serve().await));
-    let reachable_config =
-        format!("{reachable_config}\nverdict: {{ metrics: {{ {} }} }}", disabled.join(", "));
-    let process = Process::start(&storage(folder.path(), &reachable_config)).await;
-    wait_for_spans(&destination, 3).await;
-    // The optional destination is still unreachable, so the stop takes the whole time.
-    assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0);
-    for span in destination.spans() {
-        let shutdown = |set: &BTreeSet<String>| -> Vec<String> {
-            set.iter().filter(|a| !a.contains("close_reason")).cloned().collect()
-        };
-        assert_eq!(shutdown(&verdict_attributes(&span)), shutdown(&expected[&span.name]));
-    }
-    let after = std::fs::read_to_string(&file).unwrap().lines().count();
-    assert_eq!(after, lines, "the file received the spans twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,10 +15,9 @@ use verdict_otlp::Signal;
 
 use crate::collectors::{Running, Stored, assert_stored, collector, requests, send, serve, verdict};
 use crate::frameworks::{hex, spans_of};
-use crate::kafka::{
-    Captures, GroupTest, LOGS, Member, PARTITIONS, SPANS, member_with, partition, records_of, request,
-    run_group_test, write_keyed,
-};
+use crate::kafka::captures::{Captures, records_of};
+use crate::kafka::group::{GroupTest, run_group_test};
+use crate::kafka::{LOGS, Member, PARTITIONS, SPANS, member_with, partition, request, write_keyed};
 use crate::kafka_handover::{held_partitions, terminate, until_shared};
 use crate::neighbours::free_port;
 use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, until, until_none_is_missing};

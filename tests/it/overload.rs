@@ -156,7 +156,7 @@ async fn max_charged_bytes(flood: Flood, budget: u64, more_settings: &str) -> u6
         "{exporters}\nmemory: {{ budget: {budget} }}\nadmin: {{ endpoint: '{admin}' }}\n{more_settings}"
     )
     .replace("FOLDER", &folder.path().display().to_string());
-    std::fs::write(folder.path().join("over.yaml"), config_text).unwrap();
+    std::fs::write(folder.path().join("override.yaml"), config_text).unwrap();
     let mut processor = Processor::start(folder.path(), port, "verdict: { close: { quiet: 1s } }");
     send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
     // Anonymous memory excludes the pages of the executable, which are loaded on use.

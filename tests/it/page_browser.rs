@@ -14,7 +14,8 @@ use base64::Engine as _;
 use prost::Message as _;
 use serde_json::{Value, json};
 
-use crate::page::{MARKUP, failing_run, hostile_captures, listed};
+use crate::page::hostile::{MARKUP, hostile_captures};
+use crate::page::{failing_run, listed};
 use crate::support::{MAX_TIME_WITHOUT_PROGRESS, Process};
 
 struct Browser {

@@ -1,15 +1,15 @@
-//! The output and the exit codes of `plan`, on the plans of paper 004.
+//! The output and the exit codes of `plan` on the plans of paper 004, and what `compare` and measured traces have in
+//! common with it.
+
+mod compared;
+mod traces;
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use otel_verdict::receive::Offer;
 use serde_json::{Value, json};
-use verdict_otlp::Signal;
 
 use crate::model;
-use crate::scrape::http;
-use crate::support::Process;
 
 const LISTING_1: &str = r#"# Query: Compare QA scores for professionalism and resolution procedures in unresolved calls.
 # Plan:
@@ -366,139 +366,6 @@ fn a_score_with_a_judge_uses_every_metric_without_reference() {
 }
 
 #[test]
-fn answers_are_compared_by_table_34_and_a_silent_judge_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let answers = ["Waiting.", "The weather.", "Waiting times."]
-        .map(|text| file(&folder, &format!("{}.txt", text.len()), text));
-    let (asking, replaying) = asking_and_replaying(&folder);
-    let mut args = vec!["compare", "--query", QUERY, "--judge", "main"];
-    args.extend(answers.iter().map(String::as_str));
-    let output = run(&[&args[..], &["-c", &asking, "-o", "json"]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let compared: Value = serde_json::from_str(stdout_text(&output)).unwrap();
-    assert_eq!(compared["decision"], "R1,R3");
-    assert_eq!(
-        compared["scores"][1],
-        json!({ "validity": 1, "consistency": 0, "completeness": 1, "redundancy": 7 })
-    );
-    let other = run(&[
-        "compare",
-        "--query",
-        "Another?",
-        &answers[0],
-        &answers[1],
-        "--judge",
-        "main",
-        "-c",
-        &replaying,
-    ]);
-    assert_eq!(other.status.code(), Some(1), "nothing was recorded for it");
-}
-
-/// A planner's run as an SDK would send it: an agent, and the model call that wrote `plan`.
-fn recording(plan: &str) -> String {
-    let attribute = |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });
-    let message = |role: &str, text: &str| {
-        json!([{ "role": role, "parts": [{ "type": "text", "content": text }] }]).to_string()
-    };
-    let span = |id: &str, parent: &str, name: &str, attributes: Vec<Value>| {
-        json!({
-            "traceId": "5b8efff798038103d269b633813fc60c", "spanId": id, "parentSpanId": parent, "name": name,
-            "startTimeUnixNano": "1000000000", "endTimeUnixNano": "2000000000", "attributes": attributes,
-        })
-    };
-    let agent =
-        vec![attribute("gen_ai.operation.name", "invoke_agent"), attribute("gen_ai.agent.name", "planner")];
-    let model = vec![
-        attribute("gen_ai.operation.name", "chat"),
-        attribute("gen_ai.request.model", "m"),
-        attribute("gen_ai.input.messages", &message("user", QUERY)),
-        attribute("gen_ai.output.messages", &message("assistant", plan)),
-    ];
-    let spans = json!([
-        span("00f067aa0ba902b7", "", "invoke_agent planner", agent),
-        span("00f067aa0ba902b8", "00f067aa0ba902b7", "chat m", model),
-    ]);
-    json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": spans }] }] }).to_string()
-}
-
-/// Results of the plan metrics in a judged recording, by name.
-fn plan_measurements(folder: &tempfile::TempDir, plan: &str, config: &str) -> Vec<(String, Value)> {
-    let trace = file(folder, "trace.json", &recording(plan));
-    let output = run(&["eval", &trace, "--output", "json", "--config", config]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let report_json: Value = serde_json::from_str(stdout_text(&output)).unwrap();
-    let spans = report_json["spans"].as_array().unwrap().iter();
-    let all = spans.flat_map(|s| s["measurements"].as_array().unwrap().clone());
-    all.filter_map(|m| Some((m["metric"].as_str()?.to_owned(), m.clone())))
-        .filter(|(name, _)| name.starts_with("plan."))
-        .collect()
-}
-
-#[test]
-fn a_plan_in_a_trace_is_measured_if_enabled() {
-    let folder = tempfile::tempdir().unwrap();
-    let enabled = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
-    let disabled = file(&folder, "off.yaml", "{}\n");
-    assert_eq!(plan_measurements(&folder, REFUND, &disabled), []);
-    assert_eq!(
-        plan_measurements(&folder, "1. Search\n2. Answer", &enabled),
-        [],
-        "a list is not always a plan"
-    );
-    let measurement =
-        |all: &[(String, Value)], name: &str| all.iter().find(|(n, _)| n == name).unwrap().1.clone();
-    let good = plan_measurements(&folder, REFUND, &enabled);
-    assert_eq!((good.len(), &measurement(&good, "plan.format")["score"]), (9, &json!(1.0)));
-    assert_eq!(measurement(&good, "plan.score")["details"]["plan.hops"], 1);
-    assert_eq!(measurement(&good, "plan.query_adherence")["reason"], "not_applicable");
-    let broken = plan_measurements(&folder, &REFUND.replace("[1]}\n}", "[1"), &enabled);
-    assert_eq!(
-        (&measurement(&broken, "plan.format")["score"], &measurement(&broken, "plan.format")["result"]),
-        (&json!(0.5), &json!("fail"))
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_measured_plan_metric_is_in_the_self_metrics() {
-    let config = "verdict: { close: { quiet: 50ms }, metrics: { plan: { enabled: true } } }";
-    let process = Process::start(config).await;
-    let body = verdict_otlp::json::decode(Signal::Traces, recording(REFUND).as_bytes()).unwrap();
-    process.client().send(&Offer { signal: Signal::Traces, body }).await;
-    process.until("the trace", |destination| destination.spans().len() == 2).await;
-    let page = http(process.service.admin.unwrap(), "GET /metrics", b"").await;
-    for line in [
-        "{metric=\"plan.format\",result=\"pass\"} 1",
-        "{metric=\"plan.dependencies\",result=\"pass\"} 1",
-        "{metric=\"plan.redundancy\",result=\"pass\"} 1",
-        "{metric=\"plan.score\",result=\"pass\"} 1",
-        "{metric=\"plan.rating\",result=\"unmeasured\"} 1",
-    ] {
-        assert!(page.contains(line), "no {line} in\n{page}");
-    }
-    process.stop().await;
-}
-
-#[test]
-fn a_prose_plan_in_a_trace_is_measured_in_part() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
-    let all =
-        plan_measurements(&folder, "Plan:\n1. Find both heights\n2. Subtract what step 1 gives", &config);
-    let measurement = |name: &str| &all.iter().find(|(n, _)| n == name).unwrap().1;
-    assert_eq!((all.len(), &measurement("plan.redundancy")["score"]), (9, &json!(1.0)));
-    assert_eq!(measurement("plan.dependencies")["result"], "pass");
-    assert_eq!(measurement("plan.score")["details"]["plan.hops"], 1);
-    for name in ["plan.format", "plan.tool_prompt_alignment", "plan.score", "plan.rating"] {
-        assert_eq!(
-            (&measurement(name)["result"], &measurement(name)["reason"]),
-            (&json!("unmeasured"), &json!("not_applicable")),
-            "{name}"
-        );
-    }
-}
-
-#[test]
 fn redacted_text_is_sent_by_no_command() {
     let folder = tempfile::tempdir().unwrap();
     let (sender, prompts) = std::sync::mpsc::channel();
@@ -529,74 +396,4 @@ fn redacted_text_is_sent_by_no_command() {
         assert!(asked > 0, "{args:?} asks");
         assert_eq!(stderr.contains("removed text from the plan"), args.contains(&"improve"), "{stderr}");
     }
-}
-
-/// Scores that depend on the texts and not on their order: the answer "Two." is better than "One." if
-/// `second_is_better`.
-fn scored_by_text(prompt: &str, second_is_better: bool) -> Value {
-    let at = |text: &str| prompt.find(text).unwrap();
-    let scores = |completeness: i64| json!({ "validity": 1, "consistency": 1, "completeness": completeness, "redundancy": 7 });
-    let (one, two) = (scores(6), scores(if second_is_better { 7 } else { 5 }));
-    let (first, second) = if at("\nOne.\n") < at("\nTwo.\n") { (one, two) } else { (two, one) };
-    json!({ "rationale": "so", "R1": first, "R2": second })
-}
-
-#[test]
-fn several_judges_and_samples_count_by_median() {
-    let folder = tempfile::tempdir().unwrap();
-    let count = std::sync::atomic::AtomicUsize::new(0);
-    let endpoint = model::serve(move |_, prompt| {
-        let third = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst).is_multiple_of(3);
-        scored_by_text(prompt, third)
-    });
-    let config = json!({ "judges": {
-        "main": { "endpoint": endpoint, "model": "m", "samples": 2 },
-        "other": { "endpoint": endpoint, "model": "n" },
-    } });
-    let config = file(&folder, "judges.yaml", &config.to_string());
-    let [one, two] = ["One.", "Two."].map(|text| file(&folder, text, text));
-    let args =
-        ["compare", "--query", "Which?", &one, &two, "--judge", "main", "--judge", "other", "-o", "json"];
-    let output = run(&[&args[..], &["-c", &config]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let compared: Value = serde_json::from_str(stdout_text(&output)).unwrap();
-    assert_eq!((&compared["decision"], &compared["scores"][1]["completeness"]), (&json!("R1"), &json!(5)));
-}
-
-#[test]
-fn many_queries_are_compared_in_both_orders_and_give_win_rates() {
-    let folder = tempfile::tempdir().unwrap();
-    // The judge prefers what is shown first, except for the query about the weather.
-    let endpoint = model::serve(|_, prompt| match prompt.contains("weather") {
-        true => scored_by_text(prompt, true),
-        false => {
-            let scores = |completeness: i64| json!({ "validity": 1, "consistency": 1, "completeness": completeness, "redundancy": 7 });
-            json!({ "rationale": "the first", "R1": scores(7), "R2": scores(6) })
-        }
-    });
-    let config = json!({ "judges": { "main": { "endpoint": endpoint, "model": "m" } } });
-    let config = file(&folder, "judges.yaml", &config.to_string());
-    let line = |query: &str| json!({ "query": query, "answers": ["One.", "Two."] }).to_string();
-    let queries = file(&folder, "queries.jsonl", &[line("Which?"), line("And the weather?")].join("\n"));
-    let args = ["compare", "--queries", &queries, "--judge", "main", "-c", &config];
-    let output = run(&[&args[..], &["-o", "json"]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let report_json: Value = serde_json::from_str(stdout_text(&output)).unwrap();
-    assert_eq!((&report_json["wins"], &report_json["all"]), (&json!([0.0, 0.5]), &json!(0.5)));
-    assert_eq!(
-        (&report_json["consistent"], &report_json["comparisons"][0]["consistent"]),
-        (&json!(0.5), &json!(false))
-    );
-    let table = run(&args);
-    assert!(
-        stdout_text(&table).contains("both orders lead to the same decision in 50.0 %"),
-        "{}",
-        stdout_text(&table)
-    );
-    let one = run(&[&args[..], &["--one-order", "-o", "json"]].concat());
-    let one: Value = serde_json::from_str(stdout_text(&one)).unwrap();
-    assert_eq!((&one["wins"], &one["consistent"]), (&json!([0.5, 0.5]), &Value::Null));
-    let uneven = file(&folder, "uneven.jsonl", &json!({ "query": "q", "answers": ["one"] }).to_string());
-    let refused = run(&["compare", "--queries", &uneven, "--judge", "main", "-c", &config]);
-    assert_eq!(refused.status.code(), Some(2));
 }

@@ -145,7 +145,7 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
 
     // After a kill the process starts on the full disk.
     processor.kill();
-    std::fs::write(folder.path().join("over.yaml"), AFTER_RESTART).unwrap();
+    std::fs::write(folder.path().join("override.yaml"), AFTER_RESTART).unwrap();
     processor.restart();
     let destination = Destination::default();
     destination.serve_on(port).await;
@@ -200,10 +200,10 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     processor.kill();
     let destination = Destination::default();
     let endpoint = format!("127.0.0.1:{}", destination.serve().await);
-    let over = format!(
+    let override_text = format!(
         "exporters: {{ otlp_grpc: {{ endpoint: '{endpoint}', tls: {{ insecure: true }} }} }}\n{AFTER_RESTART}"
     );
-    std::fs::write(folder.path().join("over.yaml"), over).unwrap();
+    std::fs::write(folder.path().join("override.yaml"), override_text).unwrap();
     let letters = letters(&outside);
     assert!(!letters.is_empty());
     processor.restart();

@@ -195,7 +195,7 @@ async fn exported_unmeasured(spans: u32, dies_on: [&str; 2], expected: &BTreeMap
         std::fs::remove_file(folder.path().join(ABORT_FILE)).unwrap();
         assert_eq!(evaluated_now(&journal), BTreeSet::from([id(POISON_TRACE)]), "the poison alone");
     }
-    std::fs::write(folder.path().join("over.yaml"), close("200ms")).unwrap();
+    std::fs::write(folder.path().join("override.yaml"), close("200ms")).unwrap();
     processor.restart_directly();
     wait_for_spans(&destination, 30 + spans as usize).await;
     assert_eq!(processor.terminate(), Some(0));
