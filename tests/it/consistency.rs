@@ -1,11 +1,11 @@
 //! `consistency` with a model on loopback whose answers about one of two plans vary.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
+use crate::binary::run;
 use crate::model;
 
 /// A trace in which an agent is asked `query` and writes a plan of one step.
@@ -48,10 +48,6 @@ fn inconsistent_model() -> String {
         }
         _ => json!({ "rationale": "fine", "wrong": [] }),
     })
-}
-
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_otel-verdict")).env("NO_COLOR", "1").args(args).output().unwrap()
 }
 
 #[test]

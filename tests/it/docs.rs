@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use otel_verdict::config::from_sources;
 use regex::Regex;
 use serde_json::Value;
 use verdict_config::Source;
+
+use crate::binary::run;
 
 /// A fenced block of a document.
 struct Block {
@@ -62,12 +63,6 @@ fn split_blocks(name: &str, text: &str) -> (Vec<Block>, String) {
 fn blocks(info: &str) -> Vec<Block> {
     let all = documents().into_iter().flat_map(|(name, text)| split_blocks(&name, &text).0);
     all.filter(|block| block.info == info).collect()
-}
-
-fn run(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
-    command.env("NO_COLOR", "1").current_dir(root()).args(args).stdin(Stdio::null());
-    command.output().unwrap()
 }
 
 fn stdout(args: &[&str]) -> String {

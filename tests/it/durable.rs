@@ -12,19 +12,16 @@ use std::time::{Duration, Instant};
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use otel_verdict::telemetry::Telemetry;
 use tonic::transport::{Channel, Endpoint};
 use verdict_journal::{Journal, Storage};
 
-use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, Process, until_none_is_missing};
-
-pub fn text(key: &str, value: &str) -> KeyValue {
-    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.into())) });
-    KeyValue { key: key.into(), value, ..KeyValue::default() }
-}
+use crate::support::{
+    Destination, MAX_TIME_WITHOUT_PROGRESS, Process, text_attribute, until_none_is_missing,
+};
 
 pub fn span(trace: u64, id: u8, parent: u8, name: &str, attributes: Vec<KeyValue>) -> Span {
     // No byte is zero, so that every id is valid.
@@ -44,12 +41,21 @@ pub fn span(trace: u64, id: u8, parent: u8, name: &str, attributes: Vec<KeyValue
 /// A small agent run with a failing tool call, in two requests: leaves first, as SDKs send them.
 pub fn requests(trace: u64) -> [ExportTraceServiceRequest; 2] {
     let model = vec![
-        text("gen_ai.operation.name", "chat"),
-        text("gen_ai.request.model", "m"),
-        text("gen_ai.output.messages", r#"[{"role":"assistant","parts":[{"type":"text","content":"4"}]}]"#),
+        text_attribute("gen_ai.operation.name", "chat"),
+        text_attribute("gen_ai.request.model", "m"),
+        text_attribute(
+            "gen_ai.output.messages",
+            r#"[{"role":"assistant","parts":[{"type":"text","content":"4"}]}]"#,
+        ),
     ];
-    let tool = vec![text("gen_ai.operation.name", "execute_tool"), text("gen_ai.tool.name", "search")];
-    let agent = vec![text("gen_ai.operation.name", "invoke_agent"), text("gen_ai.agent.name", "a")];
+    let tool = vec![
+        text_attribute("gen_ai.operation.name", "execute_tool"),
+        text_attribute("gen_ai.tool.name", "search"),
+    ];
+    let agent = vec![
+        text_attribute("gen_ai.operation.name", "invoke_agent"),
+        text_attribute("gen_ai.agent.name", "a"),
+    ];
     let failed = Status { code: 2, message: "connection refused".into() };
     let leaves = vec![
         span(trace, 2, 1, "chat m", model),

@@ -13,6 +13,7 @@ use verdict_eval::schema::{Schema, Validity};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
+use crate::binary::text;
 use crate::reload::call;
 use crate::scrape::http;
 use crate::support::Process;
@@ -26,10 +27,6 @@ fn root(path: &str) -> String {
 fn run(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
     command.env("NO_COLOR", "1").env("TOKEN", TOKEN).args(args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The spans of `--output otlp`: their `verdict.*` attributes.

@@ -1,21 +1,15 @@
 //! Judges that fail, as the commands show them: the report, its JSON, the exit code; waiting, resuming, dry runs.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
+use crate::binary::{run, text};
+
 const METRICS: &str = "verdict: { metrics: { judges: [rules], instruction_following: { judges: [main] }, completeness: { judges: [rules, main] } } }";
-
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_otel-verdict")).env("NO_COLOR", "1").args(args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// A recorded run of an agent with two model calls.
 fn recording() -> String {

@@ -25,7 +25,7 @@ use verdict_otlp::Signal;
 
 use self::captures::Captures;
 use crate::frameworks::{hex, spans_of};
-use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, Process};
+use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, Process, until};
 
 pub const SPANS: &str = "otlp_spans";
 pub const LOGS: &str = "otlp_logs";
@@ -35,6 +35,18 @@ fn producer(brokers: &str) -> BaseProducer {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers).set("partitioner", "fnv1a_random").set("linger.ms", "1");
     config.set("acks", "all").create().unwrap()
+}
+
+/// A consumer that reads the topics from their beginning.
+pub fn consumer(brokers: &str, topics: &[&str]) -> BaseConsumer {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", brokers)
+        .set("group.id", topics.join("-"))
+        .set("auto.offset.reset", "earliest");
+    let consumer: BaseConsumer = config.create().unwrap();
+    consumer.subscribe(topics).unwrap();
+    consumer
 }
 
 /// A member of the group, as a process of its own.
@@ -121,13 +133,7 @@ async fn the_exporter_writes_one_message_a_trace_to_the_partition_of_its_key() {
         }
     }
     let destination = process.stop().await;
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", &brokers)
-        .set("group.id", "test")
-        .set("auto.offset.reset", "earliest")
-        .create()
-        .unwrap();
-    consumer.subscribe(&[SPANS, LOGS]).unwrap();
+    let consumer = consumer(&brokers, &[SPANS, LOGS]);
     let (mut bodies, mut logs, started) = (Vec::new(), 0, Instant::now());
     let expected_spans = captures.spans * 5;
     while started.elapsed() < MAX_TIME_WITHOUT_PROGRESS
@@ -218,14 +224,6 @@ pub fn member_with(brokers: &str, port: u16, receiver: &str, more_settings: &str
     )
 }
 
-pub async fn until(condition: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < MAX_TIME_WITHOUT_PROGRESS, "{condition}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_a_member_has_exported_is_exported_by_the_next_one() {
     let cluster = MockCluster::new(1).unwrap();
@@ -285,13 +283,7 @@ async fn a_span_that_is_larger_than_a_message_does_not_repeat_the_others_of_its_
     let body = request(&names, 50_000, true);
     process.client().send(&Offer { signal: Signal::Traces, body }).await;
     assert_eq!(process.service.stop(Duration::from_secs(60)).await, 1, "the large one");
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", &brokers)
-        .set("group.id", "test")
-        .set("auto.offset.reset", "earliest")
-        .create()
-        .unwrap();
-    consumer.subscribe(&[SPANS]).unwrap();
+    let consumer = consumer(&brokers, &[SPANS]);
     let (mut written, mut last) = (Vec::new(), Instant::now());
     // Nothing more is written.
     while last.elapsed() < Duration::from_secs(if written.is_empty() { 30 } else { 3 }) {

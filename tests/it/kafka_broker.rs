@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use otel_verdict::receive::Offer;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::{ClientConfig, Message as _};
 use verdict_otlp::Signal;
 
@@ -17,7 +16,7 @@ use crate::collectors::{Running, Stored, assert_stored, collector, requests, sen
 use crate::frameworks::{hex, spans_of};
 use crate::kafka::captures::{Captures, records_of};
 use crate::kafka::group::{GroupTest, run_group_test};
-use crate::kafka::{LOGS, Member, PARTITIONS, SPANS, member_with, partition, request, write_keyed};
+use crate::kafka::{LOGS, Member, PARTITIONS, SPANS, consumer, member_with, partition, request, write_keyed};
 use crate::kafka_handover::{held_partitions, terminate, until_shared};
 use crate::neighbours::free_port;
 use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, until, until_none_is_missing};
@@ -372,13 +371,7 @@ fn traces_of(offer: &Offer) -> Vec<String> {
 /// Reads a topic until it has messages about each of `traces`; the partition of each trace. Every message is about the
 /// trace that is its key, and all messages about a trace are in one partition.
 fn partitions(brokers: &str, topic: &str, traces: &BTreeSet<String>) -> BTreeMap<String, i32> {
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", brokers)
-        .set("group.id", format!("reads-{topic}"))
-        .set("auto.offset.reset", "earliest")
-        .create()
-        .unwrap();
-    consumer.subscribe(&[topic]).unwrap();
+    let consumer = consumer(brokers, &[topic]);
     let (mut found, mut last) = (BTreeMap::new(), Instant::now());
     let is_missing = |found: &BTreeMap<String, i32>| traces.iter().any(|trace| !found.contains_key(trace));
     // Later records are read as well.

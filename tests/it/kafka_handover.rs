@@ -12,10 +12,8 @@ use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use crate::durable::{requests, verdict_attributes};
 use crate::frameworks::{hex, spans_of};
 use crate::interrupted::Judge;
-use crate::kafka::{
-    Member, PARTITIONS, SPANS, cluster, member_with, partition, request, until, write, write_keyed,
-};
-use crate::support::Destination;
+use crate::kafka::{Member, PARTITIONS, SPANS, cluster, member_with, partition, request, write, write_keyed};
+use crate::support::{Destination, until};
 
 /// The partitions that a member has, by its log.
 pub fn held_partitions(log: &str) -> BTreeSet<i32> {

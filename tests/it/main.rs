@@ -10,6 +10,7 @@ mod annotated;
 mod attribution;
 mod attacks;
 mod benchmarks;
+mod binary;
 mod checklists;
 mod code_runner;
 mod collectors;

@@ -13,14 +13,16 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use tonic::transport::Channel;
 
 use crate::durable::{Processor, expected_attributes, requests, send_until_acknowledged, verdict_attributes};
 use crate::scrape::http;
-use crate::support::{Destination, MAX_TIME_WITHOUT_PROGRESS, Process, until, until_none_is_missing};
+use crate::support::{
+    Destination, MAX_TIME_WITHOUT_PROGRESS, Process, text_attribute, until, until_none_is_missing,
+};
 
 const MIB: u64 = 1 << 20;
 /// `memory.budget` of two processes.
@@ -46,16 +48,11 @@ struct Flood {
     budget_factor: u64,
 }
 
-fn text(key: &str, value: &str) -> KeyValue {
-    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.into())) });
-    KeyValue { key: key.into(), value, ..KeyValue::default() }
-}
-
 fn output(n: u64) -> KeyValue {
     let content = format!("{n} {}", "x".repeat(CONTENT_BYTES));
     let message =
         serde_json::json!([{ "role": "assistant", "parts": [{ "type": "text", "content": content }] }]);
-    text("gen_ai.output.messages", &message.to_string())
+    text_attribute("gen_ai.output.messages", &message.to_string())
 }
 
 /// Trace id and span id of each span of a request.
@@ -70,8 +67,10 @@ impl Flood {
     fn spans(self, n: u64) -> ExportTraceServiceRequest {
         let span = |(trace_id, span_id): (Vec<u8>, Vec<u8>)| {
             let input_messages = r#"[{"role":"user","parts":[{"type":"text","content":"Write a lot."}]}]"#;
-            let mut attributes =
-                vec![text("gen_ai.operation.name", "chat"), text("gen_ai.input.messages", input_messages)];
+            let mut attributes = vec![
+                text_attribute("gen_ai.operation.name", "chat"),
+                text_attribute("gen_ai.input.messages", input_messages),
+            ];
             attributes.extend((!self.in_logs).then(|| output(n)));
             Span {
                 trace_id,

@@ -11,14 +11,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{MAX_TIME_WITHOUT_PROGRESS, Process};
+use crate::support::{MAX_TIME_WITHOUT_PROGRESS, Process, text_attribute};
 
 struct Reply {
     status: u16,
@@ -46,11 +45,6 @@ async fn get(address: SocketAddr, path: &str) -> Reply {
     request(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n")).await
 }
 
-fn attribute(key: &str, value: &str) -> KeyValue {
-    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
-    KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
-}
-
 /// A run of the agent `planner` whose tool fails, with `text` wherever a sender can write one.
 pub fn failing_run(trace: u8, service: &str, text: &str) -> ExportTraceServiceRequest {
     let input_messages = serde_json::json!([{ "role": "user", "parts": [{ "type": "text", "content": format!("Visit {text}") }] }]);
@@ -62,22 +56,22 @@ pub fn failing_run(trace: u8, service: &str, text: &str) -> ExportTraceServiceRe
         start_time_unix_nano: 1_700_000_000_000_000_000 + u64::from(id) * 1_000_000,
         end_time_unix_nano: 1_700_000_000_100_000_000 - u64::from(id) * 1_000_000,
         attributes: vec![
-            attribute("gen_ai.operation.name", operation),
-            attribute("gen_ai.agent.name", &format!("planner {text}")),
-            attribute("gen_ai.request.model", &format!("model {text}")),
-            attribute("gen_ai.conversation.id", &format!("chat-{trace} {text}")),
-            attribute("user.id", &format!("user-{trace}")),
-            attribute("gen_ai.tool.name", &format!("visit {text}")),
-            attribute("gen_ai.tool.call.arguments", &serde_json::json!({ "url": text }).to_string()),
-            attribute("gen_ai.tool.call.result", &format!("Error: {text}")),
-            attribute("gen_ai.input.messages", &input_messages.to_string()),
+            text_attribute("gen_ai.operation.name", operation),
+            text_attribute("gen_ai.agent.name", &format!("planner {text}")),
+            text_attribute("gen_ai.request.model", &format!("model {text}")),
+            text_attribute("gen_ai.conversation.id", &format!("chat-{trace} {text}")),
+            text_attribute("user.id", &format!("user-{trace}")),
+            text_attribute("gen_ai.tool.name", &format!("visit {text}")),
+            text_attribute("gen_ai.tool.call.arguments", &serde_json::json!({ "url": text }).to_string()),
+            text_attribute("gen_ai.tool.call.result", &format!("Error: {text}")),
+            text_attribute("gen_ai.input.messages", &input_messages.to_string()),
         ],
         status: Some(Status { code: if failed { 2 } else { 0 }, message: format!("timed out: {text}") }),
         ..Span::default()
     };
     let spans = vec![span(1, 0, "invoke_agent", false), span(2, 1, "execute_tool", true)];
     let resource = Resource {
-        attributes: vec![attribute("service.name", &format!("{service} {text}"))],
+        attributes: vec![text_attribute("service.name", &format!("{service} {text}"))],
         ..Resource::default()
     };
     let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
@@ -243,8 +237,8 @@ async fn judges_and_their_failures_are_shown() {
     let mut run = failing_run(1, "shop", "x");
     let answer = r#"[{"role":"assistant","parts":[{"type":"text","content":"It is 8."}]}]"#;
     for span in &mut run.resource_spans[0].scope_spans[0].spans {
-        span.attributes[0] = attribute("gen_ai.operation.name", "chat");
-        span.attributes.push(attribute("gen_ai.output.messages", answer));
+        span.attributes[0] = text_attribute("gen_ai.operation.name", "chat");
+        span.attributes.push(text_attribute("gen_ai.output.messages", answer));
         span.status = None;
     }
     process.client().spans(run).await;

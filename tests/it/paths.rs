@@ -11,13 +11,11 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::binary::{stderr, write_file};
+
 fn path(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
     command.arg("path").args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn core_cases() -> Option<PathBuf> {
@@ -89,12 +87,6 @@ fn every_malformed_record_is_refused_with_a_reason() {
         assert!(reasons.iter().any(|reason| text.contains(reason)), "{text}");
         assert!(text.contains("task.json:"), "{text}");
     }
-}
-
-fn write_file(folder: &tempfile::TempDir, name: &str, text: &str) -> String {
-    let file = folder.path().join(name);
-    std::fs::write(&file, text).unwrap();
-    file.to_str().unwrap().to_owned()
 }
 
 const TASK: &str = "

@@ -5,10 +5,11 @@ mod compared;
 mod traces;
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::{Value, json};
 
+use crate::binary::{run, write_file};
 use crate::model;
 
 const LISTING_1: &str = r#"# Query: Compare QA scores for professionalism and resolution procedures in unresolved calls.
@@ -22,17 +23,6 @@ const LISTING_1: &str = r#"# Query: Compare QA scores for professionalism and re
 "6": {"step": "LLM('Compare QA scores from (4) vs. (5) in light of unresolved status and sentiment transitions.')", "depends_on": [4,5]}
 }"#;
 
-fn run(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
-    command.env("NO_COLOR", "1").stdin(Stdio::null()).args(args).output().unwrap()
-}
-
-fn file(folder: &tempfile::TempDir, name: &str, text: &str) -> String {
-    let path = folder.path().join(name);
-    std::fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
 fn contact_centre_tools() -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("config/tools/contact-centre.yaml");
     path.to_str().unwrap().to_owned()
@@ -45,12 +35,12 @@ fn stdout_text(output: &Output) -> &str {
 #[test]
 fn plan_check_prints_layout_and_faults_and_exits_accordingly() {
     let folder = tempfile::tempdir().unwrap();
-    let (good, tools) = (file(&folder, "plan.json", LISTING_1), contact_centre_tools());
+    let (good, tools) = (write_file(&folder, "plan.json", LISTING_1), contact_centre_tools());
     assert_eq!(run(&["validate", "--config", &tools]).status.code(), Some(0));
     let output = run(&["plan", "check", &good, "--tools", &tools]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(stdout_text(&output).starts_with("6 steps, 4 hops, 2 wide\n"), "{}", stdout_text(&output));
-    let bad = file(&folder, "bad.json", &LISTING_1.replace("[4,5]", "[4,9]").replace("RAG(", "WEB("));
+    let bad = write_file(&folder, "bad.json", &LISTING_1.replace("[4,5]", "[4,9]").replace("RAG(", "WEB("));
     let output = run(&["plan", "check", &bad, "--tools", &tools]);
     assert_eq!(output.status.code(), Some(1));
     for part in [
@@ -68,8 +58,9 @@ fn plan_check_prints_layout_and_faults_and_exits_accordingly() {
 #[test]
 fn plan_score_prints_metrics_rating_and_unmeasured_metrics() {
     let folder = tempfile::tempdir().unwrap();
-    let best = file(&folder, "best.json", LISTING_1);
-    let worse = file(&folder, "plan.json", &LISTING_1.replace("\"depends_on\": [2]", "\"depends_on\": [1]"));
+    let best = write_file(&folder, "best.json", LISTING_1);
+    let worse =
+        write_file(&folder, "plan.json", &LISTING_1.replace("\"depends_on\": [2]", "\"depends_on\": [1]"));
     let output = run(&[
         "plan",
         "score",
@@ -172,7 +163,7 @@ fn a_folder_of_plans_gives_the_papers_tables() {
         _ => json!({ "rationale": "so", "wrong": [] }),
     });
     let judges = json!({ "judges": { "main": { "endpoint": endpoint, "model": "m" } } });
-    let judges = file(&folder, "judges.yaml", &judges.to_string());
+    let judges = write_file(&folder, "judges.yaml", &judges.to_string());
     let judged = run(&["plan", "score", plans, "--judge", "main", "-c", &judges, "-o", "json"]);
     assert_eq!(judged.status.code(), Some(0), "{}", String::from_utf8_lossy(&judged.stderr));
     let judged: Value = serde_json::from_str(stdout_text(&judged)).unwrap();
@@ -188,8 +179,8 @@ fn a_folder_of_plans_gives_the_papers_tables() {
 #[test]
 fn pairs_of_steps_that_rules_cannot_tell_are_unsure_until_a_judge_or_embeddings_decide() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = file(&folder, "plan.json", &two_steps("What are customers most unhappy about?"));
-    let best = file(&folder, "best.json", &two_steps("What are the main complaints of customers?"));
+    let plan = write_file(&folder, "plan.json", &two_steps("What are customers most unhappy about?"));
+    let best = write_file(&folder, "best.json", &two_steps("What are the main complaints of customers?"));
     let score = ["plan", "score", &plan, "--reference", &best, "--query", QUERY];
     let table = run(&score);
     assert!(
@@ -221,7 +212,7 @@ fn pairs_of_steps_that_rules_cannot_tell_are_unsure_until_a_judge_or_embeddings_
                 json!({ "endpoint": endpoint, "model": "v", "dialect": "embeddings" });
             config["verdict"] = json!({ "metrics": { "plan": { "matching": { "embeddings": "vectors" } } } });
         }
-        let config = file(&folder, "judges.yaml", &config.to_string());
+        let config = write_file(&folder, "judges.yaml", &config.to_string());
         let output = run(&[&score[..], &["--judge", "main", "-c", &config, "-o", "json"]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         let report_json: Value = serde_json::from_str(stdout_text(&output)).unwrap();
@@ -241,7 +232,7 @@ fn weights_are_learnt_from_metrics_and_from_plans() {
     let misled = json!({ "plans": [entry(0.2, 1.0), entry(0.5, 0.6), entry(0.8, 0.2)] }).to_string();
     let broken = LISTING_1.replace("[4,5]", "[9]");
     let plans = json!({ "plans": [{ "plan": broken }, { "plan": LISTING_1 }] }).to_string();
-    let ordered = file(&folder, "ordered.jsonl", &format!("{misled}\n\n{plans}\n"));
+    let ordered = write_file(&folder, "ordered.jsonl", &format!("{misled}\n\n{plans}\n"));
     let output = run(&["plan", "learn-weights", &ordered, "--output", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let learnt: Value = serde_json::from_str(stdout_text(&output)).unwrap();
@@ -250,9 +241,9 @@ fn weights_are_learnt_from_metrics_and_from_plans() {
     assert_eq!(learnt["sensitivity"]["draws"].as_array().unwrap().len(), 10);
     // The table is a configuration that can be used as it is.
     let table = run(&["plan", "learn-weights", &ordered]);
-    let config = file(&folder, "weights.yaml", stdout_text(&table));
+    let config = write_file(&folder, "weights.yaml", stdout_text(&table));
     assert_eq!(run(&["validate", "--config", &config]).status.code(), Some(0), "{}", stdout_text(&table));
-    let nothing = file(&folder, "nothing.jsonl", "{\"plans\": []}\n");
+    let nothing = write_file(&folder, "nothing.jsonl", "{\"plans\": []}\n");
     assert_eq!(run(&["plan", "learn-weights", &nothing]).status.code(), Some(2));
 }
 
@@ -299,13 +290,16 @@ fn asking_and_replaying(folder: &tempfile::TempDir) -> (String, String) {
     let record = record.to_str().unwrap();
     let asking = json!({ "judges": { "main": { "endpoint": model::serve(model_answer), "model": "m", "record": record } } });
     let replaying = json!({ "judges": { "main": { "replay": record } } });
-    (file(folder, "asking.yaml", &asking.to_string()), file(folder, "replaying.yaml", &replaying.to_string()))
+    (
+        write_file(folder, "asking.yaml", &asking.to_string()),
+        write_file(folder, "replaying.yaml", &replaying.to_string()),
+    )
 }
 
 #[test]
 fn a_plan_is_improved_and_its_lineage_can_be_counted() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = file(&folder, "plan.txt", &format!("# Query: {QUERY}\n{REFUND}"));
+    let plan = write_file(&folder, "plan.txt", &format!("# Query: {QUERY}\n{REFUND}"));
     let (asking, replaying) = asking_and_replaying(&folder);
     let lineage = folder.path().join("lineage.json");
     let lineage = lineage.to_str().unwrap();
@@ -323,7 +317,7 @@ fn a_plan_is_improved_and_its_lineage_can_be_counted() {
     ];
     let asked = run(&[&args[..], &[&asking]].concat());
     assert_eq!(asked.status.code(), Some(0), "{}", String::from_utf8_lossy(&asked.stderr));
-    let better = file(&folder, "better.json", stdout_text(&asked));
+    let better = write_file(&folder, "better.json", stdout_text(&asked));
     let checked = run(&["plan", "check", &better, "--tools", &contact_centre_tools()]);
     assert!(stdout_text(&checked).starts_with("4 steps, 2 hops, 2 wide\n"), "{}", stdout_text(&checked));
     let written: Value = serde_json::from_str(&std::fs::read_to_string(lineage).unwrap()).unwrap();
@@ -350,7 +344,7 @@ fn a_plan_is_improved_and_its_lineage_can_be_counted() {
 #[test]
 fn a_score_with_a_judge_uses_every_metric_without_reference() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = file(&folder, "plan.txt", REFUND);
+    let plan = write_file(&folder, "plan.txt", REFUND);
     let (asking, _) = asking_and_replaying(&folder);
     let args = ["plan", "score", &plan, "--judge", "main", "-c", &asking, "-o", "json"];
     assert_eq!(run(&args).status.code(), Some(2), "which query?");
@@ -374,10 +368,10 @@ fn redacted_text_is_sent_by_no_command() {
         model_answer(form, prompt)
     });
     let config = json!({ "judges": { "main": { "endpoint": endpoint, "model": "m" } } });
-    let config = file(&folder, "judges.yaml", &config.to_string());
+    let config = write_file(&folder, "judges.yaml", &config.to_string());
     let address = "ann@example.com";
-    let plan = file(&folder, "plan.txt", &REFUND.replace("interaction_ids", address));
-    let answer = file(&folder, "answer.txt", &format!("Ask {address}."));
+    let plan = write_file(&folder, "plan.txt", &REFUND.replace("interaction_ids", address));
+    let answer = write_file(&folder, "answer.txt", &format!("Ask {address}."));
     let query = format!("What does {address} say?");
     let judged = ["--query", &query, "--judge", "main", "-c", &config];
     for args in [

@@ -9,24 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::binary::{otel_verdict, run, text};
 use crate::support::MAX_TIME_WITHOUT_PROGRESS;
-
-fn binary() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
-    command.env("NO_COLOR", "1").current_dir(env!("CARGO_MANIFEST_DIR"));
-    command
-}
-
-fn run(args: &[&str]) -> Output {
-    binary().args(args).stdin(Stdio::null()).output().unwrap()
-}
 
 fn lines(output: &Output) -> Vec<Value> {
     String::from_utf8_lossy(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 const FAILS: &str = "demo/vercelai-e";
@@ -86,7 +73,7 @@ fn eval_reads_its_own_otlp_output_and_standard_input() {
     let request = &lines(&output)[0];
     let annotated = text(&output.stdout);
     assert!(request["resourceSpans"].is_array() && annotated.contains("verdict.trace.result"));
-    let mut child = binary()
+    let mut child = otel_verdict()
         .args(["eval", "-", "--output", "json"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -146,7 +133,7 @@ impl Running {
     pub fn configured(folder: &Path, text: &str) -> Running {
         let config = folder.join("config.yaml");
         std::fs::write(&config, text).unwrap();
-        let mut child = binary()
+        let mut child = otel_verdict()
             .env("OTEL_BSP_SCHEDULE_DELAY", "100")
             .args(["run", "--config", config.to_str().unwrap()])
             .stderr(Stdio::piped())

@@ -2,24 +2,12 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use verdict_otlp::Signal;
 
-fn binary() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
-    command.env("NO_COLOR", "1").current_dir(env!("CARGO_MANIFEST_DIR"));
-    command
-}
-
-fn run(args: &[&str]) -> Output {
-    binary().args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use crate::binary::{otel_verdict, run, stderr};
 
 /// The lines, sorted: traces are printed in the order in which they close.
 fn sorted(output: &Output) -> Vec<String> {
@@ -30,7 +18,7 @@ fn sorted(output: &Output) -> Vec<String> {
 }
 
 fn run_with_input(args: &[&str], input: &[u8]) -> Output {
-    let mut child = binary()
+    let mut child = otel_verdict()
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -4,19 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use otel_verdict::config::Mode;
 use verdict_config::Period;
 use verdict_eval::config::Emit;
 
 use crate::processes::Running;
-use crate::support::Process;
-
-fn attribute(key: &str, value: &str) -> KeyValue {
-    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
-    KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
-}
+use crate::support::{Process, text_attribute};
 
 /// A model call of one second that is a trace by itself; `n` is in its ids.
 pub fn call(n: u64) -> ExportTraceServiceRequest {
@@ -26,7 +20,10 @@ pub fn call(n: u64) -> ExportTraceServiceRequest {
         name: "chat".to_owned(),
         start_time_unix_nano: 1_000_000_000,
         end_time_unix_nano: 2_000_000_000,
-        attributes: vec![attribute("gen_ai.operation.name", "chat"), attribute("gen_ai.request.model", "m")],
+        attributes: vec![
+            text_attribute("gen_ai.operation.name", "chat"),
+            text_attribute("gen_ai.request.model", "m"),
+        ],
         ..Span::default()
     };
     let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];

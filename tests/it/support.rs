@@ -19,6 +19,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_verdict::config::{Config, from_sources};
@@ -81,6 +82,12 @@ pub async fn until_none_is_missing(description: &str, missing: impl Fn() -> usiz
 /// Waits until `reached`.
 pub async fn until(description: &str, reached: impl Fn() -> bool) {
     until_none_is_missing(description, || usize::from(!reached())).await;
+}
+
+/// An attribute whose value is text.
+pub fn text_attribute(key: &str, value: &str) -> KeyValue {
+    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
+    KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
 }
 
 /// Evaluates the traces that were added, without judges.

@@ -5,7 +5,6 @@
 use std::io::Read as _;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use otel_verdict::config::Config;
@@ -20,6 +19,8 @@ use verdict_eval::schema::{Schema, Validation, Validity};
 use verdict_eval::testing::{MAX_PROBLEMS, MAX_STEPS};
 use verdict_otlp::{Signal, work};
 
+use crate::support::text_attribute;
+
 const SPANS: u64 = 100_000;
 
 /// Steps of the work budget for each span. Anything quadratic takes more.
@@ -27,11 +28,6 @@ const MAX_STEPS_PER_SPAN: u64 = 64;
 
 /// Spans visited, comparisons and bytes searched for each span, whether a budget counts them or not.
 const MAX_WORK_PER_SPAN: u64 = 512;
-
-fn attribute(key: &str, value: &str) -> KeyValue {
-    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
-    KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
-}
 
 /// Span `n`, a child of span `parent`, of `operation` and with status `code`.
 fn span(n: u64, parent: u64, operation: &str, code: i32) -> Span {
@@ -44,11 +40,11 @@ fn span(n: u64, parent: u64, operation: &str, code: i32) -> Span {
         start_time_unix_nano: n,
         end_time_unix_nano: 2 * SPANS - n,
         attributes: vec![
-            attribute("gen_ai.operation.name", operation),
-            attribute("gen_ai.agent.name", "planner"),
-            attribute("gen_ai.tool.name", "search"),
-            attribute("gen_ai.tool.call.arguments", r#"{"q":"x"}"#),
-            attribute("gen_ai.tool.call.result", "Error: not found"),
+            text_attribute("gen_ai.operation.name", operation),
+            text_attribute("gen_ai.agent.name", "planner"),
+            text_attribute("gen_ai.tool.name", "search"),
+            text_attribute("gen_ai.tool.call.arguments", r#"{"q":"x"}"#),
+            text_attribute("gen_ai.tool.call.result", "Error: not found"),
         ],
         status: Some(Status { code, ..Status::default() }),
         ..Span::default()
@@ -60,7 +56,7 @@ fn evaluate(name: &str, spans: Vec<Span>, has_own_resource: bool) {
     let total = spans.len() as u64;
     let group = |(n, spans): (usize, Vec<Span>)| ResourceSpans {
         resource: Some(Resource {
-            attributes: vec![attribute("host", &n.to_string())],
+            attributes: vec![text_attribute("host", &n.to_string())],
             ..Resource::default()
         }),
         scope_spans: vec![ScopeSpans { spans, ..ScopeSpans::default() }],
@@ -154,11 +150,11 @@ fn conversations_below_a_thousand_nested_steps() {
             n => {
                 let mut span = span(n, parent(n), "step", 0);
                 span.attributes = match position_in_chain(n) {
-                    0 => vec![attribute("openinference.span.kind", "CHAIN")],
-                    2 => vec![attribute("gen_ai.operation.name", "execute_tool")],
+                    0 => vec![text_attribute("openinference.span.kind", "CHAIN")],
+                    2 => vec![text_attribute("gen_ai.operation.name", "execute_tool")],
                     turns => vec![
-                        attribute("gen_ai.operation.name", "chat"),
-                        attribute("gen_ai.input.messages", &messages(turns as usize)),
+                        text_attribute("gen_ai.operation.name", "chat"),
+                        text_attribute("gen_ai.input.messages", &messages(turns as usize)),
                     ],
                 };
                 span
@@ -170,7 +166,7 @@ fn conversations_below_a_thousand_nested_steps() {
 
 /// Spans in scopes of their own, under one resource of megabytes.
 fn under_a_large_resource(spans: Vec<Span>, attributes: usize, value: usize) -> ExportTraceServiceRequest {
-    let attributes = (0..attributes).map(|n| attribute(&format!("k{n}"), &"v".repeat(value))).collect();
+    let attributes = (0..attributes).map(|n| text_attribute(&format!("k{n}"), &"v".repeat(value))).collect();
     let scope = |span| ScopeSpans { spans: vec![span], ..ScopeSpans::default() };
     let group = ResourceSpans {
         resource: Some(Resource { attributes, ..Resource::default() }),
@@ -224,9 +220,9 @@ fn a_thousand_identifiers_and_long_lists_of_types_in_one_schema() {
     let output = json!([{ "role": "assistant", "parts": calls, "finish_reason": "tool_call" }]);
     let mut spans = linked_spans(2, |n| n - 1, |n| if n == 1 { "invoke_agent" } else { "chat" });
     spans[1].attributes = vec![
-        attribute("gen_ai.operation.name", "chat"),
-        attribute("gen_ai.tool.definitions", &tools.to_string()),
-        attribute("gen_ai.output.messages", &output.to_string()),
+        text_attribute("gen_ai.operation.name", "chat"),
+        text_attribute("gen_ai.tool.definitions", &tools.to_string()),
+        text_attribute("gen_ai.output.messages", &output.to_string()),
     ];
     let scope = ScopeSpans { spans, ..ScopeSpans::default() };
     let group = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
@@ -263,11 +259,13 @@ fn thousands_of_harmful_calls_in_an_open_trace() {
     let calls: Vec<Value> = (3..=ALL).map(call).collect();
     let output = json!([{ "role": "assistant", "parts": calls, "finish_reason": "tool_call" }]).to_string();
     let mut spans = vec![span(1, 0, "invoke_agent", 0), span(2, 1, "chat", 0)];
-    spans[1].attributes =
-        vec![attribute("gen_ai.operation.name", "chat"), attribute("gen_ai.output.messages", &output)];
+    spans[1].attributes = vec![
+        text_attribute("gen_ai.operation.name", "chat"),
+        text_attribute("gen_ai.output.messages", &output),
+    ];
     spans.extend((3..=ALL).map(|n| {
         let mut tool = span(n, 1, "execute_tool", 0);
-        tool.attributes.push(attribute("gen_ai.tool.call.id", &n.to_string()));
+        tool.attributes.push(text_attribute("gen_ai.tool.call.id", &n.to_string()));
         tool
     }));
     let scope = ScopeSpans { spans, ..ScopeSpans::default() };
@@ -301,10 +299,10 @@ fn chat(n: u64, schema: &Value, arguments: &Value) -> Span {
     let output = json!([{ "role": "assistant", "parts": [call], "finish_reason": "tool_call" }]);
     let mut span = span(n, 0, "chat", 0);
     span.attributes = vec![
-        attribute("gen_ai.operation.name", "chat"),
-        attribute("gen_ai.request.model", "m"),
-        attribute("gen_ai.tool.definitions", &tools.to_string()),
-        attribute("gen_ai.output.messages", &output.to_string()),
+        text_attribute("gen_ai.operation.name", "chat"),
+        text_attribute("gen_ai.request.model", "m"),
+        text_attribute("gen_ai.tool.definitions", &tools.to_string()),
+        text_attribute("gen_ai.output.messages", &output.to_string()),
     ];
     span
 }

@@ -17,10 +17,10 @@ use verdict_eval::metrics::{Context, CustomMetric, Metric, MetricProgress, Metri
 use verdict_eval::questions::Answer;
 
 use crate::durable::{
-    Processor, begun_evaluations, expected_attributes, requests, send_until_acknowledged, span, text,
+    Processor, begun_evaluations, expected_attributes, requests, send_until_acknowledged, span,
     verdict_attributes, wait_for_spans,
 };
-use crate::support::{Destination, until};
+use crate::support::{Destination, text_attribute, until};
 
 const POISON_TRACE: u64 = 1000;
 const SENTENCE: &str = "The museum had 12 visitors in March, as the report says. ";
@@ -30,7 +30,8 @@ const CLOSE: &str = "verdict: { close: { quiet: 200ms } }";
 fn poison(spans: u32) -> ExportTraceServiceRequest {
     let mut request = requests(POISON_TRACE)[1].clone();
     let words = SENTENCE.repeat(1 + 20_000 / spans as usize);
-    let attributes = vec![text("gen_ai.operation.name", "chat"), text("output.value", &words)];
+    let attributes =
+        vec![text_attribute("gen_ai.operation.name", "chat"), text_attribute("output.value", &words)];
     let model = span(POISON_TRACE, 2, 1, "chat m", attributes);
     let numbered_span =
         |n: u32| Span { span_id: [vec![9; 4], (n + 1).to_be_bytes().to_vec()].concat(), ..model.clone() };
@@ -39,7 +40,7 @@ fn poison(spans: u32) -> ExportTraceServiceRequest {
 }
 
 fn requests_of_other_service(trace: u64) -> [ExportTraceServiceRequest; 2] {
-    let attributes = vec![text("service.name", "other")];
+    let attributes = vec![text_attribute("service.name", "other")];
     requests(trace).map(|mut request| {
         let attributes = attributes.clone();
         request.resource_spans[0].resource = Some(Resource { attributes, ..Resource::default() });
@@ -57,7 +58,7 @@ fn id(trace: u64) -> Vec<u8> {
 }
 
 fn has_attribute(span: &Span, key: &str, value: &str) -> bool {
-    span.attributes.iter().any(|kv| *kv == text(key, value))
+    span.attributes.iter().any(|kv| *kv == text_attribute(key, value))
 }
 
 /// The environment variable with the path of the configuration, for the process of these tests that embeds the product.

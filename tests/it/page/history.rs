@@ -3,7 +3,8 @@
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::Value;
 
-use super::{attribute, failing_run, get, listed, page, shown};
+use super::{failing_run, get, listed, page, shown};
+use crate::support::text_attribute;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn history_forgets_the_oldest_by_number_and_by_bytes() {
@@ -60,7 +61,7 @@ async fn one_large_trace_does_not_end_the_history() {
     let spans = &mut large.resource_spans[0].scope_spans[0].spans;
     let call = spans.pop().unwrap();
     let numbered = |n: u64| {
-        let failed = attribute("gen_ai.tool.call.result", &format!("Error: {}", "text ".repeat(500)));
+        let failed = text_attribute("gen_ai.tool.call.result", &format!("Error: {}", "text ".repeat(500)));
         let mut span = Span { span_id: (n + 0x1_0000).to_be_bytes().to_vec(), ..call.clone() };
         span.attributes.retain(|attribute| attribute.key != "gen_ai.tool.call.result");
         span.attributes.push(failed);

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use serde_json::{Value, json};
 
-use super::{TASK, shipped, write_file};
+use super::{TASK, shipped};
+use crate::binary::write_file;
 use crate::support::{MAX_TIME_WITHOUT_PROGRESS, Process, until};
 
 #[tokio::test(flavor = "multi_thread")]

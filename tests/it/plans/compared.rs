@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{QUERY, asking_and_replaying, file, run, stdout_text};
+use super::{QUERY, asking_and_replaying, stdout_text};
+use crate::binary::{run, write_file};
 use crate::model;
 
 #[test]
 fn answers_are_compared_by_table_34_and_a_silent_judge_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let answers = ["Waiting.", "The weather.", "Waiting times."]
-        .map(|text| file(&folder, &format!("{}.txt", text.len()), text));
+        .map(|text| write_file(&folder, &format!("{}.txt", text.len()), text));
     let (asking, replaying) = asking_and_replaying(&folder);
     let mut args = vec!["compare", "--query", QUERY, "--judge", "main"];
     args.extend(answers.iter().map(String::as_str));
@@ -57,8 +58,8 @@ fn several_judges_and_samples_count_by_median() {
         "main": { "endpoint": endpoint, "model": "m", "samples": 2 },
         "other": { "endpoint": endpoint, "model": "n" },
     } });
-    let config = file(&folder, "judges.yaml", &config.to_string());
-    let [one, two] = ["One.", "Two."].map(|text| file(&folder, text, text));
+    let config = write_file(&folder, "judges.yaml", &config.to_string());
+    let [one, two] = ["One.", "Two."].map(|text| write_file(&folder, text, text));
     let args =
         ["compare", "--query", "Which?", &one, &two, "--judge", "main", "--judge", "other", "-o", "json"];
     let output = run(&[&args[..], &["-c", &config]].concat());
@@ -79,9 +80,10 @@ fn many_queries_are_compared_in_both_orders_and_give_win_rates() {
         }
     });
     let config = json!({ "judges": { "main": { "endpoint": endpoint, "model": "m" } } });
-    let config = file(&folder, "judges.yaml", &config.to_string());
+    let config = write_file(&folder, "judges.yaml", &config.to_string());
     let line = |query: &str| json!({ "query": query, "answers": ["One.", "Two."] }).to_string();
-    let queries = file(&folder, "queries.jsonl", &[line("Which?"), line("And the weather?")].join("\n"));
+    let queries =
+        write_file(&folder, "queries.jsonl", &[line("Which?"), line("And the weather?")].join("\n"));
     let args = ["compare", "--queries", &queries, "--judge", "main", "-c", &config];
     let output = run(&[&args[..], &["-o", "json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -100,7 +102,8 @@ fn many_queries_are_compared_in_both_orders_and_give_win_rates() {
     let one = run(&[&args[..], &["--one-order", "-o", "json"]].concat());
     let one: Value = serde_json::from_str(stdout_text(&one)).unwrap();
     assert_eq!((&one["wins"], &one["consistent"]), (&json!([0.5, 0.5]), &Value::Null));
-    let uneven = file(&folder, "uneven.jsonl", &json!({ "query": "q", "answers": ["one"] }).to_string());
+    let uneven =
+        write_file(&folder, "uneven.jsonl", &json!({ "query": "q", "answers": ["one"] }).to_string());
     let refused = run(&["compare", "--queries", &uneven, "--judge", "main", "-c", &config]);
     assert_eq!(refused.status.code(), Some(2));
 }

@@ -4,7 +4,8 @@ use otel_verdict::receive::Offer;
 use serde_json::{Value, json};
 use verdict_otlp::Signal;
 
-use super::{QUERY, REFUND, file, run, stdout_text};
+use super::{QUERY, REFUND, stdout_text};
+use crate::binary::{run, write_file};
 use crate::scrape::http;
 use crate::support::Process;
 
@@ -37,7 +38,7 @@ fn recording(plan: &str) -> String {
 
 /// Results of the plan metrics in a judged recording, by name.
 fn plan_measurements(folder: &tempfile::TempDir, plan: &str, config: &str) -> Vec<(String, Value)> {
-    let trace = file(folder, "trace.json", &recording(plan));
+    let trace = write_file(folder, "trace.json", &recording(plan));
     let output = run(&["eval", &trace, "--output", "json", "--config", config]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let report_json: Value = serde_json::from_str(stdout_text(&output)).unwrap();
@@ -51,8 +52,8 @@ fn plan_measurements(folder: &tempfile::TempDir, plan: &str, config: &str) -> Ve
 #[test]
 fn a_plan_in_a_trace_is_measured_if_enabled() {
     let folder = tempfile::tempdir().unwrap();
-    let enabled = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
-    let disabled = file(&folder, "off.yaml", "{}\n");
+    let enabled = write_file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
+    let disabled = write_file(&folder, "off.yaml", "{}\n");
     assert_eq!(plan_measurements(&folder, REFUND, &disabled), []);
     assert_eq!(
         plan_measurements(&folder, "1. Search\n2. Answer", &enabled),
@@ -95,7 +96,7 @@ async fn every_measured_plan_metric_is_in_the_self_metrics() {
 #[test]
 fn a_prose_plan_in_a_trace_is_measured_in_part() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
+    let config = write_file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
     let all =
         plan_measurements(&folder, "Plan:\n1. Find both heights\n2. Subtract what step 1 gives", &config);
     let measurement = |name: &str| &all.iter().find(|(n, _)| n == name).unwrap().1;
