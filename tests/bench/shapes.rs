@@ -1,25 +1,18 @@
 //! Traces for benchmarks. A shape makes traces of any size that contain many items of one type: calls, agents, levels,
 //! message parts, tools, facts or services. It is deterministic: the same size gives the same trace.
 
-use bytes::Bytes;
 use serde_json::{Value, json};
-use verdict_otlp::trace::{
-    CloseReason, ClosedTrace, Envelope, EnvelopeFields, Span, SpanId, Status, TraceId,
-};
+use verdict_otlp::trace::{CloseReason, ClosedTrace, Envelope, EnvelopeFields, Span, TraceId};
 use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
 
 #[path = "rule_shapes.rs"]
 mod rule_shapes;
+#[path = "shape_parts.rs"]
+mod shape_parts;
 
 pub use rule_shapes::RULE_SHAPES;
-
-/// 2026-01-01, in nanoseconds since 1970.
-const START_UNIX_NANOS: u64 = 1_767_225_600_000_000_000;
-/// The field of a span with its links.
-const SPAN_LINKS: u32 = 13;
-/// The duration of a model or tool call.
-const CALL_NANOS: u64 = 1_000_000;
+use shape_parts::*;
 
 /// Makes the spans of a trace of size `n`: `n` spans, or a few spans with `n` parts, tools or other items.
 pub type Shape = fn(u64) -> Vec<Span>;
@@ -104,7 +97,6 @@ pub const MANY_TASKS: &str = "runs of many tasks";
 /// Tasks of [`MANY_TASKS`].
 pub const TASK_COUNT: u64 = 64;
 
-const TASK: &str = "Use look_up to find how high each mountain is, and answer with a source.";
 const CLAIMS: &str =
     "I verified it with the look_up tool. I have searched the web. Next I will call look_up.";
 
@@ -119,112 +111,6 @@ pub fn closed_trace(spans: Vec<Span>) -> ClosedTrace {
         incomplete: false,
         prior_verdict: None,
     }
-}
-
-fn span(i: u64, parent: u64, attributes: &[(&str, &str)]) -> Span {
-    let id = |i: u64| SpanId(i.to_be_bytes());
-    let mut bytes = Vec::new();
-    attributes.iter().for_each(|(key, value)| {
-        write::attribute(&mut bytes, SPAN_ATTRIBUTES, key, Scalar::Str(value));
-    });
-    Span {
-        id: id(i),
-        parent: id(parent),
-        start: START_UNIX_NANOS + i * CALL_NANOS,
-        end: START_UNIX_NANOS + (i + 1) * CALL_NANOS,
-        status: Status::Unset,
-        remote_parent: false,
-        has_verdict: false,
-        forwarded: false,
-        skew: 0,
-        bytes: Bytes::from(bytes),
-        envelope: Envelope::default().into(),
-    }
-}
-
-fn agent_span(i: u64, parent: u64, name: &str) -> Span {
-    agent_span_with_prompt(i, parent, name, TASK)
-}
-
-fn agent_span_with_prompt(i: u64, parent: u64, name: &str, prompt: &str) -> Span {
-    let input = json!([user_message(prompt)]).to_string();
-    let attributes = [
-        ("gen_ai.operation.name", "invoke_agent"),
-        ("gen_ai.agent.name", name),
-        ("gen_ai.input.messages", input.as_str()),
-    ];
-    span(i, parent, &attributes)
-}
-
-fn model_call(i: u64, parent: u64, input: &[Value], output: &[Value]) -> Span {
-    model_call_with_tools(i, parent, &tool_definition("look_up"), input, output)
-}
-
-fn model_call_with_tools(i: u64, parent: u64, definitions: &str, input: &[Value], output: &[Value]) -> Span {
-    let input = Value::from(input).to_string();
-    let output = json!([{ "role": "assistant", "parts": output, "finish_reason": "stop" }]).to_string();
-    let attributes = [
-        ("gen_ai.operation.name", "chat"),
-        ("gen_ai.request.model", "m"),
-        ("gen_ai.tool.definitions", definitions),
-        ("gen_ai.input.messages", input.as_str()),
-        ("gen_ai.output.messages", output.as_str()),
-    ];
-    span(i, parent, &attributes)
-}
-
-fn tool_call(i: u64, parent: u64, name: &str, id: u64, result: &str) -> Span {
-    tool_call_with_arguments(i, parent, name, id, &json!({ "q": format!("mountain {id}") }), result)
-}
-
-fn tool_call_with_arguments(
-    i: u64,
-    parent: u64,
-    name: &str,
-    id: u64,
-    arguments: &Value,
-    result: &str,
-) -> Span {
-    let (arguments, id) = (arguments.to_string(), id.to_string());
-    let attributes = [
-        ("gen_ai.operation.name", "execute_tool"),
-        ("gen_ai.tool.name", name),
-        ("gen_ai.tool.call.id", id.as_str()),
-        ("gen_ai.tool.call.arguments", arguments.as_str()),
-        ("gen_ai.tool.call.result", result),
-    ];
-    span(i, parent, &attributes)
-}
-
-fn failing_tool_call(i: u64, parent: u64) -> Span {
-    tool_call(i, parent, "look_up", i / 2, "Error: not found")
-}
-
-fn tool_definition(name: &str) -> String {
-    let parameters =
-        json!({ "type": "object", "properties": { "q": { "type": "string" } }, "required": ["q"] });
-    json!([{ "type": "function", "name": name, "parameters": parameters }]).to_string()
-}
-
-fn user_message(content: &str) -> Value {
-    json!({ "role": "user", "parts": [text_part(content)] })
-}
-
-fn text_part(content: &str) -> Value {
-    json!({ "type": "text", "content": content })
-}
-
-/// The answer about mountain `i`. One of its two figures is in no result.
-fn answer_part(i: u64) -> Value {
-    text_part(&height_sentence(i))
-}
-
-fn height_sentence(i: u64) -> String {
-    format!("Mountain {i} is {} m high, as of 2025-03-02, in {}.", 1_000 + 2 * i, 3_000 + i)
-}
-
-fn sentences(n: u64, sentence: impl Fn(u64) -> String) -> String {
-    (0..n).map(|i| sentence(i) + " ").collect()
 }
 
 /// A run with one call and `answer` as its final answer.
@@ -268,37 +154,6 @@ fn run_with_call(arguments: &Value) -> Vec<Span> {
         tool_call_with_arguments(3, 1, "look_up", 3, &arguments, &height_result(3)),
         model_call(4, 1, &[user_message(TASK)], &[answer_part(3)]),
     ]
-}
-
-fn nested_object(depth: u64) -> Value {
-    (0..depth).fold(json!("x"), |below, _| json!({ "a": below }))
-}
-
-fn call(name: &str, id: u64) -> Value {
-    call_part_with_arguments(name, id, &json!({ "q": format!("mountain {id}") }))
-}
-
-fn call_part_with_arguments(name: &str, id: u64, arguments: &Value) -> Value {
-    json!({ "type": "tool_call", "id": id.to_string(), "name": name, "arguments": arguments })
-}
-
-fn result_part(id: u64) -> Value {
-    json!({ "type": "tool_call_response", "id": id.to_string(), "response": height_result(id) })
-}
-
-fn height_result(i: u64) -> String {
-    format!("Mountain {i}: {} m above the sea.", 1_000 + 2 * i)
-}
-
-fn json_array(n: u64, part: impl Fn(u64) -> Value) -> Vec<Value> {
-    (0..n).map(part).collect()
-}
-
-/// A root with the number 1, and the spans 2 to `n`; `parent` returns the number of a span's parent.
-fn spans_below_root(n: u64, parent: impl Fn(u64) -> u64, make_span: impl Fn(u64, u64) -> Span) -> Vec<Span> {
-    let mut spans = vec![agent_span(1, 0, "finder")];
-    spans.extend((2..=n).map(|i| make_span(i, parent(i))));
-    spans
 }
 
 /// Alternating model and tool calls. A prompt contains the task and the latest result.
@@ -572,19 +427,6 @@ fn agents_beneath_one_prompt(n: u64) -> Vec<Span> {
     let attributes = [("gen_ai.operation.name", "invoke_agent"), ("gen_ai.agent.name", "finder")];
     spans.extend((models + 1..=n).map(|i| span(i, models, &attributes)));
     spans
-}
-
-/// `span` with links to the spans of the numbers `to`.
-fn with_links(mut span: Span, to: std::ops::Range<u64>) -> Span {
-    let mut bytes = span.bytes.to_vec();
-    for i in to {
-        let mut link = Vec::new();
-        write::bytes(&mut link, 1, &[1; 16]);
-        write::bytes(&mut link, 2, &i.to_be_bytes());
-        write::bytes(&mut bytes, SPAN_LINKS, &link);
-    }
-    span.bytes = bytes.into();
-    span
 }
 
 fn attributes_of_one_span(n: u64) -> Vec<Span> {
