@@ -1,8 +1,8 @@
 //! Detects changes of configuration files while the process runs.
 //!
 //! In: file names. Out: a future that resolves when the content of a file has changed and is stable. Files that
-//! `${file:PATH}` or an exporter's TLS settings name are included. The files are polled, because file system notifications miss files that are replaced through a symbolic link, as
-//! Kubernetes mounts them.
+//! `${file:PATH}` or an exporter's TLS settings name are included. The files are polled, because file system
+//! notifications miss files that are replaced through a symbolic link, as Kubernetes mounts them.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Read as _;
