@@ -12,9 +12,9 @@ verdict_otlp::labelled_enum! {
     /// The result for a span at one exporter.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
     pub enum Outcome {
-        /// The destination accepted them.
+        /// The destination accepted the span.
         Exported = "exported",
-        /// The destination refused them permanently, or retries ended, and they could not be dead-lettered.
+        /// The destination refused the span permanently, or retries ended, and the span could not be dead-lettered.
         Dropped = "dropped",
         /// Written to a dead-letter file.
         DeadLettered = "dead_lettered",
@@ -34,7 +34,7 @@ verdict_otlp::labelled_enum! {
         QueueFull = "queue_full",
         /// The destination refused the request permanently.
         Refused = "refused",
-        /// The destination accepted the request without these items (`partial_success`).
+        /// The destination accepted the request without the span (`partial_success`).
         Rejected = "rejected",
         /// The destination does not accept the signal (logs, metrics).
         Unsupported = "unsupported",
@@ -51,7 +51,7 @@ verdict_otlp::labelled_enum! {
     /// The outcome of an alert that a rule selected.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum AlertOutcome {
-        /// The destination has accepted it.
+        /// The destination has accepted the alert.
         Sent = "sent",
         /// An alert with the same key was sent less than `repeat` ago.
         Repeated = "repeated",
@@ -232,9 +232,9 @@ mod tests {
         let ledger = Arc::new(Ledger::default());
         let mut whole = Receipt::new(10, Arc::clone(&ledger));
         whole.split(3).resolve(Outcome::Dropped);
-        let rest = whole.split(100);
-        assert_eq!((rest.items(), whole.items()), (7, 0));
-        rest.resolve(Outcome::Exported);
+        let remainder = whole.split(100);
+        assert_eq!((remainder.items(), whole.items()), (7, 0));
+        remainder.resolve(Outcome::Exported);
         drop(whole);
         assert_eq!((ledger.count(Outcome::Exported), ledger.count(Outcome::Dropped)), (7, 3));
         assert_eq!(ledger.count(Outcome::Lost), 0);

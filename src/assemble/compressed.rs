@@ -135,6 +135,7 @@ impl CompressedSpans {
         spans
     }
 
+    /// Gives the spans of all blocks their bytes; fails at the first damaged block.
     fn fill(&self, spans: &mut [Span]) -> Result<(), Damaged> {
         let mut remaining = spans;
         for block in &self.blocks {

@@ -32,7 +32,7 @@ const PREVIEW_QUIET: Duration = Duration::from_millis(200);
 /// Open traces that [`Assembler::latest`] considers: a request of the live page must not delay the shard.
 const MAX_EXAMINED: usize = 10_000;
 
-/// How [`Assembler::add`] counted the spans.
+/// The numbers of spans by their treatment in [`Assembler::add`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanTally {
     /// Added to an open trace, or forwarded as late.
@@ -53,9 +53,9 @@ pub struct OpenSummary<'a> {
     pub envelope: Option<&'a Envelope>,
     pub spans: usize,
     pub bytes: usize,
-    /// Since the first span arrived.
+    /// Time since the first span arrived.
     pub age: Duration,
-    /// Since the latest span arrived.
+    /// Time since the latest span arrived.
     pub idle: Duration,
     /// Time until it closes if nothing arrives.
     pub closes_in: Duration,

@@ -152,7 +152,7 @@ async fn reload(service: &Service, files: &ConfigFiles, trigger: &'static str) {
     let new = match tokio::task::spawn_blocking(move || crate::config::load(&files.files)).await {
         Ok(Ok(new)) => new,
         Ok(Err(invalid)) => {
-            service.telemetry().reloaded(false);
+            service.telemetry().count_reload(false);
             let problems = invalid.lines();
             problems
                 .iter()

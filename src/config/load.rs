@@ -104,11 +104,11 @@ fn from_texts(
     }
     // A value whose variable is missing cannot be valid: one problem, not two. A value from a file that was
     // not opened may be valid, so it causes no problem.
-    let missing: Vec<Mark> = issues.iter().map(|issue| issue.at).collect();
+    let reported: Vec<Mark> = issues.iter().map(|issue| issue.at).collect();
     unopened.retain(|(at, path)| root.node_at(path).is_some_and(|node| node.at == *at));
     let is_consequence = |issue: &Issue| {
-        let unknown = |(at, path): &(Mark, Vec<Step>)| issue.at == *at || issue.key == dotted(path);
-        missing.contains(&issue.at) || unopened.iter().any(unknown)
+        let concerns_unopened = |(at, path): &(Mark, Vec<Step>)| issue.at == *at || issue.key == dotted(path);
+        reported.contains(&issue.at) || unopened.iter().any(concerns_unopened)
     };
     let text_issue_count = issues.len();
     let mut sections = Sections::new(root, issues);
@@ -252,11 +252,11 @@ fn check_kafka_loop(config: &Config, sections: &mut Sections) {
     }
 }
 
-fn check_judges_are_defined(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
+fn check_judges_are_defined(config: &Config, judge_extensions: &JudgeExtensions, sections: &mut Sections) {
     for (metric_key, name) in config.verdict.evaluation.named_judges() {
         let path = undotted(&format!("verdict.{metric_key}"));
         let is_broken_already = sections.is_broken(&[key("judges"), key(name)]) || sections.is_broken(&path);
-        if !config.has_judge(name) && !added.provides(name) && !is_broken_already {
+        if !config.has_judge(name) && !judge_extensions.provides(name) && !is_broken_already {
             let hint = nearest(name, config.judge_names());
             sections.problem(&path, format!("'{name}' is not defined under judges"), hint);
         }
@@ -304,7 +304,11 @@ fn check_events_and_spans_of_scores(config: &Config, sections: &mut Sections) {
 
 /// Reports judges of the wrong dialect: metrics of `verdict.evaluators` send other requests than metrics that judges
 /// answer by a rubric.
-fn check_dialects_of_evaluators(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
+fn check_dialects_of_evaluators(
+    config: &Config,
+    judge_extensions: &JudgeExtensions,
+    sections: &mut Sections,
+) {
     let evaluation = &config.verdict.evaluation;
     for (metric_key, name) in evaluation.named_judges() {
         let is_remote = metric_key.starts_with("evaluators.") || metric_key == "metrics.checklist.run_code";
@@ -313,7 +317,9 @@ fn check_dialects_of_evaluators(config: &Config, added: &JudgeExtensions, sectio
             sections.problem(&undotted(&format!("verdict.{metric_key}")), message, None);
         }
         // A provider takes any question.
-        let Some(judge) = config.judges.get(name).filter(|_| !added.provides(name)) else { continue };
+        let Some(judge) = config.judges.get(name).filter(|_| !judge_extensions.provides(name)) else {
+            continue;
+        };
         let path = undotted(&format!("verdict.{metric_key}"));
         let (needs_evaluator, is_evaluator) = (is_remote, judge.dialect == EVALUATOR);
         if needs_evaluator != is_evaluator {

@@ -3,13 +3,13 @@
 //! In: files and the environment. Out: a [`Config`]. Each section's struct belongs to the component that it
 //! configures; this module joins the sections.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
 //! | `root` | all sections, and their defaults |
 //! | `load` | from files to a configuration; checks across sections |
 //! | `env` | `${env:NAME}`, `${file:PATH}` and defaults in values |
 //! | `sections` | the merged YAML, read section by section |
-//! | `warnings` | settings that are valid and rarely meant |
+//! | `warnings` | settings that are valid and probably unintended |
 //! | `change` | what a running process can take from a new configuration |
 //! | `show` | `print-config`, secrets redacted; the JSON schema |
 //! | `verdict`, `service` | sections that belong to no single component |

@@ -51,9 +51,9 @@ fn redact(value: &mut Value) {
 
 /// Converts `http://user:password@host/path` to `http://[redacted]@host/path`; `None` for a text without credentials.
 fn without_userinfo(text: &str) -> Option<String> {
-    let (scheme, rest) = text.split_once("://")?;
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
+    let (scheme, after_scheme) = text.split_once("://")?;
+    let end = after_scheme.find(['/', '?', '#']).unwrap_or(after_scheme.len());
+    let (authority, path) = after_scheme.split_at(end);
     let (_, host) = authority.rsplit_once('@')?;
     Some(format!("{scheme}://{REDACTED}@{host}{path}"))
 }

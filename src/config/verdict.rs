@@ -65,12 +65,12 @@ impl Select {
 impl VerdictConfig {
     /// Values that cannot be used.
     pub(crate) fn problems(&self) -> Vec<Problem> {
-        let mut found = self.evaluation.problems();
+        let mut problems = self.evaluation.problems();
         if self.mode == Mode::Shadow && !self.evaluation.emit.contains(&Emit::LogEvents) {
-            found.push(Problem::new("emit", "mode shadow writes log events only; add log_events"));
+            problems.push(Problem::new("emit", "mode shadow writes log events only; add log_events"));
         }
         let api_problems = self.paths_api.iter().flat_map(PathsApi::problems);
-        found.extend(api_problems.map(|problem| problem.in_section("paths_api")));
-        found
+        problems.extend(api_problems.map(|problem| problem.in_section("paths_api")));
+        problems
     }
 }

@@ -1,4 +1,4 @@
-//! Settings that are valid and rarely meant.
+//! Settings that are valid and probably unintended.
 //!
 //! In: a configuration. Out: warnings, which `validate` prints and `run` logs.
 
@@ -25,7 +25,7 @@ impl Config {
         named.flat_map(|(_, name)| self.judging.members(name)).collect()
     }
 
-    /// Settings that are valid and rarely meant, one sentence each.
+    /// Settings that are valid and probably unintended, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let asked = self.asked_judges();
         let judges = self

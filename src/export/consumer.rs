@@ -54,7 +54,7 @@ pub(super) enum RequestGrouping {
 #[derive(Debug)]
 pub(super) struct Consumer {
     pub exporter: Arc<Exporter>,
-    pub transport: Arc<ReloadableClient>,
+    pub client: Arc<ReloadableClient>,
     pub packing: Packing,
     pub grouping: RequestGrouping,
     pub retry: RetryOnFailure,
@@ -246,8 +246,8 @@ impl Consumer {
         let mut delivered_messages = 0;
         loop {
             let started = Instant::now();
-            let connection = self.transport.connection();
-            let ExportResponse { status, mut result } = self.transport.export(&connection, &message).await;
+            let connection = self.client.connection();
+            let ExportResponse { status, mut result } = self.client.export(&connection, &message).await;
             self.exporter.count_request(status, started);
             let exporter = self.exporter.id();
             self.exporter.note_result(signal, &result);
@@ -311,7 +311,7 @@ impl Consumer {
     ) {
         let ExportResult::Unauthorized(reason) = result else { return };
         let has_refused = &connection.has_refused;
-        let is_replaced = !Arc::ptr_eq(connection, &self.transport.connection());
+        let is_replaced = !Arc::ptr_eq(connection, &self.client.connection());
         if is_replaced || std::mem::take(is_first_refusal) && !has_refused.load(Ordering::Relaxed) {
             *result = ExportResult::Retry { after: Some(CREDENTIALS_WAIT), reason: std::mem::take(reason) };
         } else {

@@ -183,7 +183,7 @@ impl Exporter {
 
     pub(super) fn count_request(&self, status: &'static str, started: Instant) {
         if let Some(observer) = self.observer.get() {
-            observer.request(status, started.elapsed());
+            observer.request_ended(status, started.elapsed());
         }
     }
 

@@ -107,7 +107,7 @@ impl ExportContext {
 pub struct Exporters {
     all: Vec<Arc<Exporter>>,
     /// In the order of `all`.
-    transports: Vec<Arc<ReloadableClient>>,
+    clients: Vec<Arc<ReloadableClient>>,
     /// As in [`ExportContext`], for clients that a reload creates again.
     prefix: String,
     normalize: Normalize,
@@ -154,18 +154,18 @@ impl Exporters {
             for _ in 0..task_count {
                 tasks.spawn(Arc::clone(&consumer).consume(stop.clone()));
             }
-            (Arc::clone(&consumer.exporter), Arc::clone(&consumer.transport))
+            (Arc::clone(&consumer.exporter), Arc::clone(&consumer.client))
         };
-        let (all, transports) = prepared.into_iter().map(spawn).unzip();
-        Exporters { all, transports, prefix, normalize, tasks, holders: Holders::default(), stop }
+        let (all, clients) = prepared.into_iter().map(spawn).unzip();
+        Exporters { all, clients, prefix, normalize, tasks, holders: Holders::default(), stop }
     }
 
     /// Creates new clients for the exporters whose headers or passwords differ between two configurations, or whose
     /// certificates are in files, which may have changed. After an error the current client stays in use.
     pub fn renew(&self, old: &ExporterConfigs, new: &ExporterConfigs) {
-        for (exporter, transport) in self.all.iter().zip(&self.transports) {
+        for (exporter, client) in self.all.iter().zip(&self.clients) {
             let (old, new) = (old.0.get(exporter.id()), new.0.get(exporter.id()));
-            let client = match new.filter(|new| old != Some(new) || new.files().next().is_some()) {
+            let renewed = match new.filter(|new| old != Some(new) || new.files().next().is_some()) {
                 Some(ExporterConfig::Grpc(c)) => {
                     GrpcClient::new(c).map(|c| Arc::new(c) as Arc<dyn ExportClient>)
                 }
@@ -184,8 +184,8 @@ impl Exporters {
                 }
                 _ => continue,
             };
-            match client {
-                Ok(client) => transport.replace(client),
+            match renewed {
+                Ok(renewed) => client.replace(renewed),
                 Err(error) => {
                     let exporter = exporter.id();
                     tracing::error!(exporter, %error, "cannot renew the client; the current one stays in use");
@@ -196,7 +196,7 @@ impl Exporters {
 
     /// Opens the files of exporters again, since log rotation may have renamed them.
     pub fn reopen(&self) {
-        self.transports.iter().for_each(|transport| transport.reopen());
+        self.clients.iter().for_each(|client| client.reopen());
     }
 
     /// Queues a parcel at every exporter configured for its signal. The future waits for space in the
@@ -300,7 +300,7 @@ impl Exporters {
     }
 
     /// Ids of the exporters for any of `parcels`, except `excluded`, and whether they are required.
-    pub fn receiving<'p>(
+    pub fn exporters_for<'p>(
         &self,
         parcels: impl IntoIterator<Item = &'p Parcel> + Clone,
         excluded: &[String],
@@ -440,6 +440,6 @@ fn prepare(
     let packing = config.connection().map_or(Packing::UNCOMPRESSED, |(.., packing)| packing);
     // A request of `scores` or `webhook` is sent as several HTTP requests, each with the timeout.
     let timeout = if exporter.reads_verdicts { Duration::MAX } else { timeout };
-    let transport = ReloadableClient::new(client, timeout);
-    Ok((Consumer { exporter, transport, packing, grouping, retry }, consumers))
+    let client = ReloadableClient::new(client, timeout);
+    Ok((Consumer { exporter, client, packing, grouping, retry }, consumers))
 }

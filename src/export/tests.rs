@@ -111,7 +111,7 @@ async fn short_sleep() {
 struct RequestCounter(AtomicUsize);
 
 impl RequestObserver for RequestCounter {
-    fn request(&self, _: &'static str, _: Duration) {
+    fn request_ended(&self, _: &'static str, _: Duration) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -369,7 +369,7 @@ async fn observer_is_notified_of_every_request() {
     #[derive(Default)]
     struct Recorder(std::sync::Mutex<Vec<&'static str>>);
     impl RequestObserver for Recorder {
-        fn request(&self, status: &'static str, _: Duration) {
+        fn request_ended(&self, status: &'static str, _: Duration) {
             self.0.lock().unwrap().push(status);
         }
     }

@@ -263,9 +263,9 @@ mod tests {
     #[test]
     fn every_sample_of_the_registry_is_read() {
         let telemetry = Telemetry::new();
-        telemetry.agents.limit(10);
-        telemetry.agents.run("shop", "a \"b\" \\", "m").trace(crate::telemetry::ResultLabel::Fail);
-        telemetry.verdicts.close_to_export(std::time::Duration::from_millis(3));
+        telemetry.agents.set_limit(10);
+        telemetry.agents.run("shop", "a \"b\" \\", "m").count_trace(crate::telemetry::ResultLabel::Fail);
+        telemetry.verdicts.record_close_to_export(std::time::Duration::from_millis(3));
         let page = telemetry.render(TextFormat::OpenMetrics);
         let all = metrics(&page, TIMES);
         let read_samples: usize = all

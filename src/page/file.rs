@@ -24,9 +24,9 @@ use super::trace_view;
 
 /// Maximum bytes of the spans of all traces: browsers open a file of this size within a few seconds.
 const MAX_DETAIL_BYTES: usize = 64 << 20;
-/// Most of these bytes for traces that do not fail.
+/// Maximum of these bytes that traces which do not fail may take.
 const MAX_NOT_FAILING_BYTES: usize = MAX_DETAIL_BYTES / 2;
-/// Traces of the list, about a kilobyte each.
+/// Maximum number of traces in the list, of about a kilobyte each.
 const MAX_TRACES: usize = 20_000;
 
 /// A file that is being written.
@@ -41,7 +41,7 @@ pub(crate) struct PageFile {
     /// Traces that are in the list without spans.
     without_spans: usize,
     /// Traces that are not in the list.
-    left_out: usize,
+    omitted: usize,
 }
 
 impl PageFile {
@@ -52,7 +52,7 @@ impl PageFile {
             row_indexes: ById::default(),
             detail_bytes: 0,
             without_spans: 0,
-            left_out: 0,
+            omitted: 0,
         }
     }
 
@@ -73,7 +73,7 @@ impl PageFile {
             return Ok(());
         }
         if self.rows.len() >= MAX_TRACES {
-            self.left_out += 1;
+            self.omitted += 1;
             return Ok(());
         }
         self.row_indexes.insert(trace.trace.tree.id, self.rows.len());
@@ -92,10 +92,10 @@ impl PageFile {
 
     /// A message to the user about the traces and spans that the file lacks, if any.
     pub(crate) fn omission(&self) -> Option<String> {
-        let PageFile { without_spans, left_out, .. } = self;
-        (without_spans + left_out > 0).then(|| {
+        let PageFile { without_spans, omitted, .. } = self;
+        (without_spans + omitted > 0).then(|| {
             format!(
-                "the HTML file has {without_spans} traces without their spans and lacks {left_out} further traces, \
+                "the HTML file has {without_spans} traces without their spans and lacks {omitted} further traces, \
                  because browsers could not open it otherwise; select traces with --only fail, or evaluate fewer files"
             )
         })
@@ -115,7 +115,7 @@ impl PageFile {
         let overview = Overview::from_rows(rows.iter().rev()).with_starts(rows.iter());
         let version = env!("CARGO_PKG_VERSION");
         let list =
-            json!({ "traces": rows, "overview": overview, "version": version, "left_out": self.left_out });
+            json!({ "traces": rows, "overview": overview, "version": version, "left_out": self.omitted });
         out.write_all(data_element("data", &list)?.as_bytes())?;
         let script = format!("<script>{}</script>", assets::JS);
         let (_, end) = split_page();
@@ -146,8 +146,8 @@ fn data_element(id: &str, value: &impl Serialize) -> io::Result<String> {
 
 /// The page before its script, and the page from the script on.
 fn split_page() -> (&'static str, &'static str) {
-    let at = assets::HTML.find("<script src=").unwrap_or(assets::HTML.len());
-    assets::HTML.split_at(at)
+    let script_start = assets::HTML.find("<script src=").unwrap_or(assets::HTML.len());
+    assets::HTML.split_at(script_start)
 }
 
 #[cfg(test)]
@@ -188,7 +188,7 @@ mod tests {
         add(&mut file, 4, false);
         file.rows = vec![TraceRow::default(); MAX_TRACES];
         add(&mut file, 5, false);
-        assert_eq!((file.without_spans, file.left_out), (2, 1));
+        assert_eq!((file.without_spans, file.omitted), (2, 1));
         assert!(file.omission().unwrap().contains("2 traces without"), "{:?}", file.omission());
         let text = String::from_utf8(out).unwrap();
         let has = [1, 2, 3, 4, 5].map(|n: u8| text.contains(&format!("id=\"trace-{}\"", TraceId([n; 16]))));

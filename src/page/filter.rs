@@ -74,8 +74,9 @@ impl RowFilter {
 
     /// Whether a row matches; `before` is not compared.
     pub(crate) fn matches(&self, row: &TraceRow) -> bool {
-        let equals =
-            |wanted: &Option<String>, value: &str| wanted.as_ref().is_none_or(|wanted| value == wanted);
+        let equals = |condition: &Option<String>, value: &str| {
+            condition.as_ref().is_none_or(|condition| value == condition)
+        };
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let agents = || row.agents.iter().map(|share| share.name.as_str()).chain(row.agent.as_deref());
         let names = [&row.name, &row.trace_id];
@@ -101,12 +102,12 @@ impl RowFilter {
     }
 }
 
-fn matches_text(wanted: &Option<String>, value: &str) -> bool {
-    wanted.as_ref().is_none_or(|wanted| value.to_lowercase().contains(wanted.as_str()))
+fn matches_text(condition: &Option<String>, value: &str) -> bool {
+    condition.as_ref().is_none_or(|condition| value.to_lowercase().contains(condition.as_str()))
 }
 
-fn any_matches<'v>(wanted: &Option<String>, mut values: impl Iterator<Item = &'v str>) -> bool {
-    wanted.is_none() || values.any(|value| matches_text(wanted, value))
+fn any_matches<'v>(condition: &Option<String>, mut values: impl Iterator<Item = &'v str>) -> bool {
+    condition.is_none() || values.any(|value| matches_text(condition, value))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `config` | the section `page` |
 //! | `model` | a trace as it is shown |
-//! | `trace_view`, `texts` | makes it from an evaluated trace: bounded, redacted |
+//! | `trace_view`, `texts` | the conversion of an evaluated trace, with bounded and redacted texts |
 //! | `history` | recent traces, bounded by number and bytes, and their updates |
 //! | `filter`, `overview` | search, and sums over the history |
 //! | `server` | the listener |

@@ -102,8 +102,8 @@ pub(crate) struct OutcomeNote {
     pub rationale: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
 /// A span in the tree of a trace.
+#[derive(Debug, Serialize)]
 pub(crate) struct SpanNode {
     pub id: String,
     /// The index of the parent, or of the nearest ancestor that is not left out.
@@ -171,8 +171,8 @@ pub(crate) struct EvaluationNode {
     pub by: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
 /// A measurement of a span.
+#[derive(Debug, Serialize)]
 pub(crate) struct MetricNode {
     pub metric: String,
     pub result: &'static str,
@@ -193,8 +193,8 @@ pub(crate) struct MetricNode {
     pub details: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Serialize)]
 /// A finding of a measurement.
+#[derive(Debug, Serialize)]
 pub(crate) struct FindingNode {
     pub id: String,
     #[serde(skip_serializing_if = "Option::is_none")]

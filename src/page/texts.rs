@@ -3,7 +3,7 @@
 //! Every text of a trace passes through [`ShownTexts`]: it is redacted, cut, and its control characters and marks that
 //! change the direction of other text are replaced. Names (of spans, agents, tools, models, services, sessions, users)
 //! are shown in any case; content (tasks, answers, rationales, quotes, arguments, results, error messages) only if
-//! [`Disclosure::opens`].
+//! [`Disclosure::shows_texts`].
 
 use verdict_eval::Disclosure;
 
@@ -12,13 +12,13 @@ use crate::plain_text::is_hidden;
 /// Maximum bytes of all content of one trace.
 pub(super) const MAX_CONTENT_BYTES: usize = 1 << 20;
 /// Maximum bytes of a name.
-const MAX_NAME: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 /// Maximum bytes of a task in the list.
-pub(super) const MAX_TASK: usize = 300;
+pub(super) const MAX_TASK_BYTES: usize = 300;
 /// Maximum bytes of an explanation, a quote or a value.
-pub(super) const MAX_PASSAGE: usize = 2_000;
+pub(super) const MAX_PASSAGE_BYTES: usize = 2_000;
 /// Maximum bytes of an answer, or of an excerpt of a span's content.
-pub(super) const MAX_EXCERPT: usize = 4_000;
+pub(super) const MAX_EXCERPT_BYTES: usize = 4_000;
 
 /// The texts of one trace.
 pub(super) struct ShownTexts<'a> {
@@ -36,7 +36,7 @@ impl<'a> ShownTexts<'a> {
     }
 
     pub(super) fn name(&self, text: &str) -> String {
-        redact_and_cut(self.disclosure, text, MAX_NAME).replace('\n', " ")
+        redact_and_cut(self.disclosure, text, MAX_NAME_BYTES).replace('\n', " ")
     }
 
     pub(super) fn optional_name(&self, text: Option<&str>) -> Option<String> {

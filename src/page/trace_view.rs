@@ -14,7 +14,7 @@ use verdict_otlp::trace::{CloseReason, Idx, SpanId};
 use super::model::{
     EvaluationNode, FindingNode, MetricNode, OutcomeNote, SpanNode, TraceDetail, TraceRow, UsageCount,
 };
-use super::texts::{MAX_CONTENT_BYTES, MAX_EXCERPT, MAX_PASSAGE, MAX_TASK, ShownTexts};
+use super::texts::{MAX_CONTENT_BYTES, MAX_EXCERPT_BYTES, MAX_PASSAGE_BYTES, MAX_TASK_BYTES, ShownTexts};
 use crate::telemetry::ResultLabel;
 
 /// Maximum number of spans of a tree. In a larger trace, spans with failures take precedence.
@@ -128,7 +128,7 @@ impl<'a> TraceView<'a> {
             agent: texts.optional_name(agent.and_then(|agent| agent.name.as_deref())),
             session: texts.optional_name(first_value(|view| view.session.as_deref())),
             user: texts.optional_name(first_value(|view| view.user.as_deref())),
-            task: texts.content(task, MAX_TASK),
+            task: texts.content(task, MAX_TASK_BYTES),
             spans: self.trace.tree.len(),
             failed_spans: trace_verdict.failed_spans.len(),
             failed_metrics: metrics.into_iter().take(MAX_ITEMS).map(str::to_owned).collect(),
@@ -170,9 +170,9 @@ impl<'a> TraceView<'a> {
         let outcome = trace_verdict.outcome.as_ref().map(|outcome| OutcomeNote {
             score: outcome.score,
             judge: texts.name(&outcome.judge),
-            rationale: texts.content(Some(&outcome.rationale), MAX_PASSAGE),
+            rationale: texts.content(Some(&outcome.rationale), MAX_PASSAGE_BYTES),
         });
-        let answer = texts.content(answer, MAX_EXCERPT);
+        let answer = texts.content(answer, MAX_EXCERPT_BYTES);
         let spans = self.spans(texts, max_spans);
         TraceDetail {
             closed: !texts.shows_content,
@@ -219,9 +219,9 @@ impl<'a> TraceView<'a> {
         let mut selected = vec![tree.len() <= max_spans; tree.len()];
         if tree.len() > max_spans {
             let chain = self.evaluated.verdicts.trace.failure_chain.iter().copied();
-            let first = tree.root().into_iter().chain(chain).chain(evidence.iter().copied());
+            let preferred = tree.root().into_iter().chain(chain).chain(evidence.iter().copied());
             let mut remaining = max_spans;
-            for at in first.chain(tree.order().iter().copied()) {
+            for at in preferred.chain(tree.order().iter().copied()) {
                 if remaining > 0
                     && let Some(flag) = selected.get_mut(at).filter(|flag| !**flag)
                 {
@@ -288,11 +288,11 @@ impl<'a> TraceView<'a> {
         let arguments = view.call.as_ref().and_then(|call| call.arguments.as_deref());
         // The last message of a conversation, which the model answers.
         let asked = view.input.last().map(message_text);
-        let input = texts.content(arguments.or(asked.as_deref()), MAX_EXCERPT);
+        let input = texts.content(arguments.or(asked.as_deref()), MAX_EXCERPT_BYTES);
         let output: Vec<String> = view.output.iter().map(message_text).collect();
         let output = output.join("\n");
         let result = view.result.as_deref().unwrap_or(&output);
-        (input, texts.content(Some(result), MAX_EXCERPT))
+        (input, texts.content(Some(result), MAX_EXCERPT_BYTES))
     }
 
     fn metric(&self, m: &Measurement, texts: &mut ShownTexts<'_>) -> MetricNode {
@@ -319,12 +319,12 @@ impl<'a> TraceView<'a> {
         if !shows_content {
             return node;
         }
-        node.rationale = texts.content(m.rationale.as_deref(), MAX_PASSAGE);
+        node.rationale = texts.content(m.rationale.as_deref(), MAX_PASSAGE_BYTES);
         let findings = measured.into_iter().flat_map(|measured| &measured.findings).enumerate();
         node.findings = findings.take(MAX_ITEMS).map(|(n, f)| self.finding(m, n, f, texts)).collect();
         for detail in &m.details {
             let json = serde_json::to_string(&detail.value).unwrap_or_default();
-            if let Some(value) = texts.content(Some(&json), MAX_PASSAGE) {
+            if let Some(value) = texts.content(Some(&json), MAX_PASSAGE_BYTES) {
                 node.details.insert(m.with_task(detail.key).into_owned(), value);
             }
         }
@@ -334,8 +334,8 @@ impl<'a> TraceView<'a> {
     fn finding(&self, m: &Measurement, index: usize, f: &Finding, texts: &mut ShownTexts<'_>) -> FindingNode {
         FindingNode {
             id: finding_id(self.trace, m, index),
-            rationale: texts.content(Some(&f.rationale), MAX_PASSAGE),
-            quote: texts.content(Some(&f.quote), MAX_PASSAGE),
+            rationale: texts.content(Some(&f.rationale), MAX_PASSAGE_BYTES),
+            quote: texts.content(Some(&f.quote), MAX_PASSAGE_BYTES),
             seen_in: f.seen_in.map(|id| id.to_string()),
             cited: f.cited.iter().take(MAX_ITEMS).map(ToString::to_string).collect(),
             origin: f.origin.filter(|&origin| origin != m.at).and_then(|origin| self.id(origin)),
@@ -371,7 +371,7 @@ fn evaluation_node(evaluation: &RecordedEvaluation, texts: &mut ShownTexts<'_>) 
         name: texts.name(&evaluation.name),
         label: texts.optional_name(evaluation.label.as_deref()).or(passed),
         score: evaluation.score.filter(|score| score.is_finite()),
-        explanation: texts.content(evaluation.explanation.as_deref(), MAX_PASSAGE),
+        explanation: texts.content(evaluation.explanation.as_deref(), MAX_PASSAGE_BYTES),
         error: texts.optional_name(evaluation.error.as_deref()),
         by: evaluator.into_iter().filter_map(|text| texts.optional_name(text.as_deref())).collect(),
     }
@@ -383,7 +383,7 @@ fn milliseconds(nanos: u64) -> f64 {
 
 fn error_text(error: &verdict_eval::trace::ErrorSign, texts: &mut ShownTexts<'_>) -> String {
     let kind = texts.optional_name(error.error_type.as_deref()).unwrap_or_else(|| "error".to_owned());
-    match texts.content(error.message.as_deref(), MAX_PASSAGE) {
+    match texts.content(error.message.as_deref(), MAX_PASSAGE_BYTES) {
         Some(message) => format!("{kind}: {message}"),
         None => kind,
     }

@@ -43,7 +43,7 @@ impl<'a> AgentLabels<'a> {
 
 /// Counts an evaluated trace.
 pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
-    if !metrics.enabled() || evaluated.trace.views.is_empty() {
+    if !metrics.is_enabled() || evaluated.trace.views.is_empty() {
         return;
     }
     let EvaluatedTrace { trace, measurements, verdicts, summary, .. } = evaluated;
@@ -69,19 +69,19 @@ pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
             && let Value::Score(score) = &measured.value
             && let Some(normalized) = spec(m.metric).and_then(|row| row.scale.normalized(*score))
         {
-            metrics.scored(&cells, m.metric, normalized);
+            metrics.count_score(&cells, m.metric, normalized);
         }
         for finding in measured.findings.iter().filter(|finding| !measured.passed && !finding.is_note()) {
             let category = finding.category.map_or("", |category| category.as_str());
-            metrics.finding(&cells, m.metric, category, finding.severity.as_str());
+            metrics.count_finding(&cells, m.metric, category, finding.severity.as_str());
         }
     }
     for (at, view) in trace.views.iter().enumerate() {
         let (owner, cells) = owner_and_cells(at);
         match view.kind {
             Kind::Llm if !view.wrapper => {
-                cells.tokens(counts_of(&view.tokens));
-                cells.cost(view.cost.unwrap_or(0.0));
+                cells.count_tokens(counts_of(&view.tokens));
+                cells.count_cost(view.cost.unwrap_or(0.0));
             }
             Kind::Tool if !view.wrapper => {
                 let name =
@@ -89,14 +89,14 @@ pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
                 let labels = AgentLabels::new(trace, owner, at);
                 let verdict = verdicts.by_span.get(at).copied().flatten();
                 let passed = verdict.map(|verdict| !matches!(verdict, Verdict::Fail(_)));
-                metrics.tool(labels.service, labels.agent, name, passed.into());
+                metrics.count_tool_call(labels.service, labels.agent, name, passed.into());
             }
             _ => {}
         }
     }
     for ((owner, metric), counts) in results {
         if let Some(cells) = cells_by_owner.get(&owner) {
-            metrics.measured(cells, metric, counts);
+            metrics.count_measurements(cells, metric, counts);
         }
     }
     if summary.close_reason != CloseReason::Late {
@@ -124,14 +124,14 @@ fn count_trace(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
     let at = trace.agents.first().map(|agent| agent.at).or_else(|| trace.tree.root()).unwrap_or(0);
     let AgentLabels { service, agent, model } =
         AgentLabels::new(trace, (!trace.agents.is_empty()).then_some(0), at);
-    metrics.run(service, agent, model).trace(summary.passed.into());
+    metrics.run(service, agent, model).count_trace(summary.passed.into());
     if let Some(version) = trace.version(at) {
-        metrics.version(service, agent, version, summary.passed.into());
+        metrics.count_version(service, agent, version, summary.passed.into());
     }
     if let Some(&worst) = verdicts.trace.failure_chain.last() {
         let worst_measurements: Vec<&Measurement> = measurements.iter().filter(|m| m.at == worst).collect();
         if let Some(signature) = signature(trace, worst_measurements.iter().copied()) {
-            metrics.failure(service, agent, &signature);
+            metrics.count_failure(service, agent, &signature);
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct AskResult {
     /// The outcome of the run as judges state it, if they were asked and answered.
     pub outcome: Option<RunOutcome>,
     pub usage: Usage,
-    /// Whether `until` ended before every question was answered.
+    /// Whether the time limit ended before every question was answered.
     pub timed_out: bool,
 }
 
@@ -51,28 +51,28 @@ impl AskResult {
     }
 }
 
-/// Asks every question about a trace. Metrics whose questions are not answered when `until` ends are unmeasured
+/// Asks every question about a trace. Metrics whose questions are not answered when `time_limit` ends are unmeasured
 /// (timeout). Dropping the future cancels the questions in flight.
 pub(super) async fn ask_all<F>(
     evaluator: &Evaluator,
     assessment: &Assessment,
     ask: impl Fn(Ask) -> F,
-    until: impl Future<Output = ()>,
+    time_limit: impl Future<Output = ()>,
 ) -> AskResult
 where
     F: Future<Output = Answer> + Send + 'static,
 {
     let mut result = AskResult::default();
     let Some(mut questions) = catch_panic(|| evaluator.questions(assessment)) else { return result };
-    tokio::pin!(until);
-    let complete = ask_questions(&mut questions, &ask, &mut until, &mut result.usage).await;
+    tokio::pin!(time_limit);
+    let complete = ask_questions(&mut questions, &ask, &mut time_limit, &mut result.usage).await;
     if let Some(complete) = complete {
         result.timed_out = !complete;
         let measurements = catch_panic(|| questions.finish(Unmeasured::Timeout));
         result.measurements = measurements.unwrap_or_default();
     }
     if complete == Some(true) {
-        ask_outcome(evaluator, assessment, &ask, &mut until, &mut result).await;
+        ask_outcome(evaluator, assessment, &ask, &mut time_limit, &mut result).await;
     }
     result
 }
@@ -83,7 +83,7 @@ async fn ask_outcome<F>(
     evaluator: &Evaluator,
     assessment: &Assessment,
     ask: &impl Fn(Ask) -> F,
-    until: impl Future<Output = ()>,
+    time_limit: impl Future<Output = ()>,
     result: &mut AskResult,
 ) where
     F: Future<Output = Answer> + Send + 'static,
@@ -92,7 +92,7 @@ async fn ask_outcome<F>(
     let Some(question) = question else { return };
     tokio::select! {
         biased;
-        () = until => result.timed_out = true,
+        () = time_limit => result.timed_out = true,
         answer = ask(question.ask.clone()) => {
             result.usage += answer.usage;
             result.outcome = catch_panic(|| question.read(&answer)).flatten();
@@ -117,24 +117,24 @@ where
     usage
 }
 
-/// Asks until every question is answered, and returns `Some(true)`; `Some(false)` if `until` ended first, `None` if a
+/// Asks until every question is answered, and returns `Some(true)`; `Some(false)` if `time_limit` ended first, `None` if a
 /// metric panicked.
 async fn ask_questions<F>(
     questions: &mut Questions<'_>,
     ask: impl Fn(Ask) -> F,
-    until: impl Future<Output = ()>,
+    time_limit: impl Future<Output = ()>,
     usage: &mut Usage,
 ) -> Option<bool>
 where
     F: Future<Output = Answer> + Send + 'static,
 {
     let mut in_flight: JoinSet<(usize, Answer)> = JoinSet::new();
-    tokio::pin!(until);
+    tokio::pin!(time_limit);
     loop {
-        // Nothing is asked once `until` has ended.
+        // Nothing is asked once `time_limit` has ended.
         tokio::select! {
             biased;
-            () = &mut until => return Some(false),
+            () = &mut time_limit => return Some(false),
             () = ready(()) => {}
         }
         while in_flight.len() < MAX_IN_FLIGHT
@@ -148,7 +148,7 @@ where
         }
         let joined = tokio::select! {
             joined = in_flight.join_next() => joined,
-            () = &mut until => return Some(false),
+            () = &mut time_limit => return Some(false),
         };
         match joined {
             Some(Ok((id, answer))) => {

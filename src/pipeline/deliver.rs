@@ -20,7 +20,7 @@ pub(super) async fn deliver(shared: &Shared, mut traces: Vec<EncodedTrace>) {
     for trace in traces {
         let started = trace.started;
         export(shared, record, trace, &[]).await;
-        shared.meter.telemetry.verdicts.close_to_export(started.elapsed());
+        shared.meter.telemetry.verdicts.record_close_to_export(started.elapsed());
         record = record.map(|seq| seq + 1);
     }
 }
@@ -75,8 +75,8 @@ fn enqueue(
     acked: &[String],
 ) -> impl Future<Output = ()> + use<> {
     let delivery = record.and_then(|(seq, releases)| {
-        let receiving = shared.exporters.receiving(parcels.iter().flatten(), acked);
-        shared.store.track(seq, releases, receiving)
+        let exporters = shared.exporters.exporters_for(parcels.iter().flatten(), acked);
+        shared.store.track(seq, releases, exporters)
     });
     let sent = shared.exporters.send_trace(parcels, delivery.as_ref());
     if let Some(delivery) = delivery {

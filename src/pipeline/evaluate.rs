@@ -169,7 +169,7 @@ fn encode_unmeasured(
 
 /// Encodes a trace without any annotation: its encoding has panicked.
 fn encode_unchanged(shared: &Shared, closed: &ClosedTrace, started: Instant) -> EncodedTrace {
-    shared.meter.telemetry.traces.closed(closed.close_reason);
+    shared.meter.telemetry.traces.count_closed(closed.close_reason);
     let spans = unforwarded_spans(&closed.spans);
     let verdict = VerdictRecord {
         trace: closed.trace,

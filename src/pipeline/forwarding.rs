@@ -22,17 +22,17 @@ impl ForwardingMode {
     }
 
     /// The spans of a request that are exported on arrival: `true` for its whole body, or else encoded requests.
-    /// `selected` are the spans that are evaluated, `left_out` is the number of spans of the body in neither list.
+    /// `selected` are the spans that are evaluated, `omitted` is the number of spans of the body in neither list.
     pub(super) fn on_arrival(
         self,
         selected: &[Group],
         unselected: &[Group],
-        left_out: u64,
+        omitted: u64,
     ) -> (bool, Vec<Piece>) {
         match self.0 {
             Mode::Annotate => (false, encode(unselected, MAX_REQUEST)),
             // The body contains the forwarded spans and no others.
-            Mode::Shadow if unselected.is_empty() && left_out == 0 => (true, Vec::new()),
+            Mode::Shadow if unselected.is_empty() && omitted == 0 => (true, Vec::new()),
             Mode::Shadow => (false, encode(selected.iter().chain(unselected), MAX_REQUEST)),
         }
     }

@@ -6,8 +6,7 @@
 //! the run. If a later check, or the evaluation of the closed trace, does not confirm a call, its
 //! alarm is retracted. A trace that has grown little since its last check is not checked again, so that all
 //! checks of a growing trace together cost a constant multiple of evaluating it once. Traces that have waited longest
-//! are checked first. A loop or
-//! limit is reported once per trace and cause, at the latest when the trace closes.
+//! are checked first. A loop or limit is reported once per trace and cause, at the latest when the trace closes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -168,7 +168,7 @@ impl Pipeline {
         let mut groups = self.without_exported(received, split.groups).await?;
         // If its forwarded part was delivered before, only the items of the shards are left.
         let was_forwarded = self.shared.store.was_forwarded(received);
-        let left_out = accepted.rejected + (group_count - groups.len()) as u64;
+        let omitted = accepted.rejected + (group_count - groups.len()) as u64;
         let spans = span_count(&groups);
         let meter = &self.shared.meter;
         meter.count_received(spans, accepted.rejected);
@@ -195,7 +195,7 @@ impl Pipeline {
         let forwarding = self.shared.forwarding;
         let (forwards_body, pieces) = match was_forwarded {
             true => (false, Vec::new()),
-            false => forwarding.on_arrival(&groups, &unselected, left_out),
+            false => forwarding.on_arrival(&groups, &unselected, omitted),
         };
         let forwarded_with_body = if forwards_body { spans } else { 0 };
         let is_forwarded = forwarding.forwards();

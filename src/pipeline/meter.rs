@@ -25,19 +25,23 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// `added` are the metrics that are not built in.
-    pub(super) fn new(telemetry: Arc<Telemetry>, added: impl Iterator<Item = &'static MetricSpec>) -> Meter {
+    /// `added_metrics` are the metrics that are not built in.
+    pub(super) fn new(
+        telemetry: Arc<Telemetry>,
+        added_metrics: impl Iterator<Item = &'static MetricSpec>,
+    ) -> Meter {
         // The durations of rules are recorded by the names of rules, measurements are counted by those of rows.
-        let rows = metrics::TABLE.iter().chain(added);
+        let rows = metrics::TABLE.iter().chain(added_metrics);
         let names = metrics::names().chain(rows.map(|row| row.name));
         let cells: HashMap<_, _> = names.map(|name| (name, telemetry.verdicts.metric(name))).collect();
         Meter { telemetry, cells: ArcSwap::from_pointee(cells), throttle: LogThrottle::default() }
     }
 
     /// Adds the metrics that a reload has added. Those of a metric that it removed remain.
-    pub(super) fn add_metrics(&self, added: impl Iterator<Item = &'static MetricSpec>) {
+    pub(super) fn add_metrics(&self, added_metrics: impl Iterator<Item = &'static MetricSpec>) {
         let current = self.cells.load_full();
-        let new: Vec<_> = added.map(|row| row.name).filter(|name| !current.contains_key(name)).collect();
+        let new: Vec<_> =
+            added_metrics.map(|row| row.name).filter(|name| !current.contains_key(name)).collect();
         if !new.is_empty() {
             let mut all = HashMap::clone(&current);
             all.extend(new.into_iter().map(|name| (name, self.telemetry.verdicts.metric(name))));
@@ -50,7 +54,7 @@ impl Meter {
         let receive = &self.telemetry.receive;
         receive.spans_received.inc_by(valid.saturating_add(malformed));
         if malformed > 0 {
-            receive.refused("malformed", malformed);
+            receive.count_refused("malformed", malformed);
         }
     }
 
@@ -67,7 +71,7 @@ impl Meter {
             Err(Refused::Unsupported(_) | Refused::Undeliverable(_)) => "unsupported",
             Err(Refused::ShuttingDown) => "shutting_down",
         };
-        receive.refused(reason, valid);
+        receive.count_refused(reason, valid);
     }
 
     /// Counts duplicates and late spans.
@@ -89,7 +93,7 @@ impl Meter {
             if let Progress::Ran(metric) = progress
                 && let Some(cells) = self.cells.load().get(metric)
             {
-                cells.took(now - since);
+                cells.record_duration(now - since);
             }
             since = now;
         }
@@ -113,7 +117,7 @@ impl Meter {
             };
             cells.count(m.outcome.as_ref().ok().map(|measured| measured.passed).into());
             let Err(reason) = m.outcome else { continue };
-            self.telemetry.verdicts.unmeasured(reason);
+            self.telemetry.verdicts.count_unmeasured(reason);
             if reason == Unmeasured::Limit {
                 cells.limited.inc();
                 if !limited.contains(&m.metric) {
@@ -127,9 +131,9 @@ impl Meter {
         }
         let Telemetry { traces, verdicts, .. } = &*self.telemetry;
         if evaluated.summary.close_reason != CloseReason::Late {
-            verdicts.trace(evaluated.summary.passed.into());
+            verdicts.count_trace(evaluated.summary.passed.into());
         }
-        traces.closed(evaluated.summary.close_reason);
+        traces.count_closed(evaluated.summary.close_reason);
         traces.attributes_replaced.inc_by(replaced as u64);
     }
 

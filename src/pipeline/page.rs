@@ -123,7 +123,7 @@ impl PageState {
     /// The recognised form of an open trace; `None` if it is not open or cannot be read.
     async fn read_open(&self, trace: TraceId) -> Option<(TraceRow, TraceDetail)> {
         let shared = &self.pipeline.shared;
-        // A noted trace may be one whose evaluation ends the process.
+        // The evaluation of a suspect may end the process.
         if shared.markers.is_suspect_or_quarantined(trace) {
             return None;
         }

@@ -14,7 +14,7 @@ use verdict_eval::path::{PathPositions, PendingCall};
 use verdict_otlp::trace::{ClosedTrace, TraceId};
 
 use super::runtime_config::RuntimeConfig;
-use crate::receive::paths::{MAX_NAME, PathQuestion, RunId};
+use crate::receive::paths::{MAX_NAME_BYTES, PathQuestion, RunId};
 use crate::reservation::{ByteLimit, Reservation};
 
 /// Maximum number of runs whose allowed calls are remembered.
@@ -110,10 +110,10 @@ impl QueriedRuns {
         }
     }
 
-    /// Records the session of an open trace that has grown. Names above [`MAX_NAME`] are ignored, since questions
+    /// Records the session of an open trace that has grown. Names above [`MAX_NAME_BYTES`] are ignored, since questions
     /// cannot contain them.
     pub(super) fn note_session(&self, session: &str, trace: TraceId) {
-        if session.len() <= MAX_NAME {
+        if session.len() <= MAX_NAME_BYTES {
             self.sessions.insert(session.to_owned(), trace);
         }
     }

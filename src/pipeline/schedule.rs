@@ -234,7 +234,7 @@ async fn judge_and_deliver(
         // While memory is scarce, waiting would keep the trace in memory.
         let may_wait = reason != CloseReason::Pressure && !shared.budget.is_full(0);
         let revocation = shared.store.revocation_token(&trace.records);
-        let until = async {
+        let time_limit = async {
             if may_wait {
                 let wait = shared.wait_for_judges(config.max_wait);
                 match &revocation {
@@ -243,7 +243,7 @@ async fn judge_and_deliver(
                 }
             }
         };
-        let asking = ask_all(&config.evaluator, &assessment, ask, until);
+        let asking = ask_all(&config.evaluator, &assessment, ask, time_limit);
         let ask_span = tracing::info_span!(target: SELF_TARGET, "ask_judges", trace = %id, tokens = Empty);
         let mut result = shared.markers.watch(id, asking).instrument(ask_span.clone()).await;
         ask_span.record("tokens", result.usage.tokens);

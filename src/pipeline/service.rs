@@ -113,7 +113,7 @@ impl Service {
             return Err(Error::NoKafka);
         }
         let telemetry = Telemetry::new();
-        telemetry.agents.limit(config.admin.agent_series as usize);
+        telemetry.agents.set_limit(config.admin.agent_series as usize);
         let budget = Budget::new(config.memory.budget, &telemetry.traces);
         telemetry.memory_budget.set(i64::try_from(budget.limit()).unwrap_or(i64::MAX));
         let listeners = Listeners::bind(config, budget.for_reading()).await?;
@@ -222,7 +222,7 @@ impl Service {
                 self.pipeline.shared.config.store(Arc::new(runtime));
                 Ok(judges)
             });
-        self.telemetry.reloaded(applied.is_ok());
+        self.telemetry.count_reload(applied.is_ok());
         current.judges = applied?;
         self.exporters.renew(&current.config.exporters, &applicable.exporters);
         let reloaded = Reloaded {

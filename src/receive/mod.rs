@@ -68,7 +68,7 @@ pub use tls::{ServerTls, TlsVersion};
 
 const MIB: u64 = 1 << 20;
 
-/// BoundReceiver sockets that do not accept connections yet.
+/// Bound sockets that do not accept connections yet.
 #[derive(Debug)]
 pub struct BoundReceiver {
     config: OtlpConfig,

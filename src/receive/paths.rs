@@ -49,7 +49,7 @@ const MAX_IN_FLIGHT_BYTES: u64 = 32 << 20;
 /// Limit on connections: few gateways send questions.
 const MAX_CONNECTIONS: u32 = 256;
 /// Maximum bytes of a name or id.
-pub(crate) const MAX_NAME: usize = 1024;
+pub(crate) const MAX_NAME_BYTES: usize = 1024;
 /// Maximum number of JSON values in a question: parsed, they take more memory than their text.
 const MAX_VALUES: usize = 4096;
 /// Maximum memory of one value in addition to its text: with its key and hash in an object.
@@ -252,18 +252,18 @@ impl QuestionJson {
                     id.parse().map_err(|_| "trace_id: give 32 hexadecimal digits that are not all zero")?;
                 RunId::Trace(id)
             }
-            (None, Some(id)) if id.is_empty() || id.len() > MAX_NAME => {
-                return Err(format!("session_id: give 1 to {MAX_NAME} bytes"));
+            (None, Some(id)) if id.is_empty() || id.len() > MAX_NAME_BYTES => {
+                return Err(format!("session_id: give 1 to {MAX_NAME_BYTES} bytes"));
             }
             (None, Some(id)) => RunId::Session(id),
             _ => return Err("give either trace_id or session_id".to_owned()),
         };
-        if call.name.is_empty() || call.name.len() > MAX_NAME {
-            return Err(format!("call.name: give 1 to {MAX_NAME} bytes"));
+        if call.name.is_empty() || call.name.len() > MAX_NAME_BYTES {
+            return Err(format!("call.name: give 1 to {MAX_NAME_BYTES} bytes"));
         }
         let hints = [&agent, &service, &task, &call.id];
-        if hints.into_iter().flatten().any(|hint| hint.len() > MAX_NAME) {
-            return Err(format!("agent, service, task and call.id have at most {MAX_NAME} bytes"));
+        if hints.into_iter().flatten().any(|hint| hint.len() > MAX_NAME_BYTES) {
+            return Err(format!("agent, service, task and call.id have at most {MAX_NAME_BYTES} bytes"));
         }
         let call = ProposedCall::new(call.name, call.arguments, call.id, unix_nanos());
         Ok(PathQuestion { run, hints: RunHints { agent, service, prompt, task }, call })

@@ -99,7 +99,7 @@ impl RequestHandler {
         body: Bytes,
         reservation: FairReservation,
     ) -> Result<Accepted, RequestRejection> {
-        self.telemetry.receive.body(self.transport, signal, body.len());
+        self.telemetry.receive.count_body(self.transport, signal, body.len());
         let result = self.intake.offer(Offer { signal, body }).await;
         drop(reservation);
         result.map_err(RequestRejection::Refused)
@@ -112,9 +112,9 @@ impl RequestHandler {
             Ok(_) => RequestOutcome::Accepted,
             Err(rejection) => rejection.codes().2,
         };
-        self.telemetry.receive.request(self.transport, signal, outcome);
+        self.telemetry.receive.count_request(self.transport, signal, outcome);
         match result {
-            Ok(accepted) => self.telemetry.receive.rejected(self.transport, signal, accepted.rejected),
+            Ok(accepted) => self.telemetry.receive.count_rejected(self.transport, signal, accepted.rejected),
             Err(rejection) => {
                 let (transport, signal) = (self.transport.as_str(), signal.as_str());
                 tracing::debug!(transport, signal, reason = %rejection.message(), "request rejected");

@@ -87,7 +87,7 @@ impl AgentMetrics {
 
     /// Sets the most combinations with counters of their own; 0 for no counters. Combinations that have some keep
     /// them.
-    pub fn limit(&self, combinations: usize) {
+    pub fn set_limit(&self, combinations: usize) {
         self.limit.store(combinations, Ordering::Relaxed);
     }
 
@@ -102,7 +102,7 @@ impl AgentMetrics {
     }
 
     /// Counts a score from 0 to 1 of one metric in one of an agent's runs.
-    pub fn scored(&self, run: &RunCells, metric: &'static str, score: f64) {
+    pub fn count_score(&self, run: &RunCells, metric: &'static str, score: f64) {
         let [_, agent, model] = &run.labels;
         let limit = self.limit.load(Ordering::Relaxed);
         let cell = self.scored.get([agent.as_str(), model.as_str(), metric], limit, |values| {
@@ -112,7 +112,7 @@ impl AgentMetrics {
     }
 
     /// Whether anything is counted.
-    pub fn enabled(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.limit.load(Ordering::Relaxed) > 0
     }
 
@@ -145,7 +145,12 @@ impl AgentMetrics {
     }
 
     /// Counts measurements of one metric in one of an agent's runs, by result.
-    pub fn measured(&self, run: &RunCells, metric: &'static str, counts: [u64; ResultLabel::ALL.len()]) {
+    pub fn count_measurements(
+        &self,
+        run: &RunCells,
+        metric: &'static str,
+        counts: [u64; ResultLabel::ALL.len()],
+    ) {
         let mut cells = run.measurements.lock().unwrap_or_else(PoisonError::into_inner);
         let cells = cells.entry(metric).or_insert_with(|| {
             ResultLabel::ALL.map(|result| {
@@ -160,24 +165,24 @@ impl AgentMetrics {
     }
 
     /// Counts a finding of a failing measurement. `category` and `severity` are each one of a fixed set.
-    pub fn finding(&self, run: &RunCells, metric: &'static str, category: &str, severity: &str) {
+    pub fn count_finding(&self, run: &RunCells, metric: &'static str, category: &str, severity: &str) {
         let [service, agent, _] = run.labels.clone();
         let values = [service, agent, metric.to_owned(), category.to_owned(), severity.to_owned()];
         self.findings.get_or_create_owned(&d::AGENT_FINDINGS.label_pairs(values)).inc();
     }
 
     /// Counts a call of a tool.
-    pub fn tool(&self, service: &str, agent: &str, tool: &str, result: ResultLabel) {
+    pub fn count_tool_call(&self, service: &str, agent: &str, tool: &str, result: ResultLabel) {
         self.tools.count([service, agent, tool], self.limit.load(Ordering::Relaxed), result);
     }
 
     /// Counts the verdict of a trace by the version of its outermost agent.
-    pub fn version(&self, service: &str, agent: &str, version: &str, result: ResultLabel) {
+    pub fn count_version(&self, service: &str, agent: &str, version: &str, result: ResultLabel) {
         self.versions.count([service, agent, version], self.limit.load(Ordering::Relaxed), result);
     }
 
     /// Counts a failing trace by the signature of its worst failure.
-    pub fn failure(&self, service: &str, agent: &str, signature: &str) {
+    pub fn count_failure(&self, service: &str, agent: &str, signature: &str) {
         let limit = self.limit.load(Ordering::Relaxed);
         let cell = self.failures.get([service, agent, signature], limit, |values| {
             self.signatures.get_or_create_owned(&d::AGENT_FAILURES.label_pairs(values))
@@ -222,11 +227,11 @@ pub struct RunCells {
 
 impl RunCells {
     /// Counts the verdict of a trace whose outermost agent has these labels.
-    pub fn trace(&self, result: ResultLabel) {
+    pub fn count_trace(&self, result: ResultLabel) {
         self.traces[result as usize].inc();
     }
 
-    pub fn tokens(&self, counts: TokenCounts) {
+    pub fn count_tokens(&self, counts: TokenCounts) {
         let TokenCounts { input, output, cached, cache_write, reasoning, unspecified } = counts;
         let counts = [input, output, cached, cache_write, reasoning, unspecified];
         for (cell, count) in self.tokens.iter().zip(counts) {
@@ -235,7 +240,7 @@ impl RunCells {
     }
 
     /// Counts a cost in USD, as instrumentations recorded it.
-    pub fn cost(&self, usd: f64) {
+    pub fn count_cost(&self, usd: f64) {
         // A counter must not decrease, and the number comes from a sender.
         if usd.is_finite() && usd > 0.0 {
             self.cost.inc_by(usd);
@@ -283,10 +288,10 @@ mod tests {
     #[test]
     fn combinations_beyond_the_limit_share_the_counter_of_other() {
         let metrics = AgentMetrics::register(&mut Registry::default());
-        assert!(!metrics.enabled());
-        metrics.limit(2);
+        assert!(!metrics.is_enabled());
+        metrics.set_limit(2);
         for agent in ["a", "b", "c", "d", "a"] {
-            metrics.run("shop", agent, "m").trace(ResultLabel::Fail);
+            metrics.run("shop", agent, "m").count_trace(ResultLabel::Fail);
         }
         let count = |service, agent, model| {
             metrics.run(service, agent, model).traces[ResultLabel::Fail as usize].get()
@@ -299,11 +304,11 @@ mod tests {
     fn versions_and_tools_are_counted_by_result_up_to_the_limit() {
         let mut registry = Registry::default();
         let metrics = AgentMetrics::register(&mut registry);
-        metrics.limit(2);
+        metrics.set_limit(2);
         for version in ["1.0", "1.1", "1.2", "1.3"] {
-            metrics.version("shop", "a", version, ResultLabel::Fail);
+            metrics.count_version("shop", "a", version, ResultLabel::Fail);
         }
-        metrics.tool("shop", "a", "find", ResultLabel::Pass);
+        metrics.count_tool_call("shop", "a", "find", ResultLabel::Pass);
         let mut page = String::new();
         prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
         let line = |labels: &str| page.lines().any(|line| line.contains(labels));
@@ -323,12 +328,12 @@ mod tests {
     fn scores_beyond_the_limit_are_those_of_other() {
         let mut registry = Registry::default();
         let metrics = AgentMetrics::register(&mut registry);
-        metrics.limit(2);
+        metrics.set_limit(2);
         let run = metrics.run("shop", "a", "m");
         for (metric, score) in
             [("completeness", 0.5), ("completeness", 1.0), ("tool_abuse", 0.1), ("tokens", 0.1)]
         {
-            metrics.scored(&run, metric, score);
+            metrics.count_score(&run, metric, score);
         }
         let mut page = String::new();
         prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
@@ -342,11 +347,11 @@ mod tests {
     #[test]
     fn labels_are_short_and_costs_only_grow() {
         let metrics = AgentMetrics::register(&mut Registry::default());
-        metrics.limit(10);
+        metrics.set_limit(10);
         let run = metrics.run(&"é".repeat(1000), "a\nb", "");
         assert!(run.labels[0].len() <= MAX_LABEL_BYTES && run.labels[1] == "a b", "{:?}", run.labels);
         for usd in [0.5, -1.0, f64::NAN, f64::INFINITY] {
-            run.cost(usd);
+            run.count_cost(usd);
         }
         assert!((run.cost.get() - 0.5).abs() < 1e-12);
     }

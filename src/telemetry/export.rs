@@ -47,11 +47,11 @@ pub trait ExporterState: fmt::Debug + Send + Sync {
 pub trait RequestObserver: Send + Sync {
     /// A request ended. `status` is one of a fixed set: `ok`, a gRPC code in snake case, `http_503`,
     /// `timeout`, `connection`.
-    fn request(&self, status: &'static str, duration: Duration);
+    fn request_ended(&self, status: &'static str, duration: Duration);
 }
 
-#[derive(Debug)]
 /// Counters of all exporters.
+#[derive(Debug)]
 pub struct ExportMetrics {
     exporters: RegisteredExporters,
     requests: Family<Labels<2>, Counter>,
@@ -88,7 +88,7 @@ struct RequestMetrics {
 }
 
 impl RequestObserver for RequestMetrics {
-    fn request(&self, status: &'static str, duration: Duration) {
+    fn request_ended(&self, status: &'static str, duration: Duration) {
         let labels = [Cow::Owned(self.exporter.clone()), Cow::Borrowed(status)];
         self.requests.get_or_create(&d::EXPORT_REQUESTS.label_pairs(labels)).inc();
         self.duration.observe(duration.as_secs_f64());

@@ -73,7 +73,7 @@ impl KafkaMetrics {
     }
 
     /// Counts a message.
-    pub fn record(&self, signal: Signal, outcome: MessageOutcome, bytes: usize) {
+    pub fn count_message(&self, signal: Signal, outcome: MessageOutcome, bytes: usize) {
         let signal = usize::from(signal != Signal::Traces);
         self.records[signal][outcome as usize].inc();
         self.bytes[signal].inc_by(bytes as u64);
@@ -85,17 +85,17 @@ impl KafkaMetrics {
     }
 
     /// Counts a commit.
-    pub fn commit(&self, result: CommitResult) {
+    pub fn count_commit(&self, result: CommitResult) {
         self.commits[result as usize].inc();
     }
 
     /// Counts traces that the next owner of a partition evaluates again.
-    pub fn replayed(&self, traces: u64) {
+    pub fn count_replayed(&self, traces: u64) {
         self.replayed.inc_by(traces);
     }
 
     /// Sets the number of partitions, and of those that are paused, and their uncommitted records.
-    pub fn partitions(&self, assigned: usize, paused: usize, uncommitted: u64) {
+    pub fn set_partitions(&self, assigned: usize, paused: usize, uncommitted: u64) {
         self.assigned.set(i64::try_from(assigned).unwrap_or(i64::MAX));
         self.paused.set(i64::try_from(paused).unwrap_or(i64::MAX));
         self.uncommitted.set(i64::try_from(uncommitted).unwrap_or(i64::MAX));

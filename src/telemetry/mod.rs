@@ -92,7 +92,7 @@ impl Telemetry {
     }
 
     /// Counts a reload of the configuration, and whether it was applied.
-    pub fn reloaded(&self, applied: bool) {
+    pub fn count_reload(&self, applied: bool) {
         self.reloads[usize::from(applied)].inc();
     }
 

@@ -93,17 +93,17 @@ impl ReceiveMetrics {
     }
 
     /// Counts a response.
-    pub fn request(&self, transport: Transport, signal: Signal, outcome: RequestOutcome) {
+    pub fn count_request(&self, transport: Transport, signal: Signal, outcome: RequestOutcome) {
         self.route(transport, signal).outcomes[outcome as usize].inc();
     }
 
     /// Counts the bytes of a message that is offered to the pipeline.
-    pub fn body(&self, transport: Transport, signal: Signal, bytes: usize) {
+    pub fn count_body(&self, transport: Transport, signal: Signal, bytes: usize) {
         self.route(transport, signal).bytes.inc_by(bytes as u64);
     }
 
     /// Counts items that a partial success rejected.
-    pub fn rejected(&self, transport: Transport, signal: Signal, items: u64) {
+    pub fn count_rejected(&self, transport: Transport, signal: Signal, items: u64) {
         self.route(transport, signal).rejected.inc_by(items);
     }
 
@@ -118,7 +118,7 @@ impl ReceiveMetrics {
     }
 
     /// Counts refused spans. `reason` is one of a fixed set.
-    pub fn refused(&self, reason: &'static str, spans: u64) {
+    pub fn count_refused(&self, reason: &'static str, spans: u64) {
         self.refused.get_or_create(&d::SPANS_REFUSED.label_pairs([reason])).inc_by(spans);
     }
 }

@@ -19,16 +19,16 @@ fn line(page: &str, start: &str) -> String {
 async fn scrape_exposes_exactly_the_declared_metrics() {
     let telemetry = Telemetry::new();
     // A family without metrics is not exposed, so each gets one.
-    telemetry.receive.refused("zero_id", 1);
+    telemetry.receive.count_refused("zero_id", 1);
     telemetry.verdicts.metric("latency").count(ResultLabel::Pass);
-    telemetry.agents.limit(10);
+    telemetry.agents.set_limit(10);
     let run = telemetry.agents.run("shop", "clerk", "m");
-    telemetry.agents.measured(&run, "latency", [1, 0, 0]);
-    telemetry.agents.scored(&run, "completeness", 0.5);
-    telemetry.agents.finding(&run, "latency", "Resource Exhaustion", "low");
-    telemetry.agents.tool("shop", "clerk", "search", ResultLabel::Pass);
-    telemetry.agents.version("shop", "clerk", "1.0", ResultLabel::Pass);
-    telemetry.agents.failure("shop", "clerk", "0123456789abcdef");
+    telemetry.agents.count_measurements(&run, "latency", [1, 0, 0]);
+    telemetry.agents.count_score(&run, "completeness", 0.5);
+    telemetry.agents.count_finding(&run, "latency", "Resource Exhaustion", "low");
+    telemetry.agents.count_tool_call("shop", "clerk", "search", ResultLabel::Pass);
+    telemetry.agents.count_version("shop", "clerk", "1.0", ResultLabel::Pass);
+    telemetry.agents.count_failure("shop", "clerk", "0123456789abcdef");
     let _cascade = telemetry.judge.cascade_cells("both");
     let judge = telemetry.judge.cells_for("main");
     judge.count_request("ok", Duration::from_millis(200));
@@ -87,8 +87,8 @@ fn documentation_lists_exactly_the_declared_metrics() {
 #[test]
 fn requests_are_counted_by_transport_signal_and_outcome() {
     let telemetry = Telemetry::new();
-    telemetry.receive.request(Transport::Http, Signal::Logs, RequestOutcome::TooLarge);
-    telemetry.receive.body(Transport::Grpc, Signal::Traces, 1500);
+    telemetry.receive.count_request(Transport::Http, Signal::Logs, RequestOutcome::TooLarge);
+    telemetry.receive.count_body(Transport::Grpc, Signal::Traces, 1500);
     let page = telemetry.render(TextFormat::OpenMetrics);
     let too_large =
         "otel_verdict_receive_requests_total{transport=\"http\",signal=\"logs\",outcome=\"too_large\"}";
@@ -138,7 +138,7 @@ async fn scrape_reads_outcomes_from_exporters() {
 fn closed_traces_are_counted_by_close_reason() {
     let telemetry = Telemetry::new();
     for reason in CloseReason::ALL {
-        telemetry.traces.closed(reason);
+        telemetry.traces.count_closed(reason);
         let start = format!("otel_verdict_traces_closed_total{{reason=\"{}\"}}", reason.as_str());
         assert_eq!(line(&telemetry.render(TextFormat::OpenMetrics), &start), format!("{start} 1"));
     }
@@ -150,7 +150,7 @@ fn metric_cells_are_shared_by_name() {
     telemetry.verdicts.metric("tool_abuse").count(ResultLabel::Fail);
     let cells = telemetry.verdicts.metric("tool_abuse");
     cells.count(ResultLabel::Fail);
-    cells.took(Duration::from_micros(30));
+    cells.record_duration(Duration::from_micros(30));
     let page = telemetry.render(TextFormat::OpenMetrics);
     let fails = "otel_verdict_measurements_total{metric=\"tool_abuse\",result=\"fail\"}";
     assert_eq!(line(&page, fails), format!("{fails} 2"));

@@ -59,7 +59,7 @@ verdict_telemetry::registered! { registry =>
 
 impl TraceMetrics {
     /// Counts a closed trace, or late spans of one that were exported.
-    pub fn closed(&self, reason: CloseReason) {
+    pub fn count_closed(&self, reason: CloseReason) {
         self.closed[reason as usize].inc();
     }
 
@@ -116,7 +116,7 @@ impl MetricCells {
 
     /// Records the duration of one run over a trace.
     #[inline]
-    pub fn took(&self, time: Duration) {
+    pub fn record_duration(&self, time: Duration) {
         self.duration.observe(time.as_secs_f64());
     }
 }
@@ -166,17 +166,17 @@ impl VerdictMetrics {
 
     /// Counts a measurement without a value.
     #[inline]
-    pub fn unmeasured(&self, reason: Unmeasured) {
+    pub fn count_unmeasured(&self, reason: Unmeasured) {
         self.unmeasured[reason as usize].inc();
     }
 
     /// Counts the verdict of a trace.
-    pub fn trace(&self, result: ResultLabel) {
+    pub fn count_trace(&self, result: ResultLabel) {
         self.traces[result as usize].inc();
     }
 
     /// Records the time from the close of a trace to its entry in the exporters' queues.
-    pub fn close_to_export(&self, time: Duration) {
+    pub fn record_close_to_export(&self, time: Duration) {
         self.close_to_export.observe(time.as_secs_f64());
     }
 }

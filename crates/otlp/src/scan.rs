@@ -9,7 +9,7 @@ use super::malformed::Malformed;
 /// Bit `n` is set for field `n` of a message: the fields that OTLP defines, for [`Scan::skip`].
 type Defined = u32;
 
-/// The unread unread of a message.
+/// The unread bytes of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scan<'a> {
     unread: &'a [u8],

@@ -71,7 +71,7 @@ pub(in crate::cli) struct PlanScoreArgs {
     pub(super) judge: Vec<String>,
 }
 
-/// The plan assessment by rules, the query that it answers, and the configuration.
+/// The assessment of a plan by rules, the query that it answers, and the configuration.
 fn examine(
     args: &PlanArgs,
     query: Option<&str>,

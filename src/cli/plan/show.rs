@@ -1,6 +1,6 @@
 //! The output of `plan check` and `plan score`.
 //!
-//! In: an assessment plan and weights. Out: a table or JSON.
+//! In: the assessment of a plan, and weights. Out: a table or JSON.
 
 use serde_json::{Map, Value, json};
 use verdict_eval::plan::{self, PlanAssessment, PlanPart, PlanWeights, Rating, ReferenceMatch};

@@ -38,7 +38,7 @@ async fn outcome_of_refused_request(case: &Case) -> (Outcome, bool) {
     if !case.is_writable {
         std::fs::remove_dir(&dead_letters).unwrap();
     }
-    let receiving = exporters.receiving([&parcel], &[]);
+    let receiving = exporters.exporters_for([&parcel], &[]);
     let delivery = Delivery::new(journal.clone(), seq, vec![(seq, RetainReason::Forwarded)], receiving);
     exporters.send_record(parcel, Some(&delivery)).await;
     delivery.dispatched();

@@ -43,10 +43,11 @@ impl ExportClient for PartialClient {
 async fn send(is_retryable: bool) -> ((u64, u64), Vec<Vec<String>>) {
     let exporter = Exporter::new("kafka", true, &Signal::ALL, 1 << 20);
     let client = Arc::new(PartialClient { is_retryable, ..PartialClient::default() });
-    let transport = ReloadableClient::new(Arc::clone(&client) as _, Duration::MAX);
+    let reloadable_client = ReloadableClient::new(Arc::clone(&client) as _, Duration::MAX);
     let (packing, grouping, retry) =
         (Packing::UNCOMPRESSED, RequestGrouping::PerBatch, RetryOnFailure::default());
-    let consumer = Consumer { exporter: Arc::new(exporter), transport, packing, grouping, retry };
+    let exporter = Arc::new(exporter);
+    let consumer = Consumer { exporter, client: reloadable_client, packing, grouping, retry };
     let exporters = Exporters::run(vec![(consumer, 1)], &context());
     for name in ["a", "bad", "c"] {
         exporters.send_record(parcel(&[name]), None).await;

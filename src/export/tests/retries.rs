@@ -214,7 +214,7 @@ async fn send_across_renewal(old: &ExporterConfigs, new: &ExporterConfigs) -> (u
     #[derive(Default)]
     struct Answered(std::sync::atomic::AtomicBool);
     impl RequestObserver for Answered {
-        fn request(&self, _: &'static str, _: Duration) {
+        fn request_ended(&self, _: &'static str, _: Duration) {
             self.0.store(true, std::sync::atomic::Ordering::SeqCst);
         }
     }

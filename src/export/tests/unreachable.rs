@@ -69,9 +69,9 @@ impl UnreachableDestination {
             request_duration,
             requests: Arc::clone(&requests),
         };
-        let transport = ReloadableClient::new(Arc::new(client), Duration::MAX);
+        let client = ReloadableClient::new(Arc::new(client), Duration::MAX);
         let (packing, grouping) = (Packing::UNCOMPRESSED, RequestGrouping::UpTo(4 << 20));
-        let consumer = Consumer { exporter: Arc::new(exporter), transport, packing, grouping, retry };
+        let consumer = Consumer { exporter: Arc::new(exporter), client, packing, grouping, retry };
         UnreachableDestination { exporters: Exporters::run(vec![(consumer, 4)], &context()), requests }
     }
 

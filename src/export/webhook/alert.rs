@@ -104,10 +104,6 @@ fn metadata_text(score: &Score, key: &str) -> Option<String> {
 /// An alert with the fields that alerts of every occasion have. [`Alert::with_identity`] completes it.
 fn base_alert(score: &Score, occasion: Occasion) -> Alert {
     Alert {
-        id: Uuid::nil(),
-        occasion,
-        key: String::new(),
-        revoked_key: None,
         unix_nanos: score.evaluated_at_nanos,
         trace_id: score.trace.to_string(),
         span_id: metadata_text(score, "root_cause").unwrap_or_else(|| score.span.to_string()),
@@ -115,17 +111,35 @@ fn base_alert(score: &Score, occasion: Occasion) -> Alert {
         service: score.service.clone(),
         agent: metadata_text(score, "agent"),
         session_id: score.session.clone(),
-        severity: None,
-        signature: None,
-        failed_metrics: Vec::new(),
-        failures: Vec::new(),
-        cause: None,
-        state: None,
-        explanation: None,
+        ..Alert::empty(occasion)
     }
 }
 
 impl Alert {
+    /// An alert without an id, a key or a subject.
+    pub(super) fn empty(occasion: Occasion) -> Alert {
+        Alert {
+            id: Uuid::nil(),
+            occasion,
+            key: String::new(),
+            revoked_key: None,
+            unix_nanos: 0,
+            trace_id: String::new(),
+            span_id: String::new(),
+            revision: None,
+            service: None,
+            agent: None,
+            session_id: None,
+            severity: None,
+            signature: None,
+            failed_metrics: Vec::new(),
+            failures: Vec::new(),
+            cause: None,
+            state: None,
+            explanation: None,
+        }
+    }
+
     /// Sets the id and the key. `subject` distinguishes the alerts of one trace; without a key, the key is made of the
     /// subject, the service and the agent.
     fn with_identity(mut self, subject: &str, key: Option<String>) -> Alert {
@@ -208,24 +222,17 @@ fn alarm_alert(record: &LogRecord, service: Option<&str>, prefix: &str) -> Optio
     // Another call may be harmful after an alarm was retracted.
     let identity = format!("{cause} {state} {subject} {span}");
     let alert = Alert {
-        id: Uuid::nil(),
-        occasion: Occasion::Alarm,
-        key: String::new(),
         revoked_key,
         unix_nanos: record.observed_time_unix_nano,
         trace_id,
         span_id: span.to_string(),
-        revision: None,
         service: service.map(str::to_owned),
         agent: text(&record.attributes, "gen_ai.agent.name").map(str::to_owned),
         session_id: text(&record.attributes, "gen_ai.conversation.id").map(str::to_owned),
-        severity: None,
-        signature: None,
-        failed_metrics: Vec::new(),
-        failures: Vec::new(),
         cause: Some(cause),
         state: Some(state),
         explanation,
+        ..Alert::empty(Occasion::Alarm)
     };
     Some(alert.with_identity(&identity, Some(key)))
 }

@@ -17,7 +17,7 @@ use verdict_client::ClientError;
 use verdict_telemetry::LogThrottle;
 
 use super::alert::{Alert, alerts};
-use super::recent::{LeftOut, RecentAlerts};
+use super::recent::{OmittedAlerts, RecentAlerts};
 use super::sign::SigningKey;
 use super::slack;
 use crate::clock::unix_nanos;
@@ -89,23 +89,23 @@ impl WebhookClient {
             if !self.rules.iter().any(|rule| rule.selects(&alert)) {
                 continue;
             }
-            let Some(left_out) = self.recent.admit(&alert, Instant::now().into_std()) else { continue };
-            if left_out.limited > 0
+            let Some(omitted) = self.recent.admit(&alert, Instant::now().into_std()) else { continue };
+            if omitted.limited > 0
                 && let Some(suppressed) = self.throttle.allow("limited")
             {
-                let limited = left_out.limited;
+                let limited = omitted.limited;
                 tracing::warn!(limited, suppressed, "alerts were not sent, because of max_per_minute");
             }
-            if let Err(response) = self.send(&alert, left_out).await {
+            if let Err(response) = self.send(&alert, omitted).await {
                 return response;
             }
-            self.recent.note_sent(&alert, left_out);
+            self.recent.note_sent(&alert, omitted);
         }
         ExportResult::ACCEPTED.into()
     }
 
-    async fn send(&self, alert: &Alert, left_out: LeftOut) -> Result<(), ExportResponse> {
-        let body = self.body(alert, left_out);
+    async fn send(&self, alert: &Alert, omitted: OmittedAlerts) -> Result<(), ExportResponse> {
+        let body = self.body(alert, omitted);
         let (id, timestamp) = (alert.id.to_string(), unix_nanos() / 1_000_000_000);
         let mut request = self.client.post(self.url.clone()).headers(self.headers.clone());
         request = request.header("webhook-id", &id).header("webhook-timestamp", timestamp);
@@ -115,11 +115,11 @@ impl WebhookClient {
         api::send(request.body(body), MAX_RESPONSE_BYTES).await.map(drop).map_err(|refusal| refusal.response)
     }
 
-    fn body(&self, alert: &Alert, left_out: LeftOut) -> String {
+    fn body(&self, alert: &Alert, omitted: OmittedAlerts) -> String {
         let link = (!self.link.is_empty())
             .then(|| self.link.replace("{trace_id}", &alert.trace_id).replace("{span_id}", &alert.span_id));
         if self.template == Template::Slack {
-            return slack::message(alert, left_out, link.as_deref()).to_string();
+            return slack::message(alert, omitted, link.as_deref()).to_string();
         }
         let alert_type = match (alert.occasion, alert.state.as_deref()) {
             (Occasion::Fail, _) => "trace.fail",
@@ -136,8 +136,8 @@ impl WebhookClient {
             "data": alert,
         });
         body["data"]["id"] = alert.id.to_string().into();
-        body["data"]["repeated"] = left_out.repeated.into();
-        body["data"]["limited"] = left_out.limited.into();
+        body["data"]["repeated"] = omitted.repeated.into();
+        body["data"]["limited"] = omitted.limited.into();
         if let Some(link) = link {
             body["data"]["link"] = link.into();
         }

@@ -35,9 +35,9 @@ struct LastAlert {
     repeated: u64,
 }
 
-/// The number of alerts that were left out before one that is sent.
+/// The numbers of alerts that were omitted before one that is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct LeftOut {
+pub(super) struct OmittedAlerts {
     /// Alerts with the same key.
     pub repeated: u64,
     /// Alerts of any key above the rate.
@@ -95,11 +95,11 @@ impl RecentAlerts {
 
     /// Decides whether an alert is sent now: `None` if it is left out. Called again for the same alert if its request
     /// fails.
-    pub(super) fn admit(&self, alert: &Alert, now: Instant) -> Option<LeftOut> {
+    pub(super) fn admit(&self, alert: &Alert, now: Instant) -> Option<OmittedAlerts> {
         if self.completed.contains_key(&alert.id) {
             return None;
         }
-        let leave_out = |outcome| {
+        let omit = |outcome| {
             self.completed.insert(alert.id, ());
             self.add(outcome);
         };
@@ -113,7 +113,7 @@ impl RecentAlerts {
         let suppressed_for = if last.is_delivered { self.repeat } else { self.repeat.min(IN_FLIGHT_TIME) };
         if !is_new && !is_retry && now.saturating_duration_since(last.time) < suppressed_for {
             last.repeated += 1;
-            leave_out(AlertOutcome::Repeated);
+            omit(AlertOutcome::Repeated);
             return None;
         }
         if !is_retry && self.rate.check().is_err() {
@@ -121,22 +121,22 @@ impl RecentAlerts {
                 self.last.invalidate(&alert.key);
             }
             self.limited.fetch_add(1, Ordering::Relaxed);
-            leave_out(AlertOutcome::Limited);
+            omit(AlertOutcome::Limited);
             return None;
         }
         (last.id, last.time, last.is_delivered) = (alert.id, now, false);
-        Some(LeftOut { repeated: last.repeated, limited: self.limited.load(Ordering::Relaxed) })
+        Some(OmittedAlerts { repeated: last.repeated, limited: self.limited.load(Ordering::Relaxed) })
     }
 
-    /// Records that the destination has accepted an alert, which reported the numbers in `left_out`.
-    pub(super) fn note_sent(&self, alert: &Alert, left_out: LeftOut) {
+    /// Records that the destination has accepted an alert, which reported the numbers in `omitted`.
+    pub(super) fn note_sent(&self, alert: &Alert, omitted: OmittedAlerts) {
         self.completed.insert(alert.id, ());
         self.add(AlertOutcome::Sent);
         let subtract = |reported: u64| move |count: u64| Some(count.saturating_sub(reported));
-        let _ = self.limited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract(left_out.limited));
+        let _ = self.limited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract(omitted.limited));
         if let Some(last) = self.last.get(&alert.key) {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            last.repeated = last.repeated.saturating_sub(left_out.repeated);
+            last.repeated = last.repeated.saturating_sub(omitted.repeated);
             last.is_delivered |= last.id == alert.id;
         }
         // An alarm that is raised once more after its retraction is no repeat.
@@ -155,33 +155,18 @@ mod tests {
         let now = Instant::now();
         let alert = |n: u64| Alert {
             id: Uuid::from_u64_pair(0, n),
-            occasion: Occasion::Fail,
             key: n.to_string(),
-            revoked_key: None,
-            unix_nanos: 0,
-            trace_id: String::new(),
-            span_id: String::new(),
-            revision: None,
-            service: None,
-            agent: None,
-            session_id: None,
-            severity: None,
-            signature: None,
-            failed_metrics: Vec::new(),
-            failures: Vec::new(),
-            cause: None,
-            state: None,
-            explanation: None,
+            ..Alert::empty(Occasion::Fail)
         };
         // Each key is used twice, since a policy by frequency would retain such keys.
         for n in (0..MAX_REMEMBERED).chain(0..MAX_REMEMBERED) {
-            if let Some(left_out) = recent.admit(&alert(n), now) {
-                recent.note_sent(&alert(n), left_out);
+            if let Some(omitted) = recent.admit(&alert(n), now) {
+                recent.note_sent(&alert(n), omitted);
             }
         }
         let newest = alert(MAX_REMEMBERED);
-        let left_out = recent.admit(&newest, now).unwrap();
-        recent.note_sent(&newest, left_out);
+        let omitted = recent.admit(&newest, now).unwrap();
+        recent.note_sent(&newest, omitted);
         recent.last.run_pending_tasks();
         recent.completed.run_pending_tasks();
         assert!(recent.completed.contains_key(&newest.id) && recent.last.contains_key(&newest.key));

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::alert::Alert;
-use super::recent::LeftOut;
+use super::recent::OmittedAlerts;
 use crate::export::webhook_config::Occasion;
 use crate::plain_text::is_hidden;
 
@@ -42,7 +42,7 @@ fn plain_block(text: &str) -> Value {
 }
 
 /// The message of an alert.
-pub(super) fn message(alert: &Alert, left_out: LeftOut, link: Option<&str>) -> Value {
+pub(super) fn message(alert: &Alert, omitted: OmittedAlerts, link: Option<&str>) -> Value {
     let headline = headline(alert);
     let mut blocks = vec![json!({ "type": "section", "text": { "type": "mrkdwn", "text": headline } })];
     let explanations: Vec<String> = alert
@@ -55,7 +55,7 @@ pub(super) fn message(alert: &Alert, left_out: LeftOut, link: Option<&str>) -> V
         true => alert.explanation.clone(),
     };
     blocks.extend(text.filter(|text| !text.trim().is_empty()).map(|text| plain_block(&text)));
-    blocks.push(json!({ "type": "context", "elements": [{ "type": "mrkdwn", "text": context(alert, left_out, link) }] }));
+    blocks.push(json!({ "type": "context", "elements": [{ "type": "mrkdwn", "text": context(alert, omitted, link) }] }));
     json!({ "text": headline, "blocks": blocks, "unfurl_links": false, "unfurl_media": false })
 }
 
@@ -81,7 +81,7 @@ fn headline(alert: &Alert) -> String {
 }
 
 /// The last line of a message: trace, service, signature, and the numbers of alerts that were left out.
-fn context(alert: &Alert, LeftOut { repeated, limited }: LeftOut, link: Option<&str>) -> String {
+fn context(alert: &Alert, OmittedAlerts { repeated, limited }: OmittedAlerts, link: Option<&str>) -> String {
     let mut parts = vec![match link {
         // The link is the configured URL with ids in hexadecimal digits.
         Some(link) => format!("<{}|trace {}>", escaped_url(link), alert.trace_id),

@@ -25,7 +25,7 @@ use crate::receive::paths::{BoundPaths, PathDecider};
 use crate::receive::{self, BoundReceiver, Intake};
 use crate::telemetry::Telemetry;
 
-/// BoundReceiver sockets, and the Kafka receiver.
+/// Bound sockets, and the Kafka receiver.
 pub(super) struct Listeners {
     pub receivers: BoundReceiver,
     pub paths: Option<BoundPaths>,

@@ -341,7 +341,7 @@ fn offer_waiting(group: &ConsumerGroup, number: i32, partition: &mut OwnedPartit
             partition.refused_since.get_or_insert_with(Instant::now);
             return;
         };
-        group.telemetry.kafka.record(waiting.signal(), outcome, waiting.body.len());
+        group.telemetry.kafka.count_message(waiting.signal(), outcome, waiting.body.len());
         partition.assignment.note_read(stream, offset);
         partition.waiting.pop_front();
         partition.refused_since = None;

@@ -286,7 +286,7 @@ impl ConsumerGroup {
         let replayed =
             if lost { unfinished } else { self.commit_last(consumer, &mut revoked_partitions, deadline) };
         revoked_partitions.values().for_each(|owned| self.log.end(owned.assignment.id));
-        self.telemetry.kafka.replayed(replayed);
+        self.telemetry.kafka.count_replayed(replayed);
         self.update_gauges(&self.owned());
     }
 
@@ -336,7 +336,7 @@ impl ConsumerGroup {
         let mut list = TopicPartitionList::new();
         for (partition, owned) in partitions.iter_mut() {
             let Some(commit) = owned.assignment.commit(budget) else {
-                self.telemetry.kafka.commit(CommitResult::Deferred);
+                self.telemetry.kafka.count_commit(CommitResult::Deferred);
                 continue;
             };
             reevaluated_traces += commit.reevaluated_traces;
@@ -368,7 +368,7 @@ impl ConsumerGroup {
         partitions: &mut Partitions,
     ) {
         let Err(error) = result else {
-            return self.telemetry.kafka.commit(CommitResult::Committed);
+            return self.telemetry.kafka.count_commit(CommitResult::Committed);
         };
         for element in list.elements() {
             if let Some(owned) = partitions.get_mut(&element.partition()) {
@@ -378,7 +378,7 @@ impl ConsumerGroup {
         if matches!(error, KafkaError::Canceled) {
             return;
         }
-        self.telemetry.kafka.commit(CommitResult::Failed);
+        self.telemetry.kafka.count_commit(CommitResult::Failed);
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::OffsetMetadataTooLarge) {
             let halved = (self.max_metadata_bytes.load(Ordering::Relaxed) / 2).max(MIN_METADATA_BYTES);
             self.max_metadata_bytes.store(halved, Ordering::Relaxed);
@@ -428,7 +428,7 @@ impl ConsumerGroup {
     fn update_gauges(&self, partitions: &Partitions) {
         let paused = partitions.values().filter(|owned| owned.paused.contains(&true)).count();
         let uncommitted = partitions.values().map(|owned| owned.assignment.uncommitted()).sum();
-        self.telemetry.kafka.partitions(partitions.len(), paused, uncommitted);
+        self.telemetry.kafka.set_partitions(partitions.len(), paused, uncommitted);
     }
 }
 

@@ -391,7 +391,7 @@ async fn cors_preflight_needs_no_credentials_but_requests_do() {
     let answer = sent.header("authorization", "Bearer right").send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.headers()["access-control-allow-origin"], "https://a.app.test");
-    // The config_with_cors must be able to read a rejection.
+    // The page must be able to read a rejection.
     let answer = post(&server, "/v1/traces").header("origin", "https://a.app.test").send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(answer.headers()["access-control-allow-origin"], "https://a.app.test");

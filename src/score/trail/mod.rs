@@ -2,7 +2,7 @@
 //!
 //! In: evaluated traces and their annotations. Out: predictions in the benchmark's own shape, and their figures.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
 //! | [`annotation`] | reads and writes the benchmark's files |
 //! | [`label`] | reads the spellings of categories |
