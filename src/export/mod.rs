@@ -101,6 +101,13 @@ impl ExportContext {
         let normalize: Normalize = Arc::new(|_, _| None);
         ExportContext { recognise, prefix: prefix.to_owned(), clients, normalize, max_best_effort: u64::MAX }
     }
+
+    /// A context that recognises nothing in a trace.
+    #[cfg(test)]
+    pub(crate) fn for_test() -> ExportContext {
+        let recognise = |tree| verdict_eval::annotation::RenderedTrace { tree, ..Default::default() };
+        ExportContext::new(Arc::new(recognise), "verdict.")
+    }
 }
 
 /// All exporters in use.

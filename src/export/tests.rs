@@ -9,7 +9,6 @@ use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use tonic::{Code, Status};
-use verdict_eval::annotation::RenderedTrace;
 
 use super::*;
 use crate::outcome::Outcome;
@@ -56,7 +55,7 @@ fn logs_parcel(record_count: usize) -> Parcel {
 }
 
 fn context() -> ExportContext {
-    ExportContext::new(Arc::new(|tree| RenderedTrace { tree, ..RenderedTrace::default() }), "verdict.")
+    ExportContext::for_test()
 }
 
 fn parse_configs(yaml: &str) -> ExporterConfigs {

@@ -97,3 +97,38 @@ impl Shared {
         }
     }
 }
+
+/// The state of a pipeline under test.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+    use crate::config::Config;
+    use crate::export::{ExportClients, ExportContext};
+    use crate::extensions::Extensions;
+    use crate::pipeline::ask_judges::QuestionAnswerer;
+    use crate::telemetry::Telemetry;
+
+    /// The exporters in use, with these clients of type `custom`.
+    pub(in crate::pipeline) fn exporters(config: &Config, clients: ExportClients) -> Arc<Exporters> {
+        let context = ExportContext { clients, ..ExportContext::for_test() };
+        Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap())
+    }
+
+    /// The state without a store.
+    pub(in crate::pipeline) fn shared(
+        config: &Config,
+        exporters: &Arc<Exporters>,
+        answerer: Option<Arc<dyn QuestionAnswerer>>,
+    ) -> Shared {
+        let runtime_config = RuntimeConfig::new(&config.verdict, &Extensions::default(), answerer).unwrap();
+        let telemetry = Telemetry::new();
+        let budget = Budget::new(config.memory.budget, &telemetry.traces);
+        Shared::new(
+            Arc::new(ArcSwap::from_pointee(runtime_config)),
+            Arc::clone(exporters),
+            ForwardingMode(config.verdict.mode),
+            Meter::new(telemetry, std::iter::empty()),
+            budget,
+        )
+    }
+}

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use verdict_eval::annotation::RenderedTrace;
 use verdict_otlp::trace::CloseReason;
 use verdict_otlp::{Piece, Signal, Transport};
 
@@ -103,8 +102,7 @@ fn file_exporter() -> (Exporters, tempfile::TempDir) {
     let path = folder.path().join("out.jsonl");
     let yaml = format!("file/archive: {{ path: {path:?}, sending_queue: {{ queue_size: 1MiB }} }}");
     let configs: ExporterConfigs = serde_saphyr::from_str(&yaml).unwrap();
-    let context =
-        ExportContext::new(Arc::new(|tree| RenderedTrace { tree, ..RenderedTrace::default() }), "verdict.");
+    let context = ExportContext::for_test();
     (Exporters::start(&configs, &["file/archive".to_owned()], &context).unwrap(), folder)
 }
 

@@ -23,7 +23,7 @@ pub(in crate::export) struct ScoresClient {
     api: Api,
     back_end: BackEnd,
     include: Include,
-    /// Prefix of our attribute keys (`verdict.`).
+    /// Prefix of the keys of verdict attributes (`verdict.`).
     prefix: String,
     normalize: Normalize,
 }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use verdict_config::Source;
-use verdict_eval::annotation::RenderedTrace;
 use verdict_otlp::write;
 
 #[cfg(feature = "kafka")]
@@ -12,16 +10,12 @@ mod kafka;
 
 use super::*;
 use crate::config::{Config, from_sources};
-use crate::export::{
-    ExportClient, ExportClients, ExportContext, ExportFuture, ExportRequest, ExportResult, Exporters,
-};
+use crate::export::{ExportClient, ExportClients, ExportFuture, ExportRequest, ExportResult, Exporters};
 use crate::extensions::Extensions;
 use crate::outcome::Outcome;
-use crate::pipeline::forwarding::ForwardingMode;
-use crate::pipeline::meter::Meter;
 use crate::pipeline::runtime_config::RuntimeConfig;
-use crate::pipeline::shared::Shared;
-use crate::telemetry::{ExporterState as _, Telemetry};
+use crate::pipeline::shared::{Shared, testing};
+use crate::telemetry::ExporterState as _;
 
 fn config(path: &std::path::Path, verdict: &str) -> Config {
     let text = format!(
@@ -43,19 +37,8 @@ fn pipeline_changed_by(
     clients: ExportClients,
     change: impl FnOnce(&mut Shared),
 ) -> (Arc<Pipeline>, Arc<Exporters>) {
-    let mut context =
-        ExportContext::new(Arc::new(|tree| RenderedTrace { tree, ..RenderedTrace::default() }), "verdict.");
-    context.clients = clients;
-    let exporters =
-        Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap());
-    let runtime_config = Arc::new(ArcSwap::from_pointee(
-        RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap(),
-    ));
-    let telemetry = Telemetry::new();
-    let budget = Budget::new(config.memory.budget, &telemetry.traces);
-    let (forwarding, meter) =
-        (ForwardingMode(config.verdict.mode), Meter::new(telemetry, std::iter::empty()));
-    let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), forwarding, meter, budget);
+    let exporters = testing::exporters(config, clients);
+    let mut shared = testing::shared(config, &exporters, None);
     change(&mut shared);
     (Pipeline::start(shared, "verdict."), exporters)
 }

@@ -82,7 +82,7 @@ pub(super) struct RecordingClock {
     file: u32,
     /// The largest end of a span in this file, in nanoseconds since 1970; 0 before the first.
     latest_nanos: u64,
-    /// The number of requests in a row that ended far before it.
+    /// The number of consecutive requests that ended far before `latest_nanos`.
     behind_requests: u32,
 }
 

@@ -3,30 +3,23 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock, mpsc as std_mpsc};
 
-use arc_swap::ArcSwap;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::advance;
 use tokio_util::task::TaskTracker;
 use verdict_config::Source;
-use verdict_eval::annotation::RenderedTrace;
 use verdict_eval::path::{ProposedCall, RunHints};
 use verdict_otlp::trace::{CloseReason, ClosedTrace};
 
 use super::*;
 use crate::admin::Readiness;
 use crate::config::{Config, from_sources};
-use crate::export::{ExportContext, Exporters};
-use crate::extensions::Extensions;
+use crate::export::ExportClients;
 use crate::page::server::PageSource as _;
-use crate::pipeline::budget::Budget;
 use crate::pipeline::components::CurrentComponents;
-use crate::pipeline::forwarding::ForwardingMode;
-use crate::pipeline::meter::Meter;
 use crate::pipeline::page::PageState;
-use crate::pipeline::shared::Shared;
+use crate::pipeline::shared::testing;
 use crate::receive::paths::RunId;
-use crate::telemetry::Telemetry;
 
 /// Bytes of a snapshot.
 const SNAPSHOT_BYTES: usize = 1_000;
@@ -45,17 +38,8 @@ fn pipeline() -> (Arc<Pipeline>, Arc<AtomicUsize>, tempfile::TempDir) {
         folder.path().join("out.jsonl")
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-    let context =
-        ExportContext::new(Arc::new(|tree| RenderedTrace { tree, ..RenderedTrace::default() }), "verdict.");
-    let exporters =
-        Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap());
-    let runtime = RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap();
-    let telemetry = Telemetry::new();
-    let budget = Budget::new(config.memory.budget, &telemetry.traces);
-    let (forwarding, meter) =
-        (ForwardingMode(config.verdict.mode), Meter::new(telemetry, std::iter::empty()));
-    let mut shared =
-        Shared::new(Arc::new(ArcSwap::from_pointee(runtime)), exporters, forwarding, meter, budget);
+    let exporters = testing::exporters(&config, ExportClients::new());
+    let mut shared = testing::shared(&config, &exporters, None);
     shared.queried_runs = Some(QueriedRuns::new());
     let (inbox, mut work) = mpsc::channel(8);
     let snapshots = Arc::new(AtomicUsize::new(0));

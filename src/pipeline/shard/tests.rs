@@ -9,21 +9,17 @@ mod private;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 use verdict_config::Source;
-use verdict_eval::annotation::RenderedTrace;
 use verdict_otlp::request::{Interner, split};
 use verdict_otlp::write;
 
 use super::*;
 use crate::config::{Config, from_sources};
-use crate::export::{ExportContext, Exporters};
+use crate::export::ExportClients;
 use crate::extensions::Extensions;
-use crate::pipeline::ask_judges::QuestionAnswerer;
-use crate::pipeline::budget::Budget;
-use crate::pipeline::forwarding::ForwardingMode;
 use crate::pipeline::meter::Meter;
+use crate::pipeline::shared::testing::{exporters, shared};
 use crate::reservation::ByteLimit;
 use crate::telemetry::Telemetry;
 
@@ -64,33 +60,6 @@ fn encode_request_with(resource: &[u8], spans: &[u8]) -> Bytes {
     request.into()
 }
 
-fn exporters(config: &Config) -> Arc<Exporters> {
-    let context =
-        ExportContext::new(Arc::new(|tree| RenderedTrace { tree, ..RenderedTrace::default() }), "verdict.");
-    Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap())
-}
-
-/// The shared state of a shard without a store.
-fn shared(
-    config: &Config,
-    exporters: &Arc<Exporters>,
-    answerer: Option<Arc<dyn QuestionAnswerer>>,
-) -> Shared {
-    let runtime_config = Arc::new(ArcSwap::from_pointee(
-        RuntimeConfig::new(&config.verdict, &Extensions::default(), answerer).unwrap(),
-    ));
-    let telemetry = Telemetry::new();
-    let budget = Budget::new(config.memory.budget, &telemetry.traces);
-    let forwarding = ForwardingMode(config.verdict.mode);
-    Shared::new(
-        runtime_config,
-        Arc::clone(exporters),
-        forwarding,
-        Meter::new(telemetry, std::iter::empty()),
-        budget,
-    )
-}
-
 /// Runs one shard over three traces. Returns the exported lines of JSON, and the self-metrics.
 async fn export(change: impl FnOnce(&mut Shared, &crate::config::VerdictConfig)) -> (String, Arc<Telemetry>) {
     run((1..=3).map(request).collect(), change, || ()).await
@@ -105,6 +74,17 @@ async fn send(inbox: &mpsc::Sender<ShardMessage>, groups: Vec<Group>) {
     }
 }
 
+/// A configuration with an exporter that writes spans to a file; the file, and the folder that contains it.
+fn config_with_file() -> (Config, std::path::PathBuf, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let text = format!(
+        "exporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}\n\
+         verdict: {{ close: {{ quiet: 0s }} }}"
+    );
+    (from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap(), path, folder)
+}
+
 /// Runs one shard over requests; each is sent after the traces of the previous one have closed. `then` is called
 /// when the small traces of all of them are exported.
 async fn run(
@@ -112,14 +92,8 @@ async fn run(
     change: impl FnOnce(&mut Shared, &crate::config::VerdictConfig),
     then: impl FnOnce(),
 ) -> (String, Arc<Telemetry>) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.jsonl");
-    let text = format!(
-        "exporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}\n\
-         verdict: {{ close: {{ quiet: 0s }} }}"
-    );
-    let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-    let exporters = exporters(&config);
+    let (config, path, _folder) = config_with_file();
+    let exporters = exporters(&config, ExportClients::new());
     let telemetry = Telemetry::new();
     let mut shared = Shared {
         meter: Meter::new(Arc::clone(&telemetry), std::iter::empty()),
@@ -231,14 +205,8 @@ impl crate::pipeline::store::Store for PanickingStore {
 
 #[tokio::test]
 async fn panic_in_a_shard_loses_no_span_and_is_reported() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.jsonl");
-    let text = format!(
-        "exporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}\n\
-         verdict: {{ close: {{ quiet: 0s }} }}"
-    );
-    let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-    let exporters = exporters(&config);
+    let (config, path, _folder) = config_with_file();
+    let exporters = exporters(&config, ExportClients::new());
     let store = Box::new(PanickingStore::default());
     let shared = Arc::new(Shared { store, ..shared(&config, &exporters, None) });
     let (inbox, messages) = mpsc::channel(8);

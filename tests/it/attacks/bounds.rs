@@ -278,8 +278,8 @@ fn thousands_of_harmful_calls_in_an_open_trace() {
         assert!(work <= MAX_WORK_PER_SPAN * ALL, "{name}: {work} units of work");
     };
     let before = work::counted();
-    let found = evaluator.harmful(closed.clone());
-    assert_eq!(found.alarms.len() as u64, ALL - 2);
+    let open_alarms = evaluator.harmful(closed.clone());
+    assert_eq!(open_alarms.alarms.len() as u64, ALL - 2);
     counted("alarms", before);
     let before = work::counted();
     let positions = evaluator.path_positions(closed.clone());
@@ -287,8 +287,8 @@ fn thousands_of_harmful_calls_in_an_open_trace() {
     drop(positions);
     let mut evaluated = evaluator.evaluate(closed, 0, &mut |_| ());
     let before = work::counted();
-    assert!(evaluator.confirm_alarms(&mut evaluated, &found.alarms, &[]).is_empty());
-    counted("settled alarms", before);
+    assert!(evaluator.confirm_alarms(&mut evaluated, &open_alarms.alarms, &[]).is_empty());
+    counted("confirmed alarms", before);
     assert_eq!(evaluated.alarms.len() as u64, ALL - 2);
 }
 
@@ -318,19 +318,19 @@ fn check(schema: &Value, arguments: &Value) -> Validation {
     let request = ExportTraceServiceRequest { resource_spans: vec![group] };
     let mut evaluation = RecordingEvaluation::new(&Config::default(), 1).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body: request.encode_to_vec().into() }).unwrap();
-    let mut found = Vec::new();
+    let mut finding_counts = Vec::new();
     crate::support::finish(&mut evaluation, |trace| {
         assert_eq!(trace.annotated.spans.iter().map(|piece| piece.items).sum::<u64>(), 2);
         for measurement in trace.trace.measurements.iter().filter(|m| m.metric == "tool_completeness") {
             let span = trace.trace.trace.tree.spans[measurement.at].id;
             let findings = measurement.outcome.as_ref().map_or(0, |measured| measured.findings.len());
-            found.push((u64::from_be_bytes(span.0), findings));
+            finding_counts.push((u64::from_be_bytes(span.0), findings));
         }
     });
-    assert!(found.contains(&(2, 1)), "the next span is measured: {found:?}");
+    assert!(finding_counts.contains(&(2, 1)), "the next span is measured: {finding_counts:?}");
     let checked = Schema::compile(schema).check(arguments);
-    let in_trace = found.iter().find(|(span, _)| *span == 1).map_or(0, |(_, findings)| *findings);
-    assert_eq!(in_trace, checked.problems.len(), "{found:?}");
+    let in_trace = finding_counts.iter().find(|(span, _)| *span == 1).map_or(0, |(_, findings)| *findings);
+    assert_eq!(in_trace, checked.problems.len(), "{finding_counts:?}");
     checked
 }
 

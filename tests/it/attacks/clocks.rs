@@ -1,7 +1,7 @@
-//! The senders' clocks have no effect on verdicts: those of a capture whose tool spans belong to another
-//! service, whose clock differs by up to 5 s, are those of the capture as it was recorded. Tasks limit the times
-//! between the calls, and spans have limits of latency. Nor do the clocks have an effect on the alarms of a trace that
-//! is open, whose last spans have not arrived.
+//! The clocks of senders have no effect on verdicts: a capture whose tool spans belong to another service, with a clock
+//! that differs by up to 5 s, has the same verdicts as the recorded capture. Tasks limit the times between the calls,
+//! and spans have limits of latency. The clocks have no effect on the alarms of an open trace either, whose last spans
+//! have not arrived.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
@@ -164,11 +164,16 @@ fn verdicts_do_not_depend_on_the_clock_of_the_tools_service() {
         limited += expected.values().filter(|value| value.contains("too_soon")).count();
         slow += expected.keys().filter(|(_, key)| key == "verdict.latency.result").count();
         for skew in SKEWS {
-            let found = verdicts(&case, task.as_ref(), &tools, skew * 1_000_000);
-            let keys: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
-            let differing = keys.into_iter().filter(|key| expected.get(key) != found.get(key));
+            let skewed_verdicts = verdicts(&case, task.as_ref(), &tools, skew * 1_000_000);
+            let keys: BTreeSet<_> = expected.keys().chain(skewed_verdicts.keys()).collect();
+            let differing = keys.into_iter().filter(|key| expected.get(key) != skewed_verdicts.get(key));
             differences.extend(differing.map(|key| {
-                format!("{} {skew} ms: {key:?}: {:?} -> {:?}", case.name, expected.get(key), found.get(key))
+                format!(
+                    "{} {skew} ms: {key:?}: {:?} -> {:?}",
+                    case.name,
+                    expected.get(key),
+                    skewed_verdicts.get(key)
+                )
             }));
         }
     }
@@ -206,8 +211,8 @@ fn alarms(
         let alarms = evaluator.harmful(open).alarms;
         let mut evaluated = evaluator.evaluate(whole, 0, &mut |_| ());
         evaluator.confirm_alarms(&mut evaluated, &alarms, &[]);
-        let marks = evaluated.alarms.iter().filter(|mark| mark.state == AlarmState::Raised);
-        confirmed.extend(marks.map(|mark| mark.span));
+        let still_raised = evaluated.alarms.iter().filter(|alarm| alarm.state == AlarmState::Raised);
+        confirmed.extend(still_raised.map(|alarm| alarm.span));
         raised.extend(alarms.iter().map(|alarm| format!("{} {} {}", alarm.span, alarm.reason, alarm.state)));
     }
     (raised, confirmed)
@@ -232,13 +237,13 @@ fn alarms_on_open_traces_do_not_depend_on_the_clock_of_the_tools_service() {
         let evaluator =
             Evaluator::builder(&config(&case).verdict.evaluation).path_tasks(tasks).build().unwrap();
         let spans = spans_by_end(&evaluator, &case);
-        let (all, harmful) = alarms(&evaluator, &case, &HashSet::new(), 0, &spans);
-        raised += all.len();
-        too_soon += all.iter().filter(|alarm| alarm.contains("too_soon")).count();
+        let (expected, harmful) = alarms(&evaluator, &case, &HashSet::new(), 0, &spans);
+        raised += expected.len();
+        too_soon += expected.iter().filter(|alarm| alarm.contains("too_soon")).count();
         for skew in SKEWS {
-            let (found, _) = alarms(&evaluator, &case, &tools, skew * 1_000_000, &spans);
-            if found != all {
-                differences.push(format!("{} {skew} ms: {all:?} -> {found:?}", case.name));
+            let (skewed_alarms, _) = alarms(&evaluator, &case, &tools, skew * 1_000_000, &spans);
+            if skewed_alarms != expected {
+                differences.push(format!("{} {skew} ms: {expected:?} -> {skewed_alarms:?}", case.name));
             }
             for arrived in [&spans[..spans.len() / 3], &spans[..spans.len() * 2 / 3]] {
                 let (early, confirmed) = alarms(&evaluator, &case, &tools, skew * 1_000_000, arrived);

@@ -153,8 +153,8 @@ fn process_that_panics_while_it_evaluates() {
 async fn the_log_of_a_panic_has_its_location_and_nothing_of_the_trace() {
     let destination = Destination::default();
     let folder = tempfile::tempdir().unwrap();
-    let through = process("process_that_panics_while_it_evaluates");
-    let mut processor = Processor::start_through(through, folder.path(), destination.serve().await, CLOSE);
+    let wrapper = process("process_that_panics_while_it_evaluates");
+    let mut processor = Processor::start_through(wrapper, folder.path(), destination.serve().await, CLOSE);
     send_until_acknowledged(&mut processor.client(), &poison(3)).await;
     wait_for_spans(&destination, 3).await;
     assert_eq!(processor.terminate(), Some(0));
@@ -180,9 +180,9 @@ async fn exported_unmeasured(spans: u32, dies_on: [&str; 2], expected: &BTreeMap
         format!("verdict: {{ close: {{ quiet: 200ms, by_service: {{ other: {{ quiet: {quiet} }} }} }} }}")
     };
     let config_text = format!("{}\nstorage: {{ directory: '{}' }}", close("1h"), journal.display());
-    let through = process("process_that_dies_while_it_evaluates");
+    let wrapper = process("process_that_dies_while_it_evaluates");
     let mut processor =
-        Processor::start_through(through, folder.path(), destination.serve().await, &config_text);
+        Processor::start_through(wrapper, folder.path(), destination.serve().await, &config_text);
     for request in (1..=10).flat_map(requests_of_other_service) {
         send_until_acknowledged(&mut processor.client(), &request).await;
     }
@@ -227,9 +227,9 @@ async fn a_kill_during_shutdown_is_not_counted_as_a_crash() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     let config_text = format!("{CLOSE}\nstorage: {{ directory: '{}' }}", journal.display());
-    let through = process("process_that_evaluates_without_end");
+    let wrapper = process("process_that_evaluates_without_end");
     let mut processor =
-        Processor::start_through(through, folder.path(), destination.serve().await, &config_text);
+        Processor::start_through(wrapper, folder.path(), destination.serve().await, &config_text);
     // On a blocking thread, so that the process handles the signal.
     let spans = 3000;
     send_until_acknowledged(&mut processor.client(), &poison(spans)).await;

@@ -1,13 +1,14 @@
 //! Requests of Kafka, which must not wait, and which another owner of their partition reads again.
 
 use super::*;
+use crate::pipeline::forwarding::ForwardingMode;
 use crate::pipeline::kafka_store::KafkaStore;
 use crate::pipeline::store::NoStore;
 use crate::receive::kafka::log::{Assignment, KafkaLog};
 use crate::receive::kafka::stream::{PartitionStream, STREAMS};
 
 /// A pipeline that receives from Kafka, and exports to this client.
-fn receiving(
+fn kafka_pipeline(
     verdict: &str,
     exporter: &str,
     client: Arc<dyn ExportClient>,
@@ -71,7 +72,7 @@ async fn forwarded_parts_are_not_forwarded_again_by_the_next_owner() {
     let select = "select: { scope: [agent] }";
     for verdict in [SHADOW.to_owned(), select.to_owned(), format!("{SHADOW}, {select}")] {
         let client = Arc::new(Counting::default());
-        let (pipeline, exporters, log) = receiving(&verdict, "", Arc::clone(&client) as _);
+        let (pipeline, exporters, log) = kafka_pipeline(&verdict, "", Arc::clone(&client) as _);
         let before = log.assign(0, [None; STREAMS], "");
         // The trace of "agent" stays open.
         receive(&pipeline, &before, PartitionStream::Spans, 5, &request(&["agent", "web"])).await;
@@ -113,7 +114,7 @@ impl ExportClient for UnresponsiveClient {
 #[tokio::test]
 async fn a_stored_request_waits_neither_for_the_queue_nor_for_a_shard() {
     let queue = "sending_queue: { queue_size: 1 }, timeout: 1h";
-    let (pipeline, _exporters, log) = receiving(SHADOW, queue, Arc::new(UnresponsiveClient));
+    let (pipeline, _exporters, log) = kafka_pipeline(SHADOW, queue, Arc::new(UnresponsiveClient));
     let assignment = log.assign(0, [None; STREAMS], "");
     // The queue has no space for a further request after the first one.
     for offset in 0..5 {
@@ -135,7 +136,7 @@ async fn a_stored_request_waits_neither_for_the_queue_nor_for_a_shard() {
 #[tokio::test]
 async fn late_spans_that_are_refused_are_late_when_they_are_offered_again() {
     let client = Arc::new(Counting::default());
-    let (pipeline, exporters, log) = receiving("close: { quiet: 0s }", "", Arc::clone(&client) as _);
+    let (pipeline, exporters, log) = kafka_pipeline("close: { quiet: 0s }", "", Arc::clone(&client) as _);
     let before = log.assign(0, [None; STREAMS], "");
     receive(&pipeline, &before, PartitionStream::Spans, 5, &request(&["agent"])).await;
     while before.commit(4096).unwrap().offsets != [Some(6), None] {
@@ -164,7 +165,7 @@ async fn late_spans_that_are_refused_are_late_when_they_are_offered_again() {
 #[tokio::test(start_paused = true)]
 async fn logs_of_kafka_are_left_to_an_exporter_whose_destination_does_not_take_them_at_present() {
     let record: Bytes = b"\x0a\x04\x12\x02\x12\x00".as_slice().into();
-    let (pipeline, exporters, log) = receiving("", "", Arc::new(UnsupportedAtFirst::default()));
+    let (pipeline, exporters, log) = kafka_pipeline("", "", Arc::new(UnsupportedAtFirst::default()));
     let assignment = log.assign(0, [None; STREAMS], "");
     receive(&pipeline, &assignment, PartitionStream::Logs, 0, &record).await;
     let exporter = exporters.iter().next().unwrap();
@@ -182,7 +183,7 @@ async fn logs_of_kafka_are_left_to_an_exporter_whose_destination_does_not_take_t
 #[tokio::test]
 async fn open_traces_of_kafka_are_dropped_at_shutdown_if_its_partitions_were_not_given_back() {
     let client = Arc::new(Counting::default());
-    let (pipeline, exporters, log) = receiving("", "", Arc::clone(&client) as _);
+    let (pipeline, exporters, log) = kafka_pipeline("", "", Arc::clone(&client) as _);
     let assignment = log.assign(0, [None; STREAMS], "");
     receive(&pipeline, &assignment, PartitionStream::Spans, 5, &request(&["agent", "web"])).await;
     pipeline.offer(Offer { signal: Signal::Traces, body: request(&["agent"]) }).await.unwrap();
@@ -196,7 +197,7 @@ async fn open_traces_of_kafka_are_dropped_at_shutdown_if_its_partitions_were_not
 
 #[tokio::test]
 async fn traces_of_a_revoked_partition_are_dropped_while_a_shard_takes_no_work() {
-    let (pipeline, exporters, log) = receiving("", "", Arc::new(Counting::default()));
+    let (pipeline, exporters, log) = kafka_pipeline("", "", Arc::new(Counting::default()));
     let inboxes = pipeline.inboxes();
     if inboxes.len() < 2 {
         println!("skipped: needs two shards, so two cores");

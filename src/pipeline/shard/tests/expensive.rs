@@ -13,7 +13,7 @@ use verdict_otlp::write::Scalar;
 use super::*;
 use crate::page::config::PageConfig;
 use crate::page::history::{History, HistoryFeed};
-use crate::pipeline::budget::{EVALUATED_FACTOR, JUDGED_FACTOR};
+use crate::pipeline::budget::{Budget, EVALUATED_FACTOR, JUDGED_FACTOR};
 use crate::pipeline::evaluate::INLINE_STEPS;
 use crate::pipeline::ingest::ShardItem;
 use crate::telemetry::PageMetrics;

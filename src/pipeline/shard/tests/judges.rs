@@ -165,7 +165,7 @@ async fn with_queue<F: Future<Output = ()>>(
         "{config}\nexporters: {{ file: {{ path: {path:?}, signals: [traces], sending_queue: {{ queue_size: {queue} }} }} }}\nservice: {{ exporters: [file] }}"
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-    let exporters = exporters(&config);
+    let exporters = exporters(&config, ExportClients::new());
     let shared = Arc::new(shared(&config, &exporters, Some(answerer(&config))));
     let (inbox, messages) = mpsc::channel(8);
     let shard = tokio::spawn(Shard::new(Arc::clone(&shared)).run(messages));

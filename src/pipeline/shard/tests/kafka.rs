@@ -23,7 +23,7 @@ async fn run(quiet: &str, steps: impl AsyncFnOnce(&Arc<KafkaLog>, &mpsc::Sender<
          verdict: {{ close: {{ quiet: {quiet} }} }}"
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-    let exporters = exporters(&config);
+    let exporters = exporters(&config, ExportClients::new());
     let log: Arc<KafkaLog> = Arc::default();
     let store = Box::new(KafkaStore::new(Arc::clone(&log), Box::new(NoStore)));
     let shared = Arc::new(Shared { store, ..shared(&config, &exporters, None) });
