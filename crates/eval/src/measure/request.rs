@@ -1,16 +1,14 @@
 //! The explicit demands of a task.
 //!
-//! In: the text of a task, or the agent's instructions. Out: for each [`Demand`] the words that express it, and the
-//! names in the text. Only explicit wording counts.
+//! In: the text of a task, or the agent's instructions. Out: for each [`Demand`] whether the text has it, and the names
+//! in the text. Only explicit wording counts, by the words of the language of the text (`language`).
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use regex::Regex;
-
 use crate::measure::Memo;
 use crate::measure::defects::{clip, clip_end};
-use crate::measure::language::ReadText;
+use crate::measure::language::{ClassifiedWord, Language, ReadText, WordClass, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;
@@ -19,153 +17,61 @@ use crate::recognise::Text;
 const READ_BYTES: usize = 6 * 1024;
 /// Maximum names of a text.
 const MAX_NAMES: usize = 16;
+/// The value of words of [`WordClass::Inquiry`] that ask for a name.
+const WHO: u8 = 1;
+/// The value of the first unit of time from a day on, in [`WordClass::TimeUnit`].
+const DAY: u8 = 4;
+/// Classes of words after a unit of time, by which a date is computed: "three days after the order".
+const AFTER_UNIT: WordClasses = classes!(Sequence RelativeDay);
 
-/// A demand of a task that is expressed by English words.
+/// A demand of a task that is expressed by words of closed classes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Demand {
-    /// To find a fact, by words such as who, when, how many, which, find, look up.
+    /// To find a fact: who, when, how many, which, find.
     Fact,
-    /// To use a source, a search or a tool.
-    Source,
-    /// A count, an amount or a year, by the words of a question.
-    Number,
-    /// A number, by other words: "find the number of", "up to what amount".
-    Figure,
-    /// A name: who, which, where, a title.
+    /// A name: who, which, where.
     Name,
-    /// To compute a date (days after, today).
+    /// To compute a date: "days after", "today".
     Calendar,
-}
-
-impl Demand {
-    const COUNT: usize = Demand::Calendar as usize + 1;
-
-    /// The pattern of the words that express the demand.
-    fn pattern(self) -> &'static Regex {
-        match self {
-            Demand::Fact => &FACT,
-            Demand::Source => &SOURCE,
-            Demand::Number => &NUMBER,
-            Demand::Figure => &FIGURE,
-            Demand::Name => &QUESTION_FOR_NAME,
-            Demand::Calendar => &CALENDAR,
-        }
-    }
 }
 
 /// The demands of a task, each computed at its first use.
 #[derive(Debug)]
 pub(crate) struct TaskDemands {
     text: String,
+    /// The language by whose words demands are recognised; `None` for a language without data.
+    language: Option<Language>,
     /// Whether the task asks to write or to transform a text, code or a plan, whose numbers need no source.
     pub asks_for_text: bool,
     /// Whether the task asks for an estimate or allows one.
     pub asks_for_estimate: bool,
-    /// By demand, the words that express it.
-    phrases: [OnceCell<Option<String>>; Demand::COUNT],
+    /// The words of closed classes in the text that express a demand.
+    words: OnceCell<Vec<ClassifiedWord>>,
+    /// The words of a question for a number, and the words after them.
+    number: OnceCell<Option<[String; 2]>>,
+    /// The sentence that demands a source.
+    source: OnceCell<Option<String>>,
     names: OnceCell<Vec<String>>,
     /// All readings of the numbers in the text.
     numbers: OnceCell<Vec<f64>>,
 }
 
 regex!(
-    FACT,
-    r"(?i)\b(how (many|much|tall|high|far|long|old|big|large|deep|heavy|fast|wide|often)|what(['’]s| is| was| are| were| year| date| time| number| percentage)?|who|whom|whose|when|where|which|find( out)?|look up|determine|calculate|compute|according to|tell me the|give me the|report the|name the)\b"
-);
-regex!(
-    SOURCE,
-    r"(?i)\b(according to (the|an?|its|their|this|that)? ?[^.?!,\n]{2,60}?\b(page|article|website|site|report|paper|document|file|database|dataset|table|\w*pa?edia|wiki|dictionary|handbook|manual|docs|documentation|record|records|book|video|census|list)\b|(numbers?|figures?|values?|amounts?|rates?|totals?|dates?|prices?|facts?|claims?|statements?|answers?|information|data)\b[^.?!\n]{0,40}? (must|have to|has to|should|may) (only )?(come|originate|stem|be (taken|read|quoted|copied|drawn)) (only )?from\b|(search|look up|look it up|browse) (for|the web|online|on the|the internet|in the|the [\w ]{2,30}? (database|archive|site|website|catalogue?))\b|(use|using) (the |your )?(web|search|internet|browser)\b|cite (your|the|its|all) sources?|with (a )?(source|citation)s?|visit the (page|website|site)|do not (guess|answer from memory)|verify (it|this|your answer|that))"
-);
-regex!(USE_OF_TOOLS, r"(?i)\b(use|using) (the|your|these|following) (\w+ )?tools?\b");
-regex!(
-    NUMBER,
-    r"(?i)\b(how (many|much|tall|high|far|old|deep|heavy|wide|fast)|what (is |was )?(the )?(number|percentage|year|total|sum|difference|population|price|cost|height|distance|age) (of|in|between|did|was|is|were)|in (what|which) year|answer with a number)\b"
-);
-regex!(
-    FIGURE,
-    r"(?i)\b(?:(?:find|get|tell me|give me|report|look up|need|want|show me|check)(?: out)? (?:me )?(?:the )?(?:current |exact |latest |total |average )?(?:number|percentage|share|sum|amount|price|cost|population|size|limit|rate|distance|weight|height|length|speed) (?:of|for|in|to|that)|(?:to|at|for|by|until|with|and|or) (?:what|which) (?:maximum |minimum |total )?(?:amount|price|rate|sum|limit|percentage|share|number|cost|age|weight|height|distance)|(?:what|which) (?:amount|price|percentage|share|sum)|what(?:['’]s| is| was) the (?:\w+ )?(?:amount|limit|rate|maximum|minimum|threshold|size|share|capacity|weight|length|speed|fee|fine|deductible|allowance))\b"
-);
-regex!(
-    QUESTION_FOR_NAME,
-    r"(?i)\b(who|whom|whose|which|where|named?|names|surname|author|title|called|city|country)\b"
-);
-regex!(
-    CALENDAR,
-    r"(?i)\b(days?|weeks?|months?) (after|before|from|until|between|later|ago)|today|tomorrow|yesterday|current date|next (week|month|year)|schedule|calendar|deadline\b"
-);
-regex!(
     PROPER_NAME,
     r#"\b[\p{Lu}][\p{L}'’-]+(?: (?:of|de|du|la|van|von|der|the) [\p{Lu}][\p{L}'’-]+| [\p{Lu}][\p{L}'’-]+)+"#
 );
-/// Capitalised words at the beginning of a sentence that are not part of a name.
-pub(crate) const SENTENCE_OPENERS: [&str; 52] = [
-    "The",
-    "A",
-    "An",
-    "In",
-    "On",
-    "At",
-    "Of",
-    "For",
-    "From",
-    "By",
-    "To",
-    "According",
-    "After",
-    "Before",
-    "Since",
-    "When",
-    "While",
-    "What",
-    "Which",
-    "Who",
-    "Where",
-    "How",
-    "Why",
-    "If",
-    "As",
-    "It",
-    "Its",
-    "This",
-    "That",
-    "These",
-    "Those",
-    "Their",
-    "There",
-    "He",
-    "She",
-    "They",
-    "We",
-    "I",
-    "You",
-    "Your",
-    "My",
-    "Our",
-    "And",
-    "But",
-    "Or",
-    "So",
-    "Is",
-    "Are",
-    "Was",
-    "Were",
-    "Please",
-    "Find",
-];
-
-/// The first words that match the pattern.
-fn first_match(pattern: &Regex, text: &str) -> Option<String> {
-    Some(pattern.find(text)?.as_str().trim().to_owned())
-}
 
 impl TaskDemands {
     pub(crate) fn new(task: &str, memo: &Memo) -> TaskDemands {
         let read_task = ReadText::new(task, None, memo);
         TaskDemands {
             text: read_part(task),
+            language: Language::detected(task, None, memo),
             asks_for_text: read_task.asks_for_text(),
             asks_for_estimate: read_task.asks_for_estimate(),
-            phrases: Default::default(),
+            words: OnceCell::new(),
+            number: OnceCell::new(),
+            source: OnceCell::new(),
             names: OnceCell::new(),
             numbers: OnceCell::new(),
         }
@@ -176,15 +82,43 @@ impl TaskDemands {
         memo.for_text(task, |task| TaskDemands::new(task, memo))
     }
 
-    /// The first words that express the demand; `None` if the task does not have it.
-    pub(crate) fn words(&self, demand: Demand) -> Option<&str> {
-        let cell = self.phrases.get(demand as usize)?;
-        cell.get_or_init(|| first_match(demand.pattern(), &self.text)).as_deref()
-    }
-
     /// Whether the task has the demand.
     pub(crate) fn asks(&self, demand: Demand) -> bool {
-        self.words(demand).is_some()
+        let words = self.words.get_or_init(|| {
+            let classified = self.language.map(|language| language.table().places(&self.text));
+            let demanding = classes!(Inquiry RelativeDay TimeUnit Sequence);
+            let words = classified.iter().flat_map(|words| words.iter());
+            words.filter(|word| word.classes.has_any(demanding)).cloned().collect()
+        });
+        match demand {
+            Demand::Fact => words.iter().any(|word| word.classes.has(WordClass::Inquiry)),
+            Demand::Name => {
+                words.iter().any(|word| word.classes.has(WordClass::Inquiry) && word.value == WHO)
+            }
+            Demand::Calendar => {
+                let is_day =
+                    |word: &ClassifiedWord| word.classes.has(WordClass::TimeUnit) && word.value >= DAY;
+                let gap = |from: usize, to: usize| self.text.get(from..to).unwrap_or_default();
+                words.iter().any(|word| word.classes.has(WordClass::RelativeDay))
+                    || words.windows(2).any(|pair| {
+                        matches!(pair, [unit, next] if is_day(unit) && next.classes.has(WordClass::Sequence)
+                            && gap(unit.at.end, next.at.start).trim().is_empty())
+                    })
+            }
+        }
+    }
+
+    /// The words of a question for a count, an amount or a year, and the words after them; `None` without such a
+    /// question.
+    pub(crate) fn question_for_number(&self, memo: &Memo) -> Option<&[String; 2]> {
+        let read = || ReadText::new(&self.text, None, memo).question_for_number();
+        self.number.get_or_init(read).as_ref()
+    }
+
+    /// The sentence that demands a source, a search or a tool; `None` without such a demand.
+    pub(crate) fn source(&self, memo: &Memo) -> Option<&str> {
+        let read = || ReadText::new(&self.text, None, memo).source_demand().map(str::to_owned);
+        self.source.get_or_init(read).as_deref()
     }
 
     /// Names of two or more capitalised words.
@@ -206,14 +140,13 @@ impl TaskDemands {
 
     /// Whether the task asks for facts that must be found, and not for a text to be written or transformed.
     pub(crate) fn asks_for_facts(&self) -> bool {
-        self.asks(Demand::Fact) && !self.asks_for_text
+        !self.asks_for_text && self.asks(Demand::Fact)
     }
 }
 
-/// The words of the instructions that demand a source for every answer; `None` if they demand none.
-pub(crate) fn source_demand(instructions: &str) -> Option<String> {
-    let text = read_part(instructions);
-    first_match(&SOURCE, &text).or_else(|| first_match(&USE_OF_TOOLS, &text))
+/// Whether the instructions demand a source for every answer.
+pub(crate) fn demands_source(instructions: &str, memo: &Memo) -> bool {
+    ReadText::new(&read_part(instructions), None, memo).source_demand().is_some()
 }
 
 /// The part of a text that is read: all of it, or its beginning and end.
@@ -224,12 +157,14 @@ fn read_part(text: &str) -> String {
     format!("{}\n{}", clip(text, READ_BYTES), clip_end(text, READ_BYTES))
 }
 
-/// The distinct proper names of several words in `text`, in order.
+/// The distinct proper names of several words in `text`, in order. Names are recognised by their capitals, as in
+/// English.
 pub(crate) fn names(text: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for found in PROPER_NAME.find_iter(text).take(8 * MAX_NAMES) {
-        let words: Vec<&str> =
-            found.as_str().split(' ').skip_while(|w| SENTENCE_OPENERS.contains(w)).collect();
+        // A function word with a capital begins a sentence.
+        let is_function_word = |word: &&str| Language::English.is_function_word(&word.to_lowercase());
+        let words: Vec<&str> = found.as_str().split(' ').skip_while(is_function_word).collect();
         let name = words.join(" ");
         if words.len() >= 2 && !out.contains(&name) && out.len() < MAX_NAMES {
             out.push(name);
@@ -251,30 +186,32 @@ mod tests {
         let request = demands(
             "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?",
         );
-        assert!(request.asks_for_facts() && request.asks(Demand::Number) && !request.asks_for_estimate);
-        assert_eq!(request.words(Demand::Source), Some("according to the Alpine Almanac page"));
+        let memo = &Memo::new();
+        assert!(request.asks_for_facts() && !request.asks(Demand::Name) && !request.asks_for_estimate);
+        assert_eq!(request.question_for_number(memo).map(|[words, _]| words.as_str()), Some("how many"));
+        assert!(request.source(memo).is_some_and(|sentence| sentence.ends_with("Almanac page?")));
         assert_eq!(request.names(), ["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
     }
 
     #[test]
     fn instructions_may_demand_sources() {
-        assert!(!demands("What is the population of Bern?").asks(Demand::Source));
-        let instructed = source_demand("Every number must come from a visited page.");
-        assert_eq!(instructed.as_deref(), Some("number must come from"));
+        let memo = &Memo::new();
+        assert_eq!(demands("What is the population of Bern?").source(memo), None);
         for text in [
+            "Every number must come from a visited page.",
             "All prices you quote have to be taken from the rate card.",
             "Facts may only come from what the archive returns.",
             "Exchange rates must come from the tool, never from memory.",
             "According to the Vogelpedia, how long is the wing of a swift?",
         ] {
-            assert!(source_demand(text).is_some(), "{text}");
+            assert!(demands_source(text, memo), "{text}");
         }
         for text in [
             "Parcels must come from a registered depot.",
             "Use a calm tone, and use your calculator voice.",
             "According to taste, how much salt does it take?",
         ] {
-            assert_eq!(source_demand(text), None, "{text}");
+            assert!(!demands_source(text, memo), "{text}");
         }
     }
 

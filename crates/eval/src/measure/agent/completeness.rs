@@ -24,7 +24,7 @@ use crate::measure::excerpt::head;
 use crate::measure::language::{Action, is_english};
 use crate::measure::reasoning::Review;
 use crate::measure::records::{RecordField, Structure};
-use crate::measure::request::{self, Demand, TaskDemands};
+use crate::measure::request::{self, TaskDemands};
 use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured, agent_index, avoidance, numbers};
 use crate::recognise::{Agent, Call, Content, Part, Text};
@@ -171,13 +171,13 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
         return;
     }
     let request = TaskDemands::cached(task, memo);
-    let is_fact = |_: &&str| request.asks_for_facts();
-    let Some(asked_words) = request.words(Demand::Number).filter(is_fact) else { return };
+    let number = request.question_for_number(memo).filter(|_| request.asks_for_facts());
+    let Some([asked_words, words_after]) = number else { return };
     // Numbers that are written as words are recognised in English only.
     if !is_english(answer, Some(task), memo) {
         return;
     }
-    if gives_number(task, &request, asked_words, answer) {
+    if gives_number(task, &request, words_after, answer) {
         return findings.examine(1);
     }
     let may_contain_number = CARDINALS.is_match(answer) || MAY_BE_NUMBER.is_match(answer);
@@ -192,7 +192,7 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
 
 /// Whether the answer contains a number that the request does not contain: digits outside a name, a number word, or
 /// a counting word before the requested noun ("no rooms").
-fn gives_number(task: &str, request: &TaskDemands, asked_words: &str, answer: &str) -> bool {
+fn gives_number(task: &str, request: &TaskDemands, words_after: &str, answer: &str) -> bool {
     let is_new_number = |n: &numbers::Number| !n.in_identifier && !request.has_number(n);
     let words = |text: &str| {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -205,10 +205,8 @@ fn gives_number(task: &str, request: &TaskDemands, asked_words: &str, answer: &s
     {
         return true;
     }
-    // "How many rooms": the noun follows the words of the demand.
-    let after_demand =
-        task.find(asked_words).and_then(|start| task.get(start + asked_words.len()..)).unwrap_or_default();
-    let Some(noun) = words(after_demand).into_iter().find(|word| word.chars().count() >= MIN_NOUN_LETTERS)
+    // "How many rooms": the noun follows the words of the question.
+    let Some(noun) = words(words_after).into_iter().find(|word| word.chars().count() >= MIN_NOUN_LETTERS)
     else {
         return false;
     };

@@ -22,12 +22,12 @@ use serde_json::Value;
 use crate::measure::agent::plan_efficiency::note_unneeded_lookup;
 use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome};
 use crate::measure::defects::{Defect, Findings, QUOTE_BYTES};
-use crate::measure::excerpt::around;
-use crate::measure::language::{ReadText, is_english};
+use crate::measure::excerpt::{around, head};
+use crate::measure::language::{ReadText, Readable, is_english, readable};
 use crate::measure::plan::execution::is_conditional;
 use crate::measure::plan::tools::MentionFinder;
 use crate::measure::reasoning::Review;
-use crate::measure::request::{Demand, TaskDemands};
+use crate::measure::request::TaskDemands;
 use crate::measure::{Context, Measurement, Unmeasured, agent_index};
 use crate::recognise::{Agent, Content};
 
@@ -38,6 +38,8 @@ const SEARCH_BYTES: usize = 4 << 20;
 const MIN_NAMES: usize = 2;
 /// Maximum arguments of a call that are searched for names.
 const MAX_ARGUMENTS: usize = 40;
+/// Maximum bytes of a demand for a source in a finding.
+const MAX_DEMAND: usize = 120;
 /// Maximum spans that a finding cites.
 const MAX_CITED: usize = 8;
 
@@ -75,13 +77,14 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
             answer.is_some_and(|text| text.ends_with_question())
         };
         let is_call_expected = has_output && !has_sub_agents && !context.trace.incomplete && !asks_back();
-        let Some(source) = is_call_expected.then(|| request.words(Demand::Source)).flatten() else {
-            let is_readable = is_english(task, None, context.memo);
-            let reason = if is_readable { Unmeasured::NotApplicable } else { Unmeasured::Language };
+        let Some(source) = is_call_expected.then(|| request.source(context.memo)).flatten() else {
+            let is_unreadable = readable(task, None, context.memo) == Readable::No;
+            let reason = if is_unreadable { Unmeasured::Language } else { Unmeasured::NotApplicable };
             return context.unmeasured(reason);
         };
         let rationale = format!(
-            "a call was expected, since the task demands \"{source}\"; {} tools were offered, and none was called",
+            "a call was expected, since the task says \"{}\"; {} tools were offered, and none was called",
+            head(source, MAX_DEMAND),
             agent.tools.len()
         );
         // Only the part around the demand is quoted from a long task.

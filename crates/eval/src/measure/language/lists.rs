@@ -43,6 +43,10 @@ struct LanguageFile {
     appeal: ListFile,
     question: ListFile,
     writing: ListFile,
+    number: ListFile,
+    source_demand: ListFile,
+    memory: ListFile,
+    announcement: ListFile,
     estimate: ListFile,
     claims: ClaimsFile,
     /// Forms of the verbs of each action.
@@ -125,6 +129,14 @@ pub(super) struct Lists {
     /// A request to write or to transform a text, code or a plan. `unless` are words at any position that make the
     /// sentence a question about a text.
     pub writing: PatternList,
+    /// A question for a count, an amount or a year.
+    pub number: PatternList,
+    /// A demand to take an answer from a source, a search or a tool. `unless` are words at any position.
+    pub source_demand: PatternList,
+    /// Statements that an answer comes from the memory of its writer. `unless` are refusals to answer from memory.
+    pub memory: PatternList,
+    /// Statements that the speaker is about to call a tool or to ask somebody.
+    pub announcement: PatternList,
     /// A request for an estimate, or the permission to estimate. `unless` are words at any position.
     pub estimate: PatternList,
     pub claims: Claims,
@@ -181,6 +193,10 @@ impl Lists {
             appeal: list(&file.appeal)?,
             question: list(&file.question)?,
             writing: list(&file.writing)?,
+            number: list(&file.number)?,
+            source_demand: list(&file.source_demand)?,
+            memory: list(&file.memory)?,
+            announcement: list(&file.announcement)?,
             estimate: list(&file.estimate)?,
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
             requests: file.requests.map(|requests| RequestWords::new(&requests, &classes)),
@@ -216,6 +232,14 @@ impl PatternList {
     /// Whether the sentence or question has a match, and no clause of it matches `unless`.
     pub(super) fn asks(&self, sentence: &Sentence<'_>) -> bool {
         self.any.is_anchored_match(sentence.words()) && !self.is_limited(sentence)
+    }
+
+    /// The words of the first match of a sentence or question that [`PatternList::asks`], and the words after them.
+    pub(super) fn first(&self, sentence: &Sentence<'_>) -> Option<[String; 2]> {
+        let words = sentence.words();
+        let found = self.any.find(words).filter(|_| !self.is_limited(sentence))?;
+        let part = |part: Option<&str>| part.map(|words| words.trim().to_owned());
+        Some([part(words.get(found.clone()))?, part(words.get(found.end..))?])
     }
 
     /// The union of the patterns of the list.

@@ -1,6 +1,6 @@
 //! Statements in texts, recognised by their words in the languages that rules read: refusals, statements of inability,
 //! claims of actions and of work, hedges, admitted inventions, reports of errors, questions to the reader, and
-//! replies of a user that agree or withdraw; requests for a text or an estimate.
+//! replies of a user that agree or withdraw; requests for a text, an estimate, a number or a source.
 //!
 //! In: a text. Out: its sentences of such a kind, verbatim. Patterns are data, with one file per language in `data/`:
 //! classes of words (speaker, auxiliary, negation, verbs by class of action), and patterns over these classes. They
@@ -105,6 +105,17 @@ impl Language {
         let has_content =
             |word: &String| lists.requests.as_ref().is_none_or(|requests| requests.has_content(word));
         words.filter(has_content).collect()
+    }
+
+    /// Whether a word in lower case is a function word, or a verb that asks for any result. Not for words that are also
+    /// names: "will".
+    pub(crate) fn is_function_word(self, word: &str) -> bool {
+        const FUNCTION: WordClasses = classes!(Condition Sequence Conjunction Contrast Reason);
+        let lists = self.lists();
+        let classes = lists.classes.places(word).all();
+        let is_of_requests = |words: &RequestWords| !words.has_content(word) || words.is_directed(word);
+        (classes.has_any(FUNCTION) || lists.requests.as_ref().is_some_and(is_of_requests))
+            && !classes.has(WordClass::Modal)
     }
 
     /// The closed classes of the words of a short text. The result is not cached.
@@ -327,6 +338,33 @@ impl<'t> ReadText<'t> {
     /// Whether the text asks for an estimate or allows one.
     pub(crate) fn asks_for_estimate(&self) -> bool {
         self.asks(|lists| &lists.estimate)
+    }
+
+    /// The words of the first question for a number, in lower case, and the words after them in its sentence.
+    pub(crate) fn question_for_number(&self) -> Option<[String; 2]> {
+        self.languages.iter().find_map(|&language| {
+            let number = &language.lists().number;
+            self.sentences(language).find_map(|sentence| number.first(&sentence))
+        })
+    }
+
+    /// The first sentence or question that demands a source of the answer, or the use of tools.
+    pub(crate) fn source_demand(&self) -> Option<&'t str> {
+        self.languages.iter().find_map(|&language| {
+            let demand = &language.lists().source_demand;
+            self.may_match(language, demand.any()).then_some(())?;
+            self.sentences(language).find(|sentence| demand.asks(sentence)).map(|sentence| sentence.text)
+        })
+    }
+
+    /// Sentences that state that the text comes from the memory of its writer.
+    pub(crate) fn memory_claims(&self) -> Vec<&'t str> {
+        self.sentences_of(|lists| &lists.memory)
+    }
+
+    /// Sentences that announce a call of a tool or a question to somebody.
+    pub(crate) fn announcements(&self) -> Vec<&'t str> {
+        self.sentences_of(|lists| &lists.announcement)
     }
 
     fn asks(&self, list: impl Fn(&'static Lists) -> &'static PatternList) -> bool {

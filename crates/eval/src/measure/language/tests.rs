@@ -53,6 +53,10 @@ fn found(language: Language, list: &str, sentence: &str) -> String {
         }
         "question" => list_if(read_text.ends_with_question()),
         "writing" => list_if(read_text.asks_for_text()),
+        "number" => list_if(read_text.question_for_number().is_some()),
+        "source_demand" => list_if(read_text.source_demand().is_some()),
+        "memory" => list_if(!read_text.memory_claims().is_empty()),
+        "announcement" => list_if(!read_text.announcements().is_empty()),
         "estimate" => list_if(read_text.asks_for_estimate()),
         "nothing" => {
             list_if(read_text.classified(language, [SentenceKind::Nothing]).any(|(_, kind)| kind.is_some()))
@@ -129,7 +133,7 @@ fn mismatches(language: Language) -> Vec<String> {
 }
 
 /// The lists whose sentences are in the files.
-const LISTS: [&str; 23] = [
+const LISTS: [&str; 27] = [
     "refusal",
     "inability",
     "hypothetical",
@@ -145,6 +149,10 @@ const LISTS: [&str; 23] = [
     "appeal",
     "question",
     "writing",
+    "number",
+    "source_demand",
+    "memory",
+    "announcement",
     "estimate",
     "claim",
     "promised",
@@ -221,10 +229,9 @@ fn closed_classes_are_those_of_their_sentences() {
         }
         for class in WordClass::ALL {
             let class_count = count[class as usize];
-            assert!(
-                class_count >= 20 && all - class_count >= 20,
-                "{language:?} {class:?}: {class_count} of {all}"
-            );
+            if class_count < 20 || all - class_count < 20 {
+                wrong.push(format!("{language:?} {class:?}: {class_count} of {all}"));
+            }
         }
     }
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));

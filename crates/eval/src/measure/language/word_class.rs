@@ -107,6 +107,10 @@ verdict_otlp::labelled_enum! {
         Phone = "phone",
         /// Titles before the name of a person, or in place of a first name.
         Title = "title",
+        /// Words by which a text asks for a fact: "who", 1; other words of questions, and "find out", 2.
+        Inquiry = "inquiry",
+        /// Words before a number that is a name and no quantity: "page", "step".
+        Label = "label",
         /// "Per", "each", "a": after an amount, the amount is the one of a single item.
         Per = "per",
     }

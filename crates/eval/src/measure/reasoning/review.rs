@@ -26,7 +26,7 @@ use super::{
 };
 use crate::measure::calls::attempts::{CallAttempts, MIN_REPEATED_FAILURES, author, quoted};
 use crate::measure::defects::{Defect, clip};
-use crate::measure::request::{self, Demand, TaskDemands};
+use crate::measure::request::{self, TaskDemands};
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{AgentTrace, Content, Part, SpanView, Text};
 
@@ -323,8 +323,9 @@ impl<'a> Reviewer<'a> {
     /// Whether an agent's task or its instructions require a source.
     fn wants_source(&mut self, agent: usize) -> bool {
         let instructions = || agent_index::instructions(self.trace, agent);
-        let required = || instructions().and_then(|text| request::source_demand(text)).is_some();
-        self.request(agent).asks(Demand::Source)
+        let memo = self.memo;
+        let required = || instructions().is_some_and(|text| request::demands_source(text, memo));
+        self.request(agent).source(memo).is_some()
             || *self.requires_source.entry(agent).or_insert_with(required)
     }
 

@@ -30,7 +30,11 @@ regex!(MARK, r"[,;:](?:\s)|\s[–—-]\s");
 /// Whether a sentence asserts nothing: it is a question, a condition, an offer, an example, or advice, so that its
 /// values are not facts.
 pub(super) fn asserts_nothing(sentence: &str, language: Language) -> bool {
-    let classes = language.classes(sentence);
+    states_nothing(sentence, language.classes(sentence))
+}
+
+/// As [`asserts_nothing`], with the classes of the words of the sentence.
+pub(super) fn states_nothing(sentence: &str, classes: WordClasses) -> bool {
     asserts_nothing_by_classes(sentence, classes) || classes.has(WordClass::Advice)
 }
 

@@ -9,19 +9,20 @@
 
 mod memory;
 mod operands;
+mod words_around;
 
 use super::answer::sentences;
 use super::dates;
-use super::dates_and_times::WEEKDAYS;
 use super::evidence::{Evidence, Support};
 use super::links_and_quotations::{PhraseFact, links, quotations};
-use super::statements::{Prose, asserts_nothing};
-use crate::measure::defects::{Defect, clip_end};
+use super::statements::{Prose, asserts_nothing, states_nothing};
+use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, head};
-use crate::measure::language::{Language, ReadText};
+use crate::measure::language::{Language, ReadText, classes_of, names};
 use crate::measure::numbers::{self, Number};
 use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::{Category, Finding, Memo};
+use words_around::WordsAround;
 
 /// Maximum facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;
@@ -34,14 +35,6 @@ const COMMON: [f64; 7] = [24.0, 30.0, 60.0, 90.0, 100.0, 365.0, 360.0];
 /// Maximum bytes of an answer whose names are checked: longer answers have many headings and terms.
 const MAX_ANSWER_WITH_NAMES: usize = 1500;
 
-regex!(
-    HEDGE,
-    r"(?i)(\b(about|approximately|approx\.?|around|roughly|some|nearly|almost|over|more than|less than|under|circa|ca\.?|estimated( at)?|up to|at least|close to|just (over|under))|[~≈<>])\s*\W{0,2}$"
-);
-regex!(
-    LABEL,
-    r"(?i)(\b(step|section|chapter|page|pages|figure|fig\.|table|part|option|version|line|item|question|note|appendix|attempt|no\.|number|top|phase|level|day|round|task|id|room|model|type|route|highway|flight|article|rule|act|psalm|verse)s?\s*[#:.]?\s*|(^|\n)\W*)$"
-);
 /// The kind of a fact that is a name.
 const NAME: &str = "name";
 
@@ -67,52 +60,10 @@ pub(crate) struct FactCheck {
     pub beyond_request: usize,
 }
 
-/// Compares the facts of `answer` with `evidence`, which is complete. The request asks for facts that need a lookup.
+/// Compares the facts of `answer` with `evidence`, which is complete. The request asks for facts that need a lookup. In
+/// other languages than English, names and dates are not compared, since they have several forms, nor quotations, which
+/// may be translated.
 pub(crate) fn check(
-    answer: &str,
-    request: &TaskDemands,
-    evidence: &mut Evidence<'_>,
-    calls: CallsBefore,
-    memo: &Memo,
-) -> FactCheck {
-    let prose = Prose::cached(answer, memo);
-    let memory = memory::source(&prose);
-    let mut checker = FactChecker {
-        answer,
-        prose: &prose,
-        sentences: sentences(&prose),
-        request,
-        evidence,
-        calls,
-        memory: memory.map(|words| words.as_str()),
-        knows_units: ReadText::new(answer, None, memo).is_known(),
-        language: Language::English,
-        out: FactCheck::default(),
-    };
-    checker.check_numbers();
-    if calls.attempted {
-        checker.check_phrases();
-    }
-    let only_failed = calls.attempted && !calls.succeeded;
-    if let Some(words) =
-        memory.filter(|_| checker.out.findings.is_empty() && only_failed && !request.asks_for_estimate)
-    {
-        let rationale = format!(
-            "an answer with a source, or an admission that there is none, was expected; the answer says that it comes \
-             \"{}\", after every call had failed",
-            words.as_str()
-        );
-        let finding = Defect::UnsupportedFact.finding(rationale, checker.sentence_at(words.start()));
-        checker.out.examined += 1;
-        checker.out.beyond_request += 1;
-        checker.out.findings.push(finding.by_rule("memory"));
-    }
-    checker.out
-}
-
-/// Compares the numbers of an answer in a language whose hedges and labels are not known: every number may be rounded,
-/// and at least half of them have to be without support.
-pub(crate) fn check_values(
     answer: &str,
     language: Language,
     request: &TaskDemands,
@@ -121,9 +72,56 @@ pub(crate) fn check_values(
     memo: &Memo,
 ) -> FactCheck {
     let prose = Prose::cached(answer, memo);
-    let joined = numbers::with_joined_groups(&prose);
+    let is_english = language == Language::English;
+    let out = match is_english || request.asks_for_estimate {
+        true => FactCheck::default(),
+        false => check_values(answer, &prose, language, request, evidence, calls, memo),
+    };
+    let mut checker = FactChecker {
+        answer,
+        prose: &prose,
+        sentences: sentences(&prose),
+        request,
+        evidence,
+        calls,
+        memo,
+        knows_units: is_english && ReadText::new(answer, None, memo).is_known(),
+        language,
+        out,
+    };
+    if is_english {
+        checker.check_numbers();
+    }
+    if calls.attempted {
+        checker.check_phrases();
+    }
+    let only_failed = calls.attempted && !calls.succeeded;
+    let is_examined = only_failed && checker.out.findings.is_empty() && !request.asks_for_estimate;
+    if let Some(sentence) = is_examined.then(|| memory::source(answer, memo)).flatten() {
+        let rationale = "an answer with a source, or an admission that there is none, was expected; the answer says \
+                         that it comes from memory, after every call had failed";
+        let finding = Defect::UnsupportedFact.finding(rationale.to_owned(), sentence);
+        checker.out.examined += 1;
+        checker.out.beyond_request += 1;
+        checker.out.findings.push(finding.by_rule("memory"));
+    }
+    checker.out
+}
+
+/// Compares the numbers of an answer in a language whose units are not known. At least half of them have to be without
+/// support, in each reading of groups of digits.
+fn check_values(
+    answer: &str,
+    prose: &str,
+    language: Language,
+    request: &TaskDemands,
+    evidence: &mut Evidence<'_>,
+    calls: CallsBefore,
+    memo: &Memo,
+) -> FactCheck {
+    let joined = numbers::with_joined_groups(prose);
     evidence.restrict_units(None);
-    let readings = [Some(&*joined), Some(&**prose).filter(|plain| *plain != joined)];
+    let readings = [Some(&*joined), Some(prose).filter(|plain| *plain != joined)];
     let mut best: Option<FactCheck> = None;
     for text in readings.into_iter().flatten() {
         let mut checker = FactChecker {
@@ -133,7 +131,7 @@ pub(crate) fn check_values(
             request,
             evidence: &mut *evidence,
             calls,
-            memory: None,
+            memo,
             knows_units: false,
             language,
             out: FactCheck::default(),
@@ -163,8 +161,7 @@ struct FactChecker<'a, 'e> {
     request: &'a TaskDemands,
     evidence: &'a mut Evidence<'e>,
     calls: CallsBefore,
-    /// The words that attribute the answer to the model's memory.
-    memory: Option<&'a str>,
+    memo: &'a Memo,
     /// Whether the answer is certainly in a language whose units are known.
     knows_units: bool,
     /// The language of the answer, by whose words questions, conditions and examples are recognised.
@@ -191,7 +188,7 @@ impl FactChecker<'_, '_> {
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         let first_sentence = facts.first().map(|f| f.sentence);
         let is_majority = unsupported.len() * 2 >= facts.len();
-        let wants_number = self.request.asks(Demand::Number) || self.request.asks(Demand::Figure);
+        let wants_number = !is_majority && self.request.question_for_number(self.memo).is_some();
         let is_asked_for = |fact: &&NumberFact| wants_number && Some(fact.sentence) == first_sentence;
         self.report(unsupported.into_iter().filter(|fact| is_majority || is_asked_for(fact)), &facts);
     }
@@ -223,7 +220,6 @@ impl FactChecker<'_, '_> {
             !after.trim_start().starts_with(MAGNITUDES)
         };
         let mut facts: Vec<NumberFact> = self.numbers().into_iter().filter(is_plain).collect();
-        facts.iter_mut().for_each(|fact| fact.hedged = true);
         self.find_support(&mut facts);
         self.count_examined(&facts);
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
@@ -255,19 +251,35 @@ impl FactChecker<'_, '_> {
     /// The numbers of the answer that state a quantity.
     fn numbers(&self) -> Vec<NumberFact> {
         let mut out = Vec::new();
+        if !numbers::has_digit(self.prose) {
+            return out;
+        }
+        let words = self.language.places(self.prose, self.memo);
         for (index, &(start, end)) in self.sentences.iter().enumerate() {
-            let states = |text: &&str| numbers::has_digit(text) && !asserts_nothing(text, self.language);
+            let states = |text: &&str| {
+                numbers::has_digit(text) && !states_nothing(text, classes_of(words.within(start..end)))
+            };
             let Some(sentence) = self.prose.get(start..end).filter(states) else { continue };
             numbers::scan(sentence, |number| {
-                let before = clip_end(sentence.get(..number.start).unwrap_or_default(), 32);
                 let small = number.value.fract() == 0.0 && number.value <= SMALL && !number.fractional;
                 let common = COMMON.contains(&number.value);
                 let is_day = number.value <= 31.0 && dates::begins_with_month(sentence.get(number.end..));
-                let label = LABEL.is_match(before) && is_label(sentence, &number, before);
                 let is_quantity = !number.in_identifier && !is_numbered_by_year(sentence, &number);
-                if is_quantity && !small && !common && !label && !is_day && out.len() < MAX_FACTS {
-                    let hedged = HEDGE.is_match(before);
-                    out.push(NumberFact { number, hedged, sentence: index, support: Support::None });
+                if !is_quantity || small || common || is_day || out.len() >= MAX_FACTS {
+                    return;
+                }
+                let words = WordsAround {
+                    text: self.prose,
+                    words: &words,
+                    at: start + number.start..start + number.end,
+                };
+                if !words.is_label() && !is_list_label(sentence, &number) {
+                    out.push(NumberFact {
+                        number,
+                        hedged: words.is_hedged(),
+                        sentence: index,
+                        support: Support::None,
+                    });
                 }
             });
         }
@@ -290,12 +302,15 @@ impl FactChecker<'_, '_> {
             let finding = Defect::UnsupportedFact.finding(rationale, sentence.trim());
             return Some(finding.by_rule("misread_number").under(Category::ToolOutputMisinterpretation));
         }
-        let circumstances = match (self.memory, self.calls.attempted, self.calls.succeeded) {
-            (Some(words), ..) => format!("; the answer itself says that it is \"{words}\""),
-            (None, false, _) => "; no tool was called at all".to_owned(),
-            (None, true, false) => "; every call before it had failed".to_owned(),
-            _ => String::new(),
-        };
+        let circumstances =
+            match (memory::source(self.answer, self.memo), self.calls.attempted, self.calls.succeeded) {
+                (Some(sentence), ..) => {
+                    format!("; the answer says that it comes from memory: \"{}\"", head(sentence, 80))
+                }
+                (None, false, _) => "; no tool was called at all".to_owned(),
+                (None, true, false) => "; every call before it had failed".to_owned(),
+                _ => String::new(),
+            };
         let rationale = format!(
             "a figure from an earlier message or tool result was expected; the answer states {shown}, which none of \
              them contains and which does not follow from their values by simple arithmetic{circumstances}"
@@ -307,11 +322,14 @@ impl FactChecker<'_, '_> {
         let language = self.language;
         let is_stated = |fact: &PhraseFact| !asserts_nothing(&fact.quote, language);
         let mut facts: Vec<PhraseFact> = links(self.answer).into_iter().filter(is_stated).collect();
-        facts.extend(quotations(self.answer).into_iter().filter(is_stated));
-        if !self.request.asks(Demand::Calendar) {
+        let is_english = language == Language::English;
+        if is_english {
+            facts.extend(quotations(self.answer).into_iter().filter(is_stated));
+        }
+        if is_english && !self.request.asks(Demand::Calendar) {
             facts.extend(self.dates());
         }
-        if self.answer.len() <= MAX_ANSWER_WITH_NAMES && self.request.asks(Demand::Name) {
+        if is_english && self.answer.len() <= MAX_ANSWER_WITH_NAMES && self.request.asks(Demand::Name) {
             facts.extend(self.names());
         }
         facts.retain(|fact| !fact.phrases.is_empty());
@@ -415,11 +433,10 @@ impl FactChecker<'_, '_> {
     }
 }
 
-/// Whether a word is the English name of a weekday or a month.
+/// Whether a word is the name of a weekday or a month.
 fn is_calendar_name(word: &str) -> bool {
-    let word = word.to_ascii_lowercase();
-    let is_weekday = word.strip_suffix("day").is_some_and(|name| WEEKDAYS.contains(&name));
-    is_weekday || dates::MONTHS.contains(&word.as_str())
+    let word = word.to_lowercase();
+    names::weekday_of(&word).or(names::month_of(&word)).is_some()
 }
 
 /// Whether the number is part of the name of a document that is numbered by year, such as a law: "Regulation (EC)
@@ -434,12 +451,13 @@ fn is_numbered_by_year(sentence: &str, n: &Number) -> bool {
         || is_year(n.value) && number_before.is_some_and(|text| text.ends_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether a number after a match of [`LABEL`] is a label: any number after a word such as "page", but only "12.",
-/// "12)" and "2024:" at the start of a line.
-fn is_label(sentence: &str, n: &Number, before: &str) -> bool {
-    before.chars().any(char::is_alphabetic)
-        || n.value < 100.0 && sentence.get(n.end..).is_some_and(|s| s.starts_with(['.', ')']))
-        || sentence.get(n.end..).is_some_and(|s| s.trim_start_matches('*').starts_with(':'))
+/// Whether a number at the start of a line is the label of the text after it: "12.", "12)" and "2024:".
+fn is_list_label(sentence: &str, n: &Number) -> bool {
+    let line = sentence.get(..n.start).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
+    let after = sentence.get(n.end..).unwrap_or_default();
+    !line.contains(|c: char| c.is_alphanumeric())
+        && (n.value < 100.0 && after.starts_with(['.', ')'])
+            || after.trim_start_matches('*').starts_with(':'))
 }
 
 /// Sets the support of each number. The search is repeated while it finds support, since a number may follow from other

@@ -15,7 +15,7 @@ use crate::measure::numbers::has_digit;
 use crate::measure::reasoning::answer::MAX_ANSWER;
 use crate::measure::reasoning::evidence::TextSource;
 use crate::measure::reasoning::history::CallCounts;
-use crate::measure::reasoning::unsupported_facts::{CallsBefore, check, check_values};
+use crate::measure::reasoning::unsupported_facts::{CallsBefore, check};
 use crate::measure::request::TaskDemands;
 use crate::measure::{Finding, agent_index};
 use crate::recognise::{Content, Role, SpanView, Text};
@@ -90,13 +90,9 @@ impl<'a> Reviewer<'a> {
         let mut has_only_values = || counts.succeeded > 0 && !history.has_prose();
         let is_asked = match is_english {
             true => request.asks_for_facts() || !request.asks_for_text && has_only_values(),
-            // Hedges, labels and questions for facts are recognised by English words.
-            false => {
-                let asks = task.is_some_and(|task| {
-                    task.contains(['?', '？']) || ReadText::new(task, None, self.memo).ends_with_question()
-                });
-                asks && !request.asks_for_text && has_only_values() && self.has_number()
-            }
+            // Numbers of prose may be in words, or in units of other languages.
+            false if counts.calls == 0 => request.asks_for_facts(),
+            false => !request.asks_for_text && has_only_values() && self.has_number(),
         };
         if !is_asked {
             return ExaminedFacts::default();
@@ -109,10 +105,7 @@ impl<'a> Reviewer<'a> {
         let calls = CallsBefore { attempted: counts.calls > 0, succeeded: counts.succeeded > 0 };
         let is_outermost = self.trace.agents.get(agent).is_some_and(|agent| agent.parent.is_none());
         let evidence = &mut self.history.evidence;
-        let mut checked = match is_english {
-            true => check(answer, &request, evidence, calls, self.memo),
-            false => check_values(answer, language, &request, evidence, calls, self.memo),
-        };
+        let mut checked = check(answer, language, &request, evidence, calls, self.memo);
         // An unsupported value that another agent stated before is the same failure, and is reported once.
         if !is_outermost && !checked.unsupported.is_empty() {
             let is_known = |value: &f64| self.history.evidence.is_tainted(*value);

@@ -15,7 +15,8 @@ fn checked(task: &str, results: &[&str], answer: &str) -> FactCheck {
         evidence.add(text, TextSource::Tool);
     }
     let calls = CallsBefore { attempted: true, succeeded: !results.is_empty() };
-    check(answer, &TaskDemands::new(task, &Memo::new()), &mut evidence, calls, &Memo::new())
+    let (memo, language) = (Memo::new(), Language::detected(answer, Some(task), &Memo::new()));
+    check(answer, language.unwrap(), &TaskDemands::new(task, &memo), &mut evidence, calls, &memo)
 }
 
 #[test]
@@ -50,8 +51,64 @@ fn underivable_number_is_found_and_quoted() {
 fn estimate_from_memory_is_found_unless_requested() {
     let answer = "I could not open the page. From memory Mount Elbrus is roughly 800 metres taller.";
     let found = checked(TASK, &[], answer);
-    assert!(found.findings[0].rationale.contains("From memory"), "{:?}", found.findings);
+    assert!(found.findings[0].rationale.contains("memory"), "{:?}", found.findings);
     assert!(checked("Roughly how many metres taller is Elbrus?", &[], answer).findings.is_empty());
+}
+
+#[test]
+fn facts_are_compared_in_all_languages() {
+    let count = |task: &str, results: &[&str], answer: &str| checked(task, results, answer).findings.len();
+    let read = r#"{"elbrus":5642,"montblanc":4806}"#;
+    for (task, answer) in [
+        ("Wie hoch sind die beiden Berge?", "Der Elbrus ist 5642 Meter hoch und der Montblanc 4806 Meter."),
+        ("Wie hoch ist der Elbrus?", "Der Elbrus ist ungefähr 5600 Meter hoch, siehe Seite 112 der Quelle."),
+        ("Quelle est la hauteur de l'Elbrouz ?", "La hauteur est de 5642 mètres, comme le dit la page 318."),
+        ("¿Cuánto mide el Elbrus?", "El Elbrus mide unos 5600 metros, según la tabla 45."),
+        ("Quanto è alto l'Elbrus?", "L'Elbrus è alto 5600 metri circa, e il Monte Bianco 4806."),
+        ("厄尔布鲁士山有多高?", "厄尔布鲁士山高5642米,见第112页。"),
+        ("エルブルス山の高さはどのくらいですか。", "エルブルス山の高さは約5600メートルです。"),
+        ("Schätze bitte, wie hoch der Elbrus ist.", "Der Elbrus ist wohl 6100 Meter hoch."),
+    ] {
+        assert_eq!(
+            count(task, &[read], answer),
+            0,
+            "{answer}: {:?}",
+            checked(task, &[read], answer).findings
+        );
+    }
+    for (task, answer) in [
+        ("Wie hoch ist der Elbrus?", "Der Elbrus ist 5600 Meter hoch."),
+        ("Quelle est la hauteur de l'Elbrouz ?", "L'Elbrouz a une hauteur de 5462 mètres."),
+        (
+            "¿Cuánto mide el Elbrus?",
+            "El Elbrus mide 5642 metros, y la fuente es https://montes.example/elbrus.",
+        ),
+        ("厄尔布鲁士山有多高?", "厄尔布鲁士山高5462米。"),
+    ] {
+        assert_eq!(
+            count(task, &[read], answer),
+            1,
+            "{answer}: {:?}",
+            checked(task, &[read], answer).findings
+        );
+    }
+    // After a failed lookup, the memory of the model is no source.
+    for (task, answer, expected) in [
+        (
+            "Wer hat die Brücke gebaut?",
+            "Die Seite ging nicht auf. Meines Wissens war es der Baumeister Gerl.",
+            1,
+        ),
+        (
+            "Wer hat die Brücke gebaut?",
+            "Die Seite ging nicht auf. Aus dem Gedächtnis nenne ich keinen Namen.",
+            0,
+        ),
+        ("Qui a bâti le pont ?", "La page est fermée. De mémoire, c'est un architecte de Lyon.", 1),
+        ("Qui a bâti le pont ?", "La page est fermée. Si vous voulez, je peux répondre de mémoire.", 0),
+    ] {
+        assert_eq!(count(task, &[], answer), expected, "{answer}");
+    }
 }
 
 #[test]

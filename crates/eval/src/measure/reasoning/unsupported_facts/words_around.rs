@@ -1,0 +1,58 @@
+//! Words next to a number of an answer, by which it is rounded, a limit or a name.
+//!
+//! In: the position of a number, and the words of closed classes of its text. Out: whether the number is hedged ("about
+//! 800"), and whether it is a label ("page 31").
+
+use std::ops::Range;
+
+use crate::measure::language::{ClassifiedWords, WordClass, WordClasses, classes};
+
+/// Maximum bytes before or after a number that are read.
+const MAX_AROUND: usize = 32;
+/// Classes of words before a number by which it is rounded, or a limit.
+const HEDGES: WordClasses = classes!(Approximation Bound Restriction);
+/// Signs before a number with the same meaning.
+const HEDGE_SIGNS: [char; 4] = ['~', '≈', '<', '>'];
+/// Classes of words before a number that is a name.
+const LABELS: WordClasses = classes!(Label Identifier);
+
+/// The words of closed classes next to a number.
+pub(super) struct WordsAround<'a> {
+    pub text: &'a str,
+    pub words: &'a ClassifiedWords,
+    /// The bytes of the number.
+    pub at: Range<usize>,
+}
+
+impl WordsAround<'_> {
+    /// The classes of the word before the number, and the text between them.
+    fn before(&self) -> Option<(WordClasses, &str)> {
+        let from = self.at.start.saturating_sub(MAX_AROUND);
+        let word = self.words.within(from..self.at.start).last()?;
+        Some((word.classes, self.text.get(word.at.end..self.at.start)?))
+    }
+
+    /// Whether the number is rounded, or a limit: "about 800", "800 metres or so".
+    pub(super) fn is_hedged(&self) -> bool {
+        let text_before = self.text.get(..self.at.start).unwrap_or_default();
+        let has_word_before = self.before().is_some_and(|(classes, gap)| {
+            classes.has_any(HEDGES) && !gap.contains(|c: char| c.is_alphanumeric())
+        });
+        let has_word_after = || {
+            let word = self.words.within(self.at.end..self.at.end + MAX_AROUND).first()?;
+            let gap = self.text.get(self.at.end..word.at.start)?;
+            let is_unit = gap.split_whitespace().count() < 2 && !gap.contains([',', '.', ';', '\n']);
+            Some(is_unit && word.classes.has(WordClass::Approximation))
+        };
+        has_word_before
+            || text_before.trim_end_matches([' ', '$', '€', '£']).ends_with(HEDGE_SIGNS)
+            || has_word_after().unwrap_or_default()
+    }
+
+    /// Whether the number is a name: "page 31".
+    pub(super) fn is_label(&self) -> bool {
+        self.before().is_some_and(|(classes, gap)| {
+            classes.has_any(LABELS) && gap.chars().all(|c| c.is_whitespace() || "#:.".contains(c))
+        })
+    }
+}
