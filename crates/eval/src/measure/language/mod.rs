@@ -107,6 +107,13 @@ impl Language {
         words.filter(has_content).collect()
     }
 
+    /// Whether a word in lower case is a function word, in languages where spaces separate words.
+    pub(crate) fn is_function_word(self, word: &str) -> bool {
+        let requests = self.lists().requests.as_ref();
+        requests.is_some_and(|requests| requests.is_function_word(word) || requests.negates(word))
+            || detect::is_function_word(word, self)
+    }
+
     /// The closed classes of the words of a short text. The result is not cached.
     pub(crate) fn classes(self, text: &str) -> WordClasses {
         self.table().places(text).all()
