@@ -122,7 +122,8 @@ pub(crate) fn check_values(
 ) -> FactCheck {
     let prose = Prose::cached(answer, memo);
     let joined = numbers::with_joined_groups(&prose);
-    evidence.restrict_units(None);
+    // Where no spaces separate words, the words for units are not read.
+    evidence.restrict_units(Some(answer).filter(|_| language.is_spaced()));
     let readings = [Some(&*joined), Some(&**prose).filter(|plain| *plain != joined)];
     let mut best: Option<FactCheck> = None;
     for text in readings.into_iter().flatten() {
