@@ -163,8 +163,8 @@ pub(crate) fn names(text: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for found in PROPER_NAME.find_iter(text).take(8 * MAX_NAMES) {
         // A function word with a capital begins a sentence.
-        let is_function_word = |word: &&str| Language::English.is_function_word(&word.to_lowercase());
-        let words: Vec<&str> = found.as_str().split(' ').skip_while(is_function_word).collect();
+        let is_opener = |word: &&str| Language::English.is_sentence_opener(&word.to_lowercase());
+        let words: Vec<&str> = found.as_str().split(' ').skip_while(is_opener).collect();
         let name = words.join(" ");
         if words.len() >= 2 && !out.contains(&name) && out.len() < MAX_NAMES {
             out.push(name);

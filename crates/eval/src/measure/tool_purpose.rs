@@ -11,7 +11,7 @@ use serde_json::Value;
 use verdict_otlp::work;
 
 use super::identifier::{NameWords, identifier_words};
-use super::language::Action;
+use super::language::{Action, Language};
 use super::memo::Memo;
 use super::tool_index::OfferedTo;
 use super::work_budget::BYTES_PER_STEP;
@@ -175,10 +175,17 @@ pub(crate) fn are_alike(a: Action, b: Action) -> bool {
 pub(crate) fn stems(text: &str) -> impl Iterator<Item = String> + '_ {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2);
-    words.map(str::to_lowercase).filter(|word| !FUNCTION_WORDS.contains(&word.as_str())).map(|mut word| {
+    words.map(str::to_lowercase).filter(|word| has_content(word)).map(|mut word| {
         word.truncate(stem(&word).len());
         word
     })
+}
+
+/// Whether a word in lower case names an action or a thing. The function words are those of English alone: those of
+/// another language may be content words in the names of tools ("die", "son").
+fn has_content(word: &str) -> bool {
+    let is_unspecific = VERBS.kinds.get("unspecific").is_some_and(|words| words.contains(word));
+    !is_unspecific && (VERBS.forms.contains_key(word) || !Language::English.is_function_word(word))
 }
 
 /// A word without the ending of a plural.
@@ -188,55 +195,6 @@ fn stem(word: &str) -> &str {
         _ => word,
     }
 }
-
-/// Words without content in names and descriptions of tools.
-const FUNCTION_WORDS: [&str; 45] = [
-    "the",
-    "and",
-    "any",
-    "for",
-    "from",
-    "with",
-    "without",
-    "this",
-    "that",
-    "these",
-    "those",
-    "their",
-    "its",
-    "your",
-    "you",
-    "our",
-    "are",
-    "was",
-    "were",
-    "has",
-    "have",
-    "had",
-    "not",
-    "cannot",
-    "can",
-    "unable",
-    "could",
-    "all",
-    "one",
-    "some",
-    "into",
-    "use",
-    "used",
-    "using",
-    "tool",
-    "function",
-    "directly",
-    "such",
-    "also",
-    "about",
-    "information",
-    "detail",
-    "details",
-    "data",
-    "including",
-];
 
 /// The purpose and the actions of one tool.
 #[derive(Clone, Debug, Default)]
@@ -436,6 +394,10 @@ mod tests {
         let user_description = "Get the details of a user, including orders.";
         assert_eq!(object_words("get_user_details", Some(user_description)), ["order", "user"]);
         assert_eq!(object_words("cancel_pending_order", None), ["order", "pending"]);
+        assert_eq!(
+            object_words("get_fattura", Some("Restituisce informazioni. Gratuito.")),
+            ["fattura", "restituisce"]
+        );
     }
 
     #[test]

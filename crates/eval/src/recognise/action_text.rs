@@ -3,6 +3,8 @@
 //!
 //! All marks and labels of all frameworks are in this module; rules call its functions.
 
+use std::ops::Range;
+
 use super::control_tools::ControlTools;
 
 /// Marks at which code to be run begins.
@@ -52,6 +54,11 @@ regex!(
     RESULT_TAG,
     r"^<(?:(?:tool|function|command|execution)[_-])?(?:results?|output|response|observation|stdout|stderr)>"
 );
+// Statements that print, in the programming languages that models write.
+regex!(
+    PRINT_STATEMENT,
+    r"(?:\bprint(?:ln|f)?!?\s*\(|\bconsole\.log\s*\(|\bSystem\.out\.|\bfmt\.Print|\bstd::cout\b|\bputs\s|\bWrite-Output\b|\bConsole\.Write)"
+);
 // A call's only argument, if it is a literal: a string or a number.
 regex!(
     LITERAL_ARGUMENT,
@@ -88,6 +95,11 @@ pub(crate) fn may_be_step(text: &str) -> bool {
 /// The text without the labels of a final answer at its beginning, which frameworks write in English.
 pub(crate) fn without_answer_prefixes(text: &str) -> &str {
     ANSWER_PREFIXES.iter().fold(text, |text, prefix| text.strip_prefix(prefix).map_or(text, str::trim_start))
+}
+
+/// The first statement of a program that prints.
+pub(crate) fn print_statement(code: &str) -> Option<Range<usize>> {
+    PRINT_STATEMENT.find(code).map(|found| found.range())
 }
 
 /// Whether a text has a fence of code.

@@ -86,7 +86,7 @@ pub(crate) use plans::list_items as plan_steps;
 pub(crate) use span_view::{Content, ErrorSign, ErrorSource, RecordedPlan, SpanView};
 pub(crate) use table::TableError;
 pub(crate) use tool_lookup::ToolLookup;
-pub(crate) use truncated_text::is_broken_json;
+pub(crate) use truncated_text::{is_broken_json, says_truncated};
 pub(crate) use verdict_otlp::trace::AttachedLog;
 use verdict_otlp::trace::{Envelope, Kind, Tree};
 

@@ -1,4 +1,40 @@
-//! Detects texts that are broken off: in the middle of JSON, of a word or of a sentence.
+//! Detects texts that are broken off: in the middle of JSON, of a word or of a sentence; and the marks with which tools
+//! say so. These marks are written by programs, in English whatever the language of the text.
+
+use aho_corasick::AhoCorasick;
+
+use crate::pattern::WordSearcher;
+
+/// Marks by which tools indicate that they cut a result off.
+const MARKS: [&str; 16] = [
+    "[truncated",
+    "(truncated",
+    "<truncated",
+    "...truncated",
+    "... truncated",
+    "\u{2026}truncated",
+    "\u{2026} truncated",
+    "output truncated",
+    "result truncated",
+    "results truncated",
+    "response truncated",
+    "content truncated",
+    "has been truncated",
+    "was truncated",
+    "[content cut",
+    "[output cut",
+];
+checked_static!(MARK: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true).build(MARKS));
+
+/// Every mark contains one of these words.
+const MARK_WORDS: [&str; 2] = ["truncated", "cut"];
+checked_static!(MARK_WORD: WordSearcher = WordSearcher::new(&MARK_WORDS));
+
+/// Whether the end of a text contains a mark with which the tool (not the instrumentation) cut it off.
+pub(crate) fn says_truncated(end: &str) -> bool {
+    // Every result is searched, and few texts contain one of the words that all marks contain.
+    MARK_WORD.find(&end.to_ascii_lowercase()).is_some() && MARK.is_match(end)
+}
 
 /// How a text ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,4 +98,17 @@ pub(crate) fn is_broken_json(text: &str) -> bool {
 
 pub(super) fn is_json(text: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mark_has_a_word_that_is_searched_first() {
+        for mark in MARKS {
+            assert!(MARK_WORDS.iter().any(|word| mark.contains(word)), "{mark}");
+            assert!(says_truncated(&format!("1, 2, 3 {}", mark.to_uppercase())), "{mark}");
+        }
+    }
 }

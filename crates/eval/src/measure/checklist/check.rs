@@ -17,6 +17,8 @@ use crate::measure::Memo;
 use crate::measure::calls::error_signs::call_error;
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::excerpt::around;
+use crate::measure::language::Language;
+use crate::measure::language::names::month_pattern;
 use crate::measure::path::argument::same_value;
 use crate::measure::schema::{Schema, Validity};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -334,12 +336,14 @@ regex!(DATE, &date());
 
 /// A pattern of dates in usual forms.
 fn date() -> String {
-    const MONTHS: &str = "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?";
+    let (english, any) = (month_pattern(&[Language::English]), month_pattern(&Language::ALL));
     let day = "(?:0?[1-9]|[12][0-9]|3[01])";
     let forms = [
         format!("[0-9]{{4}}-(?:0[1-9]|1[0-2])-{day}(?:[T ][0-9:.+Z-]{{4,30}})?"),
-        format!("{day}(?:st|nd|rd|th)? (?:of )?(?:{MONTHS})\\.?,? [0-9]{{4}}"),
-        format!("(?:{MONTHS})\\.? {day}(?:st|nd|rd|th)?,? [0-9]{{4}}"),
+        format!(
+            "{day}(?:st|nd|rd|th|er|º)?\\.? (?:of |de |d[ei]l? )?(?:{any})\\.?,? (?:de |del )?[0-9]{{4}}"
+        ),
+        format!("(?:{english})\\.? {day}(?:st|nd|rd|th)?,? [0-9]{{4}}"),
         format!("{day}[./]{day}[./][0-9]{{4}}"),
     ];
     format!("(?i)^(?:{})$", forms.join("|"))

@@ -10,14 +10,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::measure::language::RequestWords;
+
 /// Saturation of repeated words and weight of length: the usual parameters of BM25.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
-const STOP_WORDS: [&str; 40] = [
-    "a", "about", "agent", "all", "an", "and", "any", "are", "as", "at", "be", "by", "did", "do", "does",
-    "for", "from", "has", "have", "in", "is", "it", "its", "of", "on", "or", "that", "the", "their", "then",
-    "there", "this", "to", "was", "were", "what", "which", "who", "with", "without",
-];
+/// The subject of most questions, which says nothing about the chunk that answers them.
+const SUBJECT: &str = "agent";
 
 /// The word statistics of a log.
 #[derive(Default)]
@@ -35,7 +34,7 @@ impl Bm25Index {
     pub(crate) fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Bm25Index {
         let count = |text: &str| {
             let mut counts: HashMap<String, usize> = HashMap::new();
-            words(text).for_each(|word| *counts.entry(word).or_default() += 1);
+            lower_words(text).map(stem).for_each(|word| *counts.entry(word).or_default() += 1);
             let length = counts.values().sum();
             (counts, length)
         };
@@ -50,7 +49,10 @@ impl Bm25Index {
 
     /// The score of every chunk for a question; 0 without a common word.
     pub(crate) fn scores(&self, question: &str) -> Vec<f64> {
-        let question_words: BTreeSet<String> = words(question).collect();
+        let lists = RequestWords::for_text(question);
+        let has_content =
+            |word: &String| word != SUBJECT && lists.is_none_or(|lists| lists.has_content(word));
+        let question_words: BTreeSet<String> = lower_words(question).filter(has_content).map(stem).collect();
         let n = self.chunks.len() as f64;
         let score = |(counts, length): &(HashMap<String, usize>, usize)| -> f64 {
             let norm = K1 * (1.0 - B + B * *length as f64 / self.mean_length.max(1.0));
@@ -85,18 +87,17 @@ pub(crate) fn widen(scores: &[f64], max_chunks: usize) -> Vec<usize> {
     all.into_iter().collect()
 }
 
-/// Words of a text in lower case, without stop words and without a plural's `s`.
-fn words(text: &str) -> impl Iterator<Item = String> + '_ {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).filter_map(|word| {
-        let word = word.to_lowercase();
-        if STOP_WORDS.binary_search(&word.as_str()).is_ok() {
-            return None;
-        }
-        match word.strip_suffix('s') {
-            Some(stem) if stem.len() > 3 && !stem.ends_with('s') => Some(stem.to_owned()),
-            _ => Some(word),
-        }
-    })
+/// The words of a text in lower case.
+fn lower_words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase)
+}
+
+/// A word without a plural's `s`.
+fn stem(word: String) -> String {
+    match word.strip_suffix('s') {
+        Some(stem) if stem.len() > 3 && !stem.ends_with('s') => stem.to_owned(),
+        _ => word,
+    }
 }
 
 #[cfg(test)]
@@ -115,15 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn question_of_stop_words_selects_nothing() {
+    fn question_without_content_selects_nothing() {
         let index = Bm25Index::new(["Mont Blanc", "Elbrus"].into_iter());
         assert!(select(&index.scores("Did the agent do this?"), 5, 0.5).is_empty());
         assert!(select(&Bm25Index::new(std::iter::empty()).scores("Elbrus"), 5, 0.5).is_empty());
-    }
-
-    #[test]
-    fn stop_words_are_sorted() {
-        assert!(STOP_WORDS.is_sorted());
     }
 
     proptest! {

@@ -139,6 +139,12 @@ fn table() -> Result<LanguageTable, String> {
     }
 }
 
+/// Whether a word in lower case is a function word of the language.
+pub(super) fn is_function_word(word: &str, language: Language) -> bool {
+    let indexes = TABLE.words.get(word);
+    indexes.is_some_and(|indexes| indexes.iter().any(|index| TABLE.language(*index) == Some(language)))
+}
+
 /// The language of a text, by its script or else by its function words.
 pub(super) fn detect(text: &str) -> Detected {
     let text = text.get(..text.floor_char_boundary(MAX_BYTES)).unwrap_or(text);

@@ -109,13 +109,20 @@ impl Language {
 
     /// Whether a word in lower case is a function word, or a verb that asks for any result. Not for words that are also
     /// names: "will".
-    pub(crate) fn is_function_word(self, word: &str) -> bool {
+    pub(crate) fn is_sentence_opener(self, word: &str) -> bool {
         const FUNCTION: WordClasses = classes!(Condition Sequence Conjunction Contrast Reason);
         let lists = self.lists();
         let classes = lists.classes.places(word).all();
         let is_of_requests = |words: &RequestWords| !words.has_content(word) || words.is_directed(word);
         (classes.has_any(FUNCTION) || lists.requests.as_ref().is_some_and(is_of_requests))
             && !classes.has(WordClass::Modal)
+    }
+
+    /// Whether a word in lower case is a function word, in languages where spaces separate words.
+    pub(crate) fn is_function_word(self, word: &str) -> bool {
+        let requests = self.lists().requests.as_ref();
+        requests.is_some_and(|requests| requests.is_function_word(word) || requests.negates(word))
+            || detect::is_function_word(word, self)
     }
 
     /// The closed classes of the words of a short text. The result is not cached.

@@ -6,11 +6,12 @@
 
 use std::sync::LazyLock;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use super::supported::Language;
 use super::word_class::WordClass::{self, *};
 use super::word_class::WordClasses;
+use crate::measure::excerpt::lowercase;
 
 /// Minimum letters of the name of a day or month: shorter abbreviations are also other words ("So.", "Do.").
 const MIN_NAME_LETTERS: usize = 3;
@@ -24,28 +25,57 @@ const CALENDAR_CLASSES: usize = 2;
 static NAMES: LazyLock<HashMap<String, (WordClasses, u8)>> = LazyLock::new(|| {
     let mut names: HashMap<String, (WordClasses, u8)> = HashMap::default();
     for language in Language::ALL {
-        let lines = || language.data().lines().skip_while(|line| *line != "classes:");
         for (nth, class) in CLASSES.into_iter().enumerate() {
-            let head = format!("  {}: ", class.as_str());
-            let lists = lines().find_map(|line| line.strip_prefix(&head)).unwrap_or_default();
-            for (value, entries) in (1..).zip(lists.trim_matches(['[', ']']).split(", ")) {
-                for entry in entries.split('|') {
-                    let name = entry.trim_start_matches(['=', '+']).trim_end_matches(" <n>");
-                    let name = name.trim_end_matches(['*', '.']).to_lowercase();
-                    // Of the words for reasons only `+word`s are words of keys: the others are conjunctions ("car").
-                    let is_word = class != Reason || entry.starts_with('+');
-                    let is_long = nth >= CALENDAR_CLASSES || name.chars().count() >= MIN_NAME_LETTERS;
-                    if is_word && is_long && !name.contains(' ') {
-                        let (classes, calendar_value) = names.entry(name).or_default();
-                        *classes = classes.union(WordClasses::new(&[class]));
-                        *calendar_value = if nth < CALENDAR_CLASSES { value } else { *calendar_value };
-                    }
-                }
+            for (name, value) in names_of_class(language, class) {
+                let (classes, calendar_value) = names.entry(name).or_default();
+                *classes = classes.union(WordClasses::new(&[class]));
+                *calendar_value = if nth < CALENDAR_CLASSES { value } else { *calendar_value };
             }
         }
     }
     names
 });
+
+/// The names of a class in one language, in lower case, with their values.
+fn names_of_class(language: Language, class: WordClass) -> impl Iterator<Item = (String, u8)> {
+    let head = format!("  {}: ", class.as_str());
+    let lines = language.data().lines().skip_while(|line| *line != "classes:");
+    let lists = lines.into_iter().find_map(|line| line.strip_prefix(&head)).unwrap_or_default();
+    let lists = (1..).zip(lists.trim_matches(['[', ']']).split(", "));
+    let entries = lists.flat_map(|(value, entries)| entries.split('|').map(move |entry| (entry, value)));
+    let is_calendar = CLASSES.iter().take(CALENDAR_CLASSES).any(|calendar| *calendar == class);
+    entries.filter_map(move |(entry, value)| {
+        let name = entry.trim_start_matches(['=', '+']).trim_end_matches(" <n>");
+        let name = name.trim_end_matches(['*', '.']).to_lowercase();
+        // Of the words for reasons only `+word`s are words of keys: the others are conjunctions ("car").
+        let is_word = class != Reason || entry.starts_with('+');
+        let is_long = !is_calendar || name.chars().count() >= MIN_NAME_LETTERS;
+        (is_word && is_long && !name.contains(' ')).then_some((name, value))
+    })
+}
+
+/// A pattern of the names of months in these languages, in lower case.
+pub(crate) fn month_pattern(languages: &[Language]) -> String {
+    let spaced = languages.iter().filter(|language| language.is_spaced());
+    let names = spaced.flat_map(|language| names_of_class(*language, Month)).map(|(name, _)| name);
+    let mut names: Vec<String> = names.collect();
+    // The first alternative that matches counts: the longest name.
+    names.sort_by_key(|name| (usize::MAX - name.len(), name.clone()));
+    names.dedup();
+    names.join("|")
+}
+
+/// The English names of months, in lower case.
+static ENGLISH_MONTHS: LazyLock<HashSet<String>> =
+    LazyLock::new(|| names_of_class(Language::English, Month).map(|(name, _)| name).collect());
+
+/// The month of a name as it is written: English names begin with a capital letter, unlike "may" and "march".
+pub(crate) fn written_month(word: &str) -> Option<usize> {
+    let lower = lowercase(word);
+    (word.starts_with(char::is_uppercase) || !ENGLISH_MONTHS.contains(&lower))
+        .then(|| month_of(&lower))
+        .flatten()
+}
 
 /// The number of a name of this class.
 fn value(name: &str, class: WordClass) -> Option<usize> {
@@ -88,6 +118,17 @@ mod tests {
         {
             assert_eq!(weekday_of(name).unwrap_or_default(), day, "{name}");
         }
+    }
+
+    #[test]
+    fn months_of_a_language_are_a_pattern() {
+        let names = month_pattern(&[Language::English]);
+        assert!(
+            names.starts_with("september|") && names.ends_with("|sep") && !names.contains("mai"),
+            "{names}"
+        );
+        assert!(month_pattern(&Language::ALL).split('|').any(|name| name == "février"));
+        assert_eq!(["May", "may", "mai", "Mayo"].map(written_month), [Some(5), None, Some(5), Some(5)]);
     }
 
     #[test]

@@ -37,7 +37,8 @@ pub(super) struct RequestsFile {
 /// Words of instructions in one language.
 #[derive(Debug)]
 pub(crate) struct RequestWords {
-    without_content: HashSet<String>,
+    function: HashSet<String>,
+    verbs: HashSet<String>,
     negation: HashSet<String>,
     prefixes: Vec<String>,
     endings: Vec<String>,
@@ -69,10 +70,9 @@ impl RequestWords {
         for class in [WordClass::Weekday, WordClass::Month, WordClass::RelativeDay] {
             calendar.extend(classes.words(class).map(|(word, _)| word.to_lowercase()));
         }
-        let mut without_content = set(&file.function);
-        without_content.extend(set(&file.verbs));
         RequestWords {
-            without_content,
+            function: set(&file.function),
+            verbs: set(&file.verbs),
             negation: set(&file.negation),
             prefixes: list(&file.prefixes),
             endings: list(&file.endings),
@@ -88,7 +88,12 @@ impl RequestWords {
 impl RequestWords {
     /// Whether a word in lower case carries content.
     pub(crate) fn has_content(&self, word: &str) -> bool {
-        !self.without_content.contains(word) && !self.negation.contains(word)
+        !self.function.contains(word) && !self.verbs.contains(word) && !self.negation.contains(word)
+    }
+
+    /// Whether a word in lower case is a function word that changes no instruction, as a negation would.
+    pub(crate) fn is_function_word(&self, word: &str) -> bool {
+        self.function.contains(word)
     }
 
     /// Whether a word is a negation.

@@ -8,6 +8,7 @@
 use super::parse;
 use super::tools::MentionFinder;
 use super::words::PromptWords;
+use crate::measure::language::RequestWords;
 use crate::recognise::{Call, RecordedPlan};
 
 /// Maximum number of steps of one plan that are checked.
@@ -190,7 +191,9 @@ fn tools_of_structured_plan(plan: &RecordedPlan) -> Vec<Option<String>> {
 
 /// Assigns each call to one of its possible steps.
 fn assign_calls(steps: &mut [PlannedStep<'_>], calls: &[Call], following: &[usize]) {
-    let words: Vec<PromptWords> = steps.iter().map(|s| PromptWords::from_prompt(s.text)).collect();
+    let texts: Vec<&str> = steps.iter().map(|step| step.text).collect();
+    let lists = RequestWords::for_text(&texts.join("\n"));
+    let words: Vec<PromptWords> = texts.iter().map(|text| PromptWords::from_prompt(text, lists)).collect();
     for &call in following.iter().take(MAX_ASSIGNED) {
         let possible_steps: Vec<usize> = (0..steps.len()).filter(|n| steps[*n].may_be_call(call)).collect();
         let chosen = match possible_steps.as_slice() {
@@ -198,7 +201,7 @@ fn assign_calls(steps: &mut [PlannedStep<'_>], calls: &[Call], following: &[usiz
             [one] => *one,
             several => {
                 let arguments = calls.get(call).and_then(|c| c.arguments.as_deref()).unwrap_or_default();
-                let arguments = PromptWords::from_prompt(arguments);
+                let arguments = PromptWords::from_prompt(arguments, lists);
                 let is_covered = |n: &usize| arguments.covered_by(&words[*n]);
                 let best = several.iter().map(is_covered).fold(0.0, f64::max);
                 let mut fitting = several.iter().filter(|n| is_covered(n) >= best);

@@ -230,13 +230,13 @@ fn repeated_details(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
             continue;
         }
         let (step_words, intent) =
-            (PromptWords::from_prompt(&step.prompt), Intent::from_prompt(&step.prompt, lists));
+            (PromptWords::from_prompt(&step.prompt, lists), Intent::from_prompt(&step.prompt, lists));
         for earlier in shape::earlier(plan, position, step).filter_map(|d| plan.steps.get(d)) {
             compared += 1;
             if compared > MAX_COMPARED {
                 return out;
             }
-            let run = step_words.shared_run(&PromptWords::from_prompt(&earlier.prompt));
+            let run = step_words.shared_run(&PromptWords::from_prompt(&earlier.prompt, lists));
             let words = step_words.all().get(run.clone()).unwrap_or_default();
             let number = || {
                 intent

@@ -8,17 +8,10 @@ use std::ops::Range;
 use super::placeholder;
 use super::schema::Plan;
 use crate::measure::defects::clip;
+use crate::measure::language::RequestWords;
 
 /// Maximum number of bytes of a prompt that are compared.
 const MAX_BYTES: usize = 2 << 10;
-
-/// Function words; all other words are content words.
-const STOP_WORDS: [&str; 46] = [
-    "a", "an", "and", "any", "are", "as", "at", "be", "by", "did", "do", "does", "each", "for", "from",
-    "get", "give", "had", "has", "have", "in", "into", "is", "it", "its", "list", "me", "of", "on", "or",
-    "per", "please", "that", "the", "their", "there", "these", "this", "those", "to", "was", "were", "what",
-    "which", "with", "where",
-];
 
 /// A prompt's words in lower case, without placeholders.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -30,19 +23,24 @@ pub(crate) struct PromptWords {
 
 impl PromptWords {
     pub(crate) fn for_steps(plan: &Plan) -> Vec<PromptWords> {
-        plan.steps.iter().map(|step| PromptWords::from_prompt(&step.prompt)).collect()
+        let prompts: Vec<&str> = plan.steps.iter().map(|step| step.prompt.as_str()).collect();
+        let lists = RequestWords::for_text(&prompts.join("\n"));
+        prompts.into_iter().map(|prompt| PromptWords::from_prompt(prompt, lists)).collect()
     }
 
-    /// The words of a prompt without its placeholders.
-    pub(crate) fn from_prompt(prompt: &str) -> PromptWords {
+    /// The words of a prompt without its placeholders. `lists` are the words of its language; without them, all words
+    /// are content words.
+    pub(crate) fn from_prompt(prompt: &str, lists: Option<&RequestWords>) -> PromptWords {
         let prompt = placeholder::without(clip(prompt, MAX_BYTES));
         let all: Vec<String> = prompt
             .split(|c: char| !(c.is_alphanumeric() || c == '_'))
             .filter(|w| !w.is_empty())
             .map(str::to_lowercase)
             .collect();
+        let has_content = |word: &&String| lists.is_none_or(|lists| !lists.is_function_word(word));
+        let stem = |word| lists.map_or(word, |lists| lists.stem(word)).to_owned();
         let mut content_stems: Vec<String> =
-            all.iter().filter(|w| is_content(w)).map(|w| stem(w).to_owned()).collect();
+            all.iter().filter(has_content).map(|word| stem(word.as_str())).collect();
         content_stems.sort_unstable();
         content_stems.dedup();
         PromptWords { all, content_stems }
@@ -91,24 +89,14 @@ impl PromptWords {
     }
 }
 
-/// Whether a word has a meaning of its own, and is not only a function word.
-fn is_content(word: &str) -> bool {
-    !STOP_WORDS.contains(&word)
-}
-
-/// A word without the ending of a plural or of a verb form.
-fn stem(word: &str) -> &str {
-    let cut = ["ing", "ies", "es", "ed", "s"].iter().find_map(|end| word.strip_suffix(end));
-    cut.filter(|stem| stem.len() >= 3).unwrap_or(word)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn similarity(a: &str, b: &str) -> f64 {
-        PromptWords::from_prompt(a).similarity(&PromptWords::from_prompt(b))
+        let words = |prompt| PromptWords::from_prompt(prompt, RequestWords::for_text(""));
+        words(a).similarity(&words(b))
     }
 
     #[test]
@@ -120,8 +108,8 @@ mod tests {
     #[test]
     fn longest_common_run_is_returned() {
         let run = |a, b| {
-            let words = PromptWords::from_prompt(a);
-            words.all()[words.shared_run(&PromptWords::from_prompt(b))].join(" ")
+            let words = PromptWords::from_prompt(a, None);
+            words.all()[words.shared_run(&PromptWords::from_prompt(b, None))].join(" ")
         };
         let found =
             run("the tone of calls longer than 30 minutes, by week", "ids of calls longer than 30 minutes");

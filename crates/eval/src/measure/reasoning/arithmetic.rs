@@ -1,8 +1,12 @@
 //! Whether a number follows from others by rounding, a change of units, or one or two operations.
 
+use std::sync::LazyLock;
+
 use foldhash::HashSet;
 
+use crate::measure::excerpt::lowercase;
 use crate::measure::numbers::Number;
+use crate::measure::units::{self, possible_unit};
 
 /// Factors between units of one quantity: decimal and binary prefixes, units of time, dozens.
 const FACTORS: [f64; 17] = [
@@ -25,45 +29,38 @@ const FACTORS: [f64; 17] = [
     1_073_741_824.0,
 ];
 
-/// Factors between units, each with words for the units, of which an English answer that converts has at least one.
-const UNITS: [(f64, &[&str]); 20] = [
-    (0.3048, &["ft", "foot", "feet", "m", "metre", "metres", "meter", "meters"]),
-    (
-        1.609_344,
-        &["mi", "mile", "miles", "mph", "km", "kilometre", "kilometres", "kilometer", "kilometers", "kmh"],
-    ),
-    (2.54, &["in", "inch", "inches", "cm", "centimetre", "centimetres", "centimeter", "centimeters"]),
-    (0.453_592_37, &["lb", "lbs", "pound", "pounds", "kg", "kilo", "kilos", "kilogram", "kilograms"]),
-    (28.349_523, &["oz", "ounce", "ounces", "g", "gram", "grams"]),
-    (3.6, &["h", "s", "hour", "second", "kmh", "kwh", "mj", "kj", "wh"]),
-    (0.514_444, &["knot", "knots", "kn", "kt", "kts", "s", "second"]),
-    (3.785_412, &["gal", "gallon", "gallons", "l", "litre", "litres", "liter", "liters"]),
-    (4.546_09, &["gal", "gallon", "gallons", "l", "litre", "litres", "liter", "liters"]),
-    (0.473_176, &["pt", "pint", "pints", "l", "litre", "litres", "liter", "liters"]),
-    (0.9144, &["yd", "yard", "yards", "m", "metre", "metres", "meter", "meters"]),
-    (1.852, &["nautical", "nm", "nmi", "knot", "knots", "kn", "kt", "kts", "km", "kilometres", "kilometers"]),
-    (0.447_04, &["mph", "s", "second"]),
-    (6.350_293, &["stone", "st", "kg", "kilos", "kilograms"]),
-    (0.404_686, &["acre", "acres", "ha", "hectare", "hectares"]),
-    (2.589_988, &["square", "sq", "mi²", "km²", "mi", "km"]),
-    (0.092_903, &["square", "sq", "ft²", "m²", "sqft", "sqm"]),
-    (4.184, &["cal", "kcal", "calorie", "calories", "kj", "kilojoules"]),
-    (6.894_757, &["psi", "kpa"]),
-    (14.503_774, &["psi", "bar"]),
-];
+/// The largest factor between two units of which one is converted to the other.
+const MAX_FACTOR: f64 = 32.0;
 
-/// The factors of the units that a text names.
+/// A factor between two units of one quantity.
+struct UnitFactor {
+    factor: f64,
+    symbols: [&'static str; 2],
+}
+
+/// Factors between units of different systems. The factors within a system are whole numbers.
+static UNIT_FACTORS: LazyLock<Vec<UnitFactor>> = LazyLock::new(|| {
+    let pairs = units::all().flat_map(|large| units::all().map(move |small| (large, small)));
+    let factors = pairs.filter_map(|(large, small)| {
+        let factor = large.in_units(&small).filter(|factor| (1.0..MAX_FACTOR).contains(factor))?;
+        let is_whole = (factor - factor.round()).abs() < 1e-9;
+        (!is_whole).then_some(UnitFactor { factor, symbols: [large.symbol, small.symbol] })
+    });
+    factors.collect()
+});
+
+/// The factors between units of which the text names at least one, as an answer that converts does.
 pub(super) fn named_factors(text: &str) -> Vec<f64> {
-    let words: HashSet<String> =
-        text.split(|c: char| !c.is_alphabetic() && c != '²').map(str::to_lowercase).collect();
-    let named = UNITS.iter().filter(|(_, names)| names.iter().any(|name| words.contains(*name)));
-    named.map(|(factor, _)| *factor).collect()
+    let words = text.split(|c: char| !c.is_alphabetic() && c != '²').chain(text.split_whitespace());
+    let symbols = words.filter_map(|word| possible_unit(&lowercase(word))).map(|unit| unit.symbol);
+    let symbols: HashSet<&str> = symbols.collect();
+    let is_named = |factor: &&UnitFactor| factor.symbols.iter().any(|symbol| symbols.contains(symbol));
+    UNIT_FACTORS.iter().filter(is_named).map(|factor| factor.factor).collect()
 }
 
 /// Whether a word is a unit of an amount or of time.
 pub(super) fn is_unit(word: &str) -> bool {
-    const TIMES: [&str; 8] = ["seconds", "minutes", "hours", "days", "nights", "weeks", "months", "years"];
-    TIMES.contains(&word) || UNITS.iter().any(|(_, names)| names.contains(&word))
+    possible_unit(word).is_some()
 }
 
 /// The relative tolerance (three digits) up to which a ratio of two numbers is not accidental.
@@ -94,7 +91,7 @@ pub(super) fn converts(operands: &[f64], value: f64, tolerance: f64, units: Opti
     let gives = |f: f64| has(low / f, high / f) || has(low * f, high * f);
     let converts_units = || match units {
         Some(units) => units.iter().any(|f| gives(*f)),
-        None => UNITS.iter().any(|(f, _)| gives(*f)),
+        None => UNIT_FACTORS.iter().any(|unit| gives(unit.factor)),
     };
     factors.iter().any(|f| gives(*f))
         || !is_many && converts_units()

@@ -1,22 +1,33 @@
-//! Dates in texts: numeric, with the English name of the month ("9 Sep 2025"), or as programs print them
-//! ("Sep  9 16:40:03 2025").
+//! Dates in texts: numeric, with the name of the month in any language ("9 Sep 2025", "9 de septiembre de 2025"), or as
+//! programs print them ("Sep  9 16:40:03 2025").
 //!
 //! In: a text. Out: its dates, with day numbers that can be subtracted; also the forms of a date without its year.
 
 use std::ops::Range;
 
 use crate::measure::excerpt::lowercase;
-use crate::measure::language::names;
+use crate::measure::language::Language;
+use crate::measure::language::names::{self, month_pattern};
 
 regex!(
     DATE,
-    r"(?i)\b(?:(?P<m1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? {1,2}(?P<d1>\d{1,2})(?:st|nd|rd|th)?,? (?:\d{2}:\d{2}:\d{2} (?:[a-z]{3,4} )?)?(?P<y1>\d{4})|(?P<d2>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,? (?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>\d{2})-(?P<d3>\d{2}))(?:T|\b)"
+    &format!(
+        r"(?i)\b(?:(?P<m1>{english})\.? {{1,2}}(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?,? (?:\d{{2}}:\d{{2}}:\d{{2}} (?:[a-z]{{3,4}} )?)?(?P<y1>\d{{4}})|{DAY}(?P<m2>{any})\.?,? (?:de |del )?(?P<y2>\d{{4}})|(?P<y3>\d{{4}})-(?P<m3>\d{{2}})-(?P<d3>\d{{2}}))(?:T|\b)",
+        english = month_pattern(&[Language::English]),
+        any = month_pattern(&Language::ALL),
+    )
 );
 
 regex!(
     WITHOUT_YEAR,
-    r"(?i)\b(?:(?P<m1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (?P<d1>\d{1,2})(?:st|nd|rd|th)?|(?P<d2>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)\b"
+    &format!(
+        r"(?i)\b(?:(?P<m1>{english})\.? (?P<d1>\d{{1,2}})(?:st|nd|rd|th)?|{DAY}(?P<m2>{any}))\b",
+        english = month_pattern(&[Language::English]),
+        any = month_pattern(&Language::ALL),
+    )
 );
+/// A pattern of the day of the month before the name of the month.
+pub(super) const DAY: &str = r"(?P<d2>\d{1,2})(?:st|nd|rd|th|er|º)?\.? (?:of |de |d[ei]l? )?";
 
 /// A date of a text.
 pub(super) struct Date {
@@ -33,7 +44,7 @@ pub(super) struct Date {
 pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
     DATE.captures_iter(text).filter_map(|date| {
         let group = |names: [&str; 3]| names.iter().find_map(|n| date.name(n)).map(|m| m.as_str());
-        let (month, day) = (group(["m1", "m2", "m3"])?.to_ascii_lowercase(), group(["d1", "d2", "d3"])?);
+        let (month, day) = (lowercase(group(["m1", "m2", "m3"])?), group(["d1", "d2", "d3"])?);
         let month = month.parse::<usize>().ok().or_else(|| names::month_of(&month))?;
         let day_of_month = day.parse::<usize>().ok()?;
         let year = group(["y1", "y2", "y3"])?.parse::<i64>().ok()?;
@@ -50,10 +61,10 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
     })
 }
 
-/// The months and days of a text with the name of the month in English, with a year or without one.
+/// The months and days of a text with the name of the month, with a year or without one.
 pub(super) fn without_year(text: &str) -> impl Iterator<Item = (usize, usize)> {
     WITHOUT_YEAR.captures_iter(text).filter_map(|captures| {
-        let month = captures.name("m1").or_else(|| captures.name("m2"))?.as_str().to_ascii_lowercase();
+        let month = lowercase(captures.name("m1").or_else(|| captures.name("m2"))?.as_str());
         let day = captures.name("d1").or_else(|| captures.name("d2"))?.as_str().parse().ok()?;
         Some((names::month_of(&month)?, day))
     })
@@ -178,6 +189,9 @@ mod tests {
             ("2025-01-01", "2026-01-01", 365),
             ("2025-01-31T23:30:00Z", "1 February 2025", 1),
             ("Sep  9 16:40:03 2025 GMT", "Tue Sep 30 23:59:59 UTC 2025", 21),
+            ("28. Februar 2024", "1er mars 2024", 2),
+            ("31 de dezembro de 1999", "1 gennaio 2000", 1),
+            ("27 de febrero del 2025", "le 1 MARS 2025", 2),
         ] {
             assert_eq!(day(second) - day(first), days, "{first} {second}");
         }

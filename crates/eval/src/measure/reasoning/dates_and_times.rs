@@ -1,4 +1,4 @@
-//! Days, times and weekdays in a request or in the arguments of a call, in numeric forms and in English.
+//! Days, times and weekdays in a request or in the arguments of a call, in numeric forms and by their names.
 //!
 //! In: a text. Out: its days, times and weekdays; whether it counts from a day or time, sets a limit, or has a time
 //! zone; and the date of today in instructions.
@@ -7,11 +7,18 @@ use std::ops::Range;
 
 use super::dates::{self, day_number};
 use crate::measure::excerpt::clip_end;
+use crate::measure::language::Language;
+use crate::measure::language::names::{self, month_pattern};
 use crate::measure::numbers;
 
 regex!(
     DAY,
-    r"\b(?:(?P<y>\d{4})-(?P<m>\d{2})-(?P<d>\d{2})|(?P<d1>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m1>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?(?:,? (?P<y1>\d{4}))?|(?P<m2>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?\.? (?P<d2>\d{1,2})(?:st|nd|rd|th)?)(?:T|\b)"
+    &format!(
+        r"(?i)\b(?:(?P<y>\d{{4}})-(?P<m>\d{{2}})-(?P<d>\d{{2}})|{day}(?P<m1>{any})(?:,? (?:de |del )?(?P<y1>\d{{4}}))?|(?P<m2>{english})\.? (?P<d1>\d{{1,2}})(?:st|nd|rd|th)?)(?:T|\b)",
+        day = dates::DAY,
+        english = month_pattern(&[Language::English]),
+        any = month_pattern(&Language::ALL),
+    )
 );
 regex!(
     TIME,
@@ -124,7 +131,7 @@ fn located_days(text: &str) -> impl Iterator<Item = Located<Day>> {
         let group =
             |names: [&str; 3]| names.iter().find_map(|name| captures.name(name)).map(|group| group.as_str());
         let month = group(["m", "m1", "m2"])?;
-        let named = || MONTHS.iter().position(|name| *name == month).map(|at| at + 1);
+        let named = || names::written_month(month);
         let month = month.parse().ok().or_else(named).filter(|month| (1..=12).contains(month))?;
         let day = group(["d", "d1", "d2"])?.parse().ok().filter(|day| (1..=31).contains(day))?;
         let year = group(["y", "y1", "y"]).and_then(|year| year.parse().ok());

@@ -108,7 +108,7 @@ pub(crate) fn check(
     checker.out
 }
 
-/// Compares the numbers of an answer in a language whose units are not known. At least half of them have to be without
+/// Compares the numbers of an answer in another language than English. At least half of them have to be without
 /// support, in each reading of groups of digits.
 fn check_values(
     answer: &str,
@@ -120,7 +120,8 @@ fn check_values(
     memo: &Memo,
 ) -> FactCheck {
     let joined = numbers::with_joined_groups(prose);
-    evidence.restrict_units(None);
+    // Where no spaces separate words, the words for units are not read.
+    evidence.restrict_units(Some(answer).filter(|_| language.is_spaced()));
     let readings = [Some(&*joined), Some(prose).filter(|plain| *plain != joined)];
     let mut best: Option<FactCheck> = None;
     for text in readings.into_iter().flatten() {

@@ -31,10 +31,10 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         return;
     }
     let is_compared = |n: &Number| !n.in_identifier && n.bare.is_none() && digit_count(n.value) >= MIN_DIGITS;
-    let stated: Vec<(Number, Unit, i32)> = numbers::all(&exchange.prose)
+    let stated: Vec<(Number, Unit)> = numbers::all(&exchange.prose)
         .into_iter()
         .filter(is_compared)
-        .filter_map(|n| unit_of_number(&exchange.prose, &n).and_then(|unit| Some((n, unit, unit.power?))))
+        .filter_map(|n| Some((n, unit_of_number(&exchange.prose, &n).filter(|unit| unit.size.is_some())?)))
         .take(MAX_NUMBERS)
         .collect();
     if stated.is_empty()
@@ -49,22 +49,23 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         .filter_map(|(source, record, field)| Some((source, record, field, field.number()?.abs())))
         .take(MAX_FIELDS)
         .collect();
-    for (n, unit, power) in stated {
+    for (n, unit) in stated {
         let is_stated_value = |value: f64| {
             value > 0.0 && n.possible_values().any(|v| (v - value).abs() <= value * ROUNDING_ERROR)
         };
         // The power of ten by which the stated number differs from the conversion of a value.
-        let shift_of = |value: f64, field_power: i32| {
-            let expected = value * 10f64.powi(field_power - power);
+        let shift_of = |value: f64, power: i32| {
+            let expected = value * 10f64.powi(power);
             (-MAX_POWER..=MAX_POWER).find(|k| is_stated_value(expected * 10f64.powi(*k)))
         };
         // Units are looked up only for values with the same digits.
-        let same_digits = fields.iter().filter(|(.., value)| shift_of(*value, power).is_some());
+        let same_digits = fields.iter().filter(|(.., value)| shift_of(*value, 0).is_some());
         let conversions: Vec<_> = same_digits
             .filter_map(|(source, record, field, value)| {
                 let field_unit = unit_of(record, field)?;
                 let is_other = field_unit.quantity == unit.quantity && field_unit != unit;
-                Some((source, field, field_unit, shift_of(*value, field_unit.power?)?)).filter(|_| is_other)
+                Some((source, field, field_unit, shift_of(*value, field_unit.power_of(&unit)?)?))
+                    .filter(|_| is_other)
             })
             .collect();
         let Some((source, field, field_unit, _)) = conversions.first() else { continue };

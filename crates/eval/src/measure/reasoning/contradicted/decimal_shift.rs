@@ -9,8 +9,10 @@
 use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
 use crate::measure::numbers::{self, Number};
-use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::measure::reasoning::statements::words_of;
 use crate::measure::records::RecordField;
+use crate::measure::units::{self, Unit, possible_unit};
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Minimum digits of a number that is compared, without zeros at its ends.
 const MIN_DIGITS: usize = 4;
@@ -18,8 +20,6 @@ const MIN_DIGITS: usize = 4;
 const MAX_NUMBERS: usize = 64;
 /// Maximum fields that are compared.
 const MAX_FIELDS: usize = 2_000;
-/// Units that differ by a factor of ten from another one.
-const TENFOLD_UNITS: [&str; 6] = ["mm", "cm", "dm", "ml", "cl", "dl"];
 /// Words in keys of identifiers and times, which are not quantities.
 const NOT_QUANTITY: [&str; 10] =
     ["id", "number", "no", "code", "ref", "reference", "timestamp", "time", "phone", "zip"];
@@ -90,11 +90,13 @@ fn digit_count(value: f64) -> usize {
 fn may_differ_by_ten(exchange: &Exchange<'_>, field: &RecordField) -> bool {
     let is_ten = |n: &Number| n.possible_values().any(|v| v == 10.0 || v == 0.1 || v == 90.0 || v == 0.9);
     let words = words_of(&exchange.prose);
-    let has_unit = |unit: &str| contains_words(&words, unit) || field.name.iter().any(|word| word == unit);
+    let mut words = words.split(' ').chain(field.name.iter().map(String::as_str));
+    let is_tenfold =
+        |unit: Unit| units::all().any(|other| other.power_of(&unit).is_some_and(|k| k.abs() == 1));
     let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
     let texts = || exchange.sources.seen.iter().map(|text| &***text).chain([exchange.answer]);
-    TENFOLD_UNITS.iter().any(|unit| has_unit(unit))
-        || contains_words(&words, "ten")
+    words.any(|word| possible_unit(word).is_some_and(is_tenfold))
+        || vocabulary::has(&exchange.prose, WordMeaning::Tens)
         || parsed().any(|parsed| parsed.lengths().any(|len| len == 10 || len == 9))
         || texts().any(|text| numbers::all(text).iter().any(is_ten))
 }

@@ -13,7 +13,9 @@ use aho_corasick::AhoCorasick;
 use super::exchange::{Exchange, ExchangeFindings};
 use super::predicates::assertion;
 use super::sources::names_of;
+use crate::measure::language::Language;
 use crate::measure::language::names;
+use crate::measure::language::names::month_pattern;
 use crate::measure::numbers;
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -66,13 +68,19 @@ regex!(
     r" (?:(?:peaked|peaking|topped out|maxed out) at (?:about |around )?|(?:peak|maximum|max|high|(?P<least>minimum|min|low)) (?:was |of |is |at |value of )+)"
 );
 // A date or a time.
-const TIME: &str = r"(?:\d{1,2}(?::\d{2}| ?[ap]m\b)|\d{4}-\d{2}-\d{2}|\d{1,2}\.\d{1,2}\.|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d|\d{1,2}(?:st|nd|rd|th)?\.? (?:of )?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))";
-regex!(TIME_OF, &format!(r"(?i)\b{TIME}"));
+fn time_pattern() -> String {
+    let month = month_pattern(&[Language::English]);
+    format!(
+        r"(?:\d{{1,2}}(?::\d{{2}}| ?[ap]m\b)|\d{{4}}-\d{{2}}-\d{{2}}|\d{{1,2}}\.\d{{1,2}}\.|(?:{month})\.? \d|\d{{1,2}}(?:st|nd|rd|th)?\.? (?:of )?(?:{month}))"
+    )
+}
+regex!(TIME_OF, &format!(r"(?i)\b{}", time_pattern()));
 // A limit of time, or a span of it.
 regex!(
     WITHIN_TIME,
     &format!(
-        r"(?i)\b(?:by|before|until|till|after|within|between|earlier than|later than)\b[^.?!\n]{{0,16}}?\b(?:{TIME}|(?:mon|tues|wednes|thurs|fri|satur|sun)day|today|tomorrow|tonight|noon|days?\b|hours?\b|week|weekend)|\b(?:this|next|coming) \w"
+        r"(?i)\b(?:by|before|until|till|after|within|between|earlier than|later than)\b[^.?!\n]{{0,16}}?\b(?:{time}|(?:mon|tues|wednes|thurs|fri|satur|sun)day|today|tomorrow|tonight|noon|days?\b|hours?\b|week|weekend)|\b(?:this|next|coming) \w",
+        time = time_pattern()
     )
 );
 /// Number of words after a superlative that may name its field.

@@ -24,9 +24,6 @@ const SMALL: f64 = 9.0;
 /// Keys with several words of a field that has the unit of the other fields.
 const UNIT_FIELDS: [&str; 2] = ["unit of measure", "currency code"];
 const HOURS_OF_DAY: f64 = 24.0;
-/// The units of time in seconds, since they are not powers of ten of each other.
-const SECONDS: [(&str, f64); 6] =
-    [("ms", 1e-3), ("sec", 1.0), ("min", 60.0), ("hours", 3600.0), ("days", 86_400.0), ("weeks", 604_800.0)];
 /// Maximum characters of a unit next to a number.
 const MAX_UNIT: usize = 16;
 
@@ -68,16 +65,14 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         };
         // Another reading of the number may be the converted value: "3.200 Liter" are 3.2 m³.
         let converts = |(_, _, field): &(_, _, &RecordField)| {
-            let factor = field_unit
-                .power
-                .zip(unit.power)
-                .map(|(field_power, stated_power)| 10f64.powi(field_power - stated_power));
+            let factor = field_unit.in_units(&unit);
             let value = field.number().zip(factor).map(|(value, factor)| value.abs() * factor);
             value.is_some_and(|value| n.possible_values().any(|v| (v - value).abs() <= value * 1e-9))
         };
         // A multiple may have the same number with a larger unit: 60 laps of 12 minutes are 12 hours.
         let is_multiple = || {
-            let Some(ratio) = ratio(field_unit, &unit) else { return false };
+            let ratio = unit.in_units(field_unit).filter(|ratio| *ratio > 1.0);
+            let Some(ratio) = ratio else { return false };
             let is_count =
                 |number: &Number| !number.in_identifier && number.possible_values().any(|v| v == ratio);
             let fields_have = fields().any(|(_, _, field)| field.number() == Some(ratio));
@@ -101,16 +96,6 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             return;
         }
     }
-}
-
-/// The number of units `small` in one unit `large`; `None` if that is not more than one, or not known.
-fn ratio(small: &Unit, large: &Unit) -> Option<f64> {
-    let seconds = |unit: &Unit| SECONDS.iter().find(|(symbol, _)| *symbol == unit.symbol).map(|(_, s)| *s);
-    let ratio = match (small.power, large.power) {
-        (Some(small), Some(large)) => 10f64.powi(large.checked_sub(small)?),
-        _ => seconds(large)? / seconds(small)?,
-    };
-    Some(ratio).filter(|ratio| *ratio > 1.0)
 }
 
 /// Whether a number is that of "24 hours a day", which is not a duration.

@@ -17,6 +17,7 @@ use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::arithmetic::tolerance_of;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, Record, RecordField};
+use crate::measure::units::possible_unit;
 
 /// Maximum lines with a label and an amount that are compared.
 const MAX_LINES: usize = 60;
@@ -28,12 +29,6 @@ const MAX_COLUMNS: usize = 12;
 const MAX_ARTICLE: usize = 2;
 /// Maximum bytes of a label.
 const MAX_LABEL: usize = 60;
-/// The units of each quantity, with their size in the first unit.
-const UNITS: [&[(&str, f64)]; 3] = [
-    &[("m", 1.0), ("km", 1e3), ("metres", 1.0), ("meters", 1.0), ("kilometres", 1e3), ("kilometers", 1e3)],
-    &[("g", 1.0), ("kg", 1e3), ("t", 1e6)],
-    &[("kwh", 1.0), ("wh", 1e-3), ("mwh", 1e3)],
-];
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let lines = labelled_amounts(exchange);
@@ -301,11 +296,9 @@ fn scale(clause: &Clause<'_>, amount: &Number, column: &RecordField) -> Option<f
     let after = clause.words.get(amount.end..).unwrap_or_default().trim_start();
     let unit = after.split(' ').next().unwrap_or_default();
     let column_unit = column.name.last()?;
-    for sizes in UNITS {
-        let size = |name: &str| sizes.iter().find(|(unit_name, _)| *unit_name == name).map(|(_, size)| *size);
-        if let (Some(column_size), Some(stated)) = (size(column_unit), size(unit)) {
-            return Some(stated / column_size);
-        }
+    let units = possible_unit(unit).zip(possible_unit(column_unit));
+    if let Some(scale) = units.and_then(|(unit, column_unit)| unit.in_units(&column_unit)) {
+        return Some(scale);
     }
     let is_named = column.name.iter().all(|word| word.len() > 2 && contains_words(&clause.words, word));
     is_named.then_some(1.0)

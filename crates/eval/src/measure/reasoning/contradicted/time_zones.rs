@@ -10,6 +10,8 @@
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
+use crate::measure::language::Language;
+use crate::measure::language::names::month_pattern;
 use crate::measure::records::RecordField;
 
 /// Minutes of a day.
@@ -89,14 +91,13 @@ const PLACES: [(&[&str], i32, Option<i32>); 12] = [
     (&["Sydney", "Melbourne"], 600, Some(660)),
 ];
 
-// A month in English.
-const MONTH: &str = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]*";
 // A time with a place, possibly after its day: "14:30 Berlin time", "14:30 Uhr Berliner Zeit", "14:30, hora de Madrid",
 // "2:30 pm on Sunday, 19 April Berlin time".
 regex!(
     PLACED,
     &format!(
-        r"(?:^|[^\d:.])(?P<h>\d{{1,2}})(?:[:.](?P<m>\d{{2}}))?(?: ?(?P<ap>[AaPp])\.?[Mm]\b\.?)?(?: Uhr| h)?(?:,?(?: on)?(?: \w+day,?)? (?:the )?(?:\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {MONTH}|{MONTH} \d{{1,2}}(?:st|nd|rd|th)?)(?:,? \d{{4}})?)?,? \(?(?:(?P<en>[A-Z]\w+(?: [A-Z]\w+){{0,2}})(?: local)? [Tt]ime|(?P<de>[A-Z]\w+(?: [A-Z]\w+)?)er Zeit|(?:hora (?:de|do)|heure de|ora di) (?P<r>[A-Z]\w+(?: [A-Z]\w+)?))\b"
+        r"(?:^|[^\d:.])(?P<h>\d{{1,2}})(?:[:.](?P<m>\d{{2}}))?(?: ?(?P<ap>[AaPp])\.?[Mm]\b\.?)?(?: Uhr| h)?(?:,?(?: on)?(?: \w+day,?)? (?:the )?(?:\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?i:{month})|(?i:{month}) \d{{1,2}}(?:st|nd|rd|th)?)(?:,? \d{{4}})?)?,? \(?(?:(?P<en>[A-Z]\w+(?: [A-Z]\w+){{0,2}})(?: local)? [Tt]ime|(?P<de>[A-Z]\w+(?: [A-Z]\w+)?)er Zeit|(?:hora (?:de|do)|heure de|ora di) (?P<r>[A-Z]\w+(?: [A-Z]\w+)?))\b",
+        month = month_pattern(&[Language::English])
     )
 );
 regex!(
