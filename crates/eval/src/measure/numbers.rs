@@ -140,6 +140,20 @@ pub(super) fn with_joined_groups(text: &str) -> String {
     text.char_indices().map(|(i, c)| if c == ' ' && joins_groups(i) { '\'' } else { c }).collect()
 }
 
+/// The text with an apostrophe in place of each space between groups of digits, if it has any.
+pub(super) fn with_spaced_groups(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let mut position = 0;
+    while let Some(start) = next_digit(bytes, position) {
+        position = start + digits(bytes, start).len();
+        let is_group = bytes.get(position) == Some(&b' ') && digits(bytes, position + 1).len() == 3;
+        if is_group && position - start <= 3 {
+            return Some(with_joined_groups(text));
+        }
+    }
+    None
+}
+
 /// The position of the next digit from `from` on. Blocks without a digit, which are most of a text, are skipped whole.
 pub(crate) fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
     const BLOCK: usize = 32;
@@ -264,6 +278,9 @@ fn read_whole(bytes: &[u8], start: usize, is_listed: bool) -> WholeDigits {
         has_commas: false,
         end: start + leading.len(),
     };
+    if !is_listed {
+        add_indian_groups(bytes, &mut whole);
+    }
     while whole.leading <= 3
         && let Some(width) = separator(bytes, whole.end)
         && !(is_listed && bytes.get(whole.end) == Some(&b','))
@@ -285,6 +302,22 @@ fn read_whole(bytes: &[u8], start: usize, is_listed: bool) -> WholeDigits {
         whole.end += width + 3;
     }
     whole
+}
+
+/// Adds the groups of two digits between the first ones and the last three, as in India: "1,96,000", "12,34,56,789".
+fn add_indian_groups(bytes: &[u8], whole: &mut WholeDigits) {
+    let group = |from: usize| match bytes.get(from) {
+        Some(b',') => digits(bytes, from + 1),
+        _ => &[],
+    };
+    let (mut end, mut value, mut groups) = (whole.end, whole.value, 0);
+    while group(end).len() == 2 {
+        value = append_digits(value, group(end));
+        (end, groups) = (end + 3, groups + 1);
+    }
+    if groups > 0 && whole.leading <= 2 && group(end).len() == 3 {
+        (whole.value, whole.end, whole.groups, whole.has_commas) = (value, end, groups, true);
+    }
 }
 
 /// The digits after the decimal point.
@@ -368,6 +401,9 @@ fn scale_by_magnitude(bytes: &[u8], number: &mut Number) {
     let gap = usize::from(matches!(rest.first(), Some(b' ' | b'-')));
     let word_len = rest.iter().skip(gap).take(9).take_while(|b| b.is_ascii_alphabetic()).count();
     let word = rest.get(gap..gap + word_len).unwrap_or_default();
+    let is_either = |word: &[u8], singular: &[u8], plural: &[u8]| {
+        word.eq_ignore_ascii_case(singular) || word.eq_ignore_ascii_case(plural)
+    };
     let factor = match word {
         b"k" | b"K" if gap == 0 => 1e3,
         b"M" if gap == 0 => 1e6,
@@ -377,6 +413,8 @@ fn scale_by_magnitude(bytes: &[u8], number: &mut Number) {
         _ if word.eq_ignore_ascii_case(b"million") || word == b"mn" || word == b"mio" => 1e6,
         _ if word.eq_ignore_ascii_case(b"billion") || word == b"bn" => 1e9,
         _ if word.eq_ignore_ascii_case(b"trillion") => 1e12,
+        _ if is_either(word, b"lakh", b"lakhs") => 1e5,
+        _ if is_either(word, b"crore", b"crores") => 1e7,
         _ => return,
     };
     number.bare = Some(number.value);

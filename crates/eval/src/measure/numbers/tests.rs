@@ -30,6 +30,15 @@ fn numbers_after_json_escapes_are_read() {
 }
 
 #[test]
+fn indian_groups_and_magnitudes_are_read() {
+    assert_eq!(values("₹1,96,000, 12,34,56,789 and 2,48,500.50"), vec![196_000.0, 123_456_789.0, 248_500.5]);
+    assert_eq!(values("₹4.445 lakh, 2 Lakhs, 1.5 crore, 3 crores"), vec![444_500.0, 2e5, 1.5e7, 3e7]);
+    assert_eq!(values("[1,96,000] and 1,23,45"), vec![1.0, 96.0, 0.0, 1.23, 45.0]);
+    assert_eq!(with_spaced_groups("8 760 €, 1 234 567").as_deref(), Some("8'760 €, 1'234'567"));
+    assert_eq!(with_spaced_groups("8760 €, 12 34, 1234 567 and 7 1000"), None);
+}
+
+#[test]
 fn powers_of_ten_thousand_are_read_with_the_digits_behind_them() {
     assert_eq!(values("12万5000円、3億円、4.5万、2万"), vec![125_000.0, 3e8, 45_000.0, 20_000.0]);
     assert!(all("4万8000円").iter().all(|n| !n.in_identifier));

@@ -14,6 +14,7 @@ use memchr::memmem;
 
 use self::evidence_dates::EvidenceDates;
 use super::arithmetic::{converts, named_factors, near, tolerance_of, within};
+use super::dates;
 use super::time_arithmetic::{self, EvidenceMoments};
 use crate::measure::Memo;
 use crate::measure::excerpt::without_json_escapes;
@@ -37,6 +38,8 @@ const MAX_ROW_NUMBERS: usize = 8;
 const MAX_AGGREGATES: usize = 64;
 /// Maximum pairs of a date and a number that may be a term.
 const MAX_TERMS: usize = 400;
+/// Maximum rounds over the numbers of a proposal, of which some follow from others.
+const PROPOSAL_ROUNDS: usize = 3;
 /// Maximum numbers of a proposal that are compared with the evidence before it.
 const MAX_PROPOSED: usize = 64;
 /// Maximum bytes of texts whose times are read.
@@ -109,6 +112,8 @@ pub(crate) struct Evidence<'a> {
     rows: Vec<Vec<f64>>,
     /// The arguments of the model's calls, which an answer may quote.
     arguments: Vec<&'a str>,
+    /// The days in `arguments`, with the number of arguments that were read.
+    passed_days: (HashSet<i64>, usize),
     /// Numbers that are not in `values` yet, each with whether it is an operand.
     new_values: Vec<(f64, bool)>,
     /// Numbers whose only source is an unsupported answer, sorted.
@@ -190,6 +195,11 @@ impl<'a> Evidence<'a> {
         self.unread.push(Unread::Model(text));
     }
 
+    /// Adds the numbers of an answer to which its user replied, and whose facts were checked.
+    pub(crate) fn add_answer(&mut self, text: &'a Text) {
+        self.unread.push(Unread::Text(text, TextSource::Conversation));
+    }
+
     /// Adds a text of the model to which its user replied, and whose facts were not checked: it asked for a decision, so
     /// that the user knows its numbers. Those that follow from the evidence are operands of the answers after it.
     pub(crate) fn add_proposal(&mut self, text: &'a Text) {
@@ -210,6 +220,18 @@ impl<'a> Evidence<'a> {
         })
     }
 
+    /// Whether the model passed the day to a call, such as the first day of "last week"; true when the work budget is
+    /// exceeded.
+    pub(crate) fn was_day_passed(&mut self, day: i64) -> bool {
+        // The arguments of each call are read once per trace.
+        let (days, read) = &mut self.passed_days;
+        let new_arguments = self.arguments.get(*read..).unwrap_or_default();
+        let bytes: usize = new_arguments.iter().map(|arguments| arguments.len()).sum();
+        *read = self.arguments.len();
+        days.extend(new_arguments.iter().flat_map(|arguments| dates::all(arguments)).map(|date| date.day));
+        days.contains(&day) || !self.spend(1 + bytes / BYTES_PER_STEP)
+    }
+
     /// Reads the numbers of the texts that were added.
     fn read_numbers(&mut self) {
         for unread in std::mem::take(&mut self.unread) {
@@ -225,16 +247,26 @@ impl<'a> Evidence<'a> {
     /// Adds the numbers of a proposal that follow from the evidence before it; all of its numbers if most of them do,
     /// since a single unsupported number among others is not reported in an answer either.
     fn read_proposal(&mut self, text: &str) {
-        let mut numbers = numbers::all(text);
-        numbers.retain(|number| !number.in_identifier);
-        numbers.truncate(MAX_PROPOSED);
-        let is_supported = |number: &Number| self.supports(number, false, &[]) != Support::None;
-        let (mut supported, unsupported): (Vec<Number>, Vec<Number>) =
-            numbers.into_iter().partition(is_supported);
-        if unsupported.len() < supported.len() {
-            supported.extend(unsupported);
+        let joined = numbers::with_spaced_groups(text);
+        let mut unsupported = numbers::all(joined.as_deref().unwrap_or(text));
+        unsupported.retain(|number| !number.in_identifier);
+        unsupported.truncate(MAX_PROPOSED);
+        let mut supported: Vec<f64> = Vec::new();
+        for _ in 0..PROPOSAL_ROUNDS {
+            let before = supported.len();
+            unsupported.retain(|number| {
+                let is_supported = self.supports(number, false, &supported) != Support::None;
+                supported.extend(is_supported.then_some(number.value));
+                !is_supported
+            });
+            if supported.len() == before {
+                break;
+            }
         }
-        self.new_values.extend(supported.iter().map(|number| (number.value, true)));
+        if unsupported.len() < supported.len() {
+            supported.extend(unsupported.iter().map(|number| number.value));
+        }
+        self.new_values.extend(supported.into_iter().map(|value| (value, true)));
     }
 
     fn read_text(&mut self, text: &'a str, source: TextSource) {
@@ -257,8 +289,7 @@ impl<'a> Evidence<'a> {
             let year = (n.value / 100.0).floor() * 100.0 + year;
             ((1000.0..2200.0).contains(&n.value) && year > n.value).then_some(year)
         };
-        numbers::scan(text, |n| {
-            first_number.get_or_insert(n);
+        let mut add = |text: &str, n: Number| {
             new_values.extend(second_year(&n).map(|year| (year, true)));
             for value in n.possible_values() {
                 let is_tainted = source != TextSource::Tool && within(tainted, value - 1e-9, value + 1e-9);
@@ -267,7 +298,14 @@ impl<'a> Evidence<'a> {
                     new_values.push((value, is_operand));
                 }
             }
+        };
+        numbers::scan(text, |n| {
+            first_number.get_or_insert(n);
+            add(text, n);
         });
+        if let Some(joined) = numbers::with_spaced_groups(text) {
+            numbers::scan(&joined, |n| add(&joined, n));
+        }
         if let (TextSource::Tool, Some(n)) = (source, first_number)
             && is_single_number(text, &n)
         {
@@ -410,6 +448,13 @@ impl<'a> Evidence<'a> {
     pub(crate) fn has_number(&mut self, value: f64) -> bool {
         self.merge_new_values();
         self.contains(value, 0.0)
+    }
+
+    /// Whether the number is a known one divided by `factor`, or multiplied by it.
+    pub(crate) fn gives_with_factor(&mut self, n: &Number, factor: f64) -> bool {
+        self.merge_new_values();
+        self.contains(n.value * factor, n.tolerance * factor)
+            || self.contains(n.value / factor, n.tolerance / factor)
     }
 
     fn contains(&self, value: f64, tolerance: f64) -> bool {

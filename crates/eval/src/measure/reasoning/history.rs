@@ -22,6 +22,10 @@ use crate::recognise::{AgentTrace, Call, Part, Role, Text};
 /// Maximum ancestors of an agent's span that are searched for the tool span that called the agent.
 const MAX_ANCESTORS: usize = 16;
 
+/// Maximum texts to which the user replied whose numbers are known to the answers after them. Each answer is compared
+/// with all numbers before it.
+const MAX_REPLIED_TEXTS: usize = 24;
+
 /// The calls made so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallCounts {
@@ -56,11 +60,15 @@ pub(crate) struct TraceHistory<'a> {
     next_result: usize,
     llms: Vec<Idx>,
     next_llm: usize,
+    /// The next model call whose text is added if the user replied to it.
+    next_replied: usize,
     /// Tool spans that started an agent: their result is a report of that agent.
     delegations: HashSet<Idx>,
     /// The model calls whose texts are answers that were checked. A number that was reported is no evidence afterwards;
     /// an answer after it that repeats another one states nothing new.
     checked_answers: HashSet<Idx>,
+    /// The number of texts that were added since the user replied to them.
+    replied_texts: usize,
     /// The first model call of each agent. Assistant messages in its prompt are from before this trace, and are read as
     /// conversation.
     first_llms: HashSet<Idx>,
@@ -115,8 +123,10 @@ impl<'a> TraceHistory<'a> {
             next_result: 0,
             llms,
             next_llm: 0,
+            next_replied: 0,
             delegations: delegations(trace),
             checked_answers: HashSet::default(),
+            replied_texts: 0,
             first_llms: trace.agents.iter().filter_map(|a| a.llms.first().copied()).collect(),
         }
     }
@@ -166,6 +176,10 @@ impl<'a> TraceHistory<'a> {
                 self.note_output(at);
             }
         }
+        while let Some(&at) = self.llms.get(self.next_replied).filter(|at| **at < until) {
+            self.next_replied += 1;
+            self.add_replied_text(at);
+        }
     }
 
     fn read_call(&mut self, i: usize) {
@@ -204,13 +218,18 @@ impl<'a> TraceHistory<'a> {
         self.checked_answers.insert(at);
     }
 
-    /// Adds the text of a model call to which the user replied: the user and the model know its numbers.
+    /// Adds the text of a model call if the user replied to it: the user and the model know its numbers.
     fn add_replied_text(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at) else { return };
+        let is_full = self.replied_texts >= MAX_REPLIED_TEXTS;
+        if is_full || Replies::cached(self.trace, self.memo).to(at).is_none() {
+            return;
+        }
+        self.replied_texts += 1;
         let is_checked = self.checked_answers.contains(&at);
         for text in view.output.iter().flat_map(|message| &message.parts).filter_map(plain_text) {
             match is_checked {
-                true => self.evidence.add(text, TextSource::Conversation),
+                true => self.evidence.add_answer(text),
                 false => self.evidence.add_proposal(text),
             }
         }
@@ -219,9 +238,6 @@ impl<'a> TraceHistory<'a> {
     /// Notes the numbers of the model's output and calls.
     fn note_output(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at) else { return };
-        if Replies::cached(self.trace, self.memo).to(at).is_some() {
-            self.add_replied_text(at);
-        }
         for part in view.output.iter().flat_map(|m| &m.parts) {
             match part {
                 Part::Text(text) | Part::Reasoning(text) => self.evidence.note_model_text(text),

@@ -246,6 +246,7 @@ impl FactChecker<'_, '_> {
                 fact.support = Support::Derived;
             }
         }
+        self.find_support_in_words(facts);
         self.except_hypothetical(facts);
     }
 
@@ -355,7 +356,9 @@ impl FactChecker<'_, '_> {
             *supported = *supported
                 || fact.kind == NAME && are_codes
                 || fact.defect == Defect::UnsupportedQuote && self.evidence.was_passed(&fact.phrases)
-                || fact.day.is_some_and(|day| self.evidence.derives_date(day))
+                || fact
+                    .day
+                    .is_some_and(|day| self.evidence.derives_date(day) || self.evidence.was_day_passed(day))
                 || !parts.is_empty()
                     && self.evidence.mentions(&parts).into_iter().all(|is_mentioned| is_mentioned);
         }

@@ -132,17 +132,22 @@ fn is_near(value: f64, n: &Number) -> bool {
     (value - n.value).abs() <= n.tolerance * 1.01 && value > 0.0
 }
 
+/// Whether a percentage is a share of something: "13.8 % of the total".
+pub(super) fn is_share(sentence: &str, stated: &Number) -> bool {
+    let after = sentence.get(stated.end..).unwrap_or_default();
+    let after = after.split_once('%').map_or("", |(_, after)| after);
+    let next_word = after.split_whitespace().next().unwrap_or_default();
+    vocabulary::has(&next_word.trim_matches(['*', '(', ')']).to_lowercase(), WordMeaning::Of)
+}
+
 /// Whether a percentage is an increase (`true`) or a decrease, by words or a sign next to it; `None` if neither is
 /// stated.
 fn is_increase(sentence: &str, stated: &Number) -> Option<bool> {
-    let after = sentence.get(stated.end..)?;
-    let after = after.split_once('%').map_or("", |(_, after)| after);
-    let next_word =
-        after.split_whitespace().next().unwrap_or_default().trim_matches(['*', '(', ')']).to_lowercase();
-    // "13.8 % of the total": a share.
-    if vocabulary::has(&next_word, WordMeaning::Of) {
+    if is_share(sentence, stated) {
         return None;
     }
+    let after = sentence.get(stated.end..)?;
+    let after = after.split_once('%').map_or("", |(_, after)| after);
     let before = clip_end(sentence.get(..stated.start)?, MAX_BEFORE);
     let before_mark = before.trim_end_matches(['*', '(', '~', ' ', '≈']);
     match before_mark.chars().next_back() {

@@ -35,6 +35,8 @@ const MAX_SUMS: usize = 64;
 const MIN_ITEMS: usize = 2;
 /// Minimum bytes of a word between a count and a state, which is a noun or an adjective.
 const MIN_NOUN: usize = 4;
+/// Maximum words after "how many" that name the counted things.
+const MAX_ASKED_WORDS: usize = 3;
 /// Maximum words from a count to the flag that belongs to it.
 const MAX_TO_FLAG: usize = 4;
 
@@ -275,7 +277,8 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     {
         let asked = nth == 0
             && contains_words(exchange.task_words(), "how many")
-            && !asks_for_units(exchange.task_words());
+            && !asks_for_units(exchange.task_words())
+            && !asks_for_field(exchange);
         let Some((count, list)) = counted_list(exchange, clause, &lists, asked) else { continue };
         if !exchange.spends_numbers() {
             return;
@@ -319,6 +322,19 @@ fn asks_for_units(asked: &str) -> bool {
     nouns.any(is_unit)
 }
 
+/// Whether "how many" asks for a number that a field has ("how many conversions"), or for a difference ("how many
+/// more"), and not for items.
+fn asks_for_field(exchange: &Exchange<'_>) -> bool {
+    let asked = exchange.task_words().split_once(" how many ").map_or("", |(_, asked)| asked);
+    let nouns: Vec<&str> = asked.split(' ').take(MAX_ASKED_WORDS).collect();
+    let is_asked = |field: &RecordField| {
+        field.number().is_some() && field.name.last().is_some_and(|key| nouns.contains(&key.as_str()))
+    };
+    let is_difference =
+        exchange.language.is_none_or(|language| language.classes(&nouns.join(" ")).has(WordClass::Increment));
+    is_difference || exchange.sources.records().flat_map(|(.., record)| &record.fields).any(is_asked)
+}
+
 /// Whether a value is one of the sums, or the sum or the difference of two: the stock less the reserved items.
 fn follows_from_sums(sums: &[f64], value: f64) -> bool {
     let first = sums.get(..MAX_SUMS).unwrap_or(sums);
@@ -355,6 +371,10 @@ fn counted_list(
         let unit = words.get(at + 1).filter(|next| is_unit(next));
         let noun = |(list, source): &&(&RecordList, usize)| {
             let name = list.name.last().map(String::as_str).unwrap_or_default();
+            // The key of amounts ends in their unit: `intake_ml`.
+            if is_unit(name) {
+                return false;
+            }
             let is_plain = !name.is_empty() && !GENERIC.contains(&name);
             let follows_number = |name: &str| words.iter().skip(at + 1).take(3).any(|word| *word == name);
             // A list without a specific name has the things that its tool is named for.

@@ -6,6 +6,7 @@
 //! In: an answer. Out: a contradiction if an equation is wrong, or if a percentage next to two amounts is neither their
 //! change, nor their ratio, nor their share. Rounding of every shown number and a change of units are allowed.
 
+use super::changes::is_share;
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
@@ -304,8 +305,9 @@ fn wrong_percentage(
     let (a, b) = (number("a")?, number("b")?);
     let is_after_amounts = stated.start > b.end || !is_change;
     let between = sentence.get(b.end..stated.start).unwrap_or_default();
-    // Years, times and ranks have no percentage.
-    if is_change && !(between.len() <= MAX_GAP && STATES_CHANGE.is_match(between))
+    // Years, times and ranks have no percentage, and a share may be one of a third amount.
+    if is_change && is_share(sentence, stated)
+        || is_change && !(between.len() <= MAX_GAP && STATES_CHANGE.is_match(between))
         || !is_after_amounts
         || a.possible_values().chain(b.possible_values()).all(|v| v < 10.0)
         || a.value == 0.0

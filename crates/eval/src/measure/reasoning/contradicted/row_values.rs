@@ -75,7 +75,19 @@ impl<'w> RowStatement<'w> {
         let is_day = || dates::begins_with_month(self.words.get(number.end..));
         let is_common = value <= SMALL && value.fract() == 0.0;
         let is_named = || field.name.iter().all(|word| contains_words(&self.words, word));
-        number.value == value && !number.in_identifier && !is_day() && (!is_common || is_named())
+        number.value == value
+            && !number.in_identifier
+            && !is_day()
+            && !self.is_in_time(number)
+            && (!is_common || is_named())
+    }
+
+    /// Whether the number is a part of a time of day or of a duration: "08:30".
+    fn is_in_time(&self, number: &Number) -> bool {
+        let before = self.words.get(..number.start).and_then(|before| before.strip_suffix(':'));
+        let after = self.words.get(number.end..).and_then(|after| after.strip_prefix(':'));
+        before.is_some_and(|before| before.ends_with(|c: char| c.is_ascii_digit()))
+            || after.is_some_and(|after| after.starts_with(|c: char| c.is_ascii_digit()))
     }
 
     fn gives_text(&self, shown: &str, lower: &str, field: &RecordField) -> bool {

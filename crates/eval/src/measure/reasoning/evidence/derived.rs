@@ -91,7 +91,8 @@ impl Evidence<'_> {
     }
 
     /// Whether a day follows from a date of the texts: it is at most a day away from it, or a number of days, weeks,
-    /// months or years that a text has, or the weekday next to it that a text names. True beyond the work budget.
+    /// months or years that a text has, or the weekday next to it that a text names; or it is the first or the last day
+    /// of a year that a text has. True beyond the work budget.
     pub(crate) fn derives_date(&mut self, day: i64) -> bool {
         self.merge_new_values();
         let steps = self.dates.read(&self.texts);
@@ -111,7 +112,13 @@ impl Evidence<'_> {
         };
         let is_known = full_dates.iter().any(|date| is_days_away(date.day))
             || without_year.iter().any(has_matching_year);
-        is_known || !self.read_moments() || self.is_end_of_term(day) || self.is_named_weekday(day)
+        // "in 2026" is from 1 January to 31 December.
+        let is_end_of_year = [dates::day_number(year, 1, 1), dates::day_number(year, 12, 31)].contains(&day);
+        is_known
+            || is_end_of_year && has(year)
+            || !self.read_moments()
+            || self.is_end_of_term(day)
+            || self.is_named_weekday(day)
     }
 
     /// The months of terms that a text writes in words: "six months".

@@ -5,6 +5,7 @@
 
 use super::{FactChecker, MAX_FACTS, NumberFact, SMALL};
 use crate::measure::currency;
+use crate::measure::language::WordClass;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::evidence::Support;
 use crate::measure::reasoning::statements::asserts_nothing;
@@ -29,6 +30,22 @@ impl FactChecker<'_, '_> {
         let amounts =
             small.filter(|(n, word)| currency::is_beside(self.prose, n.start..n.end) || is_shared(word));
         amounts.map(|(n, _)| n.value).collect()
+    }
+
+    /// Finds support for numbers that are a known one divided or multiplied by a number in words of the sentence: "the deposit of 13,500 is three
+    /// months' rent, so the rent is 4,500".
+    pub(super) fn find_support_in_words(&mut self, facts: &mut [NumberFact]) {
+        for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
+            let range = self.sentences.get(fact.sentence);
+            let Some(sentence) = range.and_then(|&(start, end)| self.prose.get(start..end)) else { continue };
+            let places = self.language.places(sentence, self.memo);
+            let numbers =
+                places.iter().filter(|place| place.classes.has(WordClass::Number) && place.value > 1);
+            let mut factors = numbers.map(|place| f64::from(place.value));
+            if factors.any(|factor| self.evidence.gives_with_factor(&fact.number, factor)) {
+                fact.support = Support::Derived;
+            }
+        }
     }
 
     /// Excludes numbers that follow from numbers of conditions, questions and offers, which are not compared: "if the
