@@ -124,11 +124,11 @@ fn a_judge_that_only_replays_needs_no_endpoint_and_files_are_not_shared() {
     load("judges: { main: { replay: run.jsonl } }\nverdict: { metrics: { judges: [main] } }").unwrap();
     let found_problems = faults("judges: { a: { replay: run.jsonl }, b: { replay: run.jsonl } }");
     assert!(found_problems.len() == 1 && found_problems[0].contains("judges.b.replay"), "{found_problems:?}");
-    let shown = load(
+    let printed = load(
         "judges: { a: { endpoint: 'http://h', model: m, api_key: '${env:TOKEN}', headers: { x: '${env:TOKEN}' } } }",
     );
-    let shown = shown.unwrap().to_yaml().unwrap();
-    assert!(!shown.contains("hunter2") && shown.contains("[redacted]"), "{shown}");
+    let printed = printed.unwrap().to_yaml().unwrap();
+    assert!(!printed.contains("hunter2") && printed.contains("[redacted]"), "{printed}");
 }
 
 #[test]
@@ -186,8 +186,11 @@ fn header_of_digits_is_read_as_text() {
     let ExporterConfig::Http(http) = &config.exporters.0["otlp_http"] else { panic!("not http") };
     assert_eq!(http.headers["x-pin"].expose(), "0123");
     assert_eq!(http.headers["x-other"].expose(), "4096");
-    let shown = config.to_yaml().unwrap();
-    assert!(!shown.contains("0123") && !shown.contains("4096") && shown.contains("[redacted]"), "{shown}");
+    let printed = config.to_yaml().unwrap();
+    assert!(
+        !printed.contains("0123") && !printed.contains("4096") && printed.contains("[redacted]"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -254,8 +257,8 @@ fn credentials_of_senders_come_from_outside_and_empty_ones_are_problems() {
     assert!(found_problems[0].contains("grpc.auth: no sender could authenticate"), "{found_problems:?}");
     let good = "receivers: { otlp: { protocols: { http: { auth: { basic: { username: a, password: '${env:TOKEN}' } }, \
          tls: { cert_file: c, key_file: k, min_version: 1.3, reload_interval: 0 } } } } }";
-    let shown = load(good).unwrap().to_yaml().unwrap();
-    assert!(!shown.contains("hunter2") && shown.contains("[redacted]"), "{shown}");
+    let printed = load(good).unwrap().to_yaml().unwrap();
+    assert!(!printed.contains("hunter2") && printed.contains("[redacted]"), "{printed}");
 }
 
 #[test]

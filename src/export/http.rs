@@ -45,14 +45,9 @@ pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, UrlError> {
             return Err(UrlError { key: "endpoint", message });
         }
     };
-    let url_error = |message| UrlError { key, message };
-    let mut url = Url::parse(text).map_err(|e| url_error(format!("'{text}' is not a URL: {e}")))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(url_error(format!("'{text}' must begin with http:// or https:// and name a host")));
-    }
+    let mut url = verdict_client::http_url(text).map_err(|message| UrlError { key, message })?;
     if !appended_path.is_empty() {
-        let path = format!("{}{appended_path}", url.path().trim_end_matches('/'));
-        url.set_path(&path);
+        verdict_client::append_path(&mut url, appended_path);
     }
     Ok(url)
 }

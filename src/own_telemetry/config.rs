@@ -36,15 +36,11 @@ impl TelemetryConfig {
         if text.is_empty() {
             return Err("required, for example http://127.0.0.1:4318".to_owned());
         }
-        let mut url = Url::parse(text).map_err(|e| format!("'{text}' is not a URL: {e}"))?;
-        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-            return Err(format!("'{text}' must begin with http:// or https:// and name a host"));
-        }
+        let mut url = verdict_client::http_url(text)?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err("contains credentials; configure them as headers".to_owned());
         }
-        let path = format!("{}{path}", url.path().trim_end_matches('/'));
-        url.set_path(&path);
+        verdict_client::append_path(&mut url, path);
         Ok(url)
     }
 

@@ -117,8 +117,8 @@ where
     usage
 }
 
-/// Asks until every question is answered, and returns `Some(true)`; `Some(false)` if `time_limit` ended first, `None` if a
-/// metric panicked.
+/// Asks until every question is answered, and returns `Some(true)`; `Some(false)` if `time_limit` ended first, `None`
+/// if a metric panicked.
 async fn ask_questions<F>(
     questions: &mut Questions<'_>,
     ask: impl Fn(Ask) -> F,

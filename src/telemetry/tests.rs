@@ -47,15 +47,15 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
         .await;
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     let page = telemetry.render(TextFormat::OpenMetrics);
-    let shown: BTreeSet<String> = page
+    let exposed: BTreeSet<String> = page
         .lines()
         .filter_map(|l| l.strip_prefix("# TYPE "))
         .filter_map(|l| l.split_once(' '))
         .map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.to_owned() })
         .collect();
     // Standard metrics of the process are those of every client library.
-    let (standard, shown): (BTreeSet<String>, BTreeSet<String>) =
-        shown.into_iter().partition(|name| !name.starts_with(declared::PREFIX));
+    let (standard, exposed): (BTreeSet<String>, BTreeSet<String>) =
+        exposed.into_iter().partition(|name| !name.starts_with(declared::PREFIX));
     let standard: Vec<&str> = standard.iter().map(String::as_str).collect();
     let expected = [
         "process_cpu_seconds_total",
@@ -65,7 +65,7 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
     ];
     assert_eq!(standard, if cfg!(target_os = "linux") { &expected[..] } else { &[] });
     let declared: BTreeSet<String> = declared::ALL.iter().map(declared::Declared::exposed).collect();
-    assert_eq!(shown, declared);
+    assert_eq!(exposed, declared);
     assert!(page.ends_with("# EOF\n"), "a scrape must end as OpenMetrics asks");
 }
 

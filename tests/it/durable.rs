@@ -181,9 +181,9 @@ fn run(wrapper: &[String], config: &Path) -> Child {
     let binary = env!("CARGO_BIN_EXE_otel-verdict").to_owned();
     let override_file = config.with_file_name("override.yaml");
     let files = [config, &override_file].into_iter().filter(|file| file.exists());
-    let mut words = wrapper.iter().chain([&binary]);
-    Command::new(words.next().unwrap())
-        .args(words)
+    let mut command_line = wrapper.iter().chain([&binary]);
+    Command::new(command_line.next().unwrap())
+        .args(command_line)
         .arg("run")
         .args(files.flat_map(|file| ["--config", file.to_str().unwrap()]))
         .stdin(Stdio::null())

@@ -307,8 +307,8 @@ async fn receiver_and_exporter_use_tls_and_every_mechanism_of_sasl() {
         let ids = || -> BTreeSet<_> {
             store.spans().into_iter().map(|span| (span.trace_id, span.span_id)).collect()
         };
-        let wanted = captures.spans * (run + 1);
-        until_none_is_missing(mechanism, || wanted - ids().len()).await;
+        let expected_spans = captures.spans * (run + 1);
+        until_none_is_missing(mechanism, || expected_spans - ids().len()).await;
     }
 }
 

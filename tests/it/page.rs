@@ -92,11 +92,11 @@ async fn page(more_settings: &str, verdict: &str) -> (Process, SocketAddr) {
 /// The list of traces, as soon as it has `traces` rows.
 pub async fn listed(address: SocketAddr, traces: usize) -> Value {
     let enough = |list: &Value| list["traces"].as_array().unwrap().len() >= traces;
-    shown(address, "/api/traces", enough).await
+    get_when(address, "/api/traces", enough).await
 }
 
 /// The response of `path`, as soon as it is complete.
-async fn shown(address: SocketAddr, path: &str, is_complete: impl Fn(&Value) -> bool) -> Value {
+async fn get_when(address: SocketAddr, path: &str, is_complete: impl Fn(&Value) -> bool) -> Value {
     let started_at = Instant::now();
     loop {
         let page = get(address, path).await.json();
@@ -146,9 +146,9 @@ async fn judged_traces_are_listed_found_and_shown_with_their_evidence() {
     let rows_json = get(address, &format!("/api/traces?category={category}")).await.json();
     assert_eq!(rows_json["matching"], 2, "{rows_json}");
 
-    let shown = get(address, &format!("/api/traces/{}", "01".repeat(16))).await.json();
-    let detail = &shown["detail"];
-    assert_eq!(shown["trace"]["trace_id"], "01".repeat(16));
+    let trace_json = get(address, &format!("/api/traces/{}", "01".repeat(16))).await.json();
+    let detail = &trace_json["detail"];
+    assert_eq!(trace_json["trace"]["trace_id"], "01".repeat(16));
     assert_eq!(detail["failure_chain"], serde_json::json!(["01".repeat(8), "02".repeat(8)]));
     assert_eq!(detail["root_cause"], "02".repeat(8));
     let spans = detail["spans"].as_array().unwrap();
@@ -180,15 +180,15 @@ async fn open_traces_are_listed_and_shown_until_they_close() {
     let waiting = Process::start(text).await;
     let waiting_addr = waiting.service.page.unwrap();
     waiting.client().spans(failing_run(3, "shop", "x")).await;
-    let open = shown(waiting_addr, "/api/open", |page| page["open"][0].is_object()).await;
+    let open = get_when(waiting_addr, "/api/open", |page| page["open"][0].is_object()).await;
     let first = &open["open"][0];
     assert_eq!((&first["trace_id"], &first["spans"]), (&"03".repeat(16).into(), &2.into()), "{open}");
     assert_eq!(first["service"], "shop x");
     assert_eq!(first["name"], "invoke_agent x");
-    let shown = get(waiting_addr, &format!("/api/traces/{}", "03".repeat(16))).await.json();
-    assert_eq!(shown["trace"]["result"], "open");
-    assert_eq!(shown["detail"]["spans"].as_array().unwrap().len(), 2);
-    assert_eq!(shown["detail"]["spans"][1]["metrics"], Value::Null, "not measured yet");
+    let trace_json = get(waiting_addr, &format!("/api/traces/{}", "03".repeat(16))).await.json();
+    assert_eq!(trace_json["trace"]["result"], "open");
+    assert_eq!(trace_json["detail"]["spans"].as_array().unwrap().len(), 2);
+    assert_eq!(trace_json["detail"]["spans"][1]["metrics"], Value::Null, "not measured yet");
     waiting.service.flush().await;
     assert_eq!(listed(waiting_addr, 1).await["traces"][0]["result"], "fail");
     assert_eq!(get(address, "/api/open").await.json()["open"], serde_json::json!([]), "of another process");
@@ -199,18 +199,18 @@ async fn open_traces_are_listed_and_shown_until_they_close() {
 #[tokio::test(flavor = "multi_thread")]
 async fn content_is_shown_only_as_the_settings_of_explanations_allow() {
     let secret = "sk-abcdefghijklmnopqrstuvwxyz123456";
-    let shown = async |verdict: &str, text: &str| {
+    let trace_of = async |verdict: &str, text: &str| {
         let (process, address) = page("", verdict).await;
         process.client().spans(failing_run(1, "payroll", text)).await;
         listed(address, 1).await;
-        let all = get(address, &format!("/api/traces/{}", "01".repeat(16))).await;
+        let reply = get(address, &format!("/api/traces/{}", "01".repeat(16))).await;
         Box::pin(process.stop()).await;
-        all
+        reply
     };
-    let redacted = shown("", secret).await;
+    let redacted = trace_of("", secret).await;
     assert!(!redacted.body.contains(secret) && redacted.body.contains("[redacted"), "{}", redacted.body);
     for verdict in [", explanations: off", ", ask: { withhold: ['payroll*'] }"] {
-        let reply = shown(verdict, "word").await;
+        let reply = trace_of(verdict, "word").await;
         let json = reply.json();
         assert_eq!(json["detail"]["closed"], true, "{verdict}");
         for key in ["rationale", "quote", "input", "output", "answer", "task"] {
@@ -247,7 +247,7 @@ async fn judges_and_their_failures_are_shown() {
         let report = &page["health"]["judges"][0]["report"];
         report["failed"].as_object().is_some_and(|failed| !failed.is_empty())
     };
-    let judges = shown(address, "/api/overview", failed).await["health"]["judges"].clone();
+    let judges = get_when(address, "/api/overview", failed).await["health"]["judges"].clone();
     let report = &judges[0]["report"];
     assert_eq!((&report["answered"], &report["model"]), (&0.into(), &"some-model".into()), "{judges}");
     Box::pin(process.stop()).await;

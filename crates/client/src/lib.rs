@@ -34,6 +34,24 @@ pub enum ClientError {
     Tls(#[from] TlsError),
 }
 
+/// Parses a URL with the scheme `http` or `https` and a host.
+///
+/// # Errors
+/// The text is no such URL; the message contains it.
+pub fn http_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("'{text}' is not a URL: {error}"))?;
+    match matches!(url.scheme(), "http" | "https") && url.has_host() {
+        true => Ok(url),
+        false => Err(format!("'{text}' must begin with http:// or https:// and name a host")),
+    }
+}
+
+/// Appends a path, which begins with a slash or is empty, to that of a URL.
+pub fn append_path(url: &mut Url, path: &str) {
+    let path = format!("{}{path}", url.path().trim_end_matches('/'));
+    url.set_path(&path);
+}
+
 /// A header with its value, marked sensitive so that it is never printed.
 ///
 /// # Errors

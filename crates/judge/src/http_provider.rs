@@ -29,15 +29,11 @@ pub(crate) fn url(config: &JudgeConfig, path: &str) -> Result<Url, String> {
     if endpoint.is_empty() {
         return Err("the judge's base URL is missing, for example http://host:port/v1".to_owned());
     }
-    let mut url = Url::parse(endpoint).map_err(|error| format!("'{endpoint}' is not a URL: {error}"))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(format!("'{endpoint}' must begin with http:// or https:// and name a host"));
-    }
+    let mut url = verdict_client::http_url(endpoint)?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err("contains credentials; configure them as api_key or headers".to_owned());
     }
-    let path = format!("{}{path}", url.path().trim_end_matches('/'));
-    url.set_path(&path);
+    verdict_client::append_path(&mut url, path);
     Ok(url)
 }
 

@@ -53,10 +53,10 @@ pub fn visit_json(text: &[u8], each: &mut dyn FnMut(usize, TraceId)) {
 
 /// The id in `"traceId": "0102..."`.
 fn json_id(text: &[u8]) -> Option<TraceId> {
-    let rest = text.strip_prefix(b"\"traceId\"").or_else(|| text.strip_prefix(b"\"trace_id\""))?;
-    let rest = rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start().strip_prefix(b"\"")?;
-    let end = memchr::memchr(b'"', rest)?;
-    let text = std::str::from_utf8(rest.get(..end)?).ok()?;
+    let after_key = text.strip_prefix(b"\"traceId\"").or_else(|| text.strip_prefix(b"\"trace_id\""))?;
+    let value = after_key.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start().strip_prefix(b"\"")?;
+    let end = memchr::memchr(b'"', value)?;
+    let text = std::str::from_utf8(value.get(..end)?).ok()?;
     super::json::trace_id(text)
 }
 

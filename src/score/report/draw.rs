@@ -89,13 +89,13 @@ pub fn curve(curve: &Curve, out: &mut Html) {
     let frame = [MARGIN, MARGIN, SIDE, SIDE];
     out.numbers("<rect class=\"frame\" x=\"{0}\" y=\"{0}\" width=\"{0}\" height=\"{0}\"/>", &frame);
     // Precision is undefined for a threshold below which nothing fails.
-    let shown: Vec<&(f64, Confusion)> = curve.cuts.iter().filter(|(_, c)| c.tally().predicted > 0).collect();
+    let cuts: Vec<&(f64, Confusion)> = curve.cuts.iter().filter(|(_, c)| c.tally().predicted > 0).collect();
     out.raw("<polyline class=\"curve\" points=\"");
-    for (_, counts) in &shown {
+    for (_, counts) in &cuts {
         out.numbers("{1},{1} ", &position(counts));
     }
     out.raw("\"/>");
-    for (threshold, counts) in &shown {
+    for (threshold, counts) in &cuts {
         let [x, y] = position(counts);
         out.numbers("<circle r=\"3\" cx=\"{1}\" cy=\"{1}\"/>", &[x, y]);
         text(x + 5.0, y - 4.0, "start", &format!("{threshold:.1}"), out);

@@ -28,7 +28,7 @@ only notes that the run failed, does not identify it. Do not ask whether the err
 pub struct ErrorQuestion {
     pub question: Question,
     /// Indexes of the claims, in the order of their numbers in the question.
-    shown: Vec<usize>,
+    claim_indices: Vec<usize>,
     /// Claims that are not in the question.
     pub omitted_claims: usize,
 }
@@ -45,25 +45,25 @@ pub fn question(
         return None;
     }
     let category = error.label().category();
-    let mut shown: Vec<usize> = (0..claims.len()).collect();
-    shown.sort_by_key(|&i| {
+    let mut claim_indices: Vec<usize> = (0..claims.len()).collect();
+    claim_indices.sort_by_key(|&i| {
         let claim = &claims[i];
         let same_category = category.is_some() && claim.category == category;
         (!claim.spans.contains(&error.location), !same_category)
     });
-    let omitted_claims = shown.len().saturating_sub(MAX_CLAIMS);
-    shown.truncate(MAX_CLAIMS);
+    let omitted_claims = claim_indices.len().saturating_sub(MAX_CLAIMS);
+    claim_indices.truncate(MAX_CLAIMS);
     let Annotation { location, description, evidence, category, .. } = error;
     let error_text = format!("category: {category}\nspan: {location}\n{description}\nevidence: {evidence}");
     let mut user = fence("ERROR", &clean(&error_text));
-    for (n, &i) in shown.iter().enumerate() {
+    for (n, &i) in claim_indices.iter().enumerate() {
         let ErrorClaim { metric, spans, rationale, quote, .. } = &claims[i];
         let spans: Vec<&str> = spans.iter().map(String::as_str).collect();
         let text = format!("spans: {}\n{rationale}\nquote: {quote}", spans.join(", "));
         user.push_str(&format!("Finding {} of the check {metric}:\n", n + 1));
         user.push_str(&fence("FINDING", &clean(&text)));
     }
-    let numbers: Vec<usize> = (1..=shown.len()).collect();
+    let numbers: Vec<usize> = (1..=claim_indices.len()).collect();
     let schema = json!({
         "type": "object",
         "properties": {
@@ -79,7 +79,7 @@ pub fn question(
         form: Arc::new(AnswerForm { name: "identified_by", schema, score: None }),
         judges: Vec::new(),
     };
-    Some(ErrorQuestion { question, shown, omitted_claims })
+    Some(ErrorQuestion { question, claim_indices, omitted_claims })
 }
 
 impl ErrorQuestion {
@@ -87,7 +87,7 @@ impl ErrorQuestion {
     pub fn read(&self, answer: &Answer) -> Option<Vec<usize>> {
         let opinion = answer.opinions.as_ref().ok()?.first()?;
         let numbers = opinion.value.get("findings")?.as_array()?.iter().filter_map(Json::as_u64);
-        let index = |n: u64| self.shown.get(usize::try_from(n).ok()?.checked_sub(1)?).copied();
+        let index = |n: u64| self.claim_indices.get(usize::try_from(n).ok()?.checked_sub(1)?).copied();
         let mut identified: Vec<usize> = numbers.filter_map(index).collect();
         identified.sort_unstable();
         identified.dedup();
@@ -132,7 +132,10 @@ mod tests {
             claim("b", Category::ResourceAbuse),
         ];
         let error_question = question(0, &error, &claims, str::to_owned).unwrap();
-        assert_eq!((error_question.shown.as_slice(), error_question.omitted_claims), (&[2, 1, 0][..], 0));
+        assert_eq!(
+            (error_question.claim_indices.as_slice(), error_question.omitted_claims),
+            (&[2, 1, 0][..], 0)
+        );
         assert_eq!(
             error_question.question.prompt.user.matches("FINDING>>>").count(),
             3,
@@ -150,7 +153,7 @@ mod tests {
         let claims: Vec<ErrorClaim> =
             (0..MAX_CLAIMS + 5).map(|_| claim("a", Category::ResourceAbuse)).collect();
         let error_question = question(0, &Annotation::default(), &claims, str::to_owned).unwrap();
-        assert_eq!((error_question.shown.len(), error_question.omitted_claims), (MAX_CLAIMS, 5));
+        assert_eq!((error_question.claim_indices.len(), error_question.omitted_claims), (MAX_CLAIMS, 5));
         assert!(question(0, &Annotation::default(), &[], str::to_owned).is_none());
     }
 }

@@ -3,7 +3,7 @@
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::Value;
 
-use super::{failing_run, get, listed, page, shown};
+use super::{failing_run, get, get_when, listed, page};
 use crate::support::text_attribute;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -13,7 +13,7 @@ async fn history_forgets_the_oldest_by_number_and_by_bytes() {
     for trace in 1..=5 {
         client.spans(failing_run(trace, "shop", "x")).await;
         let latest = format!("{trace:02x}").repeat(16);
-        shown(address, "/api/traces", |page| page["traces"][0]["trace_id"] == latest.as_str()).await;
+        get_when(address, "/api/traces", |page| page["traces"][0]["trace_id"] == latest.as_str()).await;
     }
     let list = listed(address, 3).await;
     let ids: Vec<&str> = list["traces"]
@@ -83,7 +83,7 @@ async fn one_large_trace_does_not_end_the_history() {
     // Late spans do not make it larger either.
     large.resource_spans[0].scope_spans[0].spans = (2_000..2_900).map(numbered).collect();
     client.spans(large).await;
-    let second = shown(address, &path, |page| page["trace"]["spans"] == 2_801).await;
+    let second = get_when(address, &path, |page| page["trace"]["spans"] == 2_801).await;
     assert_eq!(omitted(&second) + shown_spans(&second), 2_801);
     let metrics = &process.service.telemetry().page;
     assert!(metrics.bytes.get() <= 1 << 19, "{} bytes", metrics.bytes.get());
@@ -103,10 +103,18 @@ async fn late_spans_join_their_trace() {
     run.resource_spans[0].scope_spans[0].spans = vec![late];
     client.spans(run).await;
     let path = format!("/api/traces/{}", "01".repeat(16));
-    let shown = shown(address, &path, |page| page["trace"]["result"] == "fail").await;
-    assert_eq!((&shown["trace"]["spans"], &shown["trace"]["revision"]), (&2.into(), &2.into()), "{shown}");
-    let spans = shown["detail"]["spans"].as_array().unwrap();
-    assert_eq!((spans.len(), &spans[1]["up"], &spans[1]["late"]), (2, &0.into(), &true.into()), "{shown}");
+    let trace_json = get_when(address, &path, |page| page["trace"]["result"] == "fail").await;
+    assert_eq!(
+        (&trace_json["trace"]["spans"], &trace_json["trace"]["revision"]),
+        (&2.into(), &2.into()),
+        "{trace_json}"
+    );
+    let spans = trace_json["detail"]["spans"].as_array().unwrap();
+    assert_eq!(
+        (spans.len(), &spans[1]["up"], &spans[1]["late"]),
+        (2, &0.into(), &true.into()),
+        "{trace_json}"
+    );
     assert_eq!(get(address, "/api/traces").await.json()["all"], 1);
     Box::pin(process.stop()).await;
 }

@@ -1,4 +1,4 @@
-//! Data, settings and time: what is lost, repeated or misjudged when something fails, ends or is changed.
+//! Failures, restarts and reloads: losses, repetitions and wrong verdicts.
 
 use super::Finding;
 
