@@ -44,6 +44,7 @@ impl Evidence<'_> {
         if self.adds_to_aggregate(value, tolerance)
             || self.is_growth(value, tolerance)
             || self.follows_from_row(value, tolerance)
+            || self.is_complement(value, tolerance)
         {
             return true;
         }
@@ -113,9 +114,11 @@ impl Evidence<'_> {
         let is_known = full_dates.iter().any(|date| is_days_away(date.day))
             || without_year.iter().any(has_matching_year);
         // "in 2026" is from 1 January to 31 December.
-        let is_end_of_year = [dates::day_number(year, 1, 1), dates::day_number(year, 12, 31)].contains(&day);
+        let is_end_of_year = (year - 1..=year + 1).any(|year| {
+            has(year) && [dates::day_number(year, 1, 1), dates::day_number(year, 12, 31)].contains(&day)
+        });
         is_known
-            || is_end_of_year && has(year)
+            || is_end_of_year
             || !self.read_moments()
             || self.is_end_of_term(day)
             || self.is_named_weekday(day)
@@ -177,6 +180,15 @@ impl Evidence<'_> {
             let mut totals = totals.flat_map(|total| [total * rate, total * (1.0 + rate)]);
             totals.any(|total| near(total, value, tolerance))
         })
+    }
+
+    /// Whether the value and a number of the texts add up to 100 %, where the numbers are so few that a match is not
+    /// accidental.
+    fn is_complement(&self, value: f64, tolerance: f64) -> bool {
+        const MAX_CHANCE: f64 = 0.5;
+        let rest = 100.0 - value;
+        let chance = self.operands.len() as f64 * 2.0 * tolerance / 100.0;
+        rest > 0.0 && chance <= MAX_CHANCE && within(&self.operands, rest - tolerance, rest + tolerance)
     }
 
     /// Whether the value is a growth factor: 1.05 for a rate of 0.05 or 5 %.

@@ -153,3 +153,48 @@ fn dates_of_another_row_are_found_in_other_languages() {
         ],
     );
 }
+
+#[test]
+fn amounts_under_keys_with_units_and_asked_fields_are_no_counts() {
+    let volumes = r#"{"intake_ml": [{"oral": 400}, {"drip": 350}], "output_ml": [{"urine": 520}]}"#;
+    check(
+        "Volumes of bed 4?",
+        &[("volumes", "{}", volumes)],
+        &[],
+        &["In: 750 ml, out: 520 ml.", "750 ml went in."],
+    );
+    let variants = r#"{"test": "blue", "arms": [{"name": "a", "sales": 310}, {"name": "b", "sales": 352}]}"#;
+    let asked = |task: &str, wrong: &[&str], right: &[&str]| {
+        check(task, &[("get_test", "{}", variants)], wrong, right);
+    };
+    asked("How many sales did both have?", &[], &["Together 662 sales."]);
+    asked("How many more sales would b need?", &[], &["It would need 17 more sales to win."]);
+    asked("How many arms does it have?", &["It has 5 arms."], &["It has 2 arms."]);
+}
+
+#[test]
+fn parts_of_times_are_no_values_and_shares_are_no_changes() {
+    let shifts = r#"[{"day": "Mon", "in": "08:00", "out": "16:30", "pause": 45}, {"day": "Tue", "in": "09:00", "out": "14:15", "pause": 30}]"#;
+    check(
+        "When was the shift on Monday and on Tuesday?",
+        &[("get_shifts", "{}", shifts)],
+        &["Mon had a pause of 30 minutes.", "Tue: 09:00 to 14:15, pause 45 min"],
+        &[
+            "Mon: 08:00 to 16:30, 7:45 of work",
+            "| Mon | 08:00–16:30 | – | 8:30 |\n| Tue | 09:00–14:15 | – | 4:45 |",
+        ],
+    );
+    let prices = r#"[{"part": "rim", "cost": 640}, {"part": "tyre", "cost": 310}]"#;
+    check(
+        "What would it cost with other rims?",
+        &[("get_prices", "{}", prices)],
+        &[
+            "Other rims lower it from 640 to 160, which is 60 % less.",
+            "The rims fall from 640 to 160, which is -60 %.",
+        ],
+        &[
+            "Other rims lower it from 640 to 160, i.e. by 480 (51 % of the bill).",
+            "Other rims lower it from 640 to 160, i.e. by 480 (75 %).",
+        ],
+    );
+}

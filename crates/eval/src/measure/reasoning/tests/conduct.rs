@@ -265,10 +265,54 @@ fn figures_of_an_earlier_turn_are_known_in_the_next_one() {
     let invented = "With the deposit of 731.90 it is fine. Shall I order them?";
     assert!(unsupported(invented, "The deposit is 731.90."));
     assert!(unsupported(invented, "Without the deposit, 1,748.65 are left."));
+    // What is left of 100 %.
+    let quota = "{\"requests\": 43190, \"failed\": 33800, \"limit\": 61000}";
+    let trace = two_turns(
+        "How much is used?",
+        quota,
+        "About 78.3 % of the quota is used.",
+        "And left?",
+        "About 21.7 %.",
+    );
+    assert!(!has(&trace, Defect::UnsupportedFact));
     // Most figures of the table follow, and the third row is calculated from prices that are not compared.
     let table =
         "| Plan | Year |\n|---|---|\n| A | 2,488.80 |\n| B | 667.20 |\n| C | 1,493.25 |\n\nWhich one?";
     assert!(!unsupported(table, "C is 1,493.25 a year, and A is 995.55 more."));
+}
+
+#[test]
+fn figures_from_words_days_and_magnitudes_are_supported() {
+    let unsupported = |task: &str, arguments: &str, result: &str, answer: &str| {
+        let trace = Script::new(task)
+            .tools(&["look_up"])
+            .calls("", &[("look_up", arguments)])
+            .returns(result)
+            .answers(answer)
+            .build();
+        has(&trace, Defect::UnsupportedFact)
+    };
+    let lease = r#"{"clause": "The deposit is four months' rent (EUR 5,160)."}"#;
+    let rent = |answer| unsupported("What is the rent?", "{}", lease, answer);
+    assert!(!rent("The deposit of 5,160 is four months' rent, so the rent is 1,290 a month."));
+    assert!(rent("The deposit of 5,160 is four months' rent, so the rent is 1,390 a month."));
+
+    let orders = r#"{"orders": [{"id": "A-7"}, {"id": "A-9"}]}"#;
+    let since =
+        |answer| unsupported("Which orders did we get in 2025?", r#"{"from": "2025-03-03"}"#, orders, answer);
+    assert!(!since("Since 1 January 2025 there were A-7 and A-9."));
+    assert!(!since("Since 3 March 2025 there were A-7 and A-9."));
+    assert!(since("Since 14 May 2025 there were A-7 and A-9."));
+
+    let trips = r#"[{"city": "Pune", "inr": "1,31,500"}, {"city": "Surat", "inr": "2,48,500"}]"#;
+    let spent = |answer| unsupported("How much was spent in lakh?", "{}", trips, answer);
+    assert!(!spent("₹3.80 lakh in total, of which ₹1.315 lakh in Pune."));
+    assert!(spent("₹4.30 lakh in total, of which ₹1.715 lakh in Pune."));
+
+    let log = r#"{"stdout": "....\\n148 passed, 2 skipped", "note": "\\u20ac612 for runners"}"#;
+    let tests = |answer| unsupported("How many tests passed, and what do runners cost?", "{}", log, answer);
+    assert!(!tests("148 tests passed; runners cost €612."));
+    assert!(tests("158 tests passed; runners cost €672."));
 }
 
 #[test]
