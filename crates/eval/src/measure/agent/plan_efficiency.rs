@@ -16,7 +16,7 @@ use crate::measure::language::is_english;
 use crate::measure::plan::execution::{Execution, StepOutcome};
 use crate::measure::reasoning::Review;
 use crate::measure::reasoning::skipped_lookups::looks_up;
-use crate::measure::{Context, Finding, Measurement, Unmeasured, agent_index};
+use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured, agent_index};
 use crate::recognise::{Agent, Content};
 
 /// Maximum plans of an agent whose execution is described to a judge; the latest ones are.
@@ -147,7 +147,7 @@ impl PlanCheck<'_> {
             );
             let finding = Defect::StepSkipped.finding(rationale, step.text).by_rule("plan");
             let finding = self.review.note_if_claimed(self.agent, &step.tools, finding);
-            findings.push(note_unneeded_lookup(finding, is_answer_supported));
+            findings.push(note_unneeded_lookup(finding, is_answer_supported, self.context.memo));
         }
     }
 
@@ -213,15 +213,15 @@ impl PlanCheck<'_> {
 
 /// Turns a finding about a missing lookup into a note if the answer is supported without it; returns any other
 /// finding unchanged.
-pub(super) fn note_unneeded_lookup(finding: Finding, is_answer_supported: bool) -> Finding {
-    if is_answer_supported && looks_up(&finding.quote) { finding.noted() } else { finding }
+pub(super) fn note_unneeded_lookup(finding: Finding, is_answer_supported: bool, memo: &Memo) -> Finding {
+    if is_answer_supported && looks_up(&finding.quote, memo) { finding.noted() } else { finding }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::measure::testing::{Script, row};
-    use crate::measure::{Measured, Memo, Settings, Value};
+    use crate::measure::{Measured, Settings, Value};
     use crate::recognise::AgentTrace;
 
     const PLAN: [&str; 4] = [

@@ -179,7 +179,7 @@ impl CoverageCheck<'_> {
                     format!("a call to {first} was expected in this step of the plan; it was never called");
                 let finding = Defect::PlannedCallMissing.finding(rationale, step);
                 let finding = review.note_if_claimed(i, &[first], finding);
-                findings.push(note_unneeded_lookup(finding, is_answer_supported));
+                findings.push(note_unneeded_lookup(finding, is_answer_supported, self.context.memo));
             }
         }
     }

@@ -234,7 +234,8 @@ impl PatternList {
         self.any.is_anchored_match(sentence.words()) && !self.is_limited(sentence)
     }
 
-    /// The words of the first match of a sentence or question that [`PatternList::asks`], and the words after them.
+    /// The words of the first match of a sentence or question, and the words after them; `None` if any clause matches
+    /// `unless`.
     pub(super) fn first(&self, sentence: &Sentence<'_>) -> Option<[String; 2]> {
         let words = sentence.words();
         let found = self.any.find(words).filter(|_| !self.is_limited(sentence))?;

@@ -369,9 +369,22 @@ impl<'t> ReadText<'t> {
         self.sentences_of(|lists| &lists.memory)
     }
 
-    /// Sentences that announce a call of a tool or a question to somebody.
-    pub(crate) fn announcements(&self) -> Vec<&'t str> {
-        self.sentences_of(|lists| &lists.announcement)
+    /// Sentences that announce a call of a tool or a question to somebody, each with the words after the announcement,
+    /// in lower case.
+    pub(crate) fn announcements(&self) -> Vec<(&'t str, String)> {
+        let mut out = Vec::new();
+        for &language in self.languages {
+            let list = &language.lists().announcement;
+            if !self.may_match(language, list.any()) {
+                continue;
+            }
+            let announcing = self.sentences(language).filter(|s| !s.is_question && list.finds(s));
+            out.extend(announcing.map(|sentence| {
+                let [_, after] = list.first(&sentence).unwrap_or_default();
+                (sentence.text, after)
+            }));
+        }
+        out
     }
 
     fn asks(&self, list: impl Fn(&'static Lists) -> &'static PatternList) -> bool {

@@ -111,6 +111,12 @@ verdict_otlp::labelled_enum! {
         Inquiry = "inquiry",
         /// Words before a number that is a name and no quantity: "page", "step".
         Label = "label",
+        /// "Dry run", "preview": an action is only tried.
+        Trial = "trial",
+        /// Words for an action that happens by itself or together with another one.
+        Automatic = "automatic",
+        /// Words by which the reader or the writer goes to a page: "visit", "let me".
+        Visit = "visit",
         /// "Per", "each", "a": after an amount, the amount is the one of a single item.
         Per = "per",
     }

@@ -429,18 +429,22 @@ impl ClaimCheck<'_, '_> {
     /// Whether one text of the instructions has all of these words, or the work budget is exceeded. Cached, since an
     /// answer may repeat a claim many times.
     fn instructions_mention(&self, words: &[String]) -> bool {
-        let key = (self.span, words.join(" "));
+        let has_all = |text: &str| words.iter().all(|word| contains_ignoring_case(text, word));
+        self.instructions_say(&words.join(" "), has_all)
+    }
+
+    /// Whether a text of the instructions says something, cached by `key`. True beyond the work budget.
+    fn instructions_say(&self, key: &str, says: impl Fn(&str) -> bool) -> bool {
+        let key = (self.span, key.to_owned());
         if let Some(cached) = self.effects.mentioned_in_instructions.borrow().get(&key) {
             return *cached;
         }
         let texts = || self.trace.views.get(self.span).into_iter().flat_map(instructions);
         let bytes: usize = texts().map(str::len).sum();
         work::count(bytes);
-        let has_all = |text: &str| words.iter().all(|word| contains_ignoring_case(text, word));
-        let instructions_mention =
-            !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts().any(has_all);
-        self.effects.mentioned_in_instructions.borrow_mut().insert(key, instructions_mention);
-        instructions_mention
+        let is_said = !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts().any(says);
+        self.effects.mentioned_in_instructions.borrow_mut().insert(key, is_said);
+        is_said
     }
 
     /// Whether a call before the claim, or one that the same message requests, may be the claimed action or its cause.

@@ -12,6 +12,7 @@ use serde::de::IgnoredAny;
 
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, clip_end};
+use crate::measure::language::{Language, WordClasses, classes};
 
 /// Maximum facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;
@@ -24,11 +25,8 @@ const WINDOW: usize = 5;
 
 regex!(LINK, r#"https?://[^\s<>()\[\]"'`*]+"#);
 
-// Words before a link that point to further reading, not to the source of a fact.
-regex!(
-    TO_TRY,
-    r"(?i)\b(?:let['’]?s|let us|let me|(?:i|we)(?:['’]ll| will| can| need to)|going to|visit|navigate to|go to|refer to|look at|check|open|fetch|try|seems? to be|should be)\b[^.!?]*$"
-);
+/// Classes of words before a link that point to further reading, not to the source of a fact.
+const TO_TRY: WordClasses = classes!(Visit Modal Obligation Probability Advice);
 /// Minimum bytes of the last segment of a path that identifies one thing without the other segments.
 const MIN_IDENTIFYING: usize = 4;
 /// Bytes before a link that are searched for [`TO_TRY`].
@@ -48,25 +46,28 @@ pub(super) struct PhraseFact {
 }
 
 /// The links of an answer with a path, except those that the answer suggests to try.
-pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
+pub(super) fn links(answer: &str, language: Language) -> Vec<PhraseFact> {
     let fact = |link: regex::Match<'_>| {
         let url = link.as_str().trim_end_matches(['.', ',', ';', ':', '!', '?']);
         let bare = url.split_once("://").map_or(url, |(_, address)| address);
         let bare = bare.strip_prefix("www.").unwrap_or(bare);
         let bare = bare.split(['#', '?']).next().unwrap_or(bare).trim_end_matches('/');
         let before = clip_end(answer.get(..link.start()).unwrap_or_default(), MAX_BEFORE);
+        let before = before.rsplit(['.', '!', '?', '。']).next().unwrap_or_default();
         // A host without a path is common knowledge. Escaped and non-ASCII paths have several spellings.
-        (!TO_TRY.is_match(before) && bare.contains('/') && bare.is_ascii() && !bare.contains('%')).then(
-            || PhraseFact {
-                phrases: vec![bare.to_ascii_lowercase()],
-                parts: parts(bare).unwrap_or_default(),
-                day: None,
-                defect: Defect::UnsupportedUrl,
-                kind: "address",
-                shown: url.to_owned(),
-                quote: around(answer, link.start(), link.end(), 60).to_owned(),
-            },
-        )
+        (bare.contains('/')
+            && bare.is_ascii()
+            && !bare.contains('%')
+            && !language.classes(before).has_any(TO_TRY))
+        .then(|| PhraseFact {
+            phrases: vec![bare.to_ascii_lowercase()],
+            parts: parts(bare).unwrap_or_default(),
+            day: None,
+            defect: Defect::UnsupportedUrl,
+            kind: "address",
+            shown: url.to_owned(),
+            quote: around(answer, link.start(), link.end(), 60).to_owned(),
+        })
     };
     LINK.find_iter(answer).take(MAX_FACTS).filter_map(fact).collect()
 }
@@ -172,11 +173,38 @@ mod tests {
             "Please refer to the archive at https://mill.example/prices/2024.",
             "Let's fetch the prices from https://mill.example/prices/2024.",
         ] {
-            assert!(links(text).is_empty(), "{text}");
+            assert!(links(text, Language::English).is_empty(), "{text}");
         }
-        let findings =
-            links("I found the prices on the page of the mill. Source: https://mill.example/prices/2024");
+        let findings = links(
+            "I found the prices on the page of the mill. Source: https://mill.example/prices/2024",
+            Language::English,
+        );
         assert_eq!(findings.len(), 1);
+    }
+
+    #[test]
+    fn links_to_try_are_recognised_in_all_languages() {
+        for (language, to_try, stated) in [
+            (
+                Language::German,
+                "Schauen Sie auf https://m.example/a/1.",
+                "Die Preise stehen auf https://m.example/a/1.",
+            ),
+            (
+                Language::French,
+                "Consultez https://m.example/a/1.",
+                "Les prix figurent sur https://m.example/a/1.",
+            ),
+            (
+                Language::Spanish,
+                "Vamos a abrir https://m.example/a/1.",
+                "Los precios: https://m.example/a/1.",
+            ),
+            (Language::Chinese, "请访问 https://m.example/a/1", "价格来自 https://m.example/a/1"),
+        ] {
+            assert_eq!(links(to_try, language).len(), 0, "{to_try}");
+            assert_eq!(links(stated, language).len(), 1, "{stated}");
+        }
     }
 
     #[test]

@@ -11,33 +11,25 @@
 
 use verdict_otlp::trace::Idx;
 
-use super::answer::{masked, sentences};
 use crate::measure::conversation::{Turns, plain_text, writes_code};
 use crate::measure::defects::Defect;
-use crate::measure::language::{Action, ActionClaim, ReadText, SentenceKind, Tense};
+use crate::measure::language::{
+    Action, ActionClaim, ReadText, SentenceKind, Tense, WordClass, WordClasses, classes,
+};
 use crate::measure::numbers::has_digit;
 use crate::measure::tool_index::OfferedTo;
 use crate::measure::tool_purpose::{ToolPurpose, offered_tools};
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView, Text, json_keys};
 
-// The model's intention to call a tool or an agent.
-const INTENT_WORDS: &str = r"(?i)\b(I|we)(['’]ll| will| am going to| need to| shall| now)?( now| then| first| next| also)* (call|ask|use|invoke|instruct|query|request|consult|delegate|send|issue|compose|employ)(ing)?\b|\b(let me|let's|let us)( now| first)? (call|ask|use|invoke|query|consult|delegate)\b|\b(I am|I'm|we are) (now )?(calling|asking|sending|instructing|requesting)\b";
-regex!(INTENT, INTENT_WORDS);
-// The same after any text. It tells in one pass whether a text has such words: a search for the first bytes of a match
-// would be slow, since words such as "I" are frequent.
-regex!(WITH_INTENT, &format!(r"(?s)\A.*?(?:{INTENT_WORDS})"));
-// The simple present, which describes a habit: "I use get_order to look up an order".
-regex!(HABIT, r"(?i)^(?:I|we) \w+$");
-// Words by which an announced call is conditional on something else, such as the user's consent or a later time.
-regex!(
-    CONDITION,
-    r"(?i)\b(if|once|when|whenever|after|until|unless|would|could|might|may|can|later)\b|\?\s*$"
-);
+/// Classes of words by which an announced call depends on something else, such as a later time.
+const CONDITION: WordClasses = classes!(Condition Sequence Probability);
 // An identifier that is not an ordinary word: it has an underscore or an inner capital.
 regex!(NAME, r"\b[A-Za-z]\w*(?:_|[a-z][A-Z])\w+\b");
-// The name after the intention: "call the `search` tool".
-regex!(OBJECT, r#"^\s+(?:(?:the|my|our|an?)\s+)?[`"'*]*([A-Za-z][\w.-]*\w)"#);
+// A name in quotation marks or marks of code.
+regex!(MARKED, r#"[`"'*]([A-Za-z][\w.-]*\w)[`"'*]"#);
+/// Maximum words after an announcement in which a name without a mark is searched for: "the", and the name.
+const MAX_WORDS_AFTER: usize = 2;
 /// Maximum agents of a trace that are checked, the first ones.
 const MAX_AGENTS: usize = 512;
 /// Maximum outputs of one agent that are checked.
@@ -107,22 +99,23 @@ fn uncalled_announcement(
             return announced;
         }
     }
-    let prose = masked(&text);
-    // The sentences of most texts, which have no such words, need not be split.
-    WITH_INTENT.is_match(&prose).then_some(())?;
-    let (name, sentence) = sentences(&prose).into_iter().find_map(|(start, end)| {
-        let sentence = prose.get(start..end)?;
-        let is_announced =
-            |intent: &str| has_code || !CONDITION.is_match(sentence) && !HABIT.is_match(intent);
-        let intent = INTENT.find(sentence).filter(|intent| is_announced(intent.as_str()))?;
-        // The name is read from the unmasked text, since masking removes quoted names.
-        let object = text.get(start + intent.end()..end).and_then(|after| OBJECT.captures(after)?.get(1));
-        let object = object.map(|m| m.as_str()).filter(|name| is_offered(trace, memo, i, name));
-        let mut names = NAME.find_iter(sentence).map(|m| m.as_str());
-        let name = object.or_else(|| {
-            names.find(|name| is_offered(trace, memo, i, name) || instructions_mention(trace, view, name))
-        })?;
-        Some((name.to_owned(), text.get(start..end)?.trim().to_owned()))
+    let task = agent_index::task(trace, i);
+    let read_text = ReadText::new(&text, task.map(|task| &**task), memo);
+    let (name, sentence) = read_text.announcements().into_iter().find_map(|(sentence, words_after)| {
+        if !has_code && read_text.classes(sentence).has_any(CONDITION) {
+            return None;
+        }
+        let is_known = |name: &&str| is_offered(trace, memo, i, name);
+        let words = || sentence.split(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | '.'));
+        let verbatim = |lower: &str| words().find(|word| word.eq_ignore_ascii_case(lower));
+        let mut after = words_after.split(' ').take(MAX_WORDS_AFTER).filter_map(verbatim);
+        let mut marked = MARKED.captures_iter(sentence).filter_map(|found| Some(found.get(1)?.as_str()));
+        let mut names = NAME.find_iter(sentence).map(|found| found.as_str());
+        let name = marked
+            .find(is_known)
+            .or_else(|| after.find(is_known))
+            .or_else(|| names.find(|name| is_known(name) || instructions_mention(trace, view, name)))?;
+        Some((name.to_owned(), sentence.to_owned()))
     })?;
     let called_in_code = text
         .match_indices(&name)
@@ -156,7 +149,6 @@ fn promised_call(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Optio
     if text.len() > MAX_PROMISE
         || text.contains(['?', '？'])
         || !figures.all(is_repeated)
-        || CONDITION.is_match(text)
         || !memo.budget.spend(text.len() / 4)
     {
         return None;
@@ -165,6 +157,10 @@ fn promised_call(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Optio
     let promises: Vec<ActionClaim<'_>> =
         analysed.claims_of_action().into_iter().filter(|claim| claim.tense == Tense::Promised).collect();
     let language = analysed.languages().next().filter(|_| analysed.is_known() && !promises.is_empty())?;
+    let depends = |classes: WordClasses| classes.has_any(CONDITION) || classes.has(WordClass::RelativeDay);
+    if depends(language.places(text, memo).all()) {
+        return None;
+    }
     let is_promise = |sentence: &str| promises.iter().any(|claim| claim.sentence == sentence);
     let is_filler = |sentence: &str| sentence.split_whitespace().count() <= MAX_FILLER_WORDS;
     let mut sentences = analysed.classified(language, [SentenceKind::Padding]);
@@ -253,6 +249,10 @@ mod tests {
             ),
             ("Sum up the report.", "read_file", "One moment, please. I'll read the report."),
             ("Where is my order W-1001?", "get_order", "Let me check the status of order W-1001 for you."),
+            ("Where is my parcel?", "get_order", "First I will call get_order to see the state."),
+            ("Wo ist mein Paket?", "get_order", "Ich werde zuerst das Werkzeug get_order nutzen."),
+            ("Où est mon colis ?", "get_order", "Je vais d'abord consulter get_order pour votre colis."),
+            ("我的包裹在哪里?", "get_order", "接下来我将调用get_order查询您的包裹。"),
         ] {
             assert_eq!(run(task, tool, text), 1, "{text}");
         }
@@ -263,6 +263,9 @@ mod tests {
             ("Where is my order?", "cancel_order", "Let me check the status of your order."),
             ("Where is W-1001?", "get_order", "Let me check order W-1001: it left on 12 May."),
             ("How do you find my order?", "get_order", "I use get_order to look up the state of an order."),
+            ("Wie finden Sie Pakete?", "get_order", "Ich nutze get_order, wenn ich ein Paket suche."),
+            ("¿Cómo busca los pedidos?", "get_order", "Podría usar get_order, si me da el número."),
+            ("荷物はどこですか。", "get_order", "必要な場合はget_orderを呼び出します。"),
             ("Check my order this afternoon.", "get_order", "I will check the order later today."),
             ("Thanks!", "get_order", "You're welcome. I'll be here."),
             (

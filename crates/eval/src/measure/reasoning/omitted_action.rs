@@ -27,6 +27,7 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, ReadText, WordClass, WordClasses, classes};
 use crate::measure::numbers::has_digit;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered_tools, purpose, stems};
+use crate::measure::vocabulary::{self, WordMeaning};
 use crate::measure::{Finding, Memo, currency};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content};
@@ -42,26 +43,13 @@ const MIN_WORD: usize = 5;
 /// Shorter words in the name of a tool are parts of many words.
 const MIN_THING: usize = 4;
 
-// Words by which a part is conditional, or is not a request.
-regex!(
-    CONDITION,
-    r"(?i)\b(?:if|unless|when|whenever|once|in case|otherwise|or|could|would|should|is|are|was|were|has|have|had|did|does|do not|don't|not|never|until|before|after|later|tomorrow|next)\b"
-);
-// A time, which is not a condition: "to next Monday".
-regex!(NEXT, r"(?i)\bnext (?:\w+day|week|weekend|month|quarter|year)\b");
-/// Classes of such words in other languages than English.
-const CONDITION_CLASSES: WordClasses =
+/// Classes of words by which the parts of a sentence are conditional, or are not requests.
+const CONDITION: WordClasses =
     classes!(Negation Condition Alternative Modal Obligation Sequence Probability Already);
-// Words of a question that only offers further help.
-regex!(OFFER, r"(?i)\b(?:else|anything|help|assist)\b");
-/// Words before the verb of a part.
-const FILLERS: [&str; 9] =
-    ["please", "also", "then", "kindly", "afterwards", "bitte", "außerdem", "puis", "poi"];
-/// Words after the verb of a part with which its object begins.
-const OBJECT_STARTS: [&str; 21] = [
-    "me", "us", "him", "her", "them", "it", "the", "a", "an", "my", "our", "his", "their", "this", "that",
-    "these", "both", "all", "one", "another", "everyone",
-];
+/// Classes of words of a question that only offers further help: "anything else", "something more".
+const OFFER: WordClasses = classes!(Exception Increment);
+/// Classes of words with which the object of a verb begins: "all", "another", "two".
+const QUANTITY: WordClasses = classes!(Quantifier Increment Number);
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -155,7 +143,7 @@ fn omitted_of_reply(conduct: &Conduct<'_>, replies: &Replies) -> Option<(Idx, Fi
     let begins_with_verb = |part: &String| {
         let words = part.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         let mut words = words.map(str::to_lowercase).skip_while(|word| {
-            FILLERS.contains(&word.as_str()) || language.classes(word).has(WordClass::AtOnce)
+            language.is_function_word(word) || language.classes(word).has(WordClass::AtOnce)
         });
         words.next().is_some_and(|word| action_of(&word).is_some())
     };
@@ -268,7 +256,9 @@ fn mentions_amount(text: &str, language: Language) -> bool {
 /// Whether an answer refuses, states an inability, or ends with a question other than an offer of further help.
 fn explains(answer: &str, analysed_answer: &ReadText<'_>) -> bool {
     let last = answer.trim_end().rsplit(['.', '!', '\n']).find(|part| !part.trim().is_empty());
-    let asks = analysed_answer.ends_with_question() && !last.is_some_and(|last| OFFER.is_match(last));
+    let is_offer = |classes: WordClasses| classes.has_any(OFFER) && !classes.has(WordClass::Inquiry);
+    let asks = analysed_answer.ends_with_question()
+        && !last.is_some_and(|last| is_offer(analysed_answer.classes(last)));
     !analysed_answer.refusals().is_empty() || !analysed_answer.inability().is_empty() || asks
 }
 
@@ -310,6 +300,7 @@ fn uncalled_tool_part<'p, 't>(
             let part_stems: Vec<String> = stems(part).collect();
             let mut actions = part_stems.iter().filter_map(|word| action_of(word));
             things.iter().all(|thing| part_stems.contains(thing))
+                && !is_for_later(part, mentions.language)
                 && actions.any(|part_action| part_action == action)
         };
         let part =
@@ -358,13 +349,11 @@ fn names_value(text: &str, word: &str) -> bool {
     })
 }
 
-/// Whether a sentence has no condition and is not a question.
+/// Whether a sentence has no condition and is neither a question nor a description.
 fn is_unconditional(sentence: &str, language: Language) -> bool {
-    let depends = || match language {
-        Language::English => CONDITION.is_match(&NEXT.replace_all(sentence, "")),
-        language => language.classes(sentence).has_any(CONDITION_CLASSES),
-    };
-    !sentence.contains(['?', '\u{bf}']) && !depends()
+    !sentence.contains(['?', '\u{bf}'])
+        && !language.classes(sentence).has_any(CONDITION)
+        && !vocabulary::has(sentence, WordMeaning::Copula)
 }
 
 /// The parts of the unconditional sentences of a request, split at commas and conjunctions.
@@ -388,12 +377,17 @@ fn unconditional_parts(task: &str, language: Language) -> Vec<String> {
     sentences.filter(|sentence| is_unconditional(sentence, language)).flat_map(split).collect()
 }
 
+/// Whether a part names a day: "email me tomorrow".
+fn is_for_later(part: &str, language: Language) -> bool {
+    language.classes(part).has(WordClass::RelativeDay)
+}
+
 /// The external action that a part asks for; `None` for other parts, such as one without an object.
 fn requested_action(part: &str, language: Language) -> Option<Action> {
     use Action::{Book, Cancel, Delete, Notify, Order, Pay, Refund, Schedule, Send, Transfer};
     let words = part.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
-    let is_filler = |word: &str| FILLERS.contains(&&*word.to_lowercase());
-    let mut words = words.filter(|word| !word.is_empty()).skip_while(|word| is_filler(word));
+    let is_filler = |word: &&str| language.is_function_word(&word.to_lowercase());
+    let mut words = words.filter(|word| !word.is_empty()).skip_while(is_filler);
     let verb = words.next()?.to_lowercase();
     let action = match language {
         Language::English => action_of(&verb),
@@ -401,13 +395,15 @@ fn requested_action(part: &str, language: Language) -> Option<Action> {
     }?;
     let object = words.next()?.to_lowercase();
     let is_object = match language {
-        Language::English => OBJECT_STARTS.contains(&object.as_str()),
+        Language::English => {
+            language.is_function_word(&object) || language.classes(&object).has_any(QUANTITY)
+        }
         // "Commande 4711" names an order.
         _ => !has_digit(&object),
     };
     let is_external =
         matches!(action, Book | Cancel | Delete | Notify | Order | Pay | Refund | Schedule | Send | Transfer);
-    (is_object && is_external).then_some(action)
+    (is_object && is_external && !is_for_later(part, language)).then_some(action)
 }
 
 #[cfg(test)]

@@ -12,27 +12,25 @@ use verdict_otlp::trace::Idx;
 use super::answer::{final_answer, masked, sentences};
 use super::answer_span::answered_by;
 use super::missing_announced_call::instructions;
+use super::skipped_step::verbs;
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::calls::empty_result::is_nothing;
 use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_prompt, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
-use crate::measure::language::{Readable, readable};
+use crate::measure::language::{Action, Language, Readable, readable};
 use crate::measure::provenance::{Provenance, follows_negation};
 use crate::measure::reasoning::recovery;
 use crate::measure::{Finding, Memo, agent_index, avoidance};
 use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView, action_text};
 
-// Verbs of a step that requires a lookup. A step that verifies or compares requires none.
-regex!(
-    LOOKUP,
-    r"(?i)\b(search|look(ing)? up|locate|retrieve|consult|visit|browse|download|fetch|query|find (the|out|an?)|obtain|gather)\b"
-);
-// Code that retrieves data.
+// Names of functions in programs that retrieve data.
 regex!(
     RETRIEVES,
     r"\b(requests|httpx|urllib|aiohttp|urlopen|open|read_csv|read_excel|connect|subprocess|fetch)\s*[.(]|\basyncio\.run\("
 );
+/// Maximum bytes of a step of a plan that are read.
+const MAX_STEP: usize = 400;
 /// The share of an output's words that are in the code from which on the output only repeats the model's text.
 const ECHO_SHARE: f64 = 0.9;
 /// Maximum agents of a trace that are checked, since each check searches the others for sub-agents.
@@ -40,9 +38,18 @@ const MAX_AGENTS: usize = 512;
 /// Maximum names of unused tools in a finding.
 const MAX_NAMED: usize = 6;
 
-/// Whether a step of a plan requires a lookup.
-pub(crate) fn looks_up(step: &str) -> bool {
-    LOOKUP.is_match(step)
+/// Whether a step of a plan requires a lookup, by its verbs. A step that verifies or compares requires none.
+pub(crate) fn looks_up(step: &str, memo: &Memo) -> bool {
+    let step = clip(step, MAX_STEP);
+    let Some(language) = Language::detected(step, None, memo) else { return false };
+    if !language.is_spaced() {
+        return verbs(step, language).contains(&Action::Search);
+    }
+    let words = step.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let words: Vec<String> = words.map(str::to_lowercase).collect();
+    let is_search = |verb: &str| language.action_of(verb) == Some(Action::Search);
+    // A verb may have two words: "look up".
+    words.iter().any(|word| is_search(word)) || words.windows(2).any(|pair| is_search(&pair.join(" ")))
 }
 
 /// Findings by the model span that wrote the agent's answer.
@@ -118,7 +125,7 @@ impl AnswerContext<'_> {
             || self.code_retrieves()
             || self.code_returned_content();
         let plan = self.plan().filter(|_| !had_input && self.has_tools())?;
-        let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| looks_up(s)).collect();
+        let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| looks_up(s, self.memo)).collect();
         let planned = match steps.len() {
             1 => "a step that requires a lookup, this one".to_owned(),
             n => format!("{n} steps that require a lookup, this is the first"),
@@ -277,4 +284,39 @@ fn is_echo(code: &str, output: &str) -> bool {
     let echoed_words = output_words.iter().filter(|w| code_words.contains(*w)).count();
     output_words.iter().take(3).any(|w| w == "error")
         || echoed_words as f64 >= output_words.len() as f64 * ECHO_SHARE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_with_a_verb_of_search_require_a_lookup() {
+        let memo = Memo::new();
+        for step in [
+            "Search for the opening hours of the museum",
+            "Look up the price of copper",
+            "Find out who built the bridge",
+            "Retrieve the invoice of May",
+            "Suche die Öffnungszeiten des Museums",
+            "Die Adresse der Werkstatt nachschlagen",
+            "Chercher le prix du cuivre dans la base pour le client",
+            "Buscar la dirección del taller en el registro para el cliente",
+            "查询铜的价格",
+        ] {
+            assert!(looks_up(step, &memo), "{step}");
+        }
+        for step in [
+            "Compare both prices",
+            "Tell the user the result",
+            "Verify the sum",
+            "Show the table to the reader",
+            "Die beiden Preise vergleichen",
+            "Afficher le résultat",
+            "Redactar la respuesta",
+            "比较两个价格",
+        ] {
+            assert!(!looks_up(step, &memo), "{step}");
+        }
+    }
 }

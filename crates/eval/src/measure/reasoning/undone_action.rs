@@ -15,7 +15,7 @@ use super::conduct::Conduct;
 use super::statements::{Prose, clauses};
 use crate::measure::defects::Defect;
 use crate::measure::identifier::NameWords;
-use crate::measure::language::Language;
+use crate::measure::language::{Language, ReadText, WordClasses, classes};
 use crate::measure::records::{RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, action_of, purpose};
 use crate::measure::{Finding, Memo, without_effect};
@@ -32,25 +32,8 @@ const MAX_RESULT: usize = 2_000;
 const MIN_VERB: usize = 4;
 /// States of an action that was not done.
 pub(super) const FAILED: [&str; 6] = ["failed", "failure", "error", "errored", "aborted", "crashed"];
-/// Beginnings of words by which an answer mentions a failure, a trial or a doubt.
-const ADMISSIONS: [&str; 16] = [
-    "fail",
-    "error",
-    "unable",
-    "couldn",
-    "could not",
-    "didn",
-    "did not",
-    "wasn",
-    "was not",
-    "dry",
-    "preview",
-    "trial",
-    "simulat",
-    "unsuccess",
-    "however",
-    "unfortunately",
-];
+/// Classes of words by which an answer may mention a failure, a trial or a doubt.
+const ADMISSIONS: WordClasses = classes!(Negation Contrast Trial Unreal);
 /// Words before the verb of a done action. Only [`ADVERBS`] may occur between such a word and the verb.
 pub(super) const SUBJECTS_AND_AUXILIARIES: [&str; 11] =
     ["i", "we", "i've", "we've", "have", "has", "been", "was", "were", "is", "are"];
@@ -76,12 +59,15 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if last_calls.is_empty() || !memo.budget.spend(1 + answer.len() / 4) {
         return None;
     }
-    if ADMISSIONS.iter().any(|word| contains_ignoring_case(answer, word)) {
-        return None;
-    }
     let task = conduct.task(usize::MAX).map(|task| &**task);
     let language =
         Language::detected(answer, task, memo).filter(|language| *language == Language::English)?;
+    if language.places(answer, memo).all().has_any(ADMISSIONS)
+        || FAILED.iter().any(|state| contains_ignoring_case(answer, state))
+        || !ReadText::new(answer, task, memo).inability().is_empty()
+    {
+        return None;
+    }
     let clauses = clauses(answer, &Prose::cached(answer, memo), language, memo);
     memo.budget.spend(clauses.len() * last_calls.len()).then_some(())?;
     let stated = clauses.iter().filter(|clause| !clause.negated && !clause.modal);

@@ -323,7 +323,7 @@ impl FactChecker<'_, '_> {
     fn check_phrases(&mut self) {
         let language = self.language;
         let is_stated = |fact: &PhraseFact| !asserts_nothing(&fact.quote, language);
-        let mut facts: Vec<PhraseFact> = links(self.answer).into_iter().filter(is_stated).collect();
+        let mut facts: Vec<PhraseFact> = links(self.answer, language).into_iter().filter(is_stated).collect();
         let is_english = language == Language::English;
         if is_english {
             facts.extend(quotations(self.answer).into_iter().filter(is_stated));

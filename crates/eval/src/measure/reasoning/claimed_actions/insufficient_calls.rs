@@ -16,7 +16,7 @@ use super::{Action, ActionClaim, CalledTool, ClaimCheck, MAX_CALLS, Tense};
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Language, WordClass, classes, classes_in, is_english};
+use crate::measure::language::{Language, WordClass, WordClasses, classes, classes_in, is_english};
 use crate::measure::reasoning::history::end_of;
 use crate::measure::records::{FieldValue, RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, description, purpose, stems};
@@ -29,10 +29,6 @@ use crate::recognise::{Call, Text};
 const MAX_BYTES: usize = 4_000;
 const MAX_ARGUMENTS: usize = 32;
 
-/// Beginnings of words in instructions for actions that inform somebody automatically.
-const AUTOMATIC_MESSAGES: [&str; 3] = ["automatic", "sent", "notif"];
-/// The same in descriptions of tools.
-const TOOL_INFORMS: [&str; 5] = ["automatic", "sent", "notif", "inform", "mail"];
 /// Minimum characters of a word in lower case that is taken for a noun.
 const MIN_NOUN: usize = 5;
 /// Maximum nouns and names of a claim that are searched for.
@@ -69,10 +65,9 @@ impl ClaimCheck<'_, '_> {
     fn says_trial(&self) -> bool {
         *self.effects.says_trial.borrow_mut().entry(self.span).or_insert_with(|| {
             let text = self.trace.views.get(self.span).map(|view| view.output_text()).unwrap_or_default();
-            let says = |word: &&str| contains_ignoring_case(&text, word);
+            let says_trial = |classes: WordClasses| classes.has_any(classes!(Trial Unreal));
             !self.memo.budget.spend(1 + text.len() / BYTES_PER_STEP)
-                || ["dry", "trial", "preview"].iter().any(says)
-                || classes_in(&text, None, self.memo).is_none_or(|classes| classes.has(WordClass::Unreal))
+                || classes_in(&text, None, self.memo).is_none_or(says_trial)
         })
     }
 
@@ -154,8 +149,7 @@ impl ClaimCheck<'_, '_> {
             actions.is_empty() || actions.contains(&action) || actions.contains(&Action::Execute)
         });
         let is_done = || self.first_done(action).is_some_and(|start| start <= end);
-        let instructions_mention = || self.instructions_mention(&["automatic".to_owned()]);
-        (!may_be && !is_done() && !instructions_mention()).then_some(&named.tool)
+        (!may_be && !is_done() && !self.has_automatic_messages()).then_some(&named.tool)
     }
 
     /// The offered tool that sends, if the model claims that it sent something, no call sends, and no result or
@@ -193,9 +187,10 @@ impl ClaimCheck<'_, '_> {
         (!may_be && !is_done.contains(&true) && !self.has_automatic_messages()).then_some(tool)
     }
 
-    /// Whether the instructions mention automatic messages.
+    /// Whether the instructions mention something that happens automatically. True beyond the work budget.
     pub(super) fn has_automatic_messages(&self) -> bool {
-        AUTOMATIC_MESSAGES.iter().any(|word| self.instructions_mention(&[(*word).to_owned()]))
+        let is_automatic = |classes: WordClasses| classes.has(WordClass::Automatic);
+        self.instructions_say("", |text| classes_in(text, None, self.memo).is_none_or(is_automatic))
     }
 
     /// Whether the claim names the thing that an offered tool of this action is for.
@@ -241,7 +236,13 @@ impl ClaimCheck<'_, '_> {
         let texts = earlier_calls.filter_map(|call| description(self.trace, self.memo, call));
         let texts: Vec<&str> = texts.filter(|text| text.len() <= MAX_BYTES).collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
-        let informs = |text: &&str| TOOL_INFORMS.iter().any(|word| contains_ignoring_case(text, word));
+        let is_message =
+            |word: &str| matches!(action_of(&word.to_lowercase()), Some(Action::Send | Action::Notify));
+        let is_automatic = |classes: WordClasses| classes.has(WordClass::Automatic);
+        let informs = |text: &&str| {
+            text.split(|c: char| !c.is_alphanumeric()).any(is_message)
+                || classes_in(text, None, self.memo).is_none_or(is_automatic)
+        };
         !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts.iter().any(informs)
     }
 
