@@ -317,11 +317,6 @@ pub(crate) fn opens(verb: &str) -> bool {
     matches!(verb, "open" | "read" | "fetch" | "get" | "view" | "visit" | "load" | "download")
 }
 
-/// Whether a key that ends with this word names one thing.
-pub(crate) fn names_one_thing(word: &str) -> bool {
-    matches!(word, "id" | "key" | "no" | "number" | "code" | "ref" | "path" | "url" | "slug" | "doi")
-}
-
 /// The tools that were offered to an agent, without control tools.
 pub(crate) fn offered_tools(trace: &AgentTrace, agent: usize) -> impl Iterator<Item = &ToolDefinition> {
     let tools = trace.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();

@@ -24,10 +24,11 @@ use crate::measure::dialogue::said_by_user;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
+use crate::measure::language::names::names_identifier;
 use crate::measure::numbers::has_digit;
 use crate::measure::records::{FieldValue, Record, RecordField, Structure};
 use crate::measure::tool_purpose::{
-    ToolObjects, ToolPurpose, are_alike, names_one_thing, offered_tools, opens, parameters, stems,
+    ToolObjects, ToolPurpose, are_alike, offered_tools, opens, parameters, stems,
 };
 use crate::measure::{Context, agent_index};
 use crate::recognise::{Part, SpanView, Text, ToolDefinition};
@@ -164,7 +165,7 @@ impl<'t> InabilityClaim<'_, 't> {
         let tool = offered_tools(trace, agent).filter(is_candidate).find(|tool| {
             let keys: Vec<Vec<String>> = parameters(tool).map(|(key, _)| identifier_words(key)).collect();
             let is_key = |field: &RecordField| {
-                let is_identifier = field.name.last().is_some_and(|word| names_one_thing(word));
+                let is_identifier = field.name.last().is_some_and(|word| names_identifier(word));
                 is_identifier && keys.iter().any(|key| key.as_slice() == &**field.name)
             };
             let has_unused_id = |record: &Record| {

@@ -135,7 +135,7 @@ impl Comparison {
 const TEST_RUNS: Comparison = comparison("test_runs", test_runs::check).english();
 
 const COMPARISONS: [Comparison; 40] = [
-    comparison("states", states::check).english(),
+    comparison("states", states::check),
     comparison("labels", labels::check).english(),
     comparison("identifier_owner", identifier_owner::check).english().digits_only(),
     comparison("counts", counts::check),
