@@ -187,8 +187,8 @@ impl Predicate {
         }
     }
 
-    /// Whether an English question asks for the predicate (`true`) or for its opposite (`false`); `None` without words for
-    /// either.
+    /// Whether an English question asks for the predicate (`true`) or for its opposite (`false`); `None` without words
+    /// for either.
     pub(super) fn asked_as(&self, asked: &str) -> Option<bool> {
         match self {
             Predicate::Known(name) => {
