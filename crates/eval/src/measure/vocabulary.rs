@@ -75,7 +75,7 @@ verdict_otlp::labelled_enum! {
         Step = "step",
         /// "First", "then", "finally": the beginning of the next step.
         StepOrder = "step_order",
-        /// What a step returns: "result", "list".
+        /// The result of a step: "result", "list".
         StepResult = "step_result",
         Previous = "previous",
         /// A word by which a step need not be carried out.

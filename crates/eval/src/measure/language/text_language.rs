@@ -28,7 +28,7 @@ impl Language {
     }
 
     /// As [`Language::detected`] without a fallback, for a text that is not cached.
-    pub(crate) fn of_instructions(text: &str) -> Option<Language> {
+    pub(crate) fn for_instructions(text: &str) -> Option<Language> {
         match detect(text) {
             Detected::In(language) => Some(language),
             Detected::TooFewWords | Detected::NoWords => Some(Language::English),
@@ -41,7 +41,7 @@ impl RequestWords {
     /// The words of instructions in the language of `text`. A text of too few words is read as English; `None` for a
     /// language without data.
     pub(crate) fn for_text(text: &str) -> Option<&'static RequestWords> {
-        Language::of_instructions(text)?.lists().requests.as_ref()
+        Language::for_instructions(text)?.lists().requests.as_ref()
     }
 }
 

@@ -22,7 +22,8 @@ const MAX_SHOWN: usize = 40;
 /// Whether a step applies only under a condition, or is an alternative or an example.
 pub(crate) fn is_conditional(step: &str) -> bool {
     let has_condition = |language: Language| language.classes(step).has_any(classes!(Condition Alternative));
-    vocabulary::has(step, WordMeaning::Optional) || Language::of_instructions(step).is_some_and(has_condition)
+    vocabulary::has(step, WordMeaning::Optional)
+        || Language::for_instructions(step).is_some_and(has_condition)
 }
 
 /// Whether a step was carried out, by its calls.

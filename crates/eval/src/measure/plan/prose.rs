@@ -58,7 +58,7 @@ pub(crate) fn from_steps(steps: Vec<String>) -> Plan {
 /// The steps of prose without a list: clauses after "first", "then" and similar words; at least two.
 pub(crate) fn ordered_steps(text: &str) -> Vec<String> {
     let order = vocabulary::find(text, &[WordMeaning::StepOrder]);
-    let language = if order.is_empty() { None } else { Language::of_instructions(text) };
+    let language = if order.is_empty() { None } else { Language::for_instructions(text) };
     let marks = order.into_iter().filter_map(|(_, at)| Some(clause_start(text, at.start, language)?..at.end));
     let marks: Vec<Range<usize>> = marks.collect();
     let ends = marks.iter().skip(1).map(|next| next.start).chain([text.len()]);
@@ -109,14 +109,14 @@ pub(crate) fn resolve_references(plan: &mut Plan) {
 /// Whether a text refers to the step before it: "the previous step", "the list of the last step".
 fn mentions_previous_step(text: &str) -> bool {
     let words = vocabulary::find(text, &[WordMeaning::Previous, WordMeaning::Step]);
-    let of_meaning = |meaning| words.iter().filter(move |(found, _)| *found == meaning).map(|(_, at)| at);
+    let places_with = |meaning| words.iter().filter(move |(found, _)| *found == meaning).map(|(_, at)| at);
     // The found word may be only the beginning of the word: "vorig" of "vorigen".
     let is_gap = |from: usize, to: usize| {
         let gap = text.get(from..to).map(|gap| gap.trim_start_matches(char::is_alphabetic));
         gap.is_some_and(|gap| gap.trim().is_empty())
     };
-    of_meaning(WordMeaning::Previous).any(|previous| {
-        of_meaning(WordMeaning::Step).any(|step| {
+    places_with(WordMeaning::Previous).any(|previous| {
+        places_with(WordMeaning::Step).any(|step| {
             let is_part = previous.start <= step.start && step.end <= previous.end;
             is_part || is_gap(previous.end, step.start) || is_gap(step.end, previous.start)
         })
