@@ -80,6 +80,10 @@ verdict_otlp::labelled_enum! {
         Previous = "previous",
         /// A word by which a step need not be carried out.
         Optional = "optional",
+        /// The highest or largest value, in texts and keys.
+        Highest = "highest",
+        /// The lowest or smallest value, in texts and keys.
+        Lowest = "lowest",
     }
 }
 

@@ -141,7 +141,7 @@ const COMPARISONS: [Comparison; 40] = [
     comparison("counts", counts::check),
     comparison("totals", totals::check),
     comparison("extremes", extremes::check).english(),
-    comparison("extreme_field", extreme_field::check).english().digits_only(),
+    comparison("extreme_field", extreme_field::check).digits_only(),
     comparison("denied_flags", denied_flags::check),
     comparison("nothing_found", nothing_found::check).english(),
     comparison("identifiers", identifiers::check).digits_only(),
