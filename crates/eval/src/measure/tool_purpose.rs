@@ -141,12 +141,10 @@ pub(crate) fn varies(memo: &Memo, tool: &Text) -> bool {
 }
 
 /// Whether the words of a tool's name include a word of a kind in `tool_verbs.txt`: the tool `prepares` an action for a
-/// decision, `asks` somebody, returns `documents`, or `varies`.
-pub(crate) fn is_of_kind(kind: &str, words: &[String]) -> bool {
-    VERBS
-        .kinds
-        .get(kind)
-        .is_some_and(|kind_words| words.iter().any(|word| kind_words.contains(word.as_str())))
+/// decision, `asks` somebody, returns `documents` or the `records` of a user, or `varies`.
+pub(crate) fn is_of_kind<'w>(kind: &str, words: impl IntoIterator<Item = &'w String>) -> bool {
+    let is_of = |kind_words: &HashSet<&str>| words.into_iter().any(|word| kind_words.contains(word.as_str()));
+    VERBS.kinds.get(kind).is_some_and(is_of)
 }
 
 /// As [`varies`], by the words of the tool's name.
@@ -315,11 +313,6 @@ pub(crate) fn parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String
 /// Whether a verb in the name of a tool says that it opens what a lookup names.
 pub(crate) fn opens(verb: &str) -> bool {
     matches!(verb, "open" | "read" | "fetch" | "get" | "view" | "visit" | "load" | "download")
-}
-
-/// Whether a key that ends with this word names one thing.
-pub(crate) fn names_one_thing(word: &str) -> bool {
-    matches!(word, "id" | "key" | "no" | "number" | "code" | "ref" | "path" | "url" | "slug" | "doi")
 }
 
 /// The tools that were offered to an agent, without control tools.

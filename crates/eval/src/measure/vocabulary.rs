@@ -71,6 +71,19 @@ verdict_otlp::labelled_enum! {
         Tens = "tens",
         /// A time of day in words: "noon", "half past".
         TimeInWords = "time_in_words",
+        /// A step of a plan.
+        Step = "step",
+        /// "First", "then", "finally": the beginning of the next step.
+        StepOrder = "step_order",
+        /// The result of a step: "result", "list".
+        StepResult = "step_result",
+        Previous = "previous",
+        /// A word by which a step need not be carried out.
+        Optional = "optional",
+        /// The highest or largest value, in texts and keys.
+        Highest = "highest",
+        /// The lowest or smallest value, in texts and keys.
+        Lowest = "lowest",
     }
 }
 

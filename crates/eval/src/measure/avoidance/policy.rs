@@ -55,6 +55,8 @@ pub(super) struct Declined {
     pub objects: HashSet<String>,
     /// Whether the verb after the negation is in no class of actions: it may then change a setting of the objects.
     pub is_unclassed: bool,
+    /// Whether the text after the negation is negated as well: "without your number".
+    pub has_condition: bool,
     language: Language,
 }
 
@@ -74,6 +76,7 @@ impl Declined {
             action,
             objects,
             is_unclassed: false,
+            has_condition: false,
             language,
         })
     }
@@ -98,6 +101,7 @@ impl Declined {
             action: Action::Update,
             objects: objects.iter().cloned().collect(),
             is_unclassed,
+            has_condition: has_negation(&after),
             language: Language::English,
         })
     }
@@ -113,7 +117,8 @@ impl Declined {
         let is_object =
             |word: &String| !action_of(word).is_some_and(Action::is_work) || word.ends_with("ing");
         let objects = words.into_iter().skip(verb_index + 1).filter(is_object).collect();
-        Some(Declined { action, objects, is_unclassed: false, language: Language::English })
+        let has_condition = has_negation(&after);
+        Some(Declined { action, objects, is_unclassed: false, has_condition, language: Language::English })
     }
 
     /// Whether the speaker declines to give information, and not to change something.
@@ -132,6 +137,10 @@ fn text_after_negation(sentence: &str, is_accepted: impl Fn(&str) -> bool) -> Op
     let splits = NEGATIONS.iter().filter_map(|negation| lower.split_once(negation));
     let (before, after) = splits.max_by_key(|(_, after)| after.len())?;
     is_accepted(before).then(|| after.to_owned())
+}
+
+fn has_negation(text: &str) -> bool {
+    Language::English.classes(text).has(WordClass::Negation)
 }
 
 /// Whether the speakers are the subject that ends a text.

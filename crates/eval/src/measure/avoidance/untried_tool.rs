@@ -23,32 +23,18 @@ use crate::measure::calls::call_index::CallIndex;
 use crate::measure::dialogue::said_by_user;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::Action;
+use crate::measure::language::names::names_identifier;
+use crate::measure::language::{Action, Language, WordClasses, classes};
 use crate::measure::numbers::has_digit;
 use crate::measure::records::{FieldValue, Record, RecordField, Structure};
 use crate::measure::tool_purpose::{
-    ToolObjects, ToolPurpose, are_alike, names_one_thing, offered_tools, opens, parameters, stems,
+    ToolObjects, ToolPurpose, are_alike, is_of_kind, offered_tools, opens, parameters, stems,
 };
 use crate::measure::{Context, agent_index};
 use crate::recognise::{Part, SpanView, Text, ToolDefinition};
 
-/// Objects of tools that read the record of a user.
-const USER_RECORDS: [&str; 11] = [
-    "user",
-    "customer",
-    "account",
-    "profile",
-    "client",
-    "member",
-    "guest",
-    "patient",
-    "subscriber",
-    "passenger",
-    "employee",
-];
-/// Words of a condition. A sentence with one states what is missing, not that an action is impossible.
-const CONDITIONS: [&str; 6] = ["without", "until", "unless", "before", "if", "yet"];
-
+/// Classes of words for a condition. A sentence with one states what is missing, not that an action is impossible.
+const CONDITIONS: WordClasses = classes!(Condition Sequence Already);
 /// Maximum calls whose results are searched for rows and identifiers; the latest ones are.
 const MAX_CALLS: usize = 16;
 /// Minimum words that a row shares with the sentence.
@@ -68,12 +54,11 @@ pub(super) fn untried_tool<'t>(
 ) -> Option<&'t str> {
     let trace = context.trace;
     let agent = trace.owner.get(context.at).copied().flatten()?;
-    let lower = sentence.to_lowercase();
-    let mut words = lower.split(|c: char| !c.is_alphanumeric());
-    if words.clone().any(|word| CONDITIONS.contains(&word)) {
+    if declined.has_condition || Language::English.classes(sentence).has_any(CONDITIONS) {
         return None;
     }
-    let mentions_your = words.any(|word| word == "your");
+    let lower = sentence.to_lowercase();
+    let mentions_your = lower.split(|c: char| !c.is_alphanumeric()).any(|word| word == "your");
     let instructions = agent_index::instructions(trace, agent).map(|text| &**text).unwrap_or_default();
     if !context.memo.budget.spend(instructions.len() / 16) {
         return None;
@@ -108,9 +93,8 @@ impl<'t> InabilityClaim<'_, 't> {
                 true => purpose.is_query(),
                 false => !purpose.is_query() && purpose.actions.iter().any(is_close),
             };
-            let is_in_record = mentions_your
-                && declined.is_information()
-                && USER_RECORDS.iter().any(|r| objects.contains(*r));
+            let is_in_record =
+                mentions_your && declined.is_information() && is_of_kind("records", objects.iter());
             let name_count = stems(&tool.name).filter(|word| declined.objects.contains(word)).count();
             let shared_count = name_count + objects.intersection(&declined.objects).count();
             let fit = if shared_count == 0 && is_in_record && is_known() { 1 } else { shared_count };
@@ -164,7 +148,7 @@ impl<'t> InabilityClaim<'_, 't> {
         let tool = offered_tools(trace, agent).filter(is_candidate).find(|tool| {
             let keys: Vec<Vec<String>> = parameters(tool).map(|(key, _)| identifier_words(key)).collect();
             let is_key = |field: &RecordField| {
-                let is_identifier = field.name.last().is_some_and(|word| names_one_thing(word));
+                let is_identifier = field.name.last().is_some_and(|word| names_identifier(word));
                 is_identifier && keys.iter().any(|key| key.as_slice() == &**field.name)
             };
             let has_unused_id = |record: &Record| {

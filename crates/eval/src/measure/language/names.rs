@@ -97,6 +97,15 @@ pub(crate) fn is_of_class(word: &str, class: WordClass) -> bool {
     NAMES.get(word).is_some_and(|(classes, _)| classes.has(class))
 }
 
+/// Words of keys for an identifier that are the same in many languages, besides those of the class.
+const IDENTIFIER_KEYS: [&str; 12] =
+    ["id", "no", "nr", "ref", "key", "sku", "uuid", "url", "path", "slug", "doi", "tracking"];
+
+/// Whether a key with this word, in lower case, has an identifier, which names one thing and is no quantity.
+pub(crate) fn names_identifier(word: &str) -> bool {
+    IDENTIFIER_KEYS.contains(&word) || is_of_class(word, Identifier)
+}
+
 /// Whether one of the words of a key is of the class.
 pub(crate) fn has_word_of_class(key: &[String], class: WordClass) -> bool {
     key.iter().any(|word| is_of_class(word, class))

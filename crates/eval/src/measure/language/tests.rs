@@ -320,7 +320,7 @@ fn annotated(words: &RequestWords, sentence: &str) -> String {
 
 /// In each language with spaces, at least 20 sentences have a word of each role, and 20 have none.
 #[test]
-fn words_of_instructions_are_those_of_their_sentences() {
+fn words_for_instructions_are_those_of_their_sentences() {
     let mut wrong = Vec::new();
     for language in Language::ALL {
         let Some(words) = &language.lists().requests else { continue };

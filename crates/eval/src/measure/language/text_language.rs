@@ -26,18 +26,22 @@ impl Language {
             _ => None,
         }
     }
+
+    /// As [`Language::detected`] without a fallback, for a text that is not cached.
+    pub(crate) fn for_instructions(text: &str) -> Option<Language> {
+        match detect(text) {
+            Detected::In(language) => Some(language),
+            Detected::TooFewWords | Detected::NoWords => Some(Language::English),
+            Detected::Unclear(_) | Detected::Other => None,
+        }
+    }
 }
 
 impl RequestWords {
     /// The words of instructions in the language of `text`. A text of too few words is read as English; `None` for a
     /// language without data.
     pub(crate) fn for_text(text: &str) -> Option<&'static RequestWords> {
-        let language = match detect(text) {
-            Detected::In(language) => language,
-            Detected::TooFewWords | Detected::NoWords => Language::English,
-            Detected::Unclear(_) | Detected::Other => return None,
-        };
-        language.lists().requests.as_ref()
+        Language::for_instructions(text)?.lists().requests.as_ref()
     }
 }
 

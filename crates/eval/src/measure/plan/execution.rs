@@ -8,7 +8,8 @@
 use super::parse;
 use super::tools::MentionFinder;
 use super::words::PromptWords;
-use crate::measure::language::RequestWords;
+use crate::measure::language::{Language, RequestWords, classes};
+use crate::measure::vocabulary::{self, WordMeaning};
 use crate::recognise::{Call, RecordedPlan};
 
 /// Maximum number of steps of one plan that are checked.
@@ -18,14 +19,11 @@ const MAX_ASSIGNED: usize = 2000;
 /// Maximum number of calls that are listed as evidence.
 const MAX_SHOWN: usize = 40;
 
-regex!(
-    CONDITIONAL,
-    r"(?i)\b(if|unless|otherwise|else|optional(ly)?|in case|when necessary|as (needed|necessary|required)|where (needed|necessary)|may|might|could|fall ?back|alternatively|or|e\.g|such as|for example)\b"
-);
-
-/// Whether a step applies only under a condition, or is an alternative.
+/// Whether a step applies only under a condition, or is an alternative or an example.
 pub(crate) fn is_conditional(step: &str) -> bool {
-    CONDITIONAL.is_match(step)
+    let has_condition = |language: Language| language.classes(step).has_any(classes!(Condition Alternative));
+    vocabulary::has(step, WordMeaning::Optional)
+        || Language::for_instructions(step).is_some_and(has_condition)
 }
 
 /// Whether a step was carried out, by its calls.

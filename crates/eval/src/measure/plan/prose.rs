@@ -14,12 +14,16 @@
 //!   tool-usage completeness and rating against a reference, the rating only if the reference is prose, too;
 //! - adherence to the query is measured by a judge, as for structured plans.
 
+use std::ops::Range;
+
 use foldhash::HashSet;
 
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Plan, PlanIssue, PlanStep};
 use super::tools::{MIN_NAME_BYTES, MentionFinder, Toolbox, is_word_char};
 use super::words::PromptWords;
+use crate::measure::language::{Language, WordClass};
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Maximum number of steps in one range: "steps 1-4".
 const MAX_RANGE: usize = 20;
@@ -30,24 +34,18 @@ const REPEATABLE_VERBS: [&str; 14] = [
     "validate", "verify", "wait",
 ];
 
-// "step 3", "steps 1, 2 and 4", "steps 2-4".
-regex!(
-    STEP_REFERENCE,
-    r"(?i)\bsteps?\s+#?(\d{1,3}(?:\s*(?:,\s*and|,|and|&|or|to|-|–)\s*(?:step\s+)?#?\d{1,3}\b)*)"
-);
+// The numbers after the word for steps: "3", "1, 2 and 4", "2-4".
+regex!(NUMBERS, r"(?i)^\s*#?(\d{1,3}(?:\s*(?:,\s*and|[,、，]|and|[&和と]|or|to|-|–)\s*#?\d{1,3}\b)*)");
 // Within a reference to steps: a number, or the sign of a range.
 regex!(STEP_NUMBER, r"(?i)\d{1,3}|\bto\b|-|–");
-regex!(PREVIOUS_STEP, r"(?i)\b(previous|preceding|prior|last)\s+step('s)?\b");
-// A result of another step, by its number.
-regex!(
-    RESULT_OF,
-    r"(?i)\b(?:results?|outputs?|findings|answers?|data|information|lists?|values?)\s+(?:\w+\s+){0,3}?(?:of|from|in|by)\s+step\s+#?(\d{1,3})\b"
-);
-// Words that begin the next step in a text of several clauses.
-regex!(
-    SEQUENCE_WORD,
-    r"(?i)(?:^|[.;:!?\n]\s*|,\s*|\band\s+|\b(?:i|we)(?:['’]ll|\s+will)\s+|\blet(?:['’]s|\s+(?:me|us))\s+)(?:and\s+)?(?:(?:i|we)(?:['’]ll|\s+will)\s+)?(?:first(?:ly)?|second(?:ly)?|third(?:ly)?|then|next|after\s+that|afterwards|finally|lastly)\b[,:]?\s+"
-);
+/// Maximum words between the word for a result and that for its step: "the list of sold books from step 3".
+const MAX_BETWEEN: usize = 4;
+/// English prepositions between a result and its step, besides "of".
+const FROM: [&str; 3] = ["from", "in", "by"];
+/// Signs after which a word for the order of steps begins the next step.
+const CLAUSE_ENDS: [char; 12] = ['.', ',', ';', ':', '!', '?', '\n', '。', '，', '；', '：', '、'];
+/// English words for the speakers before a word for the order of steps: "I will first read", "let us then sort".
+const SPEAKERS: [&str; 8] = ["i", "we", "i'll", "we'll", "let's", "let’s", "us", "me"];
 
 /// A plan of steps in prose, with their references as dependencies.
 pub(crate) fn from_steps(steps: Vec<String>) -> Plan {
@@ -59,14 +57,35 @@ pub(crate) fn from_steps(steps: Vec<String>) -> Plan {
 
 /// The steps of prose without a list: clauses after "first", "then" and similar words; at least two.
 pub(crate) fn ordered_steps(text: &str) -> Vec<String> {
-    let marks: Vec<regex::Match<'_>> = SEQUENCE_WORD.find_iter(text).collect();
-    let ends = marks.iter().skip(1).map(|next| next.start()).chain([text.len()]);
-    let clauses = marks.iter().zip(ends).filter_map(|(mark, end)| text.get(mark.end()..end));
+    let order = vocabulary::find(text, &[WordMeaning::StepOrder]);
+    let language = if order.is_empty() { None } else { Language::for_instructions(text) };
+    let marks = order.into_iter().filter_map(|(_, at)| Some(clause_start(text, at.start, language)?..at.end));
+    let marks: Vec<Range<usize>> = marks.collect();
+    let ends = marks.iter().skip(1).map(|next| next.start).chain([text.len()]);
+    let clauses = marks.iter().zip(ends).filter_map(|(mark, end)| text.get(mark.end..end));
     let steps: Vec<String> = clauses
-        .map(|step| step.trim().trim_end_matches(['.', ',', ';', ' ']).to_owned())
+        .map(|step| step.trim_matches(|c: char| c.is_whitespace() || CLAUSE_ENDS.contains(&c)).to_owned())
         .filter(|step| !step.is_empty())
         .collect();
     if steps.len() < 2 { Vec::new() } else { steps }
+}
+
+/// The start of the clause that the word at `at` begins, with the conjunctions and pronouns before the word; `None` if
+/// it begins no clause.
+fn clause_start(text: &str, at: usize, language: Option<Language>) -> Option<usize> {
+    let before = text.get(..at)?.trim_end_matches([' ', '*', '_']);
+    let (mut start, mut is_linked) = (before.len(), before.is_empty() || before.ends_with(CLAUSE_ENDS));
+    let words = before.rsplit(|c: char| c.is_whitespace() || CLAUSE_ENDS.contains(&c));
+    for word in words.take_while(|word| !word.is_empty()) {
+        let lower = word.to_lowercase();
+        let is_conjunction = |language: Language| language.classes(&lower).has(WordClass::Conjunction);
+        let is_link = SPEAKERS.contains(&lower.as_str()) || language.is_some_and(is_conjunction);
+        if !is_link && lower != "will" && lower != "let" {
+            break;
+        }
+        (start, is_linked) = (word.as_ptr().addr() - text.as_ptr().addr(), is_linked || is_link);
+    }
+    is_linked.then_some(start)
 }
 
 /// Sets the `depends_on` of each step to the earlier steps that it mentions.
@@ -77,7 +96,7 @@ pub(crate) fn resolve_references(plan: &mut Plan) {
             Placeholder::Output(number) => Some(number),
             _ => None,
         }));
-        if PREVIOUS_STEP.is_match(&step.prompt) {
+        if mentions_previous_step(&step.prompt) {
             numbers.push(step.number.saturating_sub(1));
         }
         numbers.retain(|n| (1..step.number).contains(n));
@@ -87,12 +106,36 @@ pub(crate) fn resolve_references(plan: &mut Plan) {
     }
 }
 
+/// Whether a text refers to the step before it: "the previous step", "the list of the last step".
+fn mentions_previous_step(text: &str) -> bool {
+    let words = vocabulary::find(text, &[WordMeaning::Previous, WordMeaning::Step]);
+    let places_with = |meaning| words.iter().filter(move |(found, _)| *found == meaning).map(|(_, at)| at);
+    // The found word may be only the beginning of the word: "vorig" of "vorigen".
+    let is_gap = |from: usize, to: usize| {
+        let gap = text.get(from..to).map(|gap| gap.trim_start_matches(char::is_alphabetic));
+        gap.is_some_and(|gap| gap.trim().is_empty())
+    };
+    places_with(WordMeaning::Previous).any(|previous| {
+        places_with(WordMeaning::Step).any(|step| {
+            let is_part = previous.start <= step.start && step.end <= previous.end;
+            is_part || is_gap(previous.end, step.start) || is_gap(step.end, previous.start)
+        })
+    })
+}
+
+/// The numbers after each word for a step, with the byte position of the word.
+fn step_numbers(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    vocabulary::find(text, &[WordMeaning::Step])
+        .into_iter()
+        .filter_map(move |(_, at)| Some((at.start, NUMBERS.captures(text.get(at.end..)?)?.get(1)?.as_str())))
+}
+
 /// The numbers of the steps that `text` mentions.
 fn referenced_steps(text: &str) -> Vec<usize> {
     let mut out = Vec::new();
-    for numbers in STEP_REFERENCE.captures_iter(text).filter_map(|c| c.get(1)) {
+    for (_, numbers) in step_numbers(text) {
         let (mut last, mut is_range) = (None, false);
-        for part in STEP_NUMBER.find_iter(numbers.as_str()) {
+        for part in STEP_NUMBER.find_iter(numbers) {
             let Ok(number) = part.as_str().parse::<usize>() else {
                 is_range = true;
                 continue;
@@ -105,6 +148,29 @@ fn referenced_steps(text: &str) -> Vec<usize> {
         }
     }
     out
+}
+
+/// The first number of each step of which `text` uses a result: "the list from step 3", "步骤3的结果".
+fn used_results(text: &str) -> impl Iterator<Item = usize> {
+    let results = vocabulary::find(text, &[WordMeaning::StepResult]);
+    let is_used = move |start: usize, numbers: &str| {
+        let end = numbers.as_ptr().addr() + numbers.len() - text.as_ptr().addr();
+        let follows = text
+            .get(end..)
+            .and_then(|rest| rest.strip_prefix(['的', 'の']))
+            .map(|rest| text.len() - rest.len());
+        results.iter().any(|(_, result)| {
+            let between = text.get(result.end..start).unwrap_or_default();
+            let mut words = between.split_whitespace();
+            let preposition = words.next_back().map(str::to_lowercase).unwrap_or_default();
+            let is_of = FROM.contains(&preposition.as_str())
+                || vocabulary::has_meaning(&preposition, WordMeaning::Of);
+            let is_near = words.count() < MAX_BETWEEN && !between.contains(CLAUSE_ENDS);
+            is_of && is_near || follows == Some(result.start)
+        })
+    };
+    let used = step_numbers(text).filter(move |(start, numbers)| is_used(*start, numbers));
+    used.filter_map(|(_, numbers)| STEP_NUMBER.find(numbers)?.as_str().parse().ok())
 }
 
 /// Whether any step refers to another one.
@@ -146,8 +212,7 @@ pub(crate) fn issues(plan: &Plan) -> Vec<PlanIssue> {
 fn reference_issues(plan: &Plan) -> Vec<PlanIssue> {
     let mut out = Vec::new();
     for step in &plan.steps {
-        let used = RESULT_OF.captures_iter(&step.prompt).filter_map(|c| c[1].parse::<usize>().ok());
-        for number in used {
+        for number in used_results(&step.prompt) {
             let (fault, message) = if plan.position(number).is_none() {
                 (Fault::UnknownStep, format!("uses the result of step {number}, which does not exist"))
             } else if number == step.number {
@@ -216,6 +281,27 @@ mod tests {
                 "{text}"
             );
         }
+        for (text, steps) in [
+            (
+                "Zuerst lese ich beide Listen, danach vergleiche ich sie.",
+                ["lese ich beide Listen", "vergleiche ich sie"],
+            ),
+            (
+                "D'abord, chercher le vol. Ensuite, réserver la place.",
+                ["chercher le vol", "réserver la place"],
+            ),
+            ("Primero busco el tren y luego reservo el asiento.", ["busco el tren", "reservo el asiento"]),
+            ("首先查询订单，然后申请退款。", ["查询订单", "申请退款"]),
+            ("まず注文を調べます。次に返金します。", ["注文を調べます", "返金します"]),
+        ] {
+            assert_eq!(ordered_steps(text), steps, "{text}");
+        }
+        for text in [
+            "Wir prüfen das dann gemeinsam und schließlich noch einmal.",
+            "Elle a réservé puis annulé le vol.",
+        ] {
+            assert!(ordered_steps(text).is_empty(), "{text}: {:?}", ordered_steps(text));
+        }
         for text in ["I would rather not plan.", "Then it rained.", "Read the next page, first of all."] {
             assert!(ordered_steps(text).is_empty(), "{text}: {:?}", ordered_steps(text));
         }
@@ -234,6 +320,26 @@ mod tests {
         assert_eq!(depends, [&[][..], &[], &[1, 2], &[3], &[1, 2, 3, 4]]);
         assert!(has_references(&plan) && !has_references(&super::tests::plan(&["Search", "Answer"])));
         assert_eq!(referenced_steps("steps 2 to 4, step 7"), [2, 3, 4, 7]);
+        for text in [
+            "nach Schritt 2",
+            "avec la liste de l'étape 2",
+            "el resultado del paso 2",
+            "步骤2",
+            "ステップ2の一覧",
+        ] {
+            assert_eq!(referenced_steps(text), [2], "{text}");
+        }
+        for text in ["das Ergebnis des vorigen Schritts", "le résultat de l'étape précédente", "上一步的结果"]
+        {
+            assert!(mentions_previous_step(text), "{text}");
+        }
+        for text in [
+            "the previous owner of step ladders",
+            "der vorige Mieter und drei Schritte",
+            "le précédent maire",
+        ] {
+            assert!(!mentions_previous_step(text), "{text}");
+        }
     }
 
     #[test]
@@ -253,6 +359,15 @@ mod tests {
             []
         );
         assert_eq!(faults(&["Take the output of step 1"]), [(Some(1), Fault::NotEarlier)]);
+        for text in ["Sortiere die Liste von Schritt 4", "Suma los resultados del paso 4", "合计步骤4的数据"]
+        {
+            assert_eq!(faults(&[text]), [(Some(1), Fault::UnknownStep)], "{text}");
+        }
+        for text in
+            ["Lies die Liste vor Schritt 4", "Prépare les données avant l'étape 4", "准备好数据再做步骤4"]
+        {
+            assert_eq!(faults(&[text]), [], "{text}");
+        }
     }
 
     #[test]

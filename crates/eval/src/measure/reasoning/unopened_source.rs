@@ -17,12 +17,11 @@ use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::names::names_identifier;
 use crate::measure::language::{Action, Language, ReadText, WordClass};
 use crate::measure::numbers::from_any_word;
 use crate::measure::records::{Record, RecordField, Structure};
-use crate::measure::tool_purpose::{
-    Purpose, is_of_kind, names_one_thing, offered_tools, opens, parameters, purpose,
-};
+use crate::measure::tool_purpose::{Purpose, is_of_kind, offered_tools, opens, parameters, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Content, Text, ToolDefinition};
@@ -160,7 +159,7 @@ impl Conduct<'_> {
             return false;
         }
         let mut keys =
-            row.fields.iter().filter(|field| field.name.last().is_some_and(|word| names_one_thing(word)));
+            row.fields.iter().filter(|field| field.name.last().is_some_and(|word| names_identifier(word)));
         let takes = |field: &RecordField| {
             tool.parameters.is_none()
                 || parameters(tool).any(|(key, _)| identifier_words(key).last() == field.name.last())

@@ -50,9 +50,7 @@ const MAX_QUANTITY: f64 = 100.0;
 const UNIT_RATIOS: [f64; 12] =
     [7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0, 1024.0, 3600.0];
 /// Words in keys of numbers that are not amounts, besides those of identifiers.
-const CODE_WORDS: [&str; 14] = [
-    "no",
-    "ref",
+const CODE_WORDS: [&str; 12] = [
     "version",
     "port",
     "zip",
@@ -135,7 +133,7 @@ fn passed<'c>(call: &'c Call, keys: &'c KeyNames) -> impl Iterator<Item = (KeyNa
         let name = keys.name_for(key);
         let is_code = name.has_fact(KeyFact::Code, |words| {
             let counts = matches!(words, [a, b, ..] if a == "number" && b == "of");
-            names::has_word_of_class(words, WordClass::Identifier) && !counts
+            words.iter().any(|word| names::names_identifier(word)) && !counts
                 || words.iter().any(|word| word == "year" || CODE_WORDS.contains(&word.as_str()))
         });
         (number > 0.0 && number.is_finite() && !is_code).then_some((name, number))

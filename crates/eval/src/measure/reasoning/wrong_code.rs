@@ -18,6 +18,7 @@ use super::conduct::Conduct;
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::names::names_identifier;
 use crate::measure::records::{Record, Structure};
 use crate::measure::tool_purpose::action_of;
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -36,9 +37,6 @@ const MIN_DIGITS: usize = 4;
 const MIN_NAME: usize = 3;
 /// Maximum bytes between a name and its number: "order no. 55218".
 const MAX_GAP: usize = 12;
-/// Words of keys for an identifier in general, which do not name a thing.
-const IDENTIFIER_WORDS: [&str; 5] = ["id", "number", "no", "code", "nr"];
-
 /// Words before a name, by which a name that may be a verb is a noun: "my order 55218".
 const BEFORE_NOUN: [&str; 12] =
     ["my", "our", "the", "of", "for", "from", "this", "that", "with", "on", "in", "refund"];
@@ -114,7 +112,8 @@ fn is_number(value: &str) -> bool {
 /// The only number of `len` digits in `text` after the noun of `key`; `lower` is the text in lower case.
 fn number_of<'s>(text: &'s str, lower: &str, key: &str, len: usize) -> Option<&'s str> {
     let words = identifier_words(key);
-    let name = words.iter().rev().find(|word| !IDENTIFIER_WORDS.contains(&word.as_str()))?;
+    // Words for an identifier in general do not name a thing.
+    let name = words.iter().rev().find(|word| !names_identifier(word))?;
     let is_word_end = |text: &str| text.chars().next().is_none_or(|c| !c.is_alphanumeric());
     (name.len() >= MIN_NAME).then_some(())?;
     let named = lower.match_indices(name.as_str()).filter_map(|(at, _)| {

@@ -7,6 +7,7 @@
 use super::exchange::Exchange;
 use super::predicates::{Predicate, is_verb};
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::Language;
 use crate::measure::reasoning::statements::Clause;
 
 /// Subjects that refer to a thing named before.
@@ -39,7 +40,10 @@ const MIN_NOUN: usize = 4;
 /// Whether a clause with the predicate is about a thing of the results. False beyond the work budget.
 pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predicate: &Predicate) -> bool {
     let words: Vec<&str> = clause.words.split_whitespace().collect();
-    let verb = words.iter().position(|word| is_verb(word) || SPEAKERS.contains(word)).unwrap_or_default();
+    let verb = words
+        .iter()
+        .position(|word| is_verb(word, Language::English) || SPEAKERS.contains(word))
+        .unwrap_or_default();
     let (before, after) = words.split_at_checked(verb).unwrap_or_default();
     let (subject, is_passive) = match before.is_empty() {
         // The thing is after the verb: "We have confirmed your order", "Confirmed: your order".
@@ -51,7 +55,9 @@ pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predic
     if first.is_some_and(|word| PRONOUNS.contains(word)) || subject.iter().any(has_digit) {
         return true;
     }
-    let has_content = |word: &&&str| word.len() >= MIN_NOUN && !is_verb(word) && !predicate.has_word(word);
+    let has_content = |word: &&&str| {
+        word.len() >= MIN_NOUN && !is_verb(word, Language::English) && !predicate.has_word(word)
+    };
     let nouns: Vec<&str> = subject.iter().filter(has_content).copied().collect();
     if nouns.is_empty() {
         return true;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use foldhash::HashSet;
 
 use super::exchange::{Exchange, ExchangeFindings};
-use super::predicates::{WORDS, assertion, has_state_key};
+use super::predicates::{assertion, has_state_key, opposite_words};
 use super::sources::ResultSource;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::WordClass;
@@ -181,11 +181,8 @@ fn flagged_items<'a>(source: &'a ResultSource<'a>) -> Vec<FlaggedItems<'a>> {
             };
             let values: Vec<bool> = items.iter().filter_map(|(_, item)| value(item)).collect();
             if values.len() == items.len() {
-                let opposites = WORDS.iter().filter(|(predicate, positive, _)| {
-                    assertion(word)
-                        .is_some_and(|(asserted, holds)| asserted == *predicate && holds != *positive)
-                });
-                let opposites = opposites.flat_map(|(.., forms)| forms.iter().map(|form| (*form, false)));
+                let opposites =
+                    assertion(word).into_iter().flat_map(opposite_words).map(|form| (form, false));
                 for (form, holds) in opposites.chain([(word.as_str(), true)]) {
                     let count = values.iter().filter(|state| **state == holds).count();
                     let items = items.iter().map(|(at, _)| *at).collect();

@@ -8,6 +8,7 @@
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
+use crate::measure::language::names::names_identifier;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::words_of;
 use crate::measure::records::RecordField;
@@ -20,9 +21,8 @@ const MIN_DIGITS: usize = 4;
 const MAX_NUMBERS: usize = 64;
 /// Maximum fields that are compared.
 const MAX_FIELDS: usize = 2_000;
-/// Words in keys of identifiers and times, which are not quantities.
-const NOT_QUANTITY: [&str; 10] =
-    ["id", "number", "no", "code", "ref", "reference", "timestamp", "time", "phone", "zip"];
+/// Words in keys of times and codes, which are not quantities, besides those of identifiers.
+const NOT_QUANTITY: [&str; 4] = ["timestamp", "time", "phone", "zip"];
 /// Relative tolerance for rounding errors of floating-point numbers.
 const ROUNDING_ERROR: f64 = 1e-9;
 
@@ -38,8 +38,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     {
         return;
     }
-    let is_quantity =
-        |field: &RecordField| !field.name.iter().any(|word| NOT_QUANTITY.contains(&word.as_str()));
+    let is_other = |word: &String| NOT_QUANTITY.contains(&word.as_str()) || names_identifier(word);
+    let is_quantity = |field: &RecordField| !field.name.iter().any(is_other);
     let fields: Vec<(&RecordField, f64, _)> = exchange
         .sources
         .records()

@@ -9,34 +9,32 @@
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::numbers::{self, Number};
-use crate::measure::reasoning::statements::contains_any;
 use crate::measure::records::RecordField;
+use crate::measure::vocabulary::{self, WordMeaning};
 
-/// Words of requests and statements, and the keys of the requested value.
-type Extreme = (&'static [&'static str], &'static [&'static str]);
-const EXTREMES: [Extreme; 2] = [
-    (
-        &["highest", "maximum", "max", "peak", "peaked", "largest", "greatest"],
-        &["max", "maximum", "peak", "highest"],
-    ),
-    (&["lowest", "minimum", "min", "smallest"], &["min", "minimum", "lowest"]),
-];
 /// Maximum objects that are compared.
 const MAX_RECORDS: usize = 400;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    for (words, keys) in EXTREMES {
-        if contains_any(exchange.task_words(), words) {
-            check_one(exchange, words, keys, findings);
+    // An answer in an unknown language has no clauses, and its words for the value are not known.
+    if exchange.clauses.is_empty() {
+        return;
+    }
+    let mut asked = Vec::new();
+    for (meaning, _) in vocabulary::find(exchange.task, &[WordMeaning::Highest, WordMeaning::Lowest]) {
+        if !asked.contains(&meaning) {
+            asked.push(meaning);
+            check_one(exchange, meaning, findings);
         }
     }
 }
 
-fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], findings: &mut ExchangeFindings) {
+fn check_one(exchange: &Exchange<'_>, extreme: WordMeaning, findings: &mut ExchangeFindings) {
     if !exchange.spends(1 + exchange.sources.field_count()) {
         return;
     }
-    let is_extreme = |field: &&RecordField| matches!(&**field.name, [key] if keys.contains(&key.as_str()));
+    let is_extreme =
+        |field: &&RecordField| matches!(&**field.name, [key] if vocabulary::has_meaning(key, extreme));
     let records = exchange.sources.records().take(MAX_RECORDS);
     let mut having = records.filter(|(.., record)| record.fields.iter().any(|field| is_extreme(&field)));
     let (Some((source, _, record)), None) = (having.next(), having.next()) else { return };
@@ -60,7 +58,7 @@ fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], findings: &
             .filter_map(|other| Some((other, other.number()?)))
     };
     let stated =
-        exchange.clauses.iter().filter(|clause| !clause.negated && contains_any(&clause.words, words));
+        exchange.clauses.iter().filter(|clause| !clause.negated && vocabulary::has(&clause.words, extreme));
     for clause in stated.filter(|_| exchange.spends(fields.len())) {
         findings.examined = true;
         let numbers = numbers::all(clause.sentence);

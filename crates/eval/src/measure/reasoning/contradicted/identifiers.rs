@@ -11,6 +11,7 @@ use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::language::Language;
+use crate::measure::language::names::names_identifier;
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::statements::asserts_nothing;
 use crate::measure::records::Records;
@@ -125,9 +126,8 @@ fn shape(token: &str) -> String {
 
 /// The identifiers of a result. A number counts if its key names an identifier, or if the value is a text.
 fn identifiers(records: &Records) -> Vec<&str> {
-    const KEYS: [&str; 9] = ["id", "number", "no", "code", "reference", "ref", "tracking", "key", "sku"];
     let fields = records.records.iter().flat_map(|record| &record.fields);
-    let is_named = |name: &[String]| name.iter().any(|word| KEYS.contains(&word.as_str()));
+    let is_named = |name: &[String]| name.iter().any(|word| names_identifier(word));
     let identifying = fields.filter(|field| {
         let letters = field.shown().bytes().any(|b| b.is_ascii_alphabetic());
         is_identifier(field.shown()) && (letters || is_named(&field.name) || field.is_text())

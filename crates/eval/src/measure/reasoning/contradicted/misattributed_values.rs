@@ -15,6 +15,7 @@ use super::row_scope::{Named, inherited_rows, is_value, may_be_about_other, meas
 use super::row_values::{RowStatement, has_value, is_enumerated, is_state};
 use super::sources::{ResultSource, ResultSources};
 use super::universal_claims::has_exception;
+use crate::measure::language::Language;
 use crate::measure::numbers;
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
@@ -100,9 +101,10 @@ impl<'e> Comparison<'e, '_> {
         let others = self.table.iter().enumerate().filter(|(other, _)| *other != at);
         let is_inherited = self.named.get(nth) == Some(&Named::None);
         let statement = &statement;
+        let language = self.exchange.language;
         let stated = others.flat_map(|(_, other)| {
             let cells = other.cells.iter().filter(|cell| statement.gives(cell));
-            cells.filter(move |cell| is_meant(clause, cell, row)).filter(move |cell| {
+            cells.filter(move |cell| is_meant(clause, cell, row, language)).filter(move |cell| {
                 !is_inherited || is_value(cell) && !may_be_about_other(clause, &other.cells, &row.cells, cell)
             })
         });
@@ -239,7 +241,7 @@ pub(super) fn unstructured<'s>(sources: &'s ResultSources<'_>) -> impl Iterator<
 
 /// Whether a clause with the value of a cell means that value. A common word counts only together with the name of its
 /// column, as a state after a verb or shortly before the name of the row, or as a name with a capital.
-fn is_meant(clause: &Clause<'_>, cell: &RecordField, row: &NamedRow<'_>) -> bool {
+fn is_meant(clause: &Clause<'_>, cell: &RecordField, row: &NamedRow<'_>, language: Option<Language>) -> bool {
     let shown = cell.shown();
     let is_word = cell.is_text() && shown.chars().all(char::is_alphabetic);
     let is_name = || {
@@ -248,14 +250,14 @@ fn is_meant(clause: &Clause<'_>, cell: &RecordField, row: &NamedRow<'_>) -> bool
     !is_word
         || cell.name.iter().all(|word| clause.has(word))
         || match is_state(cell) || is_enumerated(cell) {
-            true => is_predicate(clause, cell.text().unwrap_or_default(), row),
+            true => is_predicate(clause, cell.text().unwrap_or_default(), row, language),
             false => is_name(),
         }
 }
 
 /// Whether a clause asserts a state of a row: "W-1001 is open", "the open order W-1001", a cell of a table with
 /// it.
-fn is_predicate(clause: &Clause<'_>, state: &str, row: &NamedRow<'_>) -> bool {
+fn is_predicate(clause: &Clause<'_>, state: &str, row: &NamedRow<'_>, language: Option<Language>) -> bool {
     /// Maximum number of words from the state to the name of the row.
     const MAX_DISTANCE: usize = 2;
     let is_close = |name: &RowName| {
@@ -266,5 +268,6 @@ fn is_predicate(clause: &Clause<'_>, state: &str, row: &NamedRow<'_>) -> bool {
         let mut cells = clause.sentence.split('|').skip(1);
         cells.any(|cell| words_of(cell).trim() == state)
     };
-    clause.words.trim() == state || is_cell() || follows_verb(clause, state) || row.names.iter().any(is_close)
+    let is_after_verb = || language.is_some_and(|language| follows_verb(clause, state, language));
+    clause.words.trim() == state || is_cell() || is_after_verb() || row.names.iter().any(is_close)
 }

@@ -135,13 +135,13 @@ impl Comparison {
 const TEST_RUNS: Comparison = comparison("test_runs", test_runs::check).english();
 
 const COMPARISONS: [Comparison; 40] = [
-    comparison("states", states::check).english(),
+    comparison("states", states::check),
     comparison("labels", labels::check).english(),
     comparison("identifier_owner", identifier_owner::check).english().digits_only(),
     comparison("counts", counts::check),
     comparison("totals", totals::check),
     comparison("extremes", extremes::check).english(),
-    comparison("extreme_field", extreme_field::check).english().digits_only(),
+    comparison("extreme_field", extreme_field::check).digits_only(),
     comparison("denied_flags", denied_flags::check),
     comparison("nothing_found", nothing_found::check).english(),
     comparison("identifiers", identifiers::check).digits_only(),

@@ -11,6 +11,7 @@ use super::exchange::Exchange;
 use super::predicates::assertion;
 use super::row_values::is_clock;
 use super::sources::ResultSource;
+use crate::measure::language::names::names_identifier;
 use crate::measure::numbers::has_digit;
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -35,10 +36,7 @@ const MIN_NAME: usize = 3;
 
 /// Whether values of a key that ends in this word name a row.
 fn is_name_key(word: &str) -> bool {
-    matches!(
-        word,
-        "id" | "name" | "title" | "number" | "code" | "sku" | "ref" | "reference" | "key" | "label"
-    )
+    matches!(word, "name" | "title" | "label") || names_identifier(word)
 }
 
 /// A name of a row.

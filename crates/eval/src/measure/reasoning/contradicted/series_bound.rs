@@ -10,6 +10,7 @@
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::ResultSource;
+use crate::measure::language::names::names_identifier;
 use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::numbers;
 use crate::measure::records::{Record, RecordField};
@@ -31,23 +32,9 @@ const LIMITATION: WordClasses =
 const NEAR: f64 = 0.5;
 /// Minimum rows of a series.
 const MIN_ROWS: usize = 3;
-/// Last words in keys of numbers that are not measurements.
-const NOT_MEASURED: [&str; 14] = [
-    "id",
-    "n",
-    "index",
-    "no",
-    "number",
-    "hour",
-    "minute",
-    "second",
-    "day",
-    "week",
-    "month",
-    "year",
-    "timestamp",
-    "time",
-];
+/// Last words in keys of positions and times, which are not measurements. Those of identifiers are none either.
+const NOT_MEASURED: [&str; 11] =
+    ["n", "index", "hour", "minute", "second", "day", "week", "month", "year", "timestamp", "time"];
 
 /// A bound that is stated for all values, whether it is an upper bound, and the sentence.
 type StatedBound<'a> = (f64, bool, &'a str);
@@ -138,7 +125,10 @@ fn series_of<'s>(
 fn measured<'r>(row: &'r Record, words: &str) -> Option<&'r RecordField> {
     let is_value = |field: &&RecordField| {
         field.number().is_some()
-            && !field.name.last().is_some_and(|word| NOT_MEASURED.contains(&word.as_str()))
+            && !field
+                .name
+                .last()
+                .is_some_and(|word| NOT_MEASURED.contains(&word.as_str()) || names_identifier(word))
     };
     let is_named =
         |field: &&&RecordField| field.name.iter().any(|word| word.len() > 2 && words.contains(word.as_str()));

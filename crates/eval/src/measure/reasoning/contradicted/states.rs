@@ -13,7 +13,7 @@ use super::predicates::{Assertion, Predicate, assertion, has_state_key, with_con
 use super::sources::{ResultSource, names_of};
 use super::universal_claims::{self, TestedRow};
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::Action;
+use crate::measure::language::{Action, Language};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, Record, RecordField};
@@ -59,6 +59,7 @@ struct StateFact<'a> {
 type Claim<'e, 'a> = (bool, bool, &'a str, Option<&'e Clause<'a>>);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
+    let Some(language) = exchange.language else { return };
     // Most results have neither flags nor states.
     let may_have = |source: &&ResultSource<'_>| {
         let has_flags = source.parsed.0.as_ref().is_some_and(|parsed| parsed.has_flags);
@@ -82,17 +83,22 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             return;
         }
         let facts: Vec<&StateFact<'_>> = facts.iter().filter(|fact| fact.predicate == *predicate).collect();
-        let is_asked = predicate.is_in(exchange.task_words());
+        let is_asked = predicate.is_in(exchange.task_words(), language);
         let claims: Vec<Claim<'_, '_>> = exchange
             .clauses
             .iter()
             // "There are not enough seats available" is about an amount and not about a state.
             .filter(|clause| !clause.has("enough") && !universal_claims::has_exception(clause))
             .filter_map(|clause| {
-                let claimed = predicate.claimed(clause)?;
+                let claimed = predicate.claimed(clause, language)?;
                 let is_universal = universal_claims::is_of_all(clause, exchange.task_words());
-                let is_meant =
-                    is_universal || is_asked || clause_subject::is_of_results(exchange, clause, predicate);
+                // In other languages than English, the subject of a clause is not known.
+                let is_meant = is_universal
+                    || is_asked
+                    || match language {
+                        Language::English => clause_subject::is_of_results(exchange, clause, predicate),
+                        _ => facts.iter().any(|fact| is_named(fact, &clause.words)),
+                    };
                 is_meant.then_some((claimed, is_universal, clause.sentence, Some(clause)))
             })
             .collect();
@@ -132,10 +138,12 @@ fn refuting_fact<'f, 'a>(
     sentence: &str,
     is_mixed: bool,
 ) -> Option<&'f StateFact<'a>> {
+    let language = exchange.language?;
     let words = words_of(sentence);
-    let named = |fact: &&&StateFact<'_>| names_of(fact.record).any(|name| contains_words(&words, &name));
+    let named = |fact: &&&StateFact<'_>| is_named(fact, &words);
     let named_facts: Vec<&&StateFact<'_>> = facts.iter().filter(named).collect();
-    if named_facts.is_empty() && predicate.is_ambiguous() && !predicate.is_in(exchange.task_words()) {
+    if named_facts.is_empty() && predicate.is_ambiguous() && !predicate.is_in(exchange.task_words(), language)
+    {
         return None;
     }
     // An answer with both claims is about several things or times: "It is closed now. It is open again on Monday."
@@ -153,14 +161,14 @@ fn refuting_fact<'f, 'a>(
         }
         true => !is_general(),
     };
-    let is_stated = |text: &str| predicate.is_in(&words_of(text));
-    let mentioned = exchange.sources.prose.iter().any(|text| predicate.is_in(text))
+    let is_stated = |text: &str| predicate.is_in(&words_of(text), language);
+    let mentioned = exchange.sources.prose.iter().any(|text| predicate.is_in(text, language))
         || exchange
             .sources
             .from_user
             .iter()
             .any(|text| !text.contains('?') && text.len() < 400 && is_stated(text) && claimed)
-        || exchange.sources.structured.iter().any(|source| predicate.is_done_by(&source.call.name))
+        || exchange.sources.structured.iter().any(|source| predicate.is_done_by(&source.call.name, language))
         || is_in_field(exchange, predicate, claimed);
     if supported || mentioned {
         return None;
@@ -179,6 +187,11 @@ fn refuting_fact<'f, 'a>(
         .find(|fact| is_meant(fact) && fact.holds != claimed && is_unchanged(fact))
         .filter(|fact| !fact.source.may_be_set_later(fact.field));
     refuting.filter(|fact| !names_other(&words, fact) && !is_of_other_time(&words, fact))
+}
+
+/// Whether the words have a name of the record.
+fn is_named(fact: &StateFact<'_>, words: &str) -> bool {
+    names_of(fact.record).any(|name| contains_words(words, &name))
 }
 
 /// Whether the record says from when or until when it has the state (`available_from` beside `available`), and the
