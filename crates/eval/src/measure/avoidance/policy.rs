@@ -139,8 +139,12 @@ fn text_after_negation(sentence: &str, is_accepted: impl Fn(&str) -> bool) -> Op
     is_accepted(before).then(|| after.to_owned())
 }
 
+/// Whether a text is negated; not if the speakers only state another inability: "so I cannot tell".
 fn has_negation(text: &str) -> bool {
-    Language::English.classes(text).has(WordClass::Negation)
+    let places = Language::English.table().places(text);
+    places.iter().any(|place| {
+        place.classes.has(WordClass::Negation) && !text.get(..place.at.start).is_some_and(is_speaker)
+    })
 }
 
 /// Whether the speakers are the subject that ends a text.

@@ -30,6 +30,7 @@ regex!(
 pub(super) const DAY: &str = r"(?P<d2>\d{1,2})(?:st|nd|rd|th|er|º)?\.? (?:of |de |d[ei]l? )?";
 
 /// A date of a text.
+#[derive(Clone)]
 pub(super) struct Date {
     /// The byte range of the date in the text.
     pub at: Range<usize>,

@@ -15,6 +15,7 @@ use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, clip};
 use crate::measure::identifier::NameWords;
 use crate::measure::provenance::{KnownTexts, have_wording};
+use crate::measure::tool_purpose::is_of_kind;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Call};
 
@@ -24,12 +25,6 @@ const MAX_CALLS: usize = 2_000;
 const MAX_BYTES: usize = 32 << 10;
 /// Maximum findings of a trace.
 const MAX_FINDINGS: usize = 4;
-/// Words in names of tools that write texts which a reader may complete.
-const WRITING_TOOLS: [&str; 14] = [
-    "file", "files", "document", "doc", "template", "draft", "editor", "edit", "patch", "note", "write",
-    "page", "readme", "answer",
-];
-
 const WORDS: &str = include_str!("../language/data/placeholders.txt");
 
 // A name in capitals or with underscores, brackets with an instruction to the reader, or a path such as "path/to/file".
@@ -117,7 +112,7 @@ fn is_for_reader(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
 
 /// Whether a tool with these words in its name writes a text for a reader.
 pub(super) fn writes_text(name: &[String]) -> bool {
-    name.iter().any(|word| WRITING_TOOLS.contains(&word.as_str()))
+    is_of_kind("writes", name)
 }
 
 /// The model span that wrote the call: the span that requested it, or else the last span before the call whose output

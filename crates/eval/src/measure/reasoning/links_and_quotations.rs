@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use serde::de::IgnoredAny;
 
+use super::dates::Date;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, clip_end};
 use crate::measure::language::{Language, WordClasses, classes};
@@ -37,8 +38,8 @@ pub(super) struct PhraseFact {
     pub phrases: Vec<String>,
     /// Phrases that support the fact only together.
     pub parts: Vec<String>,
-    /// The day number of a date.
-    pub day: Option<i64>,
+    /// The date, if the fact is one.
+    pub date: Option<Date>,
     pub defect: Defect,
     pub kind: &'static str,
     pub shown: String,
@@ -62,7 +63,7 @@ pub(super) fn links(answer: &str, language: Language) -> Vec<PhraseFact> {
         .then(|| PhraseFact {
             phrases: vec![bare.to_ascii_lowercase()],
             parts: parts(bare).unwrap_or_default(),
-            day: None,
+            date: None,
             defect: Defect::UnsupportedUrl,
             kind: "address",
             shown: url.to_owned(),
@@ -104,7 +105,7 @@ pub(super) fn quotations(answer: &str) -> Vec<PhraseFact> {
         Some(PhraseFact {
             phrases: phrases.take(MAX_FACTS).collect(),
             parts: Vec::new(),
-            day: None,
+            date: None,
             defect: Defect::UnsupportedQuote,
             kind: "quotation",
             shown: inner.to_owned(),

@@ -234,6 +234,12 @@ impl FactChecker<'_, '_> {
     fn find_support(&mut self, facts: &mut [NumberFact]) {
         let amounts = self.small_amounts();
         find_support(facts, self.evidence, amounts);
+        if facts.iter().any(|fact| fact.support == Support::None) {
+            let derived = self.derived_common_numbers();
+            if !derived.is_empty() {
+                find_support(facts, self.evidence, derived);
+            }
+        }
         for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
             let sentence =
                 self.sentences.get(fact.sentence).and_then(|&(start, end)| self.prose.get(start..end));
@@ -356,9 +362,9 @@ impl FactChecker<'_, '_> {
             *supported = *supported
                 || fact.kind == NAME && are_codes
                 || fact.defect == Defect::UnsupportedQuote && self.evidence.was_passed(&fact.phrases)
-                || fact
-                    .day
-                    .is_some_and(|day| self.evidence.derives_date(day) || self.evidence.was_day_passed(day))
+                || fact.date.as_ref().is_some_and(|date| {
+                    self.evidence.derives_date(date) || self.evidence.was_day_passed(date.day)
+                })
                 || !parts.is_empty()
                     && self.evidence.mentions(&parts).into_iter().all(|is_mentioned| is_mentioned);
         }
@@ -389,7 +395,7 @@ impl FactChecker<'_, '_> {
         let fact = |date: dates::Date| PhraseFact {
             phrases: date.forms_without_year(),
             parts: date.parts().into(),
-            day: Some(date.day),
+            date: Some(date.clone()),
             defect: Defect::UnsupportedFact,
             kind: "date",
             shown: self.answer.get(date.at.clone()).unwrap_or_default().to_owned(),
@@ -424,7 +430,7 @@ impl FactChecker<'_, '_> {
                     facts.push(PhraseFact {
                         phrases: tokens,
                         parts: Vec::new(),
-                        day: None,
+                        date: None,
                         defect: Defect::UnsupportedFact,
                         kind: NAME,
                         shown: name,
@@ -466,8 +472,9 @@ fn is_list_label(sentence: &str, n: &Number) -> bool {
 
 /// Sets the support of each number. The search is repeated while it finds support, since a number may follow from other
 /// supported numbers: "5642 - 4806, so 836, which is 15 %".
-fn find_support(facts: &mut [NumberFact], evidence: &mut Evidence<'_>, small: Vec<f64>) {
-    let mut stated: Vec<f64> = small.into_iter().filter(|value| evidence.has_number(*value)).collect();
+fn find_support(facts: &mut [NumberFact], evidence: &mut Evidence<'_>, mut stated: Vec<f64>) {
+    let supported = facts.iter().filter(|fact| fact.support != Support::None);
+    stated.extend(supported.map(|fact| fact.number.value));
     for _ in 0..3 {
         let mut changed = false;
         for fact in facts.iter_mut().filter(|f| f.support == Support::None) {

@@ -13,7 +13,7 @@ use crate::measure::language::{WordClass, WordClasses, classes, names};
 use crate::measure::numbers;
 use crate::measure::reasoning::dates_and_times::{Clock, clocks, is_relative, is_zoned, times};
 use crate::measure::reasoning::statements::{Clause, contains_words};
-use crate::measure::records::RecordField;
+use crate::measure::records::{RecordField, RecordList};
 use crate::measure::vocabulary::{self, WordMeaning};
 
 // A duration, from which a time may follow.
@@ -65,6 +65,9 @@ fn clocks_in(text: &str, is_english: bool) -> Vec<Clock> {
     out
 }
 
+/// Minimum numbers of a series.
+const MIN_SERIES: usize = 3;
+
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_english = exchange.is_english();
     if is_english && !exchange.prose.contains(':') && !exchange.prose.contains(['m', 'M']) {
@@ -98,6 +101,17 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if fields().any(follows)
         || seen().any(|text| is_zoned(text) || DURATION.is_match(text))
         || vocabulary::has(exchange.task, WordMeaning::TimeInWords)
+    {
+        return;
+    }
+    // The values of a series may be those of times in equal steps, which it does not contain.
+    let is_series = |list: &RecordList| list.is_numeric && list.len >= MIN_SERIES;
+    if exchange
+        .sources
+        .structured
+        .iter()
+        .filter_map(|s| s.parsed.0.as_ref())
+        .any(|p| p.lists.iter().any(is_series))
     {
         return;
     }

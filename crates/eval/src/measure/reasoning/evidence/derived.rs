@@ -7,7 +7,7 @@ use super::evidence_dates::EvidenceDates;
 use super::{Evidence, MAX_AGGREGATES, MAX_MODEL_NUMBERS, MAX_TERMS, MAX_TOTALLED};
 use crate::measure::numbers;
 use crate::measure::reasoning::arithmetic::{PRECISE, near, pair_gives, product_gives, triple_gives, within};
-use crate::measure::reasoning::dates;
+use crate::measure::reasoning::dates::{self, Date};
 use crate::measure::reasoning::dates_and_times::WEEKDAYS;
 
 /// Maximum numbers of which any two are combined.
@@ -17,6 +17,8 @@ const MAX_FOR_PAIRS: usize = 400;
 const MAX_CHANCE: f64 = 2.0;
 /// Maximum numbers of which any three are added and subtracted.
 const MAX_FOR_TRIPLES: usize = 40;
+/// Maximum numbers of a record whose products with those of another are added up.
+const MAX_WEIGHTS: usize = 4;
 /// Work steps of one number that is combined with the others: a dozen binary searches.
 pub(super) const STEPS_PER_OPERAND: usize = 12;
 
@@ -45,6 +47,7 @@ impl Evidence<'_> {
             || self.is_growth(value, tolerance)
             || self.follows_from_row(value, tolerance)
             || self.is_complement(value, tolerance)
+            || self.is_weighted_sum(value, tolerance)
         {
             return true;
         }
@@ -91,37 +94,64 @@ impl Evidence<'_> {
             && self.rows.iter().any(|row| row.iter().any(|a| pair_gives(row, *a, value, tolerance, true)))
     }
 
-    /// Whether a day follows from a date of the texts: it is at most a day away from it, or a number of days, weeks,
+    /// Whether a date follows from one of the texts: it is at most a day away from it, or a number of days, weeks,
     /// months or years that a text has, or the weekday next to it that a text names; or it is the first or the last day
-    /// of a year that a text has. True beyond the work budget.
-    pub(crate) fn derives_date(&mut self, day: i64) -> bool {
+    /// of a year that a text has. Dates after it may follow from a date that follows. True beyond the work budget.
+    pub(in crate::measure::reasoning) fn derives_date(&mut self, date: &Date) -> bool {
         self.merge_new_values();
         let steps = self.dates.read(&self.texts);
         if !self.spend(steps) {
             return true;
         }
-        let EvidenceDates { full_dates, without_year, .. } = &self.dates;
-        let has = |n: i64| within(&self.operands, n as f64, n as f64);
-        let is_days_away = |from: i64| {
-            let distance = (day - from).abs();
-            distance <= 1 || has(distance) || distance % 7 == 0 && has(distance / 7)
-        };
-        // A date without a year may be in an adjacent year.
-        let year = dates::year_of_day(day);
-        let has_matching_year = |(month, day_of_month): &(usize, usize)| {
-            (year - 1..=year + 1).any(|year| is_days_away(dates::day_number(year, *month, *day_of_month)))
-        };
-        let is_known = full_dates.iter().any(|date| is_days_away(date.day))
-            || without_year.iter().any(has_matching_year);
-        // "in 2026" is from 1 January to 31 December.
-        let is_end_of_year = (year - 1..=year + 1).any(|year| {
-            has(year) && [dates::day_number(year, 1, 1), dates::day_number(year, 12, 31)].contains(&day)
-        });
-        is_known
-            || is_end_of_year
+        let day = date.day;
+        let follows = self.is_near_known_date(day)
+            || self.is_end_of_year(day)
             || !self.read_moments()
             || self.is_end_of_term(day)
-            || self.is_named_weekday(day)
+            || self.is_named_weekday(day);
+        if follows {
+            self.dates.full_dates.push(date.clone());
+        }
+        follows
+    }
+
+    /// Whether a day is a known distance away from a date of the texts, or the working day next to the end of such a term
+    /// at a weekend.
+    fn is_near_known_date(&self, day: i64) -> bool {
+        const MONDAY: usize = 0;
+        const FRIDAY: usize = 4;
+        let EvidenceDates { full_dates, without_year, .. } = &self.dates;
+        let has = |n: i64| within(&self.operands, n as f64, n as f64);
+        let is_known = |day: i64, is_term: bool| {
+            let is_days_away = |from: i64| {
+                let distance = (day - from).abs();
+                match distance {
+                    0 | 1 => !is_term,
+                    _ => has(distance) || !is_term && distance % 7 == 0 && has(distance / 7),
+                }
+            };
+            // A date without a year may be in an adjacent year.
+            let year = dates::year_of_day(day);
+            let has_matching_year = |(month, day_of_month): &(usize, usize)| {
+                (year - 1..=year + 1).any(|year| is_days_away(dates::day_number(year, *month, *day_of_month)))
+            };
+            full_dates.iter().any(|date| is_days_away(date.day)) || without_year.iter().any(has_matching_year)
+        };
+        is_known(day, false)
+            || match dates::weekday(day) {
+                MONDAY => is_known(day - 1, true) || is_known(day - 2, true),
+                FRIDAY => is_known(day + 1, true) || is_known(day + 2, true),
+                _ => false,
+            }
+    }
+
+    /// Whether a day is the first or the last one of a year that a text has: "in 2026" is from 1 January to 31 December.
+    fn is_end_of_year(&self, day: i64) -> bool {
+        let year = dates::year_of_day(day);
+        (year - 1..=year + 1).any(|year| {
+            within(&self.operands, year as f64, year as f64)
+                && [dates::day_number(year, 1, 1), dates::day_number(year, 12, 31)].contains(&day)
+        })
     }
 
     /// The months of terms that a text writes in words: "six months".
@@ -180,6 +210,37 @@ impl Evidence<'_> {
             let mut totals = totals.flat_map(|total| [total * rate, total * (1.0 + rate)]);
             totals.any(|total| near(total, value, tolerance))
         })
+    }
+
+    /// Whether the value is a sum of two products of the numbers of one record with those of another, alone or with a
+    /// third number of one of them: the use by day and by night at two rates, with a monthly fee. Among many records a
+    /// match may be accidental.
+    fn is_weighted_sum(&self, value: f64, tolerance: f64) -> bool {
+        const MAX_CHANCE: f64 = 0.5;
+        const MAX_WEIGHTED_ROWS: usize = 8;
+        let rows: Vec<&Vec<f64>> =
+            self.rows.iter().filter(|row| row.len() <= MAX_WEIGHTS).take(MAX_WEIGHTED_ROWS).collect();
+        let pairs =
+            || rows.iter().enumerate().flat_map(|(i, a)| rows.iter().skip(i + 1).map(move |b| (a, b)));
+        // Two of the products, with each of the numbers or none.
+        let sums: usize =
+            pairs().map(|(a, b)| (a.len() * b.len()).pow(2) / 2 * (1 + a.len() + b.len())).sum();
+        if sums as f64 * 2.0 * tolerance > MAX_CHANCE * value || !self.spend(2 * sums) {
+            return false;
+        }
+        let is_sum = |amounts: &[f64], rates: &[f64]| {
+            let products =
+                || amounts.iter().flat_map(|a| rates.iter().map(move |rate| (*a, *rate, a * rate)));
+            let mut sums = products().flat_map(|(a, rate, product)| {
+                let others = products().filter(move |(b, other, _)| *b != a && *other != rate);
+                others.map(move |(.., other)| product + other)
+            });
+            sums.any(|sum| {
+                let mut fees = amounts.iter().chain(rates);
+                near(sum, value, tolerance) || fees.any(|fee| near(sum + fee, value, tolerance))
+            })
+        };
+        pairs().any(|(a, b)| is_sum(a, b))
     }
 
     /// Whether the value and a number of the texts add up to 100 %, where the numbers are so few that a match is not

@@ -127,10 +127,16 @@ impl<'a> Evidence<'a> {
         }
     }
 
+    /// Adds the numbers of each record, with those of the record that contains it, unless it is a row of a list.
     fn add_rows(&mut self, records: &Records) {
-        for record in &records.records {
+        let numbers_of = |record: &Record| -> Vec<f64> {
             let numbers = record.fields.iter().filter_map(|field| Some(field.number()?.abs()));
-            let mut numbers: Vec<f64> = numbers.take(MAX_ROW_NUMBERS).collect();
+            numbers.take(MAX_ROW_NUMBERS).collect()
+        };
+        for record in &records.records {
+            let mut numbers = numbers_of(record);
+            let parent = record.parent.filter(|_| record.list.is_none());
+            numbers.extend(parent.and_then(|at| records.records.get(at)).into_iter().flat_map(numbers_of));
             if numbers.len() > 1 && self.rows.len() < MAX_ROWS {
                 numbers.sort_by(f64::total_cmp);
                 self.rows.push(numbers);

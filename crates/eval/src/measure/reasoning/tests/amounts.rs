@@ -184,6 +184,13 @@ fn parts_of_times_are_no_values_and_shares_are_no_changes() {
             "| Mon | 08:00–16:30 | – | 8:30 |\n| Tue | 09:00–14:15 | – | 4:45 |",
         ],
     );
+    let night = r#"{"from": "22:00", "degrees": [3.1, 0.8, -0.4, -1.2, -2.6, 0.3]}"#;
+    check(
+        "How cold was it?",
+        &[("get_night", "{}", night)],
+        &[],
+        &["It was coldest at 02:00, with -2.6 degrees."],
+    );
     let prices = r#"[{"part": "rim", "cost": 640}, {"part": "tyre", "cost": 310}]"#;
     check(
         "What would it cost with other rims?",

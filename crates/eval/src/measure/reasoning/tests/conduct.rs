@@ -309,6 +309,29 @@ fn figures_from_words_days_and_magnitudes_are_supported() {
     assert!(!spent("₹3.80 lakh in total, of which ₹1.315 lakh in Pune."));
     assert!(spent("₹4.30 lakh in total, of which ₹1.715 lakh in Pune."));
 
+    let lift = r#"{"inspected": "2026-06-06", "days": 21, "if_weekend": "next business day"}"#;
+    let due = |answer| unsupported("When is the lift inspected again?", "{}", lift, answer);
+    assert!(!due("On Monday, 29 June 2026, since 21 days end on Saturday, 27 June 2026."));
+    assert!(due("On Tuesday, 30 June 2026."));
+    let lease = r#"{"start": "2024-09-01", "term_months": 24, "notice": "three months before the end"}"#;
+    let notice = |answer| unsupported("By when must notice be given?", "{}", lease, answer);
+    assert!(!notice("The term ends on 31 August 2026, so that notice is due by 31 May 2026."));
+    assert!(notice("The term ends on 31 August 2026, so that notice is due by 14 April 2026."));
+
+    let power =
+        r#"{"usage": {"day": 310, "night": 190}, "plans": [{"day": 0.33, "night": 0.16, "fee": 13.5}]}"#;
+    let cost = |answer| unsupported("How much would the plan cost?", "{}", power, answer);
+    assert!(!cost("It would have been 146.20 in total."));
+    assert!(cost("It would have been 164.20 in total."));
+    let meter = r#"{"from": {"m3": 4120}, "to": {"m3": 4210}, "kwh_per_m3": 11.2}"#;
+    let used = |answer| unsupported("How much gas in kWh?", "{}", meter, answer);
+    assert!(!used("90 m3, which is 1,008 kWh."));
+    assert!(used("90 m3, which is 1,108 kWh."));
+    let missed = r#"{"days": 40, "missed": {"Ana": 2, "Ben": 6, "Cem": 3, "Dee": 1, "Eli": 0, "Fay": 9, "Gil": 5}, "late": {"Ana": 7, "Fay": 11}}"#;
+    let share = |answer| unsupported("How much of the time was Ben there?", "{}", missed, answer);
+    assert!(!share("Ben was there 85 % of the time."));
+    assert!(share("Ben was there 83 % of the time."));
+
     let log = r#"{"stdout": "....\\n148 passed, 2 skipped", "note": "\\u20ac612 for runners"}"#;
     let tests = |answer| unsupported("How many tests passed, and what do runners cost?", "{}", log, answer);
     assert!(!tests("148 tests passed; runners cost €612."));

@@ -3,7 +3,7 @@
 //! In: the sentences of an answer. Out: small amounts; and the numbers of conditions, questions and offers, by which
 //! further facts are excluded from the comparison.
 
-use super::{FactChecker, MAX_FACTS, NumberFact, SMALL};
+use super::{COMMON, FactChecker, MAX_FACTS, NumberFact, SMALL};
 use crate::measure::currency;
 use crate::measure::language::WordClass;
 use crate::measure::numbers::{self, Number};
@@ -13,7 +13,7 @@ use crate::measure::reasoning::statements::asserts_nothing;
 impl FactChecker<'_, '_> {
     /// The unchecked numbers up to [`SMALL`] from which other numbers of the answer may follow: amounts of money ("42
     /// € and 11 €, 53 € together"), and numbers with the same unit as another one ("13.5 days less 10 days").
-    pub(super) fn small_amounts(&self) -> Vec<f64> {
+    pub(super) fn small_amounts(&mut self) -> Vec<f64> {
         let mut all: Vec<(Number, &str)> = Vec::new();
         numbers::scan(self.prose, |n| {
             let after = self.prose.get(n.end..).unwrap_or_default().trim_start();
@@ -29,7 +29,21 @@ impl FactChecker<'_, '_> {
         let small = all.iter().filter(|(n, _)| n.value.fract() == 0.0 && n.value <= SMALL && !n.fractional);
         let amounts =
             small.filter(|(n, word)| currency::is_beside(self.prose, n.start..n.end) || is_shared(word));
-        amounts.map(|(n, _)| n.value).collect()
+        let amounts: Vec<f64> = amounts.map(|(n, _)| n.value).collect();
+        amounts.into_iter().filter(|value| self.evidence.has_number(*value)).collect()
+    }
+
+    /// The unchecked common numbers that follow from the evidence, from which other numbers of the answer may follow:
+    /// "90 m³, which is 1,008 kWh".
+    pub(super) fn derived_common_numbers(&mut self) -> Vec<f64> {
+        let mut common: Vec<Number> = Vec::new();
+        numbers::scan(self.prose, |n| {
+            if !n.in_identifier && COMMON.contains(&n.value) && common.len() < COMMON.len() {
+                common.push(n);
+            }
+        });
+        common.retain(|n| self.evidence.supports(n, false, &[]) == Support::Derived);
+        common.iter().map(|n| n.value).collect()
     }
 
     /// Finds support for numbers that are a known one divided or multiplied by a number in words of the sentence: "the deposit of 13,500 is three
