@@ -24,7 +24,7 @@ const MAX_CALLS: usize = 2_000;
 const MAX_BYTES: usize = 32 << 10;
 /// Maximum findings of a trace.
 const MAX_FINDINGS: usize = 4;
-/// Words in names of tools that write texts which a reader may complete.
+/// Words in names of tools that write texts which a reader may complete. Names of tools are identifiers in code.
 const WRITING_TOOLS: [&str; 14] = [
     "file", "files", "document", "doc", "template", "draft", "editor", "edit", "patch", "note", "write",
     "page", "readme", "answer",
