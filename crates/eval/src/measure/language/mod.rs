@@ -121,6 +121,11 @@ impl Language {
             && !classes.has(WordClass::Modal)
     }
 
+    /// The verbs in their base form of which a word in lower case may be a form. Most of them are no words.
+    pub(crate) fn possible_verbs(self, word: &str) -> impl Iterator<Item = String> + use<'_> {
+        self.lists().requests.iter().flat_map(move |words| words.possible_verbs(word))
+    }
+
     /// Whether a word in lower case is of a group of the grammar, which only English has.
     pub(crate) fn is_in_group(self, word: &str, group: GrammarGroup) -> bool {
         self.lists().grammar.has(group, word)
