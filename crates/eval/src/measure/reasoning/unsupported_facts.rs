@@ -22,7 +22,7 @@ use crate::measure::language::{Language, ReadText, classes_of, names};
 use crate::measure::numbers::{self, Number};
 use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::{Category, Finding, Memo};
-use words_around::WordsAround;
+use words_around::{WordsAround, is_list_label};
 
 /// Maximum facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;
@@ -453,15 +453,6 @@ fn is_numbered_by_year(sentence: &str, n: &Number) -> bool {
     let number_before = before.and_then(|text| text.strip_suffix('/'));
     year_after.and_then(|text| text.get(..4)?.parse().ok()).is_some_and(is_year)
         || is_year(n.value) && number_before.is_some_and(|text| text.ends_with(|c: char| c.is_ascii_digit()))
-}
-
-/// Whether a number at the start of a line is the label of the text after it: "12.", "12)" and "2024:".
-fn is_list_label(sentence: &str, n: &Number) -> bool {
-    let line = sentence.get(..n.start).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
-    let after = sentence.get(n.end..).unwrap_or_default();
-    !line.contains(|c: char| c.is_alphanumeric())
-        && (n.value < 100.0 && after.starts_with(['.', ')'])
-            || after.trim_start_matches('*').starts_with(':'))
 }
 
 /// Sets the support of each number. The search is repeated while it finds support, since a number may follow from other
