@@ -78,7 +78,7 @@ pub(crate) fn prompt_texts(view: &SpanView) -> impl Iterator<Item = &Text> {
     view.input.iter().flat_map(|m| &m.parts).filter_map(readable_text)
 }
 
-/// Whether a tool of this name runs code.
+/// Whether a tool of this name runs code, by words of programs, which are of no language.
 pub(crate) fn runs_code(name: &str) -> bool {
     /// The length of "interpreter", the longest of these words.
     const MAX_WORD_BYTES: usize = 11;

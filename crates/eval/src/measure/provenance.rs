@@ -297,6 +297,7 @@ impl IdentifierKind {
     /// The kind of an identifier by the form of the value and the name of the argument; `None` for words, amounts,
     /// dates and times, which may be derived from other values.
     fn detect(name: &str, value: &str) -> Option<IdentifierKind> {
+        // Words of keys, which are identifiers in code.
         const CODES: [&str; 14] = [
             "id",
             "ids",

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use crate::measure::Memo;
 use crate::measure::defects::{clip, clip_end};
-use crate::measure::language::{ClassifiedWord, Language, ReadText, WordClass, WordClasses, classes};
+use crate::measure::language::{ClassifiedWord, Language, ReadText, WordClass, classes};
 use crate::measure::numbers::{self, Number};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;
@@ -21,8 +21,6 @@ const MAX_NAMES: usize = 16;
 const WHO: u8 = 1;
 /// The value of the first unit of time from a day on, in [`WordClass::TimeUnit`].
 const DAY: u8 = 4;
-/// Classes of words after a unit of time, by which a date is computed: "three days after the order".
-const AFTER_UNIT: WordClasses = classes!(Sequence RelativeDay);
 
 /// A demand of a task that is expressed by words of closed classes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -141,7 +141,8 @@ pub(crate) fn varies(memo: &Memo, tool: &Text) -> bool {
 }
 
 /// Whether the words of a tool's name include a word of a kind in `tool_verbs.txt`: the tool `prepares` an action for a
-/// decision, `asks` somebody, `writes` a text for a reader, returns `documents` or the `records` of a user, or `varies`.
+/// decision, `asks` somebody, `writes` a text for a reader, returns `documents` or the `records` of a user, or
+/// `varies`.
 pub(crate) fn is_of_kind<'w>(kind: &str, words: impl IntoIterator<Item = &'w String>) -> bool {
     let is_of = |kind_words: &HashSet<&str>| words.into_iter().any(|word| kind_words.contains(word.as_str()));
     VERBS.kinds.get(kind).is_some_and(is_of)

@@ -14,6 +14,7 @@ use verdict_otlp::work;
 use super::abbreviation::{Abbreviations, AbbreviationsFile};
 use super::claim::{Action, Claims, ClaimsFile};
 use super::compiler::{Pattern, PatternCompiler, clause, is_hypothetical};
+use super::grammar::{Grammar, GrammarFile};
 use super::request::{RequestWords, RequestsFile};
 use super::sentence::{Contrast, Sentence, SentenceSigns};
 use super::word_class::{ClassesFile, WordClassTable};
@@ -54,6 +55,9 @@ struct LanguageFile {
     /// Words of instructions; absent in languages without spaces.
     #[serde(default)]
     requests: Option<RequestsFile>,
+    /// Only of English.
+    #[serde(default)]
+    grammar: GrammarFile,
     classes: ClassesFile,
 }
 
@@ -141,6 +145,7 @@ pub(super) struct Lists {
     pub estimate: PatternList,
     pub claims: Claims,
     pub requests: Option<RequestWords>,
+    pub grammar: Grammar,
     pub classes: WordClassTable,
 }
 
@@ -200,6 +205,7 @@ impl Lists {
             estimate: list(&file.estimate)?,
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
             requests: file.requests.map(|requests| RequestWords::new(&requests, &classes)),
+            grammar: Grammar::new(&file.grammar),
             signs: SentenceSigns {
                 contrast: Contrast::new(file.contrast.any, file.contrast.unless),
                 abbreviations: Abbreviations::new(file.abbreviations, &classes),

@@ -16,6 +16,7 @@
 //! | `sentence`, `abbreviation`, `sentence_kind` | the sentences of a text, as words; full stops within a sentence; kinds of sentences in texts that avoid an answer |
 //! | `reading` | the analysis of a text, which is cached for each trace |
 //! | `claim`, `request`, `denial` | claims of actions and work; words of instructions; statements that deny something |
+//! | `grammar` | pronouns, auxiliaries and articles of English |
 //! | `verb_finder` | the forms of verbs that a sentence may contain |
 
 mod abbreviation;
@@ -23,6 +24,7 @@ mod claim;
 mod compiler;
 mod denial;
 mod detect;
+mod grammar;
 mod sentence_kind;
 mod supported;
 mod text_language;
@@ -35,6 +37,7 @@ mod verb_finder;
 mod word_class;
 
 pub(crate) use claim::{Action, ActionClaim, Tense};
+pub(crate) use grammar::GrammarGroup;
 pub(crate) use sentence_kind::SentenceKind;
 use std::rc::Rc;
 pub(crate) use supported::Language;
@@ -116,6 +119,16 @@ impl Language {
         let is_of_requests = |words: &RequestWords| !words.has_content(word) || words.is_directed(word);
         (classes.has_any(FUNCTION) || lists.requests.as_ref().is_some_and(is_of_requests))
             && !classes.has(WordClass::Modal)
+    }
+
+    /// The verbs in their base form of which a word in lower case may be a form. Most of them are no words.
+    pub(crate) fn possible_verbs(self, word: &str) -> impl Iterator<Item = String> + use<'_> {
+        self.lists().requests.iter().flat_map(move |words| words.possible_verbs(word))
+    }
+
+    /// Whether a word in lower case is of a group of the grammar, which only English has.
+    pub(crate) fn is_in_group(self, word: &str, group: GrammarGroup) -> bool {
+        self.lists().grammar.has(group, word)
     }
 
     /// Whether a word in lower case is a function word, in languages where spaces separate words.

@@ -23,6 +23,9 @@ pub(super) struct RequestsFile {
     prefixes: String,
     /// Endings of inflected forms, longest first.
     endings: String,
+    /// For each ending of an imperative, a participle or a noun, the endings of the verb in its base form; `-` is none:
+    /// "ation - e" for "cancellation" and "confirmation".
+    verb_forms: Vec<String>,
     /// Names of seasons, and of days that are not in the closed classes.
     calendar: String,
     /// Words between two objects whose order matters: "from", "to".
@@ -42,12 +45,20 @@ pub(crate) struct RequestWords {
     negation: HashSet<String>,
     prefixes: Vec<String>,
     endings: Vec<String>,
+    verb_forms: Vec<(String, Vec<String>)>,
     numbers: HashMap<String, u32>,
     calendar: HashSet<String>,
     directed: HashSet<String>,
     pub nouns_in_capitals: bool,
     /// By word, its entry of `opposites`, and whether it is on the first side.
     opposites: HashMap<String, (usize, bool)>,
+}
+
+/// An entry of `verb_forms`: the ending, and the endings of the verb.
+fn verb_form(entry: &str) -> (String, Vec<String>) {
+    let mut endings =
+        entry.split_whitespace().map(|ending| if ending == "-" { "" } else { ending }.to_owned());
+    (endings.next().unwrap_or_default(), endings.collect())
 }
 
 /// Minimum characters of a word after its ending or prefix is removed.
@@ -76,6 +87,7 @@ impl RequestWords {
             negation: set(&file.negation),
             prefixes: list(&file.prefixes),
             endings: list(&file.endings),
+            verb_forms: file.verb_forms.iter().map(|form| verb_form(form)).collect(),
             numbers,
             calendar,
             directed: set(&file.directed),
@@ -125,6 +137,22 @@ impl RequestWords {
     pub(crate) fn stem<'w>(&self, word: &'w str) -> &'w str {
         let is_long = |stem: &&str| stem.chars().count() >= MIN_STEM_CHARS;
         self.endings.iter().find_map(|end| word.strip_suffix(end.as_str()).filter(is_long)).unwrap_or(word)
+    }
+
+    /// The verbs in their base form of which a word in lower case may be an imperative, a participle or a noun. Most of
+    /// them are no words.
+    pub(super) fn possible_verbs<'w>(&'w self, word: &'w str) -> impl Iterator<Item = String> + 'w {
+        self.verb_forms.iter().flat_map(move |(ending, verb_endings)| {
+            let root =
+                word.strip_suffix(ending.as_str()).filter(|root| root.chars().count() >= MIN_STEM_CHARS);
+            // "Stopping".
+            let doubled = root.filter(|_| !ending.is_empty()).and_then(|root| {
+                root.strip_suffix(|c| root.strip_suffix(c).is_some_and(|rest| rest.ends_with(c)))
+            });
+            let verbs =
+                root.into_iter().flat_map(|root| verb_endings.iter().map(move |end| format!("{root}{end}")));
+            verbs.chain(doubled.map(str::to_owned))
+        })
     }
 
     /// The word without each negating prefix that it begins with: "resolved" of "unresolved", but also "der" of

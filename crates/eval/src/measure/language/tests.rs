@@ -237,6 +237,34 @@ fn closed_classes_are_those_of_their_sentences() {
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Every group of the grammar has words in at least 20 English sentences, and none in 20 others.
+#[test]
+fn groups_of_grammar_are_those_of_their_sentences() {
+    let lines: Vec<_> = include_str!("sentences/en.grammar.txt").lines().collect();
+    let mut wrong = Vec::new();
+    let mut count = [0; GrammarGroup::ALL.len()];
+    for line in &lines {
+        let (names, sentence) = line.split_once(": ").expect("groups and a sentence");
+        let lower = sentence.to_lowercase();
+        let words = || lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
+        let has = |group: &&GrammarGroup| words().any(|word| Language::English.is_in_group(word, **group));
+        let found: Vec<&str> = GrammarGroup::ALL.iter().filter(has).map(|group| group.as_str()).collect();
+        let mut wanted: Vec<&str> = names.split(' ').filter(|name| *name != "none").collect();
+        wanted.sort_by_key(|name| GrammarGroup::ALL.iter().position(|group| group.as_str() == *name));
+        if found != wanted {
+            wrong.push(format!("{sentence}: {}, not {names}", found.join(" ")));
+        }
+        GrammarGroup::ALL.iter().filter(has).for_each(|group| count[*group as usize] += 1);
+    }
+    for group in GrammarGroup::ALL {
+        let group_count = count[group as usize];
+        if group_count < 20 || lines.len() - group_count < 20 {
+            wrong.push(format!("{group:?}: {group_count} of {}", lines.len()));
+        }
+    }
+    assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 /// The sentences of a language, each with the meanings of the vocabulary whose words it contains:
 /// `meaning ~meaning: text`. After `~` is a meaning whose word has another sense in the sentence, or is of another
 /// language.

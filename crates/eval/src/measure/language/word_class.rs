@@ -117,6 +117,8 @@ verdict_otlp::labelled_enum! {
         Automatic = "automatic",
         /// Words by which the reader or the writer goes to a page: "visit", "let me".
         Visit = "visit",
+        /// The tools of an agent.
+        Tool = "tool",
         /// "Per", "each", "a": after an amount, the amount is the one of a single item.
         Per = "per",
     }

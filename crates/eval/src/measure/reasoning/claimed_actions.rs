@@ -33,7 +33,7 @@ use crate::measure::dialogue::{Replies, said_by_user};
 use crate::measure::excerpt::head;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{
-    Action, ActionClaim, Language, ReadText, Tense, WordClass, WordClasses, classes, classes_in,
+    Action, ActionClaim, GrammarGroup, Language, ReadText, Tense, WordClass, WordClasses, classes, classes_in,
 };
 use crate::measure::tool_purpose::{ToolPurpose, action_of, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -50,9 +50,6 @@ const PARTS: WordClasses = classes!(Exception Restriction Bound);
 const MAX_TEXTS: usize = 2_000;
 /// Maximum calls whose arguments and results are searched for one claim.
 const MAX_CALLS: usize = 500;
-/// Verbs of external actions that are also used of the editing of a text ("moved to the top") or of a decision
-/// ("settled on"). They are claims only where a tool changes something.
-const EDITING_VERBS: [&str; 2] = ["moved", "settled"];
 /// Maximum words after "by" that are compared with the results: "ordered by price".
 const MAX_CRITERION_WORDS: usize = 3;
 /// Maximum identifiers of one claim, or of one request, that are compared.
@@ -152,8 +149,9 @@ impl ClaimCheck<'_, '_> {
         // These actions take effect only outside of a text.
         let is_external = matches!(action, Book | Cancel | Order | Pay | Refund | Send | Transfer);
         let is_offered = self.offers.actions.contains(&action);
-        let is_in_text = || !self.offers.may_change && EDITING_VERBS.contains(&self.claim.verb.as_str());
-        let is_of_text = || is_in_text() || action == Order && self.arranges();
+        // Verbs that are also used for the order of a text ("moved to the top") or for a decision ("settled on").
+        let is_editing = || Language::English.is_in_group(&self.claim.verb, GrammarGroup::Editing);
+        let is_of_text = || !self.offers.may_change && is_editing() || action == Order && self.arranges();
         if action == Action::Notify && !is_offered {
             // Messages have a recipient.
             let unsent = self.unused_sender().map(|tool| never_sent(tool));

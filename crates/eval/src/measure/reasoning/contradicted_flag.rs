@@ -22,16 +22,18 @@ use verdict_otlp::trace::Idx;
 use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Language, WordClass};
+use crate::measure::language::{Action, GrammarGroup, Language, WordClasses, classes};
 use crate::measure::numbers::has_digit;
 use crate::measure::records::{FieldValue, Record, Structure};
-use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Call, Text, json_keys};
 
 static TRUE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("true"));
 static FALSE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("false"));
+
+// The names of flags are identifiers in code, which are English for users of any language.
 
 /// Words in the name of a flag that are not part of its property.
 const FILLERS: [&str; 16] = [
@@ -52,36 +54,14 @@ const FILLERS: [&str; 16] = [
     "require",
     "required",
 ];
-/// Words in the name of a flag that negate its property.
-const NEGATIVE: [&str; 8] = ["no", "not", "non", "without", "exclude", "excluding", "hide", "skip"];
-/// Words before a property that exclude it. Negations are recognised separately.
-const EXCLUSIONS: [&str; 10] =
-    ["non", "avoid", "except", "excluding", "skip", "omit", "drop", "remove", "out", "no"];
-const ARTICLES: [&str; 4] = ["a", "an", "any", "the"];
-/// Words before a property of an existing thing: "the remote team", "my express order".
-const DEFINITE: [&str; 10] = ["the", "this", "that", "these", "those", "my", "our", "your", "his", "their"];
-/// Words before a property that state it.
-const STATING: [&str; 9] = ["with", "only", "be", "must", "having", "offers", "offer", "includes", "include"];
-/// Words that are not a noun, so that a property before them is not an attribute.
-const NO_NOUN: [&str; 38] = [
-    "isn't", "aren't", "not", "i", "we", "you", "please", "this", "that", "can", "will", "was", "were",
-    "has", "have", "isnt", "in", "on", "at", "for", "from", "to", "until", "and", "or", "if", "now", "by",
-    "then", "today", "as", "when", "with", "also", "is", "are", "too", "nor",
-];
-/// Words by which a request leaves its properties open.
-const OPEN: [&str; 11] = [
-    "including",
-    "even",
-    "regardless",
-    "whether",
-    "either",
-    "both",
-    "if",
-    "unless",
-    "otherwise",
-    "first",
-    "again",
-];
+/// Words in the name of a flag, or before a property in a request, that negate or exclude the property.
+const NEGATIVE: [&str; 10] =
+    ["no", "not", "non", "without", "exclude", "excluding", "hide", "skip", "avoid", "omit"];
+/// Classes of words before a property that exclude it.
+const EXCLUSION: WordClasses = classes!(Negation Exception);
+/// Classes of words that are not a noun, so that a property before them is not an attribute. Other function words are
+/// none either.
+const NO_NOUN: WordClasses = classes!(Negation Modal Condition Sequence Alternative RelativeDay AtOnce);
 /// Maximum bytes of a request: a longer one contains other texts.
 const MAX_TASK: usize = 4000;
 /// Maximum calls and plans of an agent that are compared.
@@ -255,25 +235,31 @@ impl RequestTokens {
     }
 
     fn is_open(&self) -> bool {
-        self.0.iter().any(|(word, _)| OPEN.contains(&word.as_str()))
+        self.0.iter().any(|(word, _)| Language::English.is_in_group(word, GrammarGroup::Open))
     }
 
     /// Whether the property at the word `at` is stated (`true`) or excluded (`false`); `None` if it is neither.
     fn stated(&self, at: usize, len: usize) -> Option<bool> {
-        let before = |n: usize| at.checked_sub(n).and_then(|i| self.0.get(i)).filter(|(_, mark)| !mark);
-        let is_before = |n: usize, list: &[&str]| before(n).is_some_and(|(w, _)| list.contains(&w.as_str()));
-        let is_excluded = |n: usize| {
-            is_before(n, &EXCLUSIONS)
-                || before(n).is_some_and(|(w, _)| Language::English.classes(w).has(WordClass::Negation))
+        const ENGLISH: Language = Language::English;
+        let before = |n: usize| {
+            let token = at.checked_sub(n).and_then(|i| self.0.get(i)).filter(|(_, mark)| !mark);
+            token.map(|(word, _)| word.as_str())
         };
-        if is_excluded(1) || is_before(1, &ARTICLES) && is_excluded(2) {
+        let is_exclusion = |word: &str| {
+            NEGATIVE.contains(&word)
+                || ENGLISH.classes(word).has_any(EXCLUSION)
+                || action_of(word) == Some(Action::Delete)
+        };
+        let is_before = |group| before(1).is_some_and(|word| ENGLISH.is_in_group(word, group));
+        let is_article = || before(1).is_some_and(|word| ENGLISH.is_function_word(word));
+        if before(1).is_some_and(is_exclusion) || is_article() && before(2).is_some_and(is_exclusion) {
             return Some(false);
         }
         let marked = self.0.get(at + len - 1).is_some_and(|(_, mark)| *mark);
-        let next = self.0.get(at + len).filter(|_| !marked);
-        let before_noun = next.is_some_and(|(w, _)| !NO_NOUN.contains(&w.as_str()));
-        let is_wanted = before_noun && !is_before(1, &DEFINITE);
-        (is_wanted || is_before(1, &STATING)).then_some(true)
+        let next = self.0.get(at + len).filter(|_| !marked).map(|(word, _)| word.as_str());
+        let is_noun = |word: &str| !ENGLISH.is_function_word(word) && !ENGLISH.classes(word).has_any(NO_NOUN);
+        let is_wanted = next.is_some_and(is_noun) && !is_before(GrammarGroup::Definite);
+        (is_wanted || is_before(GrammarGroup::Wanted)).then_some(true)
     }
 }
 

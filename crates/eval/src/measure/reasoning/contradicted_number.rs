@@ -33,7 +33,7 @@ const MAX_TEXTS: usize = 64;
 const MAX_NUMBERS: usize = 40;
 /// Maximum arguments of a call.
 const MAX_ARGUMENTS: usize = 40;
-/// Words in names of parameters that are not part of the noun.
+/// Words in names of parameters that are not part of the noun. Names of parameters are identifiers in code.
 const FILLERS: [&str; 8] = ["number", "num", "no", "count", "of", "n", "total", "requested"];
 
 /// Findings by agent and by the model span that requested the call.

@@ -44,9 +44,6 @@ const MAX_GAP: usize = 16;
 const AT_MOST: u8 = 1;
 const ABOVE: u8 = 2;
 
-// After the number of a discount: "10 % off".
-regex!(DISCOUNT, r"(?i)^\s*(?:%|percent|per cent) off\b");
-
 /// Classes of words for a condition on an amount above a limit, or for its prohibition.
 const DEMANDS: WordClasses = classes!(Restriction Barrier);
 /// Classes of words with which a negation is a prohibition. In "are not instant", it is not.
@@ -120,7 +117,7 @@ impl InstructionSentence<'_> {
             language => verbs(self.text, language),
         };
         let is_demand = classes_of(self.words).has_any(DEMANDS) || self.is_forbidden();
-        let is_share_word = classes_of(self.words).has(WordClass::Share);
+        let is_share = classes_of(self.words).has(WordClass::Share);
         let limit = |n: Number| {
             let bound = self.bound(&n)?;
             let is_limit = (bound == AT_MOST || bound == ABOVE && is_demand)
@@ -128,7 +125,6 @@ impl InstructionSentence<'_> {
             let unit =
                 self.unit_of(&n).filter(|_| is_limit && !(n.in_identifier && self.language.is_spaced()))?;
             let sentence = self.text.trim().to_owned();
-            let is_share = is_share_word || DISCOUNT.is_match(self.text.get(n.end..).unwrap_or_default());
             let (topic_stems, actions) = (topic_stems.clone(), actions.clone());
             Some(StatedLimit { maximum: n.value, unit, topic_stems, actions, is_share, sentence })
         };

@@ -27,7 +27,7 @@ const MAX_ANSWER: usize = 16 << 10;
 const MAX_CONTACTS: usize = 8;
 /// Minimum digits of a telephone number with its country code: "+12500" is a difference.
 const MIN_DIGITS: usize = 7;
-/// Forms of "@" in texts that obscure addresses from programs.
+/// Forms of "@" in texts that obscure addresses from programs, by conventions of no language.
 const OBSCURED_AT: [&str; 6] = ["&#64;", "&commat;", "%40", "(at)", "[at]", " at "];
 /// Number of last digits of a telephone number that are compared.
 const COMPARED_DIGITS: usize = 6;

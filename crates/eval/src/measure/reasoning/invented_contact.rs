@@ -26,7 +26,7 @@ const MAX_CALLS: usize = 200;
 const DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
 /// Number of its last digits that are compared.
 const COMPARED_DIGITS: usize = 7;
-/// Words before "name" in keys for the name of a person.
+/// Words before "name" in keys for the name of a person. Keys are identifiers in code.
 const PERSON_WORDS: [&str; 13] = [
     "first",
     "last",

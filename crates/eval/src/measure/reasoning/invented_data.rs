@@ -38,7 +38,7 @@ const MAX_LATER: usize = 64;
 const MIN_VALUES: usize = 2;
 /// Maximum specific values of one text that are searched for.
 const MAX_VALUES: usize = 24;
-// Functions that draw random numbers, in Python, R and JavaScript.
+// Names of functions that draw random numbers, in Python, R and JavaScript.
 regex!(
     RANDOM,
     r"\b(?:np|numpy)\.random\.\w+|\brandom\.(?:random|randint|gauss|uniform|normalvariate|choices?|sample)\b|\bMath\.random\b|\b(?:rnorm|runif|rpois)\("

@@ -51,7 +51,7 @@ const MIN_VERB: usize = 5;
 const SEVERAL: WordClasses = classes!(Quantifier Increment Repetition);
 // A number above 1.
 regex!(COUNT, r"\b(?:[2-9]|\d{2,})\b");
-// Words of results for an equal earlier request, or for one that is not carried out yet.
+// States of records, of no language, for an equal earlier request or for one that is not carried out yet.
 regex!(PENDING, r"(?i)\b(?:idempotent|pending|queued|accepted)\b");
 
 /// The finding on an agent.
@@ -421,7 +421,7 @@ fn flagged_records<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<FlaggedR
     Some(all)
 }
 
-/// The flags of a record for whether the action is possible.
+/// The flags of a record for whether the action is possible. The words of their names are identifiers in code.
 fn flags<'r>(record: &'r Record, verb: &'r str) -> impl Iterator<Item = PermissionFlag> + 'r {
     let root = verb.trim_end_matches('e');
     let means_possible = |word: &String| matches!(word.as_str(), "can" | "eligible" | "allowed" | "may");

@@ -18,9 +18,10 @@ use crate::measure::calls::empty_result::is_nothing;
 use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_prompt, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
-use crate::measure::language::{Action, Language, Readable, readable};
+use crate::measure::language::{Action, Language, Readable, WordClass, classes_in, readable};
 use crate::measure::provenance::{Provenance, follows_negation};
 use crate::measure::reasoning::recovery;
+use crate::measure::vocabulary::{self, WordMeaning};
 use crate::measure::{Finding, Memo, agent_index, avoidance};
 use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView, action_text};
 
@@ -50,6 +51,11 @@ pub(crate) fn looks_up(step: &str, memo: &Memo) -> bool {
     let is_search = |verb: &str| language.action_of(verb) == Some(Action::Search);
     // A verb may have two words: "look up".
     words.iter().any(|word| is_search(word)) || words.windows(2).any(|pair| is_search(&pair.join(" ")))
+}
+
+/// Whether instructions mention tools, since not every instrumentation lists them.
+pub(super) fn mentions_tools(instructions: &str, memo: &Memo) -> bool {
+    classes_in(instructions, None, memo).is_some_and(|classes| classes.has(WordClass::Tool))
 }
 
 /// Findings by the model span that wrote the agent's answer.
@@ -225,7 +231,8 @@ impl AnswerContext<'_> {
 
     /// Whether the agent had tools.
     fn has_tools(&self) -> bool {
-        self.tool_names().next().is_some() || instructions(self.view).any(|t| t.contains("tools"))
+        self.tool_names().next().is_some()
+            || instructions(self.view).any(|text| mentions_tools(text, self.memo))
     }
 
     /// The agent's model calls up to the answer.
@@ -282,7 +289,7 @@ fn is_echo(code: &str, output: &str) -> bool {
     let code_words: foldhash::HashSet<String> = words(code).into_iter().collect();
     let output_words = words(&action_text::without_labels(clip(output, 8192)));
     let echoed_words = output_words.iter().filter(|w| code_words.contains(*w)).count();
-    output_words.iter().take(3).any(|w| w == "error")
+    output_words.iter().take(3).any(|word| vocabulary::has_meaning(word, WordMeaning::Error))
         || echoed_words as f64 >= output_words.len() as f64 * ECHO_SHARE
 }
 

@@ -15,12 +15,12 @@ use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
 use super::statements::{Clause, Prose, before_draft, clauses};
-use super::undone_action::{ADVERBS, SUBJECTS_AND_AUXILIARIES, is_past_of};
+use super::undone_action::{is_adverb, is_past_of, precedes_participle};
 use crate::measure::conversation::writes_code;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Language, ReadText, WordClasses, classes};
+use crate::measure::language::{Action, GrammarGroup, Language, ReadText, WordClasses, classes};
 use crate::measure::numbers::has_digit;
 use crate::measure::records::{FieldValue, Structure};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, are_alike, description, offered_tools, stems};
@@ -39,20 +39,10 @@ const MAX_TOOLS: usize = 24;
 const MAX_TEXTS: usize = 16;
 /// Shorter verbs are parts of many words.
 const MIN_VERB: usize = 3;
-/// Verbs whose past is the verb itself.
-const UNCHANGED: [&str; 8] = ["set", "reset", "put", "cut", "shut", "split", "run", "rerun"];
-/// Words before the verb of a clause by which somebody else did it, or that speak of none in particular.
-const OTHERS: [&str; 10] = ["you", "you've", "they", "they've", "he", "she", "who", "which", "that", "no"];
-/// Words before what is not the object of a verb.
-const PREPOSITIONS: [&str; 16] = [
-    "of", "on", "from", "for", "with", "by", "at", "about", "in", "into", "to", "within", "under", "against",
-    "via", "through",
-];
-/// Words by which a clause speaks of what was so before.
+/// Classes of words by which a clause is about an earlier state.
 const BEFOREHAND: WordClasses = classes!(Already Exception Repetition);
-/// Words by which instructions say what happens by itself, or with something else.
-const FOLLOWS: WordClasses = classes!(Condition Sequence);
-const BY_ITSELF: [&str; 2] = ["automat", "includ"];
+/// Classes of words by which instructions state that something happens by itself, or with something else.
+const FOLLOWS: WordClasses = classes!(Condition Sequence Automatic);
 
 /// A tool that was offered and not called.
 struct UncalledTool<'t> {
@@ -87,7 +77,7 @@ impl<'t> UncalledTool<'t> {
         let is_synonym =
             |action: Action| word.ends_with("ed") && Language::English.action_of(word) == Some(action);
         is_past_of(word, &self.verb)
-            || UNCHANGED.contains(&word) && word == self.verb
+            || word == self.verb && Language::English.is_in_group(word, GrammarGroup::UnchangedPast)
             || self.action.filter(has_synonyms).is_some_and(is_synonym)
     }
 
@@ -194,30 +184,28 @@ impl Conduct<'_> {
     /// may have the subject: "I have unlocked the account and reset your MFA".
     fn claims(&self, before: Option<&Clause<'_>>, clause: &Clause<'_>, tool: &UncalledTool<'_>) -> bool {
         let words: Vec<&str> = clause.words.split_whitespace().collect();
-        let is_speaker = |word: &str| matches!(word, "i" | "we" | "i've" | "we've");
+        let is_in = |word: &str, group| Language::English.is_in_group(word, group);
+        let is_speaker = |word: &str| is_in(word, GrammarGroup::Speaker);
         let continues =
             || before.is_some_and(|before| before.words.split_whitespace().next().is_some_and(is_speaker));
         let mut auxiliary: Option<&str> = None;
         let verb = words.iter().position(|word| {
             let is_framed = match auxiliary {
-                Some(auxiliary) => SUBJECTS_AND_AUXILIARIES.contains(&auxiliary),
+                Some(auxiliary) => precedes_participle(auxiliary),
                 None => continues(),
             };
             if is_framed && tool.is_past(word) {
                 return true;
             }
-            if auxiliary.is_none() && ADVERBS.contains(word) && *word != "been" {
-                return false;
-            }
-            if auxiliary.is_none() || !ADVERBS.contains(word) || *word == "been" {
+            if !is_adverb(word) {
                 auxiliary = Some(word);
             }
             false
         });
         let Some((front, behind)) = verb.and_then(|at| words.split_at_checked(at)) else { return false };
         let is_active = auxiliary.is_none() || front.iter().any(|word| is_speaker(word));
-        let is_of_others =
-            front.iter().any(|word| OTHERS.contains(word)) || !is_active && behind.contains(&"by");
+        let is_of_others = front.iter().any(|word| is_in(word, GrammarGroup::OtherActor))
+            || !is_active && behind.contains(&"by");
         // "We are scheduled" is no claim of an act.
         if is_of_others
             || is_active && auxiliary.is_some_and(|word| matches!(word, "is" | "are" | "was" | "were"))
@@ -229,7 +217,7 @@ impl Conduct<'_> {
         let is_first = |word: &&str| stems(word).any(|stem| tool.things.first() == Some(&stem));
         let Some(thing) = place.iter().position(is_first) else { return false };
         let mut between = place.get(..thing).unwrap_or_default().iter();
-        if between.any(|word| PREPOSITIONS.contains(word)) {
+        if between.any(|word| is_in(word, GrammarGroup::Preposition)) {
             return false;
         }
         let clause_stems: HashSet<String> = stems(&clause.words).collect();
@@ -329,7 +317,6 @@ impl Conduct<'_> {
             let third = format!("{}s", tool.verb);
             let mut words = lower.split(|c: char| !c.is_alphanumeric());
             words.any(|word| word == third || word != tool.verb && is_past_of(word, &tool.verb))
-                || BY_ITSELF.iter().any(|word| lower.contains(word))
                 || language.is_none_or(|language| language.classes(statement).has_any(FOLLOWS))
         })
     }

@@ -15,7 +15,7 @@ use super::conduct::Conduct;
 use super::statements::{Prose, clauses};
 use crate::measure::defects::Defect;
 use crate::measure::identifier::NameWords;
-use crate::measure::language::{Language, ReadText, WordClasses, classes};
+use crate::measure::language::{GrammarGroup, Language, ReadText, WordClasses, classes};
 use crate::measure::records::{RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, action_of, purpose};
 use crate::measure::{Finding, Memo, without_effect};
@@ -30,15 +30,10 @@ const MAX_CALLS: usize = 40;
 const MAX_RESULT: usize = 2_000;
 /// Minimum letters of a verb: shorter verbs are parts of many words.
 const MIN_VERB: usize = 4;
-/// States of an action that was not done.
+/// States of an action that was not done. They are words of records, which are English for users of any language.
 pub(super) const FAILED: [&str; 6] = ["failed", "failure", "error", "errored", "aborted", "crashed"];
 /// Classes of words by which an answer may mention a failure, a trial or a doubt.
 const ADMISSIONS: WordClasses = classes!(Negation Contrast Trial Unreal);
-/// Words before the verb of a done action. Only [`ADVERBS`] may occur between such a word and the verb.
-pub(super) const SUBJECTS_AND_AUXILIARIES: [&str; 11] =
-    ["i", "we", "i've", "we've", "have", "has", "been", "was", "were", "is", "are"];
-pub(super) const ADVERBS: [&str; 7] = ["successfully", "now", "just", "also", "already", "been", "then"];
-
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent, attempts, .. } = *conduct;
@@ -108,15 +103,27 @@ pub(super) fn has_failed(call: &Call, memo: &Memo) -> bool {
 fn says_done(words: &str, verb: &str) -> bool {
     let mut preceding: Option<&str> = None;
     for word in words.split_whitespace() {
-        let is_preceded = preceding.is_some_and(|word| SUBJECTS_AND_AUXILIARIES.contains(&word));
-        if is_preceded && is_past_of(word, verb) {
+        if preceding.is_some_and(precedes_participle) && is_past_of(word, verb) {
             return true;
         }
-        if preceding.is_none() || !ADVERBS.contains(&word) || word == "been" {
+        if preceding.is_none() || !is_adverb(word) {
             preceding = Some(word);
         }
     }
     false
+}
+
+/// Whether the past form of a verb after this word is one of a done action: "i restarted", "was cancelled". Only
+/// adverbs may occur between them.
+pub(super) fn precedes_participle(word: &str) -> bool {
+    let is_in = |group| Language::English.is_in_group(word, group);
+    is_in(GrammarGroup::Speaker) || is_in(GrammarGroup::Auxiliary)
+}
+
+/// Whether a word is an adverb that may occur between an auxiliary and its verb, and no auxiliary.
+pub(super) fn is_adverb(word: &str) -> bool {
+    let is_in = |group| Language::English.is_in_group(word, group);
+    is_in(GrammarGroup::Adverb) && !is_in(GrammarGroup::Auxiliary)
 }
 
 /// Whether a word is the regular past form of a verb; "-ise" and "-ize" are equal.

@@ -16,7 +16,9 @@ use super::{Action, ActionClaim, CalledTool, ClaimCheck, MAX_CALLS, Tense};
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Language, WordClass, WordClasses, classes, classes_in, is_english};
+use crate::measure::language::{
+    GrammarGroup, Language, WordClass, WordClasses, classes, classes_in, is_english,
+};
 use crate::measure::reasoning::history::end_of;
 use crate::measure::records::{FieldValue, RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, description, purpose, stems};
@@ -33,7 +35,7 @@ const MAX_ARGUMENTS: usize = 32;
 const MIN_NOUN: usize = 5;
 /// Maximum nouns and names of a claim that are searched for.
 const MAX_NAMES: usize = 16;
-/// Beginnings of values of fields without a value: `not_requested`, `n/a`.
+/// Beginnings of values of fields without a value: `not_requested`, `n/a`. They are states of records.
 const ABSENT_VALUES: [&str; 4] = ["not", "none", "n/a", "null"];
 
 impl ClaimCheck<'_, '_> {
@@ -249,14 +251,14 @@ impl ClaimCheck<'_, '_> {
     /// Whether a claim to have informed somebody is about others than the user. In English, it has a verb of messages
     /// that "you" does not follow; in other languages, the user asked for the action.
     pub(super) fn tells_others(&self) -> bool {
-        const MESSAGES: [&str; 5] = ["notified", "informed", "alerted", "emailed", "messaged"];
         if !is_english(self.claim.sentence, None, self.memo) {
             return self.is_asked();
         }
         let words = self.claim.sentence.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
         let mut after_verb =
             words.skip_while(|word| *word != self.claim.verb).skip(1).filter(|word| !word.is_empty());
-        MESSAGES.contains(&self.claim.verb.as_str()) && after_verb.next().is_some_and(|word| word != "you")
+        Language::English.is_in_group(&self.claim.verb, GrammarGroup::Message)
+            && after_verb.next().is_some_and(|word| word != "you")
     }
 
     /// The start of the first call which states that the action was done; 0 beyond the work budget.
@@ -274,7 +276,7 @@ impl ClaimCheck<'_, '_> {
     }
 }
 
-/// Whether a word is a verb form of the action.
+/// Whether a word of a key or a result is a verb form of the action. Irregular forms are states of records.
 pub(in super::super) fn is_form_of(word: &str, action: Action) -> bool {
     let irregular = matches!(
         (word, action),

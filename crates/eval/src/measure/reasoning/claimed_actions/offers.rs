@@ -62,7 +62,8 @@ fn action_noun(name: &str) -> Option<(Action, String)> {
     Some((action, last.clone()))
 }
 
-/// Verbs with a meaning only together with the noun after them: "issue a refund".
+/// Verbs in names of tools with a meaning only together with the noun after them: `issue_refund`. Names of tools are
+/// identifiers in code.
 const LIGHT_VERBS: [&str; 9] =
     ["issue", "process", "make", "do", "create", "initiate", "perform", "submit", "request"];
 

@@ -115,8 +115,8 @@ impl Evidence<'_> {
         follows
     }
 
-    /// Whether a day is a known distance away from a date of the texts, or the working day next to the end of such a term
-    /// at a weekend.
+    /// Whether a day is a known distance away from a date of the texts, or the working day next to the end of such a
+    /// term at a weekend.
     fn is_near_known_date(&self, day: i64) -> bool {
         const MONDAY: usize = 0;
         const FRIDAY: usize = 4;
@@ -145,7 +145,8 @@ impl Evidence<'_> {
             }
     }
 
-    /// Whether a day is the first or the last one of a year that a text has: "in 2026" is from 1 January to 31 December.
+    /// Whether a day is the first or the last one of a year that a text has: "in 2026" is from 1 January to 31
+    /// December.
     fn is_end_of_year(&self, day: i64) -> bool {
         let year = dates::year_of_day(day);
         (year - 1..=year + 1).any(|year| {

@@ -15,6 +15,7 @@ use crate::measure::numbers::has_digit;
 use crate::measure::reasoning::answer::MAX_ANSWER;
 use crate::measure::reasoning::evidence::TextSource;
 use crate::measure::reasoning::history::CallCounts;
+use crate::measure::reasoning::skipped_lookups::mentions_tools;
 use crate::measure::reasoning::unsupported_facts::{CallsBefore, check};
 use crate::measure::request::TaskDemands;
 use crate::measure::{Finding, agent_index};
@@ -142,8 +143,7 @@ impl<'a> Reviewer<'a> {
     pub(super) fn has_tools(&self, agent: usize, view: Option<&SpanView>) -> bool {
         let is_listed = self.trace.agents.get(agent).is_some_and(|a| !a.tools.is_empty());
         // Where the instrumentation lists no tools, the instructions may mention them.
-        let mentions_tools =
-            |text: &Text| text.contains("tools") || text.contains("Tools") || text.contains(" tool ");
+        let mentions_tools = |text: &Text| mentions_tools(text, self.memo);
         is_listed
             || view.is_some_and(|view| !view.tools.is_empty())
             || agent_index::instructions(self.trace, agent).is_some_and(mentions_tools)

@@ -17,40 +17,38 @@ pub(in super::super) fn verbs(text: &str, language: Language) -> Vec<Action> {
 
 /// The action of a word as a verb, or as a noun or another form of one; `None` for other words.
 pub(super) fn verb(word: &str, language: Language) -> Option<Action> {
-    // Endings of nouns and participles, with those of the verb: "removal", "stopping", "started", "Änderungen".
-    const ENDINGS: [(&str, &[&str]); 9] = [
-        ("lation", &["", "e", "te"]),
-        ("ation", &["", "e", "te"]),
-        ("tion", &["", "e", "te"]),
-        ("ment", &["", "e", "te"]),
-        ("al", &["", "e", "te"]),
-        ("ing", &["", "e"]),
-        ("ed", &["", "e"]),
-        ("ungen", &["n", "en"]),
-        ("ung", &["n", "en"]),
-    ];
     let foreign_action = |word: &str| language.action_of(word).filter(|_| language != Language::English);
     let known_action = |word: &str| action_of(word).or_else(|| foreign_action(word));
-    let action_for_root = |(ending, more): &(&str, &[&str])| {
-        let root = word.strip_suffix(ending)?;
-        let doubled = root.strip_suffix(|c| root.strip_suffix(c).is_some_and(|rest| rest.ends_with(c)));
-        more.iter().find_map(|end| known_action(&format!("{root}{end}"))).or(doubled.and_then(known_action))
-    };
-    // Endings of imperatives, with those of the infinitive by which the verb is listed: "avisa", "commandez",
-    // "prenoti", "storniere".
-    const IMPERATIVES: [(&str, &[&str]); 6] = [
-        ("", &["r", "re", "n", "en"]),
-        ("ez", &["er"]),
-        ("e", &["ar", "er", "ir"]),
-        ("i", &["are", "ire"]),
-        ("a", &["ire", "er"]),
-        ("es", &["er"]),
-    ];
-    let action_for_imperative = |(ending, more): &(&str, &[&str])| {
-        let root = word.strip_suffix(ending).filter(|root| root.len() > 3)?;
-        more.iter().find_map(|end| foreign_action(&format!("{root}{end}")))
-    };
-    known_action(word)
-        .or_else(|| ENDINGS.iter().find_map(action_for_root))
-        .or_else(|| IMPERATIVES.iter().find_map(action_for_imperative))
+    known_action(word).or_else(|| language.possible_verbs(word).find_map(|verb| known_action(&verb)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every language has 20 forms of verbs with their actions, and 20 similar words without one.
+    #[test]
+    fn forms_of_verbs_have_the_actions_of_their_verbs() {
+        let mut wrong = Vec::new();
+        let mut counts = std::collections::BTreeMap::new();
+        for line in include_str!("../../language/sentences/verb_forms.txt").lines() {
+            let (head, words) = line.split_once(": ").expect("a language, an action and words");
+            let (language, action) = head.split_once(' ').expect("a language and an action");
+            let language = Language::ALL.into_iter().find(|known| known.as_str() == language).unwrap();
+            for word in words.split(' ') {
+                let found = verb(word, language).map_or("none", Action::as_str);
+                if found != action {
+                    wrong.push(format!("{head}: {word}: {found}"));
+                }
+                *counts.entry((language.as_str(), action == "none")).or_insert(0) += 1;
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        for language in Language::ALL.into_iter().filter(|language| language.is_spaced()) {
+            for is_none in [true, false] {
+                let count = counts.get(&(language.as_str(), is_none)).copied().unwrap_or_default();
+                assert!(count >= 20, "{language:?}: {count}");
+            }
+        }
+    }
 }

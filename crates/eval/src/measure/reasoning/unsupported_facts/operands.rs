@@ -46,8 +46,8 @@ impl FactChecker<'_, '_> {
         common.iter().map(|n| n.value).collect()
     }
 
-    /// Finds support for numbers that are a known one divided or multiplied by a number in words of the sentence: "the deposit of 13,500 is three
-    /// months' rent, so the rent is 4,500".
+    /// Finds support for numbers that are a known one divided or multiplied by a number in words of the sentence: "the
+    /// deposit of 13,500 is three months' rent, so the rent is 4,500".
     pub(super) fn find_support_in_words(&mut self, facts: &mut [NumberFact]) {
         for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
             let range = self.sentences.get(fact.sentence);

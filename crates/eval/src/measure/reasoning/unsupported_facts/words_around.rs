@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use crate::measure::language::{ClassifiedWords, WordClass, WordClasses, classes};
+use crate::measure::numbers::Number;
 
 /// Maximum bytes before or after a number that are read.
 const MAX_AROUND: usize = 32;
@@ -55,4 +56,13 @@ impl WordsAround<'_> {
             classes.has_any(LABELS) && gap.chars().all(|c| c.is_whitespace() || "#:.".contains(c))
         })
     }
+}
+
+/// Whether a number at the start of a line is the label of the text after it: "12.", "12)" and "2024:".
+pub(super) fn is_list_label(sentence: &str, n: &Number) -> bool {
+    let line = sentence.get(..n.start).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
+    let after = sentence.get(n.end..).unwrap_or_default();
+    !line.contains(|c: char| c.is_alphanumeric())
+        && (n.value < 100.0 && after.starts_with(['.', ')'])
+            || after.trim_start_matches('*').starts_with(':'))
 }
