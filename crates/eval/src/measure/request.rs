@@ -39,10 +39,10 @@ pub(crate) struct TaskDemands {
     text: String,
     /// The language by whose words demands are recognised; `None` for a language without data.
     language: Option<Language>,
-    /// Whether the task asks to write or to transform a text, code or a plan, whose numbers need no source.
-    pub asks_for_text: bool,
-    /// Whether the task asks for an estimate or allows one.
-    pub asks_for_estimate: bool,
+    /// The analysis of `text`, see [`TaskDemands::read`].
+    reading: ReadText<'static>,
+    asks_for_text: OnceCell<bool>,
+    asks_for_estimate: OnceCell<bool>,
     /// The words of closed classes in the text that express a demand.
     words: OnceCell<Vec<ClassifiedWord>>,
     /// The words of a question for a number, and the words after them.
@@ -61,12 +61,13 @@ regex!(
 
 impl TaskDemands {
     pub(crate) fn new(task: &str, memo: &Memo) -> TaskDemands {
-        let read_task = ReadText::new(task, None, memo);
+        let text = read_part(task);
         TaskDemands {
-            text: read_part(task),
             language: Language::detected(task, None, memo),
-            asks_for_text: read_task.asks_for_text(),
-            asks_for_estimate: read_task.asks_for_estimate(),
+            reading: ReadText::new(&text, None, memo).without_text(),
+            text,
+            asks_for_text: OnceCell::new(),
+            asks_for_estimate: OnceCell::new(),
             words: OnceCell::new(),
             number: OnceCell::new(),
             source: OnceCell::new(),
@@ -78,6 +79,21 @@ impl TaskDemands {
     /// The demands of a task, computed once per trace.
     pub(crate) fn cached(task: &Text, memo: &Memo) -> Rc<TaskDemands> {
         memo.for_text(task, |task| TaskDemands::new(task, memo))
+    }
+
+    /// The text with its analysis.
+    fn read(&self) -> ReadText<'_> {
+        self.reading.with_text(&self.text)
+    }
+
+    /// Whether the task asks to write or to transform a text, code or a plan, whose numbers need no source.
+    pub(crate) fn asks_for_text(&self) -> bool {
+        *self.asks_for_text.get_or_init(|| self.read().asks_for_text())
+    }
+
+    /// Whether the task asks for an estimate or allows one.
+    pub(crate) fn asks_for_estimate(&self) -> bool {
+        *self.asks_for_estimate.get_or_init(|| self.read().asks_for_estimate())
     }
 
     /// Whether the task has the demand.
@@ -108,14 +124,14 @@ impl TaskDemands {
 
     /// The words of a question for a count, an amount or a year, and the words after them; `None` without such a
     /// question.
-    pub(crate) fn question_for_number(&self, memo: &Memo) -> Option<&[String; 2]> {
-        let read = || ReadText::new(&self.text, None, memo).question_for_number();
+    pub(crate) fn question_for_number(&self) -> Option<&[String; 2]> {
+        let read = || self.read().question_for_number();
         self.number.get_or_init(read).as_ref()
     }
 
     /// The sentence that demands a source, a search or a tool; `None` without such a demand.
-    pub(crate) fn source(&self, memo: &Memo) -> Option<&str> {
-        let read = || ReadText::new(&self.text, None, memo).source_demand().map(str::to_owned);
+    pub(crate) fn source(&self) -> Option<&str> {
+        let read = || self.read().source_demand().map(str::to_owned);
         self.source.get_or_init(read).as_deref()
     }
 
@@ -138,7 +154,7 @@ impl TaskDemands {
 
     /// Whether the task asks for facts that must be found, and not for a text to be written or transformed.
     pub(crate) fn asks_for_facts(&self) -> bool {
-        !self.asks_for_text && self.asks(Demand::Fact)
+        self.asks(Demand::Fact) && !self.asks_for_text()
     }
 }
 
@@ -184,17 +200,16 @@ mod tests {
         let request = demands(
             "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?",
         );
-        let memo = &Memo::new();
-        assert!(request.asks_for_facts() && !request.asks(Demand::Name) && !request.asks_for_estimate);
-        assert_eq!(request.question_for_number(memo).map(|[words, _]| words.as_str()), Some("how many"));
-        assert!(request.source(memo).is_some_and(|sentence| sentence.ends_with("Almanac page?")));
+        assert!(request.asks_for_facts() && !request.asks(Demand::Name) && !request.asks_for_estimate());
+        assert_eq!(request.question_for_number().map(|[words, _]| words.as_str()), Some("how many"));
+        assert!(request.source().is_some_and(|sentence| sentence.ends_with("Almanac page?")));
         assert_eq!(request.names(), ["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
     }
 
     #[test]
     fn instructions_may_demand_sources() {
         let memo = &Memo::new();
-        assert_eq!(demands("What is the population of Bern?").source(memo), None);
+        assert_eq!(demands("What is the population of Bern?").source(), None);
         for text in [
             "Every number must come from a visited page.",
             "All prices you quote have to be taken from the rate card.",
@@ -247,6 +262,6 @@ mod tests {
 
     #[test]
     fn request_for_an_estimate_is_recognised() {
-        assert!(demands("Roughly how many piano tuners are in Chicago?").asks_for_estimate);
+        assert!(demands("Roughly how many piano tuners are in Chicago?").asks_for_estimate());
     }
 }

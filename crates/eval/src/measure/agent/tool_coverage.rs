@@ -77,7 +77,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
             answer.is_some_and(|text| text.ends_with_question())
         };
         let is_call_expected = has_output && !has_sub_agents && !context.trace.incomplete && !asks_back();
-        let Some(source) = is_call_expected.then(|| request.source(context.memo)).flatten() else {
+        let Some(source) = is_call_expected.then(|| request.source()).flatten() else {
             let is_unreadable = readable(task, None, context.memo) == Readable::No;
             let reason = if is_unreadable { Unmeasured::Language } else { Unmeasured::NotApplicable };
             return context.unmeasured(reason);

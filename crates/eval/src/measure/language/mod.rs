@@ -249,6 +249,26 @@ impl<'t> ReadText<'t> {
         ReadText { text: part, languages: self.languages, is_known: self.is_known, reading }
     }
 
+    /// The analysis without the text.
+    pub(crate) fn without_text(&self) -> ReadText<'static> {
+        ReadText {
+            text: "",
+            languages: self.languages,
+            is_known: self.is_known,
+            reading: Rc::clone(&self.reading),
+        }
+    }
+
+    /// The analysis with the text of which it is the analysis.
+    pub(crate) fn with_text<'o>(&self, text: &'o str) -> ReadText<'o> {
+        ReadText {
+            text,
+            languages: self.languages,
+            is_known: self.is_known,
+            reading: Rc::clone(&self.reading),
+        }
+    }
+
     fn with_language(text: &'t str, detected: detect::Detected, reading: Rc<Reading>) -> ReadText<'t> {
         let languages = match detected {
             detect::Detected::In(language) => only(language),

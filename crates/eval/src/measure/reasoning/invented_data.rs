@@ -125,7 +125,7 @@ fn outermost(trace: &AgentTrace, agent: usize) -> usize {
 fn allows_inventions(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
     let Some(task) = agent_index::task(trace, run) else { return true };
     let demands = TaskDemands::cached(task, memo);
-    let writes = demands.asks_for_text || demands.asks_for_estimate;
+    let writes = demands.asks_for_text() || demands.asks_for_estimate();
     let has_tools = trace.agents.get(run).is_some_and(|a| !a.tools.is_empty() || !a.calls.is_empty());
     let is_unreal =
         || classes_in(clip(task, MAX_BYTES), None, memo).is_none_or(|classes| classes.has(WordClass::Unreal));

@@ -325,8 +325,7 @@ impl<'a> Reviewer<'a> {
         let instructions = || agent_index::instructions(self.trace, agent);
         let memo = self.memo;
         let required = || instructions().is_some_and(|text| request::demands_source(text, memo));
-        self.request(agent).source(memo).is_some()
-            || *self.requires_source.entry(agent).or_insert_with(required)
+        self.request(agent).source().is_some() || *self.requires_source.entry(agent).or_insert_with(required)
     }
 
     /// Checks the output of a model span; `finishes` is the agent whose final answer it is.

@@ -68,7 +68,7 @@ pub(crate) fn check(
 ) -> FactCheck {
     let prose = Prose::cached(answer, memo);
     let is_english = language == Language::English;
-    let out = match is_english || request.asks_for_estimate {
+    let out = match is_english || request.asks_for_estimate() {
         true => FactCheck::default(),
         false => check_values(answer, &prose, language, request, evidence, calls, memo),
     };
@@ -91,7 +91,7 @@ pub(crate) fn check(
         checker.check_phrases();
     }
     let only_failed = calls.attempted && !calls.succeeded;
-    let is_examined = only_failed && checker.out.findings.is_empty() && !request.asks_for_estimate;
+    let is_examined = only_failed && checker.out.findings.is_empty() && !request.asks_for_estimate();
     if let Some(sentence) = is_examined.then(|| memory::source(answer, memo)).flatten() {
         let rationale = "an answer with a source, or an admission that there is none, was expected; the answer says \
                          that it comes from memory, after every call had failed";
@@ -175,7 +175,7 @@ impl FactChecker<'_, '_> {
 
     fn check_numbers(&mut self) {
         let mut facts = self.numbers();
-        if facts.is_empty() || self.request.asks_for_estimate {
+        if facts.is_empty() || self.request.asks_for_estimate() {
             return;
         }
         self.evidence.restrict_units(Some(self.answer));
@@ -184,7 +184,7 @@ impl FactChecker<'_, '_> {
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         let first_sentence = facts.first().map(|f| f.sentence);
         let is_majority = unsupported.len() * 2 >= facts.len();
-        let wants_number = !is_majority && self.request.question_for_number(self.memo).is_some();
+        let wants_number = !is_majority && self.request.question_for_number().is_some();
         let is_asked_for = |fact: &&NumberFact| wants_number && Some(fact.sentence) == first_sentence;
         self.report(unsupported.into_iter().filter(|fact| is_majority || is_asked_for(fact)), &facts);
     }

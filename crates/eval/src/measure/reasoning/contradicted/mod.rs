@@ -257,7 +257,7 @@ fn compare(
     let demands = task.map(|task| TaskDemands::cached(task, memo));
     let task = task.map(|task| &**task).unwrap_or_default();
     // A text or program that is written on request states nothing about results, except about test runs.
-    let is_written_on_request = demands.is_some_and(|demands| demands.asks_for_text);
+    let is_written_on_request = demands.is_some_and(|demands| demands.asks_for_text());
     let answer = clip(&answer, MAX_ANSWER);
     let prose = Prose::cached(answer, memo);
     // A date with slashes is masked as a path.

@@ -90,10 +90,10 @@ impl<'a> Reviewer<'a> {
         let history = &mut self.history;
         let mut has_only_values = || counts.succeeded > 0 && !history.has_prose();
         let is_asked = match is_english {
-            true => request.asks_for_facts() || !request.asks_for_text && has_only_values(),
+            true => request.asks_for_facts() || !request.asks_for_text() && has_only_values(),
             // Numbers of prose may be in words, or in units of other languages.
             false if counts.calls == 0 => request.asks_for_facts(),
-            false => !request.asks_for_text && has_only_values() && self.has_number(),
+            false => !request.asks_for_text() && has_only_values() && self.has_number(),
         };
         if !is_asked {
             return ExaminedFacts::default();

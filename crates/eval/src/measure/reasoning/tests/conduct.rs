@@ -265,7 +265,7 @@ fn figures_of_an_earlier_turn_are_known_in_the_next_one() {
     let invented = "With the deposit of 731.90 it is fine. Shall I order them?";
     assert!(unsupported(invented, "The deposit is 731.90."));
     assert!(unsupported(invented, "Without the deposit, 1,748.65 are left."));
-    // What is left of 100 %.
+    // The rest of 100 %.
     let quota = "{\"requests\": 43190, \"failed\": 33800, \"limit\": 61000}";
     let trace = two_turns(
         "How much is used?",
