@@ -56,9 +56,11 @@ const SUPERLATIVES: [Superlative; 31] = [
     ("biggest", false, &[]),
     ("most", false, &[]),
 ];
-pub(super) const PRICE: &[&str] = &["price", "cost", "fare", "amount", "rate", "fee"];
+/// Words in keys of amounts for one thing.
+pub(super) const PRICE: &[&str] = &["price", "cost", "fare", "amount", "rate", "fee", "rent"];
 /// Marks superlatives that are about the only field with a date.
 const DATE: &[&str] = &["date"];
+/// Words in keys of durations.
 const DURATION: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
 // Finds any superlative, also inside other words.
 checked_static!(FORMS: AhoCorasick = AhoCorasick::new(SUPERLATIVES.map(|(form, ..)| form)));

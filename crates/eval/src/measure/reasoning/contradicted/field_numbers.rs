@@ -15,7 +15,7 @@ use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
 use super::sources::ResultSource;
 use crate::measure::currency;
-use crate::measure::language::{WordClasses, classes, classes_in};
+use crate::measure::language::{Language, WordClasses, classes, classes_in};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::arithmetic::{
     converts, is_unit, named_factors, near, pair_gives, tolerance_of, triple_gives,
@@ -34,25 +34,12 @@ const PERCENT: f64 = 100.0;
 const MIN_KEY: usize = 5;
 /// Words that may be between a key and its number.
 const JOINS: [&str; 8] = ["is", "was", "of", "are", "at", "to", "equals", "now"];
-/// Words of a sentence that only states a field, besides the key, the number and a currency.
-const FRAME_WORDS: [&str; 16] = [
-    "your",
-    "the",
-    "my",
-    "our",
-    "its",
-    "this",
-    "is",
-    "comes",
-    "to",
-    "at",
-    "now",
-    "currently",
-    "current",
-    "of",
-    "a",
-    "in",
-];
+/// Words of a statement about the present.
+const NOW: [&str; 3] = ["comes", "currently", "current"];
+/// Classes of words with which a sentence does not state the value itself.
+const LIMITS: WordClasses = classes!(
+    Bound Comparison Approximation Alternative Sequence Restriction Increment Exception Neighbour Repetition
+);
 /// Classes of words by which a request may ask for something else than the field.
 const CONDITIONS: WordClasses = classes!(Condition Exception Negation Quantifier Sequence);
 
@@ -68,6 +55,7 @@ struct UniqueFieldValue<'a> {
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
+    let Some(language) = exchange.language else { return };
     if exchange.sources.structured.is_empty() {
         return;
     }
@@ -86,7 +74,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
     for (clause, number, sentence) in stated {
         for field in fields.iter().filter(|field| !field.is_mixed) {
-            let is_frame = is_frame(&sentence, field.name);
+            let is_frame = is_frame(&sentence, field.name, language);
             let is_named = is_frame || field.name.len() > 1 && is_beside(clause, field.name, &number);
             if !is_named {
                 continue;
@@ -166,22 +154,26 @@ fn is_key_word(name: &[String], word: &str) -> bool {
     })
 }
 
-/// Whether the sentence only states the field, with one number.
-fn is_frame(sentence: &str, name: &[String]) -> bool {
+/// Whether the sentence only states the field, with one number, function words and a currency.
+fn is_frame(sentence: &str, name: &[String], language: Language) -> bool {
     let is_long = name.len() > 1 || name.iter().any(|word| word.len() >= MIN_KEY);
     if !is_long || !name.iter().all(|word| contains_words(sentence, word)) {
         return false;
     }
+    let is_other = |word: &&str| !is_key_word(name, word);
+    let others: Vec<&str> = sentence.split_whitespace().filter(is_other).collect();
     let mut amounts = 0;
     let is_plain = |word: &str| {
         let is_amount = word.contains(|c: char| c.is_ascii_digit());
         amounts += usize::from(is_amount);
         is_amount
-            || is_key_word(name, word)
-            || FRAME_WORDS.contains(&word)
+            || language.is_function_word(word)
+            || NOW.contains(&word)
             || currency::code_for_word(word).is_some()
     };
-    sentence.split_whitespace().all(is_plain) && amounts == 1
+    others.iter().copied().all(is_plain)
+        && amounts == 1
+        && !language.classes(&others.join(" ")).has_any(LIMITS)
 }
 
 /// Whether the clause has all words of the key, and the number next to one of them.

@@ -7,14 +7,12 @@
 //! In: the request, the clauses of an answer, and the lists of results. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
+use super::extremes::PRICE;
 use super::sources::names_of;
 use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::reasoning::statements::{contains_words, words_of};
 use crate::measure::records::{Record, RecordField};
 use crate::measure::{currency, numbers};
-
-/// Words in keys of amounts for one thing.
-const AMOUNTS: [&str; 6] = ["price", "cost", "fare", "rate", "fee", "rent"];
 
 regex!(
     BOUND,
@@ -93,7 +91,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 /// The only amount of a row; `None` if there are several.
 fn amount(record: &Record) -> Option<&RecordField> {
     let is_amount = |field: &&RecordField| {
-        field.number().is_some() && field.name.iter().any(|word| AMOUNTS.contains(&word.as_str()))
+        field.number().is_some() && field.name.iter().any(|word| PRICE.contains(&word.as_str()))
     };
     let mut amounts = record.fields.iter().filter(is_amount);
     amounts.next().filter(|_| amounts.next().is_none())

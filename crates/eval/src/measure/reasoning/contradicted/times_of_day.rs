@@ -9,15 +9,17 @@
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::names_of;
+use crate::measure::excerpt::lowercase;
 use crate::measure::language::{WordClass, WordClasses, classes, names};
 use crate::measure::numbers;
 use crate::measure::reasoning::dates_and_times::{Clock, clocks, is_relative, is_zoned, times};
 use crate::measure::reasoning::statements::{Clause, contains_words};
 use crate::measure::records::{RecordField, RecordList};
+use crate::measure::units::possible_unit;
 use crate::measure::vocabulary::{self, WordMeaning};
 
-// A duration, from which a time may follow.
-regex!(DURATION, r"(?i)\d\s?(?:min|mins|minut\w+|h|hrs?|hours?|stunden?|std|heures?|ore|horas?)\b|\bPT\d");
+// A number with the word after it, which may be a duration, or a duration of ISO 8601.
+regex!(DURATION, r"(?i)\d\s?(?P<unit>\p{L}+)\b|\bPT\d");
 // A time of day in forms of other languages: "17h25", "17.25 Uhr".
 regex!(LOCAL_CLOCK, r"(?i)\b(?P<h>\d{1,2}) ?(?:h|[.:](?P<m2>\d{2}) ?(?:uhr|h\b)) ?(?P<m>\d{2})?\b");
 // A duration per unit: "5:30 per km", "4:50/mile", "6:05 min each".
@@ -33,21 +35,18 @@ const MIN_DIGITS: usize = 3;
 
 /// Whether a key is that of a duration.
 fn is_duration(word: &str) -> bool {
-    matches!(
-        word,
-        "minutes"
-            | "minute"
-            | "min"
-            | "mins"
-            | "hours"
-            | "hour"
-            | "duration"
-            | "delay"
-            | "length"
-            | "offset"
-            | "interval"
-            | "seconds"
-    )
+    matches!(word, "duration" | "delay" | "length" | "offset" | "interval") || is_unit_of_time(word)
+}
+
+fn is_unit_of_time(word: &str) -> bool {
+    possible_unit(&lowercase(word)).is_some_and(|unit| unit.quantity == "time")
+}
+
+/// Whether a text has a duration, from which a time may follow.
+fn has_duration(text: &str) -> bool {
+    DURATION
+        .captures_iter(text)
+        .any(|found| found.name("unit").is_none_or(|unit| is_unit_of_time(unit.as_str())))
 }
 
 /// The times of day of a text in any language.
@@ -99,7 +98,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             || is_number && names::has_word_of_class(&field.name, WordClass::TimeUnit)
     };
     if fields().any(follows)
-        || seen().any(|text| is_zoned(text) || DURATION.is_match(text))
+        || seen().any(|text| is_zoned(text) || has_duration(text))
         || vocabulary::has(exchange.task, WordMeaning::TimeInWords)
     {
         return;

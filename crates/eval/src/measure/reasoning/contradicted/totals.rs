@@ -15,7 +15,7 @@ use std::ops::Range;
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::clip;
-use crate::measure::language::{WordClasses, classes};
+use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::records::{Record, RecordField};
@@ -23,16 +23,9 @@ use crate::measure::vocabulary::{self, WordMeaning};
 use crate::measure::{Finding, currency};
 use crate::recognise::Text;
 
-regex!(
-    TOTAL,
-    r"(?i)^[\s|*_#-]*(?:(?:the|your|grand|overall|in|which|that|this|a|final|estimated)\s+){0,3}(?:total|sum|makes|altogether)\b"
-);
-// Words before a total in a sentence.
-regex!(
-    TOGETHER,
-    r"(?i)\b(?:together|altogether|in total|in all|totall?ing|total(?: of| is| comes to)?|adds? up to|sum of)\b"
-);
-/// Maximum bytes between these words and the total.
+/// Maximum words before the word for a total at the beginning of a line: "in total", "which makes a total".
+const MAX_BEFORE: usize = 3;
+/// Maximum bytes between a word for a total and the total.
 const MAX_BETWEEN: usize = 20;
 /// Maximum numbers that may explain a difference.
 const MAX_ADJUSTMENTS: usize = 200;
@@ -62,7 +55,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             lines.pop();
             continue;
         }
-        if TOTAL.is_match(line) || is_labelled_total(line) {
+        if begins_with_total(exchange, line) || is_labelled_total(line) {
             if let Some(total) = numbers::all(line).first() {
                 let mut columns = columns_of(line, total, &lines);
                 // Small whole numbers may be counts: "Rooms: 2, nights: 3, guests in total: 4".
@@ -70,7 +63,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 let are_amounts = |parts: &Vec<Number>| parts.iter().chain([total]).all(is_amount);
                 // In a line with several numbers, the last one may not be the amount: "Mug, 12.00 × 2".
                 let are_plain = lines.iter().all(|part| part.contains('=') || has_one_number(part));
-                columns.retain(|parts| TOTAL.is_match(line) || are_plain && are_amounts(parts));
+                columns.retain(|parts| begins_with_total(exchange, line) || are_plain && are_amounts(parts));
                 findings.examined |= !columns.is_empty();
                 let is_correct = columns.iter().any(|parts| adds_up(exchange, parts, total));
                 if let Some(parts) = columns.last().filter(|_| !is_correct) {
@@ -101,6 +94,23 @@ fn is_rule(line: &str) -> bool {
     is_table_row(line) && line.contains('-') && line.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '))
 }
 
+/// Whether a line begins with a word for a total, possibly after function words, and gives no share of another total:
+/// "together they are 88 % of the total".
+fn begins_with_total(exchange: &Exchange<'_>, line: &str) -> bool {
+    let text = line.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let words = vocabulary::find(text, &[WordMeaning::Total]);
+    let Some(start) = words.iter().map(|(_, at)| at.start).min() else { return false };
+    let number = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
+    let is_share = words.iter().any(|(_, at)| {
+        let between = text.get(number..at.start).unwrap_or_default().to_lowercase();
+        between.split_whitespace().rev().take(2).any(|word| vocabulary::has_meaning(word, WordMeaning::Of))
+    });
+    let before = text.get(..start).unwrap_or_default();
+    let language = exchange.language.unwrap_or(Language::English);
+    let is_plain = |word: &str| language.is_function_word(&word.to_lowercase());
+    !is_share && before.split_whitespace().count() <= MAX_BEFORE && before.split_whitespace().all(is_plain)
+}
+
 /// Whether the last word of a line's label is a word for a total, or a compound with one: "Weighted total: 6,777
 /// words", "Gesamtpreis: 40 €".
 fn is_labelled_total(line: &str) -> bool {
@@ -128,7 +138,8 @@ fn check_announced(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let mut is_plain = true;
         while let Some(part) = lines.next_if(|line| is_part(line)) {
             let part_amount = amount(part).filter(|n| has_one_number(part) && is_money(part, n));
-            is_plain &= part_amount.is_some() && parts.len() < MAX_PARTS && !TOTAL.is_match(part);
+            is_plain &=
+                part_amount.is_some() && parts.len() < MAX_PARTS && !begins_with_total(exchange, part);
             parts.extend(part_amount.map(|n| Number { value: signed(part, &n), ..n }));
         }
         if !is_plain || parts.len() < 2 || is_multiple(&parts, &total) {
@@ -180,12 +191,8 @@ pub(super) fn check_sentences(exchange: &Exchange<'_>, findings: &mut ExchangeFi
 /// Adds a finding for a wrong total after its parts in a sentence.
 fn check_total_after_parts(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &*exchange.grouped();
-    let is_english = exchange.is_english();
     let words = |text: &str| -> Vec<Range<usize>> {
-        match is_english {
-            true => TOGETHER.find_iter(text).map(|word| word.range()).collect(),
-            false => vocabulary::find(text, &[WordMeaning::Total]).into_iter().map(|(_, at)| at).collect(),
-        }
+        vocabulary::find(text, &[WordMeaning::Total]).into_iter().map(|(_, at)| at).collect()
     };
     if !exchange.spends(1 + prose.len() / 32) || words(prose).is_empty() {
         return;
@@ -208,7 +215,7 @@ fn check_total_after_parts(exchange: &Exchange<'_>, findings: &mut ExchangeFindi
             let between = sentence.get(end..total.start).unwrap_or_default();
             let is_plain =
                 || parts.len() > 2 && vocabulary::has_only(between, &[WordMeaning::Of, WordMeaning::Copula]);
-            if !is_english && !is_plain() {
+            if !exchange.is_english() && !is_plain() {
                 continue;
             }
             findings.examined = true;
