@@ -203,16 +203,16 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Whether the model passed the day to a call, such as the first day of "last week"; true when the work budget is
-    /// exceeded.
-    pub(crate) fn was_day_passed(&mut self, day: i64) -> bool {
+    /// Whether the model passed such a day to a call, for example the first one of "last week"; true when the work budget
+    /// is exceeded.
+    pub(crate) fn was_day_passed(&mut self, is_wanted: impl Fn(i64) -> bool) -> bool {
         // The arguments of each call are read once per trace.
         let (days, read) = &mut self.passed_days;
         let new_arguments = self.arguments.get(*read..).unwrap_or_default();
         let bytes: usize = new_arguments.iter().map(|arguments| arguments.len()).sum();
         *read = self.arguments.len();
         days.extend(new_arguments.iter().flat_map(|arguments| dates::all(arguments)).map(|date| date.day));
-        days.contains(&day) || !self.spend(1 + bytes / BYTES_PER_STEP)
+        days.iter().any(|day| is_wanted(*day)) || !self.spend(1 + bytes / BYTES_PER_STEP)
     }
 
     /// Marks a number whose source is an unsupported answer, so that a report of an agent that repeats it is not

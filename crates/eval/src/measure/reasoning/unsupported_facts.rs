@@ -248,6 +248,7 @@ impl FactChecker<'_, '_> {
             }
         }
         self.find_support_in_words(facts);
+        self.find_support_in_passed_days(facts);
         self.except_hypothetical(facts);
     }
 

@@ -78,6 +78,7 @@ mod totals;
 mod totals_below;
 mod weekdays;
 
+pub(super) use predicates::has_state_key;
 use std::cell::OnceCell;
 
 use foldhash::HashMap;

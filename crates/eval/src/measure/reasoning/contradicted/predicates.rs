@@ -127,7 +127,7 @@ pub(super) fn with_consequences(first: Assertion) -> impl Iterator<Item = Assert
 }
 
 /// Whether a word of a key is one for a state.
-pub(super) fn has_state_key(name: &KeyName) -> bool {
+pub(in crate::measure::reasoning) fn has_state_key(name: &KeyName) -> bool {
     name.has_fact(KeyFact::State, |words| words.iter().any(|word| is_state_key(word)))
 }
 

@@ -303,6 +303,10 @@ fn figures_from_words_days_and_magnitudes_are_supported() {
     assert!(!since("Since 1 January 2025 there were A-7 and A-9."));
     assert!(!since("Since 3 March 2025 there were A-7 and A-9."));
     assert!(since("Since 14 May 2025 there were A-7 and A-9."));
+    let range = r#"{"query": "select n from t where day >= '2031-01-01' and day < '2031-04-01'"}"#;
+    let counted = |answer| unsupported("How many orders in Q1?", range, r#"{"n": 4120}"#, answer);
+    assert!(!counted("Q1 2031 had 4,120 orders."));
+    assert!(counted("Q1 2029 had 4,120 orders."));
 
     let trips = r#"[{"city": "Pune", "inr": "1,31,500"}, {"city": "Surat", "inr": "2,48,500"}]"#;
     let spent = |answer| unsupported("How much was spent in lakh?", "{}", trips, answer);

@@ -7,8 +7,12 @@ use super::{COMMON, FactChecker, MAX_FACTS, NumberFact, SMALL};
 use crate::measure::currency;
 use crate::measure::language::WordClass;
 use crate::measure::numbers::{self, Number};
+use crate::measure::reasoning::dates;
 use crate::measure::reasoning::evidence::Support;
 use crate::measure::reasoning::statements::asserts_nothing;
+
+/// Numbers that may be years.
+const YEARS: std::ops::Range<f64> = 1900.0..2100.0;
 
 impl FactChecker<'_, '_> {
     /// The unchecked numbers up to [`SMALL`] from which other numbers of the answer may follow: amounts of money ("42
@@ -57,6 +61,18 @@ impl FactChecker<'_, '_> {
                 places.iter().filter(|place| place.classes.has(WordClass::Number) && place.value > 1);
             let mut factors = numbers.map(|place| f64::from(place.value));
             if factors.any(|factor| self.evidence.gives_with_factor(&fact.number, factor)) {
+                fact.support = Support::Derived;
+            }
+        }
+    }
+
+    /// Finds support for years of days that the model passed to calls, which select the results.
+    pub(super) fn find_support_in_passed_days(&mut self, facts: &mut [NumberFact]) {
+        for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
+            let year = fact.number.value;
+            let end = |month, day| dates::day_number(year as i64, month, day);
+            let is_in_year = |day: i64| (end(1, 1)..=end(12, 31)).contains(&day);
+            if YEARS.contains(&year) && year.fract() == 0.0 && self.evidence.was_day_passed(is_in_year) {
                 fact.support = Support::Derived;
             }
         }

@@ -57,7 +57,7 @@ impl FactChecker<'_, '_> {
                 || fact.kind == NAME && are_codes
                 || fact.defect == Defect::UnsupportedQuote && self.evidence.was_passed(&fact.phrases)
                 || fact.date.as_ref().is_some_and(|date| {
-                    self.evidence.derives_date(date) || self.evidence.was_day_passed(date.day)
+                    self.evidence.derives_date(date) || self.evidence.was_day_passed(|day| day == date.day)
                 })
                 || !parts.is_empty()
                     && self.evidence.mentions(&parts).into_iter().all(|is_mentioned| is_mentioned);
