@@ -67,12 +67,11 @@ impl<'a> Reviewer<'a> {
             Some(asked) => TaskDemands::cached(asked, self.memo),
             None => self.request(agent),
         };
-        let has_tools = self.has_tools(agent, view);
         // Code that a tool of the run executes is an action. Its strings and links are not statements.
         if writes_code(answer) && self.trace.calls.iter().take(MAX_CALLS).any(|call| runs_code(&call.name)) {
             return ExaminedFacts::default();
         }
-        let needs_source = counts.calls > 0 || (has_tools && self.wants_source(agent));
+        let needs_source = counts.calls > 0 || (self.has_tools(agent, view) && self.wants_source(agent));
         if !needs_source
             || self.checked_answers >= MAX_ANSWERS
             || self.trace.evidence(at) != Content::Present
