@@ -7,9 +7,9 @@
 //! In: the clauses of an answer, and the lists of results. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
-use super::predicates::is_state_key;
+use super::predicates::{is_state_key, is_verb};
 use super::sources::{ResultSource, names_of};
-use crate::measure::language::WordClass;
+use crate::measure::language::{Language, WordClass};
 use crate::measure::numbers;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, Record, RecordField};
@@ -20,9 +20,6 @@ regex!(
     ASKS_WHETHER,
     r"^ (?:is|are|was|were|do|does|has|have) (?:the|my|our|your|these|those|all|both|they) "
 );
-/// Verbs after the noun for the things.
-const VERBS: [&str; 11] =
-    ["is", "are", "was", "were", "has", "have", "include", "includes", "come", "comes", "remains"];
 
 /// Adds a finding for a claim such as "all pods are running", where a pod has another state.
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -106,7 +103,7 @@ fn subject<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
         _ => return None,
     };
     let is_plain = |word: &&&str| !DETERMINERS.contains(*word) && !is_number(word);
-    let verb = after.iter().position(|word| VERBS.contains(word))?;
+    let verb = after.iter().position(|word| is_verb(word, Language::English))?;
     let phrase = after.get(..verb)?;
     let place =
         phrase.iter().position(|word| matches!(*word, "in" | "on" | "at" | "from")).unwrap_or(phrase.len());
