@@ -351,7 +351,13 @@ fn columns_of(line: &str, total: &Number, lines: &[&str]) -> Vec<Vec<Number>> {
     let part = |text: &str| amount(text).map(|part| Number { value: signed(text, &part), ..part });
     let column = |at: usize| lines().filter_map(|line| part(line.split('|').nth(at)?)).collect::<Vec<_>>();
     let columns = if !lines().all(|line| is_table_row(line)) {
-        vec![lines().filter_map(|line| part(line)).collect()]
+        let is_percent = |line: &str, n: &Number| {
+            line.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'))
+        };
+        let parts = lines().filter_map(|line| Some((line, part(line)?)));
+        // The last numbers may be the shares of the amounts before them: "Rent: 800 € (40 %)".
+        let parts = parts.filter(|(part_line, part)| is_percent(part_line, part) == is_percent(line, total));
+        vec![parts.map(|(_, part)| part).collect()]
     } else if is_table_row(line) {
         vec![column(line.get(..total.start).unwrap_or_default().matches('|').count())]
     } else {

@@ -62,6 +62,8 @@ fn totals_above_and_below_their_parts_add_up() {
             "**Garden, 2nd bill**\n\n| Item | EUR | Share |\n|---|---:|---:|\n| Seeds | 61.20 | 20.2 % |\n| Soil | 148.50 | 49.0 % |\n| Tools | 93.75 | 30.8 % |\n| **Total** | **303.45** | **up by 3 %** |",
             "The garden came to a total of **€303.45**:\n\n- Seeds: €61.20\n- Soil: €148.50\n- Tools: €93.75",
             "Der Garten hat insgesamt 303,45 € gekostet:\n- Samen: 61,20 €\n- Erde: 148,50 €\n- Geräte: 93,75 €",
+            "1. Seeds: 61.20 € (20.2 %)\n2. Soil: 148.50 € (48.9 %)\n3. Tools: 93.75 € (30.9 %)\n\nTogether 303.45 €, all of it.",
+            "1. Samen: 61,20 € (20,2 %)\n2. Erde: 148,50 € (48,9 %)\n3. Geräte: 93,75 € (30,9 %)\n\nZusammen sind das 303,45 €.",
             "Your total is 303.45 EUR. Some items of it:\n- Seeds: 61.20\n- Soil: 148.50",
             "- Seeds: 61.20\n- Soil: 148.50\n- Tools: 93.75\n- Garden total: 303.45",
             "The total for two gardens is 606.90 EUR:\n- Seeds: 61.20\n- Soil: 148.50\n- Tools: 93.75",
