@@ -306,8 +306,8 @@ fn wrong_percentage(
     let is_after_amounts = stated.start > b.end || !is_change;
     let between = sentence.get(b.end..stated.start).unwrap_or_default();
     // Years, times and ranks have no percentage, and a share may be one of a third amount.
-    if is_change && is_share(sentence, stated)
-        || is_change && !(between.len() <= MAX_GAP && STATES_CHANGE.is_match(between))
+    if is_change
+        && (is_share(sentence, stated) || !(between.len() <= MAX_GAP && STATES_CHANGE.is_match(between)))
         || !is_after_amounts
         || a.possible_values().chain(b.possible_values()).all(|v| v < 10.0)
         || a.value == 0.0
