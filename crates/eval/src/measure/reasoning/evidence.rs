@@ -20,7 +20,7 @@ use super::time_arithmetic::{self, EvidenceMoments};
 use crate::measure::Memo;
 use crate::measure::excerpt::without_json_escapes;
 use crate::measure::numbers::{self, Number};
-use crate::measure::records::{KeyName, Record, Records, Structure};
+use crate::measure::records::KeyName;
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;

@@ -15,13 +15,12 @@ mod words_around;
 use super::answer::sentences;
 use super::dates;
 use super::evidence::{Evidence, Support};
-use super::links_and_quotations::{PhraseFact, links, quotations};
-use super::statements::{Prose, asserts_nothing, states_nothing};
+use super::statements::{Prose, states_nothing};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, head};
-use crate::measure::language::{Language, ReadText, classes_of, names};
+use crate::measure::language::{Language, ReadText, classes_of};
 use crate::measure::numbers::{self, Number};
-use crate::measure::request::{self, Demand, TaskDemands};
+use crate::measure::request::TaskDemands;
 use crate::measure::{Category, Finding, Memo};
 use words_around::{WordsAround, is_list_label};
 
