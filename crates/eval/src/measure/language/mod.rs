@@ -17,11 +17,13 @@
 //! | `reading` | the analysis of a text, which is cached for each trace |
 //! | `claim`, `request`, `denial` | claims of actions and work; words of instructions; statements that deny something |
 //! | `grammar` | pronouns, auxiliaries and articles of English |
+//! | `content_words` | words with and without content |
 //! | `verb_finder` | the forms of verbs that a sentence may contain |
 
 mod abbreviation;
 mod claim;
 mod compiler;
+mod content_words;
 mod denial;
 mod detect;
 mod grammar;
@@ -90,37 +92,6 @@ impl Language {
         self.lists().claims.action_of(verb)
     }
 
-    /// The content words of a text, in lower case: of at least three letters, and neither function words nor verbs that
-    /// ask for any result.
-    pub(crate) fn content_words(self, text: &str) -> Vec<String> {
-        let lists = self.lists();
-        let places = lists.classes.places(text);
-        let base = text.as_ptr().addr();
-        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().nth(2).is_some());
-        let is_no_function_word = |word: &&str| {
-            let at = word.as_ptr().addr() - base;
-            let is_beside = |place: &ClassifiedWord| place.at.end <= at || at + word.len() <= place.at.start;
-            places
-                .iter()
-                .all(|place| is_beside(place) || !place.classes.has_any(word_class::FUNCTION_CLASSES))
-        };
-        let words = words.filter(is_no_function_word).map(str::to_lowercase);
-        let has_content =
-            |word: &String| lists.requests.as_ref().is_none_or(|requests| requests.has_content(word));
-        words.filter(has_content).collect()
-    }
-
-    /// Whether a word in lower case is a function word, or a verb that asks for any result. Not for words that are also
-    /// names: "will".
-    pub(crate) fn is_sentence_opener(self, word: &str) -> bool {
-        const FUNCTION: WordClasses = classes!(Condition Sequence Conjunction Contrast Reason);
-        let lists = self.lists();
-        let classes = lists.classes.places(word).all();
-        let is_of_requests = |words: &RequestWords| !words.has_content(word) || words.is_directed(word);
-        (classes.has_any(FUNCTION) || lists.requests.as_ref().is_some_and(is_of_requests))
-            && !classes.has(WordClass::Modal)
-    }
-
     /// The verbs in their base form of which a word in lower case may be a form. Most of them are no words.
     pub(crate) fn possible_verbs(self, word: &str) -> impl Iterator<Item = String> + use<'_> {
         self.lists().requests.iter().flat_map(move |words| words.possible_verbs(word))
@@ -129,13 +100,6 @@ impl Language {
     /// Whether a word in lower case is of a group of the grammar, which only English has.
     pub(crate) fn is_in_group(self, word: &str, group: GrammarGroup) -> bool {
         self.lists().grammar.has(group, word)
-    }
-
-    /// Whether a word in lower case is a function word, in languages where spaces separate words.
-    pub(crate) fn is_function_word(self, word: &str) -> bool {
-        let requests = self.lists().requests.as_ref();
-        requests.is_some_and(|requests| requests.is_function_word(word) || requests.negates(word))
-            || detect::is_function_word(word, self)
     }
 
     /// The closed classes of the words of a short text. The result is not cached.

@@ -203,8 +203,8 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Whether the model passed such a day to a call, for example the first one of "last week"; true when the work budget
-    /// is exceeded.
+    /// Whether the model passed such a day to a call, for example the first one of "last week"; true when the work
+    /// budget is exceeded.
     pub(crate) fn was_day_passed(&mut self, is_wanted: impl Fn(i64) -> bool) -> bool {
         // The arguments of each call are read once per trace.
         let (days, read) = &mut self.passed_days;

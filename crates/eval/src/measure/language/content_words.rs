@@ -1,0 +1,45 @@
+//! Words with content, and function words.
+//!
+//! In: a text or a word in a known language. Out: its content words; whether it is a function word. Function words are
+//! those of closed classes, of instructions, and of prose by which the language of a text is detected.
+
+use super::word_class::FUNCTION_CLASSES;
+use super::{ClassifiedWord, Language, RequestWords, WordClass, WordClasses, classes, detect};
+
+impl Language {
+    /// The content words of a text, in lower case: of at least three letters, and neither function words nor verbs that
+    /// ask for any result.
+    pub(crate) fn content_words(self, text: &str) -> Vec<String> {
+        let lists = self.lists();
+        let places = lists.classes.places(text);
+        let base = text.as_ptr().addr();
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().nth(2).is_some());
+        let is_no_function_word = |word: &&str| {
+            let at = word.as_ptr().addr() - base;
+            let is_beside = |place: &ClassifiedWord| place.at.end <= at || at + word.len() <= place.at.start;
+            places.iter().all(|place| is_beside(place) || !place.classes.has_any(FUNCTION_CLASSES))
+        };
+        let words = words.filter(is_no_function_word).map(str::to_lowercase);
+        let has_content =
+            |word: &String| lists.requests.as_ref().is_none_or(|requests| requests.has_content(word));
+        words.filter(has_content).collect()
+    }
+
+    /// Whether a word in lower case is a function word, or a verb that asks for any result. Not for words that are also
+    /// names: "will".
+    pub(crate) fn is_sentence_opener(self, word: &str) -> bool {
+        const FUNCTION: WordClasses = classes!(Condition Sequence Conjunction Contrast Reason);
+        let lists = self.lists();
+        let classes = lists.classes.places(word).all();
+        let is_of_requests = |words: &RequestWords| !words.has_content(word) || words.is_directed(word);
+        (classes.has_any(FUNCTION) || lists.requests.as_ref().is_some_and(is_of_requests))
+            && !classes.has(WordClass::Modal)
+    }
+
+    /// Whether a word in lower case is a function word, in languages where spaces separate words.
+    pub(crate) fn is_function_word(self, word: &str) -> bool {
+        let requests = self.lists().requests.as_ref();
+        requests.is_some_and(|requests| requests.is_function_word(word) || requests.negates(word))
+            || detect::is_function_word(word, self)
+    }
+}
