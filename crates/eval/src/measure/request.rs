@@ -43,8 +43,6 @@ pub(crate) struct TaskDemands {
     reading: ReadText<'static>,
     asks_for_text: OnceCell<bool>,
     asks_for_estimate: OnceCell<bool>,
-    /// The words of closed classes in the text that express a demand.
-    words: OnceCell<Vec<ClassifiedWord>>,
     /// The words of a question for a number, and the words after them.
     number: OnceCell<Option<[String; 2]>>,
     /// The sentence that demands a source.
@@ -68,7 +66,6 @@ impl TaskDemands {
             text,
             asks_for_text: OnceCell::new(),
             asks_for_estimate: OnceCell::new(),
-            words: OnceCell::new(),
             number: OnceCell::new(),
             source: OnceCell::new(),
             names: OnceCell::new(),
@@ -97,22 +94,19 @@ impl TaskDemands {
     }
 
     /// Whether the task has the demand.
-    pub(crate) fn asks(&self, demand: Demand) -> bool {
-        let words = self.words.get_or_init(|| {
-            let classified = self.language.map(|language| language.table().places(&self.text));
-            let demanding = classes!(Inquiry RelativeDay TimeUnit Sequence);
-            let words = classified.iter().flat_map(|words| words.iter());
-            words.filter(|word| word.classes.has_any(demanding)).cloned().collect()
-        });
+    pub(crate) fn asks(&self, demand: Demand, memo: &Memo) -> bool {
+        let Some(language) = self.language else { return false };
+        let places = language.places(&self.text, memo);
+        let demanding = classes!(Inquiry RelativeDay TimeUnit Sequence);
+        let mut words = places.iter().filter(|word| word.classes.has_any(demanding));
         match demand {
-            Demand::Fact => words.iter().any(|word| word.classes.has(WordClass::Inquiry)),
-            Demand::Name => {
-                words.iter().any(|word| word.classes.has(WordClass::Inquiry) && word.value == WHO)
-            }
+            Demand::Fact => words.any(|word| word.classes.has(WordClass::Inquiry)),
+            Demand::Name => words.any(|word| word.classes.has(WordClass::Inquiry) && word.value == WHO),
             Demand::Calendar => {
                 let is_day =
                     |word: &ClassifiedWord| word.classes.has(WordClass::TimeUnit) && word.value >= DAY;
                 let gap = |from: usize, to: usize| self.text.get(from..to).unwrap_or_default();
+                let words: Vec<&ClassifiedWord> = words.collect();
                 words.iter().any(|word| word.classes.has(WordClass::RelativeDay))
                     || words.windows(2).any(|pair| {
                         matches!(pair, [unit, next] if is_day(unit) && next.classes.has(WordClass::Sequence)
@@ -153,8 +147,8 @@ impl TaskDemands {
     }
 
     /// Whether the task asks for facts that must be found, and not for a text to be written or transformed.
-    pub(crate) fn asks_for_facts(&self) -> bool {
-        self.asks(Demand::Fact) && !self.asks_for_text()
+    pub(crate) fn asks_for_facts(&self, memo: &Memo) -> bool {
+        self.asks(Demand::Fact, memo) && !self.asks_for_text()
     }
 }
 
@@ -200,7 +194,11 @@ mod tests {
         let request = demands(
             "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?",
         );
-        assert!(request.asks_for_facts() && !request.asks(Demand::Name) && !request.asks_for_estimate());
+        assert!(
+            request.asks_for_facts(&Memo::new())
+                && !request.asks(Demand::Name, &Memo::new())
+                && !request.asks_for_estimate()
+        );
         assert_eq!(request.question_for_number().map(|[words, _]| words.as_str()), Some("how many"));
         assert!(request.source().is_some_and(|sentence| sentence.ends_with("Almanac page?")));
         assert_eq!(request.names(), ["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
@@ -236,9 +234,9 @@ mod tests {
             "Unscramble these letters: which word is it?",
             "Fix the bug in the repository: what is wrong?",
         ] {
-            assert!(!demands(task).asks_for_facts(), "{task}");
+            assert!(!demands(task).asks_for_facts(&Memo::new()), "{task}");
         }
-        assert!(!demands("Say hello.").asks_for_facts());
+        assert!(!demands("Say hello.").asks_for_facts(&Memo::new()));
     }
 
     #[test]
@@ -249,14 +247,14 @@ mod tests {
             "Which animal is meant in this old riddle?",
             "Riddle: what is always coming and never arrives?",
         ] {
-            assert!(!demands(task).asks_for_facts(), "{task}");
+            assert!(!demands(task).asks_for_facts(&Memo::new()), "{task}");
         }
         for task in [
             "How many jigsaw puzzles with 500 pieces are in stock?",
             "Which shelf holds the book of riddles by Sam Loyd?",
             "When does the Puzzle Museum open?",
         ] {
-            assert!(demands(task).asks_for_facts(), "{task}");
+            assert!(demands(task).asks_for_facts(&Memo::new()), "{task}");
         }
     }
 

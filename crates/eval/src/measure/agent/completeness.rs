@@ -171,7 +171,7 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
         return;
     }
     let request = TaskDemands::cached(task, memo);
-    let number = request.question_for_number().filter(|_| request.asks_for_facts());
+    let number = request.question_for_number().filter(|_| request.asks_for_facts(memo));
     let Some([asked_words, words_after]) = number else { return };
     // Numbers that are written as words are recognised in English only.
     if !is_english(answer, Some(task), memo) {

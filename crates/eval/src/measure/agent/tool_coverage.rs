@@ -218,7 +218,7 @@ impl CoverageCheck<'_> {
     fn report_unmentioned_names(&self, request: &TaskDemands, findings: &mut Findings) {
         let names: Vec<Vec<String>> = request.names().iter().map(|name| words_of_name(name)).collect();
         let words: Vec<&String> = names.iter().flatten().collect();
-        if names.len() < MIN_NAMES || !request.asks_for_facts() || words.is_empty() {
+        if names.len() < MIN_NAMES || !request.asks_for_facts(self.context.memo) || words.is_empty() {
             return;
         }
         let Ok(finder) = AhoCorasick::builder().ascii_case_insensitive(true).build(&words) else { return };

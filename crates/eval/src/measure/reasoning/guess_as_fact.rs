@@ -37,7 +37,7 @@ fn check_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, F
     let agent = trace.agents.get(i)?;
     let task = agent_index::task(trace, i)?;
     let demands = TaskDemands::cached(task, memo);
-    if !demands.asks_for_facts() || demands.asks_for_estimate() {
+    if !demands.asks_for_facts(memo) || demands.asks_for_estimate() {
         return None;
     }
     let at = answered_by(trace, memo, agent)?;

@@ -129,7 +129,7 @@ fn allows_inventions(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
     let has_tools = trace.agents.get(run).is_some_and(|a| !a.tools.is_empty() || !a.calls.is_empty());
     let is_unreal =
         || classes_in(clip(task, MAX_BYTES), None, memo).is_none_or(|classes| classes.has(WordClass::Unreal));
-    writes || !demands.asks(Demand::Fact) && !has_tools || is_unreal()
+    writes || !demands.asks(Demand::Fact, memo) && !has_tools || is_unreal()
 }
 
 /// The output of one model call.

@@ -170,8 +170,7 @@ fn only_row<'r>(rows: &[&'r Record], value: &str) -> Option<&'r Record> {
     // A short number is compared only with fields that are named as identifiers.
     let is_number = value.len() < MIN_NAME && value.bytes().all(|b| b.is_ascii_digit());
     let is_value = |field: &RecordField| {
-        field.shown().eq_ignore_ascii_case(value)
-            && (!is_number || field.name.last().is_some_and(|word| word == "id"))
+        field.is_shown_as(value) && (!is_number || field.name.last().is_some_and(|word| word == "id"))
     };
     let mut having = rows.iter().filter(|row| row.fields.iter().any(is_value));
     having.next().filter(|_| having.next().is_none()).copied()

@@ -90,6 +90,16 @@ impl RecordField {
         }
     }
 
+    /// Whether a text is the value as it is in the result, in any case of ASCII letters. Most texts are no numbers, and are
+    /// compared with none.
+    pub(crate) fn is_shown_as(&self, text: &str) -> bool {
+        let may_be = match self.value {
+            FieldValue::Number(number) => text.parse() == Ok(number),
+            FieldValue::Bool(_) | FieldValue::Text(_) => true,
+        };
+        may_be && self.shown().eq_ignore_ascii_case(text)
+    }
+
     /// A number or a flag as it is in the result, and a text of a row below a header; empty for other texts.
     fn original(&self) -> &str {
         match self.value {

@@ -55,9 +55,11 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 
 /// Whether a value is the name of somebody or something.
 fn is_name(field: &RecordField) -> bool {
+    if !field.is_text() {
+        return false;
+    }
     let shown = field.shown();
-    field.is_text()
-        && (MIN_NAME..=MAX_NAME).contains(&shown.len())
+    (MIN_NAME..=MAX_NAME).contains(&shown.len())
         && shown.starts_with(char::is_uppercase)
         && shown.contains(char::is_lowercase)
         && shown.split(' ').count() <= MAX_WORDS

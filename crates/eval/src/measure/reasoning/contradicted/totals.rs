@@ -55,7 +55,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             lines.pop();
             continue;
         }
-        if begins_with_total(exchange, line) || is_labelled_total(line) {
+        if numbers::has_digit(line) && (begins_with_total(exchange, line) || is_labelled_total(line)) {
             if let Some(total) = numbers::all(line).first() {
                 let mut columns = columns_of(line, total, &lines);
                 // Small whole numbers may be counts: "Rooms: 2, nights: 3, guests in total: 4".

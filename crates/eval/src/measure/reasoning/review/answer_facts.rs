@@ -48,7 +48,7 @@ impl<'a> Reviewer<'a> {
         let answer = clip(&text, MAX_ANSWER);
         // A text that asks for a decision proposes values.
         let asks = || ReadText::new(answer, None, self.memo).ends_with_question();
-        let is_question = |text: &Text| TaskDemands::cached(text, self.memo).asks_for_facts();
+        let is_question = |text: &Text| TaskDemands::cached(text, self.memo).asks_for_facts(self.memo);
         if !asked.is_some_and(is_question) || asks() {
             return ExaminedFacts::default();
         }
@@ -89,9 +89,9 @@ impl<'a> Reviewer<'a> {
         let history = &mut self.history;
         let mut has_only_values = || counts.succeeded > 0 && !history.has_prose();
         let is_asked = match is_english {
-            true => request.asks_for_facts() || !request.asks_for_text() && has_only_values(),
+            true => request.asks_for_facts(self.memo) || !request.asks_for_text() && has_only_values(),
             // Numbers of prose may be in words, or in units of other languages.
-            false if counts.calls == 0 => request.asks_for_facts(),
+            false if counts.calls == 0 => request.asks_for_facts(self.memo),
             false => !request.asks_for_text() && has_only_values() && self.has_number(),
         };
         if !is_asked {

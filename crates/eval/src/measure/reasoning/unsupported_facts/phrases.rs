@@ -28,10 +28,13 @@ impl FactChecker<'_, '_> {
         if is_english {
             facts.extend(quotations(self.answer).into_iter().filter(is_stated));
         }
-        if is_english && !self.request.asks(Demand::Calendar) {
+        if is_english && !self.request.asks(Demand::Calendar, self.memo) {
             facts.extend(self.dates());
         }
-        if is_english && self.answer.len() <= MAX_ANSWER_WITH_NAMES && self.request.asks(Demand::Name) {
+        if is_english
+            && self.answer.len() <= MAX_ANSWER_WITH_NAMES
+            && self.request.asks(Demand::Name, self.memo)
+        {
             facts.extend(self.names());
         }
         facts.retain(|fact| !fact.phrases.is_empty());
