@@ -294,6 +294,12 @@ impl<'a> Evidence<'a> {
         self.contains(value, 0.0)
     }
 
+    /// Whether a text has a number in this range.
+    pub(crate) fn has_number_within(&mut self, low: f64, high: f64) -> bool {
+        self.merge_new_values();
+        within(&self.values, low, high)
+    }
+
     /// Whether the number is a known one divided by `factor`, or multiplied by it.
     pub(crate) fn gives_with_factor(&mut self, n: &Number, factor: f64) -> bool {
         self.merge_new_values();

@@ -12,6 +12,8 @@ mod operands;
 mod phrases;
 mod words_around;
 
+use std::ops::Range;
+
 use super::answer::sentences;
 use super::dates;
 use super::evidence::{Evidence, Support};
@@ -143,6 +145,8 @@ fn check_values(
 struct NumberFact {
     number: Number,
     hedged: bool,
+    /// The values of which a limit in words is true.
+    limited: Option<Range<f64>>,
     /// The index of its sentence.
     sentence: usize,
     support: Support,
@@ -237,12 +241,16 @@ impl FactChecker<'_, '_> {
         for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
             let sentence =
                 self.sentences.get(fact.sentence).and_then(|&(start, end)| self.prose.get(start..end));
+            let is_true_limit = fact
+                .limited
+                .as_ref()
+                .is_some_and(|values| self.evidence.has_number_within(values.start, values.end));
             // Without known units, the number may be a difference in any unit of time.
             let gives = |sentence| {
                 self.evidence.gives_time(sentence, &fact.number)
                     || !self.knows_units && self.evidence.gives_difference(sentence, &fact.number)
             };
-            if sentence.is_some_and(gives) {
+            if is_true_limit || sentence.is_some_and(gives) {
                 fact.support = Support::Derived;
             }
         }
@@ -280,6 +288,7 @@ impl FactChecker<'_, '_> {
                     out.push(NumberFact {
                         number,
                         hedged: words.is_hedged(),
+                        limited: words.limited_values(number.value),
                         sentence: index,
                         support: Support::None,
                     });

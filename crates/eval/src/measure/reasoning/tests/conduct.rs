@@ -336,6 +336,20 @@ fn figures_from_words_days_and_magnitudes_are_supported() {
     assert!(!share("Ben was there 85 % of the time."));
     assert!(share("Ben was there 83 % of the time."));
 
+    let balance = |task, answer| unsupported(task, "{}", r#"{"balance": 340.75}"#, answer);
+    for (task, right, wrong) in [
+        ("How high is my balance?", "Your balance is over 300 EUR.", "Your balance is over 400 EUR."),
+        ("How high is my balance?", "It is at most 400 EUR.", "It is at most 300 EUR."),
+        ("Wie hoch ist mein Guthaben?", "Ihr Guthaben ist über 300 €.", "Ihr Guthaben ist über 400 €."),
+        ("Quel est mon solde ?", "Vous avez plus de 300 €.", "Vous avez plus de 400 €."),
+        ("¿Cuál es mi saldo?", "Tienes más de 300 €.", "Tienes más de 400 €."),
+        ("我的余额是多少？", "您的余额超过300欧元。", "您的余额超过400欧元。"),
+        ("残高はいくらですか？", "残高は300ユーロ以上あります。", "残高は400ユーロ以上あります。"),
+    ] {
+        assert!(!balance(task, right), "{right}");
+        assert!(balance(task, wrong), "{wrong}");
+    }
+
     let log = r#"{"stdout": "....\\n148 passed, 2 skipped", "note": "\\u20ac612 for runners"}"#;
     let tests = |answer| unsupported("How many tests passed, and what do runners cost?", "{}", log, answer);
     assert!(!tests("148 tests passed; runners cost €612."));

@@ -5,13 +5,18 @@
 
 use std::ops::Range;
 
-use crate::measure::language::{ClassifiedWords, WordClass, WordClasses, classes};
+use crate::measure::language::{ClassifiedWord, ClassifiedWords, WordClass, WordClasses, classes};
 use crate::measure::numbers::Number;
 
 /// Maximum bytes before or after a number that are read.
 const MAX_AROUND: usize = 32;
 /// Classes of words before a number by which it is rounded, or a limit.
 const HEDGES: WordClasses = classes!(Approximation Bound Restriction);
+/// Values of the words of class `Bound`.
+const AT_MOST: u8 = 1;
+const ABOVE: u8 = 2;
+/// The largest ratio of a limit and a value that it is named for.
+const MAX_LIMIT_RATIO: f64 = 1.5;
 /// Signs before a number with the same meaning.
 const HEDGE_SIGNS: [char; 4] = ['~', '≈', '<', '>'];
 /// Classes of words before a number that is a name.
@@ -48,6 +53,24 @@ impl WordsAround<'_> {
         has_word_before
             || text_before.trim_end_matches([' ', '$', '€', '£']).ends_with(HEDGE_SIGNS)
             || has_word_after().unwrap_or_default()
+    }
+
+    /// The values that the number limits: "over 300" is true of 340. They are at most by half larger or smaller than the
+    /// number, since a limit is named for a value near it. `None` without a word for a limit next to the number.
+    pub(super) fn limited_values(&self, number: f64) -> Option<Range<f64>> {
+        let is_next = |gap: &str| gap.split_whitespace().count() < 2 && !gap.contains([',', '.', ';', '\n']);
+        let is_bound = |word: &&ClassifiedWord| word.classes.has(WordClass::Bound);
+        let from = self.at.start.saturating_sub(MAX_AROUND);
+        let before = self.words.within(from..self.at.start).last().filter(is_bound);
+        let before = before.filter(|word| self.text.get(word.at.end..self.at.start).is_some_and(is_next));
+        let after = self.words.within(self.at.end..self.at.end + MAX_AROUND).first().filter(is_bound);
+        let after = after.filter(|word| self.text.get(self.at.end..word.at.start).is_some_and(is_next));
+        let (smallest, largest) = (number / MAX_LIMIT_RATIO, number * MAX_LIMIT_RATIO);
+        Some(match before.or(after)?.value {
+            AT_MOST => smallest..number,
+            ABOVE => number..largest,
+            _ => smallest..largest,
+        })
     }
 
     /// Whether the number is a name: "page 31".
