@@ -3,7 +3,7 @@
 //! In: the sentences of an answer. Out: small amounts; and the numbers of conditions, questions and offers, by which
 //! further facts are excluded from the comparison.
 
-use super::{COMMON, FactChecker, MAX_FACTS, NumberFact, SMALL};
+use super::{COMMON_NUMBERS, FactChecker, MAX_FACTS, MAX_UNCHECKED_NUMBER, NumberFact};
 use crate::measure::currency;
 use crate::measure::language::WordClass;
 use crate::measure::numbers::{self, Number};
@@ -15,7 +15,7 @@ use crate::measure::reasoning::statements::asserts_nothing;
 const YEARS: std::ops::Range<f64> = 1900.0..2100.0;
 
 impl FactChecker<'_, '_> {
-    /// The unchecked numbers up to [`SMALL`] from which other numbers of the answer may follow: amounts of money ("42
+    /// The unchecked numbers up to [`MAX_UNCHECKED_NUMBER`] from which other numbers of the answer may follow: amounts of money ("42
     /// € and 11 €, 53 € together"), and numbers with the same unit as another one ("13.5 days less 10 days").
     pub(super) fn small_amounts(&mut self) -> Vec<f64> {
         let mut all: Vec<(Number, &str)> = Vec::new();
@@ -30,7 +30,9 @@ impl FactChecker<'_, '_> {
         });
         let is_shared =
             |word: &str| word.len() > 2 && all.iter().filter(|(_, other)| *other == word).count() > 1;
-        let small = all.iter().filter(|(n, _)| n.value.fract() == 0.0 && n.value <= SMALL && !n.fractional);
+        let small = all
+            .iter()
+            .filter(|(n, _)| n.value.fract() == 0.0 && n.value <= MAX_UNCHECKED_NUMBER && !n.fractional);
         let amounts =
             small.filter(|(n, word)| currency::is_beside(self.prose, n.start..n.end) || is_shared(word));
         let amounts: Vec<f64> = amounts.map(|(n, _)| n.value).collect();
@@ -42,7 +44,7 @@ impl FactChecker<'_, '_> {
     pub(super) fn derived_common_numbers(&mut self) -> Vec<f64> {
         let mut common: Vec<Number> = Vec::new();
         numbers::scan(self.prose, |n| {
-            if !n.in_identifier && COMMON.contains(&n.value) && common.len() < COMMON.len() {
+            if !n.in_identifier && COMMON_NUMBERS.contains(&n.value) && common.len() < COMMON_NUMBERS.len() {
                 common.push(n);
             }
         });
