@@ -147,11 +147,8 @@ fn other_row_number<'t, 'a>(
         let cell = other.cells.iter().find(|cell| has_number(cell, n))?;
         row.column(cell).next().filter(|field| field.value != cell.value)
     };
-    let mut numbers_of_other_row = numbers
-        .iter()
-        .zip(&owners)
-        .filter(|(_, only_row_with)| only_row_with.is_some())
-        .map(|(number, _)| number);
+    let mut numbers_of_other_row =
+        numbers.iter().zip(&owners).filter(|(_, owner)| owner.is_some()).map(|(number, _)| number);
     let (n, sentence) = numbers_of_other_row.clone().next()?;
     let cell = other.cells.iter().find(|cell| has_number(cell, n))?;
     let is_another = numbers_of_other_row.clone().count() >= MIN_NUMBERS

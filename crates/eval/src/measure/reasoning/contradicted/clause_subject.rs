@@ -31,9 +31,9 @@ const PRONOUNS: [&str; 14] = [
 const BEFORE_SUBJECT: [&str; 9] =
     ["and", "but", "so", "yes", "no", "also", "currently", "unfortunately", "then"];
 /// Words by which a phrase means a certain thing. "This" and similar words are in [`PRONOUNS`].
-const DEFINITE: [&str; 8] = ["the", "your", "my", "our", "his", "her", "its", "their"];
-/// The writer of the answer as subject; the thing is then the object after the verb.
-const SPEAKERS: [&str; 6] = ["i", "we", "i've", "we've", "i'm", "we're"];
+const DEFINITE_DETERMINERS: [&str; 8] = ["the", "your", "my", "our", "his", "her", "its", "their"];
+/// Subjects for the writer of the answer; the thing is then the object after the verb.
+const FIRST_PERSON: [&str; 6] = ["i", "we", "i've", "we've", "i'm", "we're"];
 /// Minimum bytes of a noun that is compared by its beginning.
 const MIN_NOUN: usize = 4;
 
@@ -42,7 +42,7 @@ pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predic
     let words: Vec<&str> = clause.words.split_whitespace().collect();
     let verb = words
         .iter()
-        .position(|word| is_verb(word, Language::English) || SPEAKERS.contains(word))
+        .position(|word| is_verb(word, Language::English) || FIRST_PERSON.contains(word))
         .unwrap_or_default();
     let (before, after) = words.split_at_checked(verb).unwrap_or_default();
     let (subject, is_passive) = match before.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predic
     if nouns.is_empty() {
         return true;
     }
-    let is_certain = subject.iter().any(|word| DEFINITE.contains(word));
+    let is_certain = subject.iter().any(|word| DEFINITE_DETERMINERS.contains(word));
     // Plurals without a determiner and "a booking" mean a kind of thing.
     let is_kind = is_passive
         && !is_certain

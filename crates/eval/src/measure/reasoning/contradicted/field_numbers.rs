@@ -28,7 +28,7 @@ use crate::measure::tool_purpose::ToolPurpose;
 /// Maximum names of fields that are compared.
 const MAX_NAMES: usize = 200;
 /// Maximum numbers that are combined.
-const MAX_POOL: usize = 40;
+const MAX_OPERANDS: usize = 40;
 const PERCENT: f64 = 100.0;
 /// Minimum bytes of a key of one word that is compared.
 const MIN_KEY: usize = 5;
@@ -310,7 +310,7 @@ fn follows_from_results(
     let is_changed =
         || fields_beside(field).any(|n| is_rate(n.abs())) || unstructured(&exchange.sources).any(instructs);
     // Instructions may state a rate.
-    let rates: Vec<f64> = unstructured(&exchange.sources).flat_map(rates_of).take(MAX_POOL).collect();
+    let rates: Vec<f64> = unstructured(&exchange.sources).flat_map(rates_of).take(MAX_OPERANDS).collect();
     if states_only_field && is_only && rates.is_empty() && !has_condition() && !is_changed() {
         return false;
     }
@@ -323,7 +323,7 @@ fn follows_from_results(
     operands.extend(parsed().flat_map(|parsed| &parsed.lists).map(|list| list.len as f64));
     operands.sort_by(f64::total_cmp);
     operands.dedup();
-    operands.len() > MAX_POOL
+    operands.len() > MAX_OPERANDS
         || !exchange.spends(2 * operands.len() * operands.len())
         || converts(&operands, value, tolerance, None)
         || operands.iter().any(|a| pair_gives(&operands, *a, value, tolerance, true))

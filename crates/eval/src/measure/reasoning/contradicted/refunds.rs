@@ -187,8 +187,8 @@ fn follows_from_refund(exchange: &Exchange<'_>, record: &Record, value: f64, sta
     };
     let record_values = record.fields.iter().filter_map(RecordField::number);
     // The amount may be for one of several things: "19.00 each".
-    let is_each = (2..=MAX_COUNT).any(|count| is_near(value / count as f64));
-    is_each
+    let is_part_for_one_thing = (2..=MAX_COUNT).any(|count| is_near(value / count as f64));
+    is_part_for_one_thing
         || record_values
             .chain(text_values)
             .take(MAX_KNOWN)
@@ -212,16 +212,17 @@ fn check_count(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if !vocabulary::has(&exchange.prose, WordMeaning::Refund) {
         return;
     }
-    let counted: Vec<(&Clause<'_>, Vec<usize>)> =
+    let counts_by_clause: Vec<(&Clause<'_>, Vec<usize>)> =
         exchange.clauses.iter().map(|clause| (clause, counts_of(exchange, clause))).collect();
-    if counted.iter().any(|(_, counts)| counts.contains(&count)) {
+    if counts_by_clause.iter().any(|(_, counts)| counts.contains(&count)) {
         return;
     }
     let is_about_refund = |clause: &Clause<'_>| {
         !clause.negated && !clause.modal && vocabulary::has(&clause.words, WordMeaning::Refund)
     };
-    let refund_clauses =
-        counted.iter().filter(|(clause, _)| is_about_refund(clause) && !clause.classes.has_any(NOT_STATED));
+    let refund_clauses = counts_by_clause
+        .iter()
+        .filter(|(clause, _)| is_about_refund(clause) && !clause.classes.has_any(NOT_STATED));
     for (clause, counts) in refund_clauses {
         findings.examined = true;
         if matches!(counts.as_slice(), [n] if *n < count) {

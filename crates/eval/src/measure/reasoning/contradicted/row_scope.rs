@@ -116,9 +116,9 @@ fn line_of(answer: &str, part: &str) -> Option<AnswerLine> {
     let number = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let is_numbered = number.len() < text.len() && number.starts_with(['.', ')']);
     let is_bulleted = text.starts_with(['•', '|', '–']) || text.starts_with("- ") || text.starts_with("* ");
-    let labelled_value = text.split_once(':').filter(|(labelled_value, value)| {
-        labelled_value.len() <= MAX_LABEL && value.chars().any(char::is_alphanumeric)
-    });
+    let labelled_value = text
+        .split_once(':')
+        .filter(|(label, value)| label.len() <= MAX_LABEL && value.chars().any(char::is_alphanumeric));
     let is_item = is_numbered || is_bulleted || labelled_value.is_some();
     Some(AnswerLine { start, indent: line.len() - text.len(), is_item })
 }
