@@ -184,8 +184,8 @@ impl<'a> Evidence<'a> {
     }
 
     /// Adds a text of the model to which its user replied, and whose facts were not checked: the text asked for a
-    /// decision, so that the user knows its numbers. Those that follow from the evidence are operands of the answers
-    /// after it.
+    /// decision, so that the user knows its numbers. The numbers that follow from the evidence are operands of the
+    /// answers after it.
     pub(crate) fn add_proposal(&mut self, text: &'a Text) {
         self.unread.push(Unread::Proposal(text));
     }

@@ -68,7 +68,7 @@ pub(crate) fn check(
 ) -> FactCheck {
     let prose = Prose::cached(answer, memo);
     let is_english = language == Language::English;
-    let out = match is_english || request.asks_for_estimate() {
+    let result = match is_english || request.asks_for_estimate() {
         true => FactCheck::default(),
         false => check_numbers_in_other_language(answer, &prose, language, request, evidence, calls, memo),
     };
@@ -82,7 +82,7 @@ pub(crate) fn check(
         memo,
         knows_units: is_english && ReadText::new(answer, None, memo).is_known(),
         language,
-        out,
+        result,
     };
     if is_english {
         checker.check_numbers();
@@ -91,16 +91,16 @@ pub(crate) fn check(
         checker.check_phrases();
     }
     let only_failed = calls.attempted && !calls.succeeded;
-    let is_examined = only_failed && checker.out.findings.is_empty() && !request.asks_for_estimate();
+    let is_examined = only_failed && checker.result.findings.is_empty() && !request.asks_for_estimate();
     if let Some(sentence) = is_examined.then(|| memory::source(answer, memo)).flatten() {
         let rationale = "an answer with a source, or an admission that there is none, was expected; the answer says \
                          that it comes from memory, after every call had failed";
         let finding = Defect::UnsupportedFact.finding(rationale.to_owned(), sentence);
-        checker.out.examined += 1;
-        checker.out.beyond_request += 1;
-        checker.out.findings.push(finding.by_rule("memory"));
+        checker.result.examined += 1;
+        checker.result.beyond_request += 1;
+        checker.result.findings.push(finding.by_rule("memory"));
     }
-    checker.out
+    checker.result
 }
 
 /// Compares the numbers of an answer in another language than English. At least half of them have to be without
@@ -130,11 +130,11 @@ fn check_numbers_in_other_language(
             memo,
             knows_units: false,
             language,
-            out: FactCheck::default(),
+            result: FactCheck::default(),
         };
         checker.check_majority_of_numbers();
-        if best.as_ref().is_none_or(|previous| checker.out.findings.len() < previous.findings.len()) {
-            best = Some(checker.out);
+        if best.as_ref().is_none_or(|previous| checker.result.findings.len() < previous.findings.len()) {
+            best = Some(checker.result);
         }
     }
     best.unwrap_or_default()
@@ -163,7 +163,7 @@ struct FactChecker<'a, 'e> {
     knows_units: bool,
     /// The language of the answer, by whose words questions, conditions and examples are recognised.
     language: Language,
-    out: FactCheck,
+    result: FactCheck,
 }
 
 impl FactChecker<'_, '_> {
@@ -194,17 +194,18 @@ impl FactChecker<'_, '_> {
 
     /// Counts numbers as examined.
     fn count_examined(&mut self, facts: &[NumberFact]) {
-        self.out.examined += facts.len();
-        self.out.beyond_request += facts.iter().filter(|fact| !self.request.has_number(&fact.number)).count();
+        self.result.examined += facts.len();
+        self.result.beyond_request +=
+            facts.iter().filter(|fact| !self.request.has_number(&fact.number)).count();
     }
 
     /// Adds findings on unsupported numbers.
     fn report<'f>(&mut self, unsupported: impl Iterator<Item = &'f NumberFact>, facts: &[NumberFact]) {
         for fact in unsupported {
-            self.out.unsupported.extend(fact.number.possible_values());
-            if self.out.findings.len() < MAX_FINDINGS {
+            self.result.unsupported.extend(fact.number.possible_values());
+            if self.result.findings.len() < MAX_FINDINGS {
                 let finding = self.number_finding(fact, facts);
-                self.out.findings.extend(finding);
+                self.result.findings.extend(finding);
             }
         }
     }

@@ -117,7 +117,7 @@ fn number_of<'s>(text: &'s str, lowercase_text: &str, key: &str, len: usize) -> 
     let name = words.iter().rev().find(|word| !names_identifier(word))?;
     let is_word_end = |text: &str| text.chars().next().is_none_or(|c| !c.is_alphanumeric());
     (name.len() >= MIN_NAME).then_some(())?;
-    let named = lowercase_text.match_indices(name.as_str()).filter_map(|(at, _)| {
+    let numbers_after_name = lowercase_text.match_indices(name.as_str()).filter_map(|(at, _)| {
         let (before, after) = (lowercase_text.get(..at)?, text.get(at + name.len()..)?);
         // In "order 2000 envelopes", the name is a verb.
         let last = before.split_whitespace().next_back().unwrap_or_default();
@@ -137,7 +137,7 @@ fn number_of<'s>(text: &'s str, lowercase_text: &str, key: &str, len: usize) -> 
         let number = number.split(|c: char| !c.is_alphanumeric()).next()?;
         (is_near && number.len() == len && is_number(number)).then_some(number)
     });
-    only_value(named)
+    only_value(numbers_after_name)
 }
 
 /// The only value, if all are equal.
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn other_number_or_language_than_the_one_of_the_request_is_found() {
+    fn number_or_language_that_differs_from_the_request_is_found() {
         let ship = "Call the tanker Stella Maris, IMO 9412347, to berth 3.";
         assert_eq!(finding_count(ship, &[(r#"{"imo":"9143207","berth":3}"#, "ok")], "Done."), 1);
         let both = r#"{"ships":[{"imo":"9143207"},{"imo":"9412347"}]}"#;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_one_corrections_and_what_the_user_is_told_are_none() {
+    fn expected_corrected_and_stated_values_are_not_reported() {
         let ship = "Call the tanker Stella Maris, IMO 9412347, to berth 3.";
         let mapped = r#"{"ship":{"old_imo":"9412347","imo":"9143207"}}"#;
         for (task, calls, answer) in [

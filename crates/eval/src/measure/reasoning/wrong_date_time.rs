@@ -177,8 +177,8 @@ impl<'a> DateRequest<'a> {
         {
             return None;
         }
-        let mut named = places.iter().filter(|place| place.classes.has(WordClass::Weekday));
-        let (place, None) = (named.next()?, named.next()) else { return None };
+        let mut weekday_places = places.iter().filter(|place| place.classes.has(WordClass::Weekday));
+        let (place, None) = (weekday_places.next()?, weekday_places.next()) else { return None };
         let weekday = usize::from(place.value).checked_sub(1)?;
         // An answer that names another weekday reports the change: "el miércoles, para que esté el viernes".
         let answer = language.places(self.agent.answer.as_deref()?, self.memo);

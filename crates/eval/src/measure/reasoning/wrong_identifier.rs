@@ -3,10 +3,10 @@
 //! Principle: an identifier is copied, never composed. A call with an identifier that no message, instruction or result
 //! contains is about another thing if the request names an identifier of the same shape, or if an earlier result has an
 //! identifier that differs from it only by one character or by two swapped ones. An action for an address that no text
-//! contains reaches somebody else, and so is an action about another thing if an earlier result has identifiers of the
-//! same shape in a field with the name of the argument. The result of the call is no source of its identifier, unless
-//! the action may have created the thing. Another call with the expected identifier corrects the
-//! first one.
+//! contains is about another recipient. An action with an unknown identifier is about another thing if an earlier
+//! result has identifiers of the same shape in a field with the name of the argument. The result of the call is no
+//! source of its identifier, unless the action may have created the thing. Another call with the expected identifier
+//! corrects the first one.
 //!
 //! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
 //! that requested the call.

@@ -211,14 +211,14 @@ impl<'a> RowRequest<'a> {
         (call, lookup): (&Call, &Call),
     ) -> Option<(String, String)> {
         let other_rows = || rows.iter().filter(|row| !std::ptr::eq(**row, passed_row));
-        let mut named = other_rows().filter_map(|row| Some((*row, self.object_name(row, passed_row)?)));
-        let first = named.next();
+        let mut named_rows = other_rows().filter_map(|row| Some((*row, self.object_name(row, passed_row)?)));
+        let first = named_rows.next();
         let by_code = || self.named_by_code(other_rows(), passed_row, value);
         let by_answer = || self.named_by_answer(rows, passed_row).filter(|_| identifies(passed_row, value));
         let by_value = || self.named_by_value(other_rows(), passed_row);
         let indirect = first.is_none().then(|| by_code().or_else(by_answer).or_else(by_value)).flatten();
         let is_indirect = indirect.is_some();
-        let ((row, name), None) = (first.or(indirect)?, named.next()) else { return None };
+        let ((row, name), None) = (first.or(indirect)?, named_rows.next()) else { return None };
         let (row_words, passed_words) = (words(row), words(passed_row));
         let is_requested =
             |word: &&String| !row_words.contains(*word) && contains_words(&self.user_words, word);
@@ -281,13 +281,13 @@ impl<'a> RowRequest<'a> {
         if contains_words(&self.user_words, &lower) || contains_words(&self.answer, &lower) {
             return None;
         }
-        let mut named = rows.filter_map(|row| {
+        let mut named_rows = rows.filter_map(|row| {
             let field = row.fields.iter().find(|field| field.name == column.name)?;
             let is_named =
                 is_code(field.shown()) && contains_words(&self.user_words, &field.shown().to_lowercase());
             is_named.then(|| (*row, field.shown().to_owned()))
         });
-        let (first, None) = (named.next()?, named.next()) else { return None };
+        let (first, None) = (named_rows.next()?, named_rows.next()) else { return None };
         Some(first)
     }
 
@@ -300,7 +300,7 @@ impl<'a> RowRequest<'a> {
         passed_row: &Record,
     ) -> Option<(&'r Record, String)> {
         let passed_words = words(passed_row);
-        let mut named = rows.filter_map(|row| {
+        let mut named_rows = rows.filter_map(|row| {
             let mut texts = row.fields.iter().filter(|f| f.is_text() && !is_state(f));
             let field = texts.find(|field| {
                 let mut fields_of_name =
@@ -324,7 +324,7 @@ impl<'a> RowRequest<'a> {
             })?;
             Some((*row, field.shown().to_owned()))
         });
-        let (first, None) = (named.next()?, named.next()) else { return None };
+        let (first, None) = (named_rows.next()?, named_rows.next()) else { return None };
         Some(first)
     }
 
@@ -360,7 +360,7 @@ impl<'a> RowRequest<'a> {
         if rows.len() > MAX_COMPARED_ROWS || !self.memo.budget.spend(rows.len() * rows.len()) {
             return None;
         }
-        let mut named = rows.iter().enumerate().filter_map(|(nth, row)| {
+        let mut named_rows = rows.iter().enumerate().filter_map(|(nth, row)| {
             let row_words = words_by_row.get(nth)?;
             if std::ptr::eq(*row, passed_row) {
                 // `Some(None)` ends the search if the user or the answer names the row of the passed value.
@@ -375,7 +375,7 @@ impl<'a> RowRequest<'a> {
                 .find(|word| is_named(word))?;
             Some(Some((*row, word.clone())))
         });
-        let (first, None) = (named.next()??, named.next()) else { return None };
+        let (first, None) = (named_rows.next()??, named_rows.next()) else { return None };
         Some(first)
     }
 

@@ -132,11 +132,11 @@ fn check_flagged(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let total: usize = flag_groups().map(|group| group.count).sum();
         let largest = flag_groups().map(|group| group.count).max().unwrap_or_default();
         let is_maximum = flag_groups().any(|group| group.is_maximum);
-        let asked = contains_words(exchange.task_words(), "how many")
+        let asks_how_many = contains_words(exchange.task_words(), "how many")
             && !is_maximum
             && !flag_groups().any(|group| names_property(exchange, group));
         let differs = count > if is_maximum { total } else { largest }
-            || asked && flag_groups().all(|group| group.count != count);
+            || asks_how_many && flag_groups().all(|group| group.count != count);
         // A list may be a page of more things, which a total in the result counts.
         let is_total = || {
             let mut fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
@@ -273,11 +273,11 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     for (nth, clause) in
         exchange.clauses.iter().enumerate().filter(|(_, clause)| !clause.modal && !clause.negated)
     {
-        let asked = nth == 0
+        let asks_how_many = nth == 0
             && contains_words(exchange.task_words(), "how many")
             && !asks_for_units(exchange.task_words())
             && !asks_for_field(exchange);
-        let Some((count, list)) = counted_list(exchange, clause, &lists, asked) else { continue };
+        let Some((count, list)) = counted_list(exchange, clause, &lists, asks_how_many) else { continue };
         if !exchange.spends_numbers() {
             return;
         }
@@ -314,17 +314,19 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 }
 
 /// Whether "how many" asks for an amount of a unit, such as minutes or kilometres, and not for items.
-fn asks_for_units(asked: &str) -> bool {
+fn asks_for_units(request_words: &str) -> bool {
     // The unit may be the second word: "how many hours", "how many vacation days".
-    let mut nouns = asked.split_once(" how many ").into_iter().flat_map(|(_, rest)| rest.split(' ').take(2));
+    let mut nouns =
+        request_words.split_once(" how many ").into_iter().flat_map(|(_, rest)| rest.split(' ').take(2));
     nouns.any(is_unit)
 }
 
 /// Whether "how many" asks for a number that a field has ("how many conversions"), or for a difference ("how many
 /// more"), and not for items.
 fn asks_for_field(exchange: &Exchange<'_>) -> bool {
-    let asked = exchange.task_words().split_once(" how many ").map_or("", |(_, asked)| asked);
-    let nouns: Vec<&str> = asked.split(' ').take(MAX_ASKED_WORDS).collect();
+    let words_after =
+        exchange.task_words().split_once(" how many ").map_or("", |(_, words_after)| words_after);
+    let nouns: Vec<&str> = words_after.split(' ').take(MAX_ASKED_WORDS).collect();
     let is_asked = |field: &RecordField| {
         field.number().is_some() && field.name.last().is_some_and(|key| nouns.contains(&key.as_str()))
     };
@@ -360,7 +362,7 @@ fn counted_list(
     exchange: &Exchange<'_>,
     clause: &Clause<'_>,
     lists: &[(&RecordList, usize)],
-    asked: bool,
+    asks_how_many: bool,
 ) -> Option<(usize, usize)> {
     let words: Vec<&str> = clause.words.split_whitespace().collect();
     words.iter().enumerate().find_map(|(at, word)| {
@@ -386,7 +388,7 @@ fn counted_list(
             }
         };
         let named = lists.iter().find(noun);
-        let only = || lists.first().filter(|_| asked && lists.len() == 1 && words.len() > at);
+        let only = || lists.first().filter(|_| asks_how_many && lists.len() == 1 && words.len() > at);
         named.or_else(only).map(|(_, source)| (count, *source))
     })
 }

@@ -34,13 +34,14 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if flags.is_empty() || !exchange.spends(flags.len() * (1 + exchange.answer.len() / 8)) {
         return;
     }
-    let stated =
+    let statements =
         exchange.clauses.iter().filter(|clause| !clause.negated && !clause.classes.has_any(LIMITATIONS));
-    let stated: Vec<(&str, Vec<String>)> =
-        stated.map(|clause| (clause.sentence, clause.words.split_whitespace().map(stem).collect())).collect();
+    let statements: Vec<(&str, Vec<String>)> = statements
+        .map(|clause| (clause.sentence, clause.words.split_whitespace().map(stem).collect()))
+        .collect();
     for (source, field) in &flags {
         let name: Vec<String> = field.name.iter().map(|word| stem(word)).collect();
-        let assertion = stated.iter().find(|(_, words)| name.iter().all(|word| words.contains(word)));
+        let assertion = statements.iter().find(|(_, words)| name.iter().all(|word| words.contains(word)));
         let Some((sentence, _)) = assertion else { continue };
         findings.examined = true;
         // The statement may be about another thing, whose flag is true.

@@ -18,7 +18,7 @@ use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{Record, RecordField};
 use crate::measure::vocabulary::{self, WordMeaning};
 
-/// Classes of words in clauses that tell the reader when to be somewhere, or relate several times.
+/// Classes of words in clauses that contain an instruction with a time for the reader, or that relate several times.
 const OTHER_TIMES: WordClasses =
     classes!(Comparison Exception Alternative Condition Neighbour Obligation Advice Bound Sequence);
 

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn longest_value_is_looked_up() {
+    fn maximum_bytes_are_those_of_the_longest_form() {
         let longest = NAMES_BY_VALUE.keys().chain(LEVELS_BY_VALUE.keys()).map(|value| value.len()).max();
         assert_eq!(longest, Some(MAX_FORM));
     }

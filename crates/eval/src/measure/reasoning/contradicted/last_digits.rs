@@ -30,21 +30,21 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let words = exchange.language.map(|language| language.places(prose, exchange.memo));
     let endings =
         words.iter().flat_map(|words| words.iter()).filter(|place| place.classes.has(WordClass::Ending));
-    let named = endings.filter_map(|place| {
+    let digits_after_phrases = endings.filter_map(|place| {
         let pattern = if place.value == SEPARABLE { &*DIGITS_NEAR } else { &*DIGITS_AFTER };
         Some(pattern.captures(prose.get(place.at.end..)?)?.get(1)?.as_str())
     });
     let masked = MASKED.captures_iter(prose).filter_map(|captures| Some(captures.get(1)?.as_str()));
-    for digits in named.chain(masked).take(MAX_ENDINGS) {
+    for digits in digits_after_phrases.chain(masked).take(MAX_ENDINGS) {
         if !exchange.spends_search() || !exchange.spends(exchange.sources.field_count()) {
             return;
         }
         let records = || exchange.sources.records();
-        let named = records().find_map(|(source, _, record)| {
+        let named_field = records().find_map(|(source, _, record)| {
             let field = record.fields.iter().find(|field| may_be_named_by_end(field))?;
             Some((source, field))
         });
-        let Some((source, field)) = named else { return };
+        let Some((source, field)) = named_field else { return };
         findings.examined = true;
         let has_digits_at_end = |field: &RecordField| letters_and_digits(field.shown()).ends_with(digits);
         let is_known = records().any(|(.., record)| record.fields.iter().any(has_digits_at_end));

@@ -123,7 +123,7 @@ mod tests {
     use crate::measure::records::KeyNames;
 
     #[test]
-    fn a_word_next_to_the_noun_limits_it() {
+    fn word_next_to_the_noun_limits_the_noun() {
         let names = KeyNames::default();
         let limits = |words: &str, list: &str| {
             limits_noun(words, &names.name_for(list), |word| ["evening", "unpaid"].contains(&word))

@@ -320,7 +320,7 @@ mod tests {
     use crate::measure::reasoning::statements::{Prose, clauses};
 
     #[test]
-    fn longest_word_is_looked_up() {
+    fn maximum_bytes_are_those_of_the_longest_form() {
         assert_eq!(WORDS.assertions.keys().map(String::len).max(), Some(MAX_FORM));
     }
 
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_those_of_their_sentences() {
+    fn states_are_recognised_in_example_sentences() {
         let mut sections: Vec<(Language, bool, usize)> = Vec::new();
         let mut wrong = Vec::new();
         for line in include_str!("../../language/sentences/states.txt").lines() {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_has_two_assertions() {
+    fn no_word_asserts_a_predicate_and_its_opposite() {
         for row in &WORDS.rows {
             for form in &row.forms {
                 let (name, holds) = assertion(form).unwrap();

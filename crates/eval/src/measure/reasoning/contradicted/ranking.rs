@@ -179,11 +179,11 @@ fn may_be_limited(exchange: &Exchange<'_>, rows: &[&Record]) -> bool {
 /// The number of rows that the request asks for.
 fn requested_count(exchange: &Exchange<'_>) -> Option<usize> {
     let places = Language::English.places(exchange.task, exchange.memo);
-    let mut named_rows =
+    let mut spelled =
         places.iter().filter(|place| place.classes.has(WordClass::Number)).map(|p| usize::from(p.value));
     let figures = numbers::all(exchange.task);
     let mut figures = figures.iter().filter(|n| !n.in_identifier && !n.fractional).map(|n| n.value as usize);
-    named_rows.next().or_else(|| figures.next())
+    spelled.next().or_else(|| figures.next())
 }
 
 /// The indices of the rows that a clause names as the answer, by their names or by whole numbers that identify rows.

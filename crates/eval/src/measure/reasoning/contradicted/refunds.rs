@@ -237,9 +237,9 @@ fn check_count(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 fn counts_of(exchange: &Exchange<'_>, clause: &Clause<'_>) -> Vec<usize> {
     let figures = numbers::all(&clause.words).into_iter().filter(|n| !n.in_identifier && !n.fractional);
     let places = exchange.language.map(|language| language.table().places(&clause.words));
-    let named =
+    let spelled_counts =
         places.iter().flat_map(|places| places.iter()).filter(|place| place.classes.has(WordClass::Number));
     let mut out: Vec<usize> = figures.map(|n| n.value as usize).collect();
-    out.extend(named.map(|place| usize::from(place.value)));
+    out.extend(spelled_counts.map(|place| usize::from(place.value)));
     out
 }

@@ -64,9 +64,9 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         // A row that the request names is not compared, since the answer did not choose it.
         let is_in_request =
             |row: &Record| names_of(row).any(|name| contains_words(exchange.task_words(), &name));
-        let named: Vec<&(&Record, &RecordField)> =
+        let named_rows: Vec<&(&Record, &RecordField)> =
             rows.iter().filter(|(row, _)| is_named(row) && !is_in_request(row)).collect();
-        let [(_, field)] = named.as_slice() else { continue };
+        let [(_, field)] = named_rows.as_slice() else { continue };
         findings.examined = true;
         let value = field.number().unwrap_or_default();
         let stating_clause = exchange.clauses.iter().find(|clause| {

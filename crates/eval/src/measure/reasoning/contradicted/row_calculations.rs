@@ -4,7 +4,7 @@
 //! Principle: the values that an answer gives for each row of a list are calculated from two columns of it if all but
 //! one of them are. The exception is wrong, unless a text or a result has its value, or another number of its row or of
 //! its line explains the difference. Rounding of the digits that are shown is allowed. (`table_columns` compares the
-//! columns of the answer's own tables.)
+//! columns of tables in the answer.)
 //!
 //! In: consecutive lines of an answer, each with the name of another row, and the lists of results or the results of
 //! one tool for several things. Out: one contradiction for the first wrong line.
@@ -340,10 +340,10 @@ fn has_other_result(exchange: &Exchange<'_>, lines: &[RowLine<'_, '_>], at: usiz
         field.text().is_some_and(|text| contains_words(&line.label, words_of(text).trim()))
             && !lines.iter().any(|(_, other)| has(other, field))
     };
-    let named: Vec<&RecordField> = row.fields.iter().filter(is_name).collect();
+    let naming_fields: Vec<&RecordField> = row.fields.iter().filter(is_name).collect();
     let mut records = exchange.sources.records().map(|(.., record)| record);
-    !exchange.spends(named.len() * exchange.sources.field_count())
-        || records.any(|record| named.iter().any(|field| has(record, field)))
+    !exchange.spends(naming_fields.len() * exchange.sources.field_count())
+        || records.any(|record| naming_fields.iter().any(|field| has(record, field)))
 }
 
 /// Whether a text or a result has the value, or a number of the row, of the line or of the request explains the

@@ -91,9 +91,9 @@ fn denied_bound<'a>(exchange: &Exchange<'a>) -> Option<StatedBound<'a>> {
     let (is_affirmative, sentence) = exchange.yes_or_no().filter(|(is_affirmative, _)| !is_affirmative)?;
     let question = QUESTION.captures(exchange.task)?;
     let bound = signed_number(question.name("n")?.as_str())?;
-    let others = numbers::all(exchange.task);
+    let request_numbers = numbers::all(exchange.task);
     let is_other = |n: &numbers::Number| !n.in_identifier && (n.value - bound.abs()).abs() > 1e-9;
-    (!is_affirmative && !others.iter().any(is_other)).then_some((
+    (!is_affirmative && !request_numbers.iter().any(is_other)).then_some((
         bound,
         question.name("above").is_some(),
         sentence,
@@ -134,8 +134,8 @@ fn measured_field<'r>(row: &'r Record, words: &str) -> Option<&'r RecordField> {
     let is_named =
         |field: &&&RecordField| field.name.iter().any(|word| word.len() > 2 && words.contains(word.as_str()));
     let values: Vec<&RecordField> = row.fields.iter().filter(is_value).collect();
-    let named: Vec<&&RecordField> = values.iter().filter(is_named).collect();
-    match (values.as_slice(), named.as_slice()) {
+    let named_values: Vec<&&RecordField> = values.iter().filter(is_named).collect();
+    match (values.as_slice(), named_values.as_slice()) {
         ([only], _) => Some(*only),
         (_, [only]) => Some(**only),
         _ => None,

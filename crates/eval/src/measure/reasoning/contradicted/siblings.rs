@@ -1,9 +1,9 @@
 //! Values of a sibling object or column: "the primary contact is Ben", where Ben is in the object `secondary`.
 //!
-//! Principle: sibling objects, under different keys of one object, have the same fields, and so do columns whose names
-//! differ only in a year (`yield_2024`, `yield_2025`). An answer contradicts the result if it names the key of one
-//! object, links a value to this key that only a sibling object has, and contains neither the sibling's key nor the
-//! value of the named object.
+//! Principle: sibling objects, under different keys of one object, have the same fields. Columns whose names differ
+//! only in a year are compared in the same way (`yield_2024`, `yield_2025`). An answer contradicts the result if it
+//! names the key of one object, links a value to this key that only a sibling object has, and contains neither the
+//! sibling's key nor the value of the named object.
 //!
 //! In: the sentences of an answer, and the objects and rows of results. Out: one contradiction.
 
@@ -240,8 +240,9 @@ fn other_year_value<'a>(
         // The names of each row are searched for in the sentence.
         exchange.spends(parsed.records.len() * (1 + sentence.words.len() / 32)).then_some(())?;
         let rows = parsed.records.iter().filter(|record| !record.fields.is_empty());
-        let mut named = rows.filter(|row| names_of(row).any(|name| contains_words(&sentence.words, &name)));
-        let (Some(row), None) = (named.next(), named.next()) else { continue };
+        let mut named_rows =
+            rows.filter(|row| names_of(row).any(|name| contains_words(&sentence.words, &name)));
+        let (Some(row), None) = (named_rows.next(), named_rows.next()) else { continue };
         exchange.spends(columns.len() * row.fields.len()).then_some(())?;
         for (column_year, other_words) in columns.iter().filter(|(column_year, _)| column_year == year) {
             let cell = |wanted: u32| {

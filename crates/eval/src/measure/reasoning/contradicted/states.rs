@@ -241,13 +241,13 @@ fn names_only_other_things(words: &str, fact: &StateFact<'_>) -> bool {
     let arguments = fact.source.call.arguments.as_deref().unwrap_or_default();
     let dates: Vec<_> = dates::all(words).filter_map(|date| words.get(date.at)).collect();
     let is_in_date = |word: &str| dates.iter().any(|date| date.split(' ').any(|part| part == word));
-    let mut named = words.split(' ').filter(|word| !is_in_date(word)).filter(|word| {
+    let mut identifiers = words.split(' ').filter(|word| !is_in_date(word)).filter(|word| {
         word.len() >= 4
             && word.bytes().filter(u8::is_ascii_digit).count() >= 3
             && !word.contains([':', '.', ','])
     });
     let has = |word: &str| [result, arguments].iter().any(|text| contains_ignoring_case(text, word));
-    named.clone().next().is_some() && !named.any(has)
+    identifiers.clone().next().is_some() && !identifiers.any(has)
 }
 
 /// The predicates that a record asserts or denies by its flags and states.

@@ -117,9 +117,9 @@ fn wrong_group_sum<'a>(
             let Some(value) = cell(row, group_key).and_then(RecordField::text) else { continue };
             groups.entry(words_of(&value.replace('_', " ")).trim().to_owned()).or_default().push(row);
         }
-        let named: Vec<(&LabelledAmount<'a>, &Vec<&Record>)> =
+        let grouped_lines: Vec<(&LabelledAmount<'a>, &Vec<&Record>)> =
             lines.iter().filter_map(|line| Some((line, groups.get(&line.label)?))).collect();
-        let is_grouped = groups.len() < rows.len() && named.len() >= 2;
+        let is_grouped = groups.len() < rows.len() && grouped_lines.len() >= 2;
         if !is_grouped || exchange.clauses.iter().any(has_exception) {
             continue;
         }
@@ -127,7 +127,7 @@ fn wrong_group_sum<'a>(
         for column in fields().filter(|field| field.number().is_some()) {
             let sum = |group: &[&Record]| sum_of(group.iter().copied(), column);
             let (correct, wrong): (Vec<_>, Vec<_>) =
-                named.iter().partition(|(line, group)| is_rounded_value(&line.amount, sum(group)));
+                grouped_lines.iter().partition(|(line, group)| is_rounded_value(&line.amount, sum(group)));
             // A group of one row does not show that the amounts are sums.
             let are_sums = correct.iter().any(|(_, group)| group.len() > 1);
             if !are_sums || wrong.is_empty() || wrong.len() > correct.len() {

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unconverted_time_is_copied() {
+    fn only_an_unconverted_time_is_found() {
         let known_times = timestamps("2025-12-02T14:30:00Z");
         let stated = |text: &str| unconverted(&zoned_times(text), &known_times).is_some();
         assert!(stated("14:30 CET"));

@@ -470,7 +470,7 @@ fn has_product(parts: &[Number], is_near: &impl Fn(f64) -> bool) -> bool {
 
 /// Whether the parts are the numbers of a whole column of a result.
 fn is_column(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
-    let wanted: Vec<f64> = sorted(parts.iter().map(|part| part.value).collect());
+    let part_values: Vec<f64> = sorted(parts.iter().map(|part| part.value).collect());
     exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref()).any(|parsed| {
         let lists = parsed.lists.iter().enumerate().filter(|(_, list)| list.len == parts.len());
         lists.take(MAX_COLUMNS).any(|(list, _)| {
@@ -480,8 +480,8 @@ fn is_column(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
             names.filter(|field| field.number().is_some()).any(|header| {
                 let cell = |row: &&Record| row.fields.iter().find(|f| f.name == header.name)?.number();
                 let column = sorted(rows.iter().filter_map(cell).collect());
-                column.len() == wanted.len()
-                    && column.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < ROUNDING_ERROR)
+                column.len() == part_values.len()
+                    && column.iter().zip(&part_values).all(|(a, b)| (a - b).abs() < ROUNDING_ERROR)
             })
         })
     })

@@ -78,8 +78,8 @@ pub(super) struct TestedRow<'e> {
 }
 
 /// Whether a clause is about all things of a kind.
-pub(super) fn is_of_all(clause: &Clause<'_>, asked: &str) -> bool {
-    claimed_noun(clause, asked).is_some()
+pub(super) fn is_of_all(clause: &Clause<'_>, request_words: &str) -> bool {
+    claimed_noun(clause, request_words).is_some()
 }
 
 /// Whether a clause makes an exception, so that it may state the opposite for the things that it names.
@@ -89,7 +89,7 @@ pub(super) fn has_exception(clause: &Clause<'_>) -> bool {
 
 /// The noun of a clause about all things of a kind, or an empty text without a noun; `None` for another clause. A place
 /// after the noun is allowed if the request names it as well.
-fn claimed_noun<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
+fn claimed_noun<'c>(clause: &'c Clause<'_>, request_words: &str) -> Option<&'c str> {
     const DETERMINERS: [&str; 8] = ["of", "the", "these", "those", "them", "your", "our", "one"];
     // Most clauses have no such word, and need not be split.
     if !clause.classes.has(WordClass::Quantifier) && !clause.negated {
@@ -110,7 +110,7 @@ fn claimed_noun<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
     let place =
         phrase.iter().position(|word| matches!(*word, "in" | "on" | "at" | "from")).unwrap_or(phrase.len());
     let (things, place) = phrase.split_at_checked(place)?;
-    if !place.iter().all(|word| DETERMINERS.contains(word) || contains_words(asked, word)) {
+    if !place.iter().all(|word| DETERMINERS.contains(word) || contains_words(request_words, word)) {
         return None;
     }
     let mut nouns = things.iter().filter(is_plain);
@@ -127,8 +127,8 @@ fn is_number(word: &str) -> bool {
 }
 
 /// Whether a request asks whether something applies to all things.
-pub(super) fn asks_of_all(asked: &str) -> bool {
-    ASKS_OF_ALL.is_match(asked)
+pub(super) fn asks_of_all(request_words: &str) -> bool {
+    ASKS_OF_ALL.is_match(request_words)
 }
 
 /// The index of a row for which a claim about all rows does not hold; `None` beyond the work budget.
@@ -173,22 +173,23 @@ pub(super) fn counterexample(
 
 /// Whether "all" means the whole list.
 fn means_whole_list(exchange: &Exchange<'_>, rows: &[TestedRow<'_>], len: usize, sentence: &str) -> bool {
-    let asked = exchange.task_words();
+    let request_words = exchange.task_words();
     let fields = || rows.iter().flat_map(|row| &row.record.fields);
     // A value or a flag of rows that the request names may be a condition.
-    let selects =
-        fields().filter_map(RecordField::text).any(|text| text.len() > 2 && contains_words(asked, text))
-            || numbers::has_digit(exchange.task)
-            || !ASKS_WHETHER.is_match(asked)
-                && fields().filter(|field| matches!(field.value, FieldValue::Bool(_))).any(|flag| {
-                    flag.name.last().is_some_and(|word| word.len() > 3 && contains_words(asked, word))
-                });
+    let selects = fields()
+        .filter_map(RecordField::text)
+        .any(|text| text.len() > 2 && contains_words(request_words, text))
+        || numbers::has_digit(exchange.task)
+        || !ASKS_WHETHER.is_match(request_words)
+            && fields().filter(|field| matches!(field.value, FieldValue::Bool(_))).any(|flag| {
+                flag.name.last().is_some_and(|word| word.len() > 3 && contains_words(request_words, word))
+            });
     // The noun may mean only the rows of one kind.
     let noun = exchange
         .clauses
         .iter()
         .filter(|c| std::ptr::eq(c.sentence, sentence))
-        .find_map(|c| claimed_noun(c, asked));
+        .find_map(|c| claimed_noun(c, request_words));
     let noun = noun.unwrap_or_default().trim_end_matches('s');
     let mentions_noun = |row: &&TestedRow<'_>| {
         row.record.fields.iter().filter_map(RecordField::text).any(|t| t.contains(noun))

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn weekday_of_another_date_is_not_taken() {
+    fn weekday_of_another_date_is_ignored() {
         for text in [
             "Open Monday - 3 December is a holiday",
             "We are closed on Sunday. 3 December is fine.",
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn weekdays_are_those_of_the_calendar() {
+    fn weekdays_are_computed_from_dates() {
         assert_eq!(weekday(2025, 11, 25), 1);
         assert_eq!(weekday(2024, 2, 29), 3);
         assert_eq!(weekday(2000, 1, 1), 5);
