@@ -29,21 +29,22 @@ use crate::recognise::Text;
 const MAX_VALUES: usize = 50_000;
 /// Maximum numbers used by the model that are kept, the latest ones.
 const MAX_MODEL_NUMBERS: usize = 400;
-/// Maximum stated amounts of which pairs are added up, rates of them, and columns of a list that are totalled.
+/// Maximum stated amounts that are added up in pairs, rates that are applied to them, and columns of a list that are
+/// totalled.
 const MAX_TOTALLED: usize = 8;
 /// Maximum sums and means that are combined with another number: among more, a match may be accidental.
 const MAX_AGGREGATES: usize = 64;
-/// Maximum pairs of a date and a number that may be a term.
+/// Maximum pairs of a date and a duration, such as the term of a contract, that are added up.
 const MAX_TERMS: usize = 400;
-/// Maximum bytes of texts whose times are read.
+/// Maximum bytes of texts whose dates and times are read.
 const MAX_TIMED: usize = 1 << 18;
-/// Maximum codes of all texts that are compared.
+/// Maximum codes of all texts that are compared with an answer.
 const MAX_CODES: usize = 64;
 // A value of two to four capitals in JSON.
 regex!(CODE, r#"[:\[,] ?"([A-Z]{2,4})""#);
 /// Initial capacity for texts, so that the collections are seldom reallocated.
 const INITIAL_TEXTS: usize = 32;
-/// A byte that occurs in no UTF-8, and thus separates texts.
+/// A byte that never occurs in UTF-8, so that no phrase matches across two texts.
 const TEXT_SEPARATOR: u8 = 0xff;
 /// Number of phrases whose searches count as one in the work budget, since a search is fast.
 const PHRASES_PER_SEARCH: usize = 16;
@@ -84,9 +85,9 @@ pub(crate) struct Evidence<'a> {
     unread: Vec<Unread<'a>>,
     /// The `texts` in lower case, each followed by [`TEXT_SEPARATOR`], so that one search for a phrase covers all of
     /// them. They are converted when phrases are first searched.
-    lowered: Vec<u8>,
-    /// The number of `texts` that are in `lowered`.
-    lowered_texts: usize,
+    lowercase_bytes: Vec<u8>,
+    /// The number of `texts` that are in `lowercase_bytes`.
+    lowercase_text_count: usize,
     /// The first codes in capitals ("JFK") in the texts, with the number of texts that were searched.
     codes: (Vec<&'a str>, usize),
     /// All numbers, sorted.
@@ -111,7 +112,7 @@ pub(crate) struct Evidence<'a> {
     model_numbers: Vec<f64>,
     /// Results that are a single number ("836"), with their texts.
     single_numbers: Vec<(f64, &'a str)>,
-    /// The factors between units that the answer names; `None` if its words for units are not known.
+    /// The factors between units that the answer names; `None` if all conversions are allowed.
     units: Option<Vec<f64>>,
     /// Whether there are more than [`MAX_VALUES`] numbers.
     is_full: bool,
@@ -146,7 +147,7 @@ impl<'a> Evidence<'a> {
         self.budget.is_none_or(|budget| budget.spend(steps))
     }
 
-    /// Adds a text once.
+    /// Adds a text, unless the same interned text was added before.
     pub(crate) fn add(&mut self, text: &'a Text, source: TextSource) {
         if !self.known_texts.insert((text.as_ptr() as usize, text.len())) || text.is_empty() {
             return;
@@ -183,8 +184,8 @@ impl<'a> Evidence<'a> {
     }
 
     /// Adds a text of the model to which its user replied, and whose facts were not checked: the text asked for a
-    /// decision, so that the user knows its numbers. Those that follow from the evidence are operands of the answers
-    /// after it.
+    /// decision, so that the user knows its numbers. The numbers that follow from the evidence are operands of the
+    /// answers after it.
     pub(crate) fn add_proposal(&mut self, text: &'a Text) {
         self.unread.push(Unread::Proposal(text));
     }
@@ -203,8 +204,8 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Whether the model passed such a day to a call, for example the first one of "last week"; true when the work
-    /// budget is exceeded.
+    /// Whether the model passed a day to a call that satisfies the predicate, for example the first day of "last week";
+    /// true when the work budget is exceeded.
     pub(crate) fn was_day_passed(&mut self, is_wanted: impl Fn(i64) -> bool) -> bool {
         // The arguments of each call are read once per trace.
         let (days, read) = &mut self.passed_days;
@@ -236,7 +237,7 @@ impl<'a> Evidence<'a> {
         &self.single_numbers
     }
 
-    /// Reads the added texts and sorts their numbers into the lists.
+    /// Reads the added texts and merges their numbers into the sorted lists.
     fn merge_new_values(&mut self) {
         self.read_numbers();
         if self.new_values.is_empty() || !self.spend(self.values.len() + self.new_values.len()) {
@@ -282,9 +283,9 @@ impl<'a> Evidence<'a> {
         const UNITS: [f64; 4] = [60.0, 100.0, 1e3, 3600.0];
         let totals = self.aggregates.iter().take(MAX_AGGREGATES);
         // An amount per month may be stated per year.
-        let by_year = |total: &f64| near(total * MONTHS, value, tolerance);
+        let is_per_year = |total: &f64| near(total * MONTHS, value, tolerance);
         let gives_value =
-            |total: &f64| by_year(total) || UNITS.iter().any(|unit| near(total / unit, value, tolerance));
+            |total: &f64| is_per_year(total) || UNITS.iter().any(|unit| near(total / unit, value, tolerance));
         value > 0.0 && totals.into_iter().any(gives_value)
     }
 
@@ -307,6 +308,7 @@ impl<'a> Evidence<'a> {
             || self.contains(n.value / factor, n.tolerance / factor)
     }
 
+    /// Whether a number of the evidence is at most `tolerance` away from the value.
     fn contains(&self, value: f64, tolerance: f64) -> bool {
         within(&self.values, value - tolerance, value + tolerance)
     }
@@ -357,20 +359,24 @@ impl<'a> Evidence<'a> {
             return vec![true; phrases.len()];
         }
         // Each text is converted once, so that searches need not ignore case.
-        let (from, new) = (self.lowered.len(), self.texts.get(self.lowered_texts..).unwrap_or_default());
-        self.lowered.reserve(new.iter().map(|text| text.len() + 1).sum());
+        let (from, new) =
+            (self.lowercase_bytes.len(), self.texts.get(self.lowercase_text_count..).unwrap_or_default());
+        self.lowercase_bytes.reserve(new.iter().map(|text| text.len() + 1).sum());
         for text in new {
-            self.lowered.extend_from_slice(text.as_bytes());
-            self.lowered.push(TEXT_SEPARATOR);
+            self.lowercase_bytes.extend_from_slice(text.as_bytes());
+            self.lowercase_bytes.push(TEXT_SEPARATOR);
             // "https:\/\/example.com" in JSON is the link of an answer.
             if let Cow::Owned(text) = without_json_escapes(text) {
-                self.lowered.extend_from_slice(text.as_bytes());
-                self.lowered.push(TEXT_SEPARATOR);
+                self.lowercase_bytes.extend_from_slice(text.as_bytes());
+                self.lowercase_bytes.push(TEXT_SEPARATOR);
             }
         }
-        self.lowered_texts = self.texts.len();
-        self.lowered.get_mut(from..).into_iter().for_each(<[u8]>::make_ascii_lowercase);
-        phrases.iter().map(|phrase| memmem::find(&self.lowered, phrase.as_bytes()).is_some()).collect()
+        self.lowercase_text_count = self.texts.len();
+        self.lowercase_bytes.get_mut(from..).into_iter().for_each(<[u8]>::make_ascii_lowercase);
+        phrases
+            .iter()
+            .map(|phrase| memmem::find(&self.lowercase_bytes, phrase.as_bytes()).is_some())
+            .collect()
     }
 
     /// Whether a text has a code in capitals ("JFK", "GB") that the answer contains only in brackets or not at all, so
@@ -387,8 +393,8 @@ impl<'a> Evidence<'a> {
             new_texts.iter().flat_map(|text| CODE.captures_iter(text)).filter_map(|code| code.get(1));
         codes.extend(matches.take(MAX_CODES - codes.len()).map(|code| code.as_str()));
         *searched = self.texts.len();
-        let is_told = |code: &str| answer.contains(code) && !answer.contains(&format!("({code})"));
-        codes.iter().any(|code| !is_told(code))
+        let is_in_answer = |code: &str| answer.contains(code) && !answer.contains(&format!("({code})"));
+        codes.iter().any(|code| !is_in_answer(code))
     }
 
     /// The texts so far, newest last.

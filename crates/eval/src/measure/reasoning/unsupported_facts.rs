@@ -26,15 +26,16 @@ use crate::measure::request::TaskDemands;
 use crate::measure::{Category, Finding, Memo};
 use words_around::{WordsAround, is_list_label};
 
-/// Maximum facts of one kind in one answer that are checked.
+/// Maximum numbers, or phrases of one kind, of an answer that are checked.
 const MAX_FACTS: usize = 64;
 /// Maximum findings of one kind on one answer.
 const MAX_FINDINGS: usize = 3;
 /// Whole numbers up to this one are not checked, since they may be counts, ranks and days.
-const SMALL: f64 = 20.0;
-/// Common figures: the hours of a day, a full percentage, the days of a year.
-const COMMON: [f64; 7] = [24.0, 30.0, 60.0, 90.0, 100.0, 365.0, 360.0];
-/// Whether calls were made before an answer, and succeeded.
+const MAX_UNCHECKED_NUMBER: f64 = 20.0;
+/// Numbers that need no source, such as the hours of a day, a full percentage and the days of a year.
+const COMMON_NUMBERS: [f64; 7] = [24.0, 30.0, 60.0, 90.0, 100.0, 365.0, 360.0];
+
+/// Whether tools were called before an answer, and whether a call succeeded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallsBefore {
     /// Whether a tool had been called.
@@ -69,9 +70,9 @@ pub(crate) fn check(
 ) -> FactCheck {
     let prose = Prose::cached(answer, memo);
     let is_english = language == Language::English;
-    let out = match is_english || request.asks_for_estimate() {
+    let result = match is_english || request.asks_for_estimate() {
         true => FactCheck::default(),
-        false => check_values(answer, &prose, language, request, evidence, calls, memo),
+        false => check_numbers_in_other_language(answer, &prose, language, request, evidence, calls, memo),
     };
     let mut checker = FactChecker {
         answer,
@@ -83,7 +84,7 @@ pub(crate) fn check(
         memo,
         knows_units: is_english && ReadText::new(answer, None, memo).is_known(),
         language,
-        out,
+        result,
     };
     if is_english {
         checker.check_numbers();
@@ -92,21 +93,21 @@ pub(crate) fn check(
         checker.check_phrases();
     }
     let only_failed = calls.attempted && !calls.succeeded;
-    let is_examined = only_failed && checker.out.findings.is_empty() && !request.asks_for_estimate();
+    let is_examined = only_failed && checker.result.findings.is_empty() && !request.asks_for_estimate();
     if let Some(sentence) = is_examined.then(|| memory::source(answer, memo)).flatten() {
         let rationale = "an answer with a source, or an admission that there is none, was expected; the answer says \
                          that it comes from memory, after every call had failed";
         let finding = Defect::UnsupportedFact.finding(rationale.to_owned(), sentence);
-        checker.out.examined += 1;
-        checker.out.beyond_request += 1;
-        checker.out.findings.push(finding.by_rule("memory"));
+        checker.result.examined += 1;
+        checker.result.beyond_request += 1;
+        checker.result.findings.push(finding.by_rule("memory"));
     }
-    checker.out
+    checker.result
 }
 
 /// Compares the numbers of an answer in another language than English. At least half of them have to be without
 /// support, in each reading of groups of digits.
-fn check_values(
+fn check_numbers_in_other_language(
     answer: &str,
     prose: &str,
     language: Language,
@@ -131,11 +132,11 @@ fn check_values(
             memo,
             knows_units: false,
             language,
-            out: FactCheck::default(),
+            result: FactCheck::default(),
         };
-        checker.check_values();
-        if best.as_ref().is_none_or(|previous| checker.out.findings.len() < previous.findings.len()) {
-            best = Some(checker.out);
+        checker.check_majority_of_numbers();
+        if best.as_ref().is_none_or(|previous| checker.result.findings.len() < previous.findings.len()) {
+            best = Some(checker.result);
         }
     }
     best.unwrap_or_default()
@@ -144,6 +145,7 @@ fn check_values(
 /// A number that the answer states.
 struct NumberFact {
     number: Number,
+    /// Whether the answer states it as an approximation.
     hedged: bool,
     /// The values of which a limit in words is true.
     limited: Option<Range<f64>>,
@@ -165,7 +167,7 @@ struct FactChecker<'a, 'e> {
     knows_units: bool,
     /// The language of the answer, by whose words questions, conditions and examples are recognised.
     language: Language,
-    out: FactCheck,
+    result: FactCheck,
 }
 
 impl FactChecker<'_, '_> {
@@ -176,6 +178,8 @@ impl FactChecker<'_, '_> {
         text.unwrap_or_else(|| around(self.answer, position, position, 80))
     }
 
+    /// Adds findings on the unsupported numbers of an answer in English: if they are at least half of its numbers, or
+    /// in the first sentence with a number if the request asks for a number.
     fn check_numbers(&mut self) {
         let mut facts = self.numbers();
         if facts.is_empty() || self.request.asks_for_estimate() {
@@ -187,30 +191,32 @@ impl FactChecker<'_, '_> {
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         let first_sentence = facts.first().map(|f| f.sentence);
         let is_majority = unsupported.len() * 2 >= facts.len();
-        let wants_number = !is_majority && self.request.question_for_number().is_some();
-        let is_asked_for = |fact: &&NumberFact| wants_number && Some(fact.sentence) == first_sentence;
+        let is_number_requested = !is_majority && self.request.question_for_number().is_some();
+        let is_asked_for = |fact: &&NumberFact| is_number_requested && Some(fact.sentence) == first_sentence;
         self.report(unsupported.into_iter().filter(|fact| is_majority || is_asked_for(fact)), &facts);
     }
 
     /// Counts numbers as examined.
     fn count_examined(&mut self, facts: &[NumberFact]) {
-        self.out.examined += facts.len();
-        self.out.beyond_request += facts.iter().filter(|fact| !self.request.has_number(&fact.number)).count();
+        self.result.examined += facts.len();
+        self.result.beyond_request +=
+            facts.iter().filter(|fact| !self.request.has_number(&fact.number)).count();
     }
 
     /// Adds findings on unsupported numbers.
     fn report<'f>(&mut self, unsupported: impl Iterator<Item = &'f NumberFact>, facts: &[NumberFact]) {
         for fact in unsupported {
-            self.out.unsupported.extend(fact.number.possible_values());
-            if self.out.findings.len() < MAX_FINDINGS {
+            self.result.unsupported.extend(fact.number.possible_values());
+            if self.result.findings.len() < MAX_FINDINGS {
                 let finding = self.number_finding(fact, facts);
-                self.out.findings.extend(finding);
+                self.result.findings.extend(finding);
             }
         }
     }
 
-    fn check_values(&mut self) {
-        // Characters by which the number before them is multiplied: such numbers are not compared.
+    /// Adds findings on the numbers of an answer in another language than English, if at least half are unsupported.
+    fn check_majority_of_numbers(&mut self) {
+        // Characters that multiply the number before them: such numbers are not compared.
         const MAGNITUDES: [char; 5] = ['万', '萬', '億', '亿', '千'];
         let is_plain = |fact: &NumberFact| {
             let sentence =
@@ -272,8 +278,9 @@ impl FactChecker<'_, '_> {
             };
             let Some(sentence) = self.prose.get(start..end).filter(states) else { continue };
             numbers::scan(sentence, |number| {
-                let small = number.value.fract() == 0.0 && number.value <= SMALL && !number.fractional;
-                let common = COMMON.contains(&number.value);
+                let small =
+                    number.value.fract() == 0.0 && number.value <= MAX_UNCHECKED_NUMBER && !number.fractional;
+                let common = COMMON_NUMBERS.contains(&number.value);
                 let is_day = number.value <= 31.0 && dates::begins_with_month(sentence.get(number.end..));
                 let is_quantity = !number.in_identifier && !is_numbered_by_year(sentence, &number);
                 if !is_quantity || small || common || is_day || out.len() >= MAX_FACTS {
@@ -298,7 +305,8 @@ impl FactChecker<'_, '_> {
         out
     }
 
-    /// The finding on an unsupported number. It is a misread result if the only number of a result has similar digits.
+    /// The finding on an unsupported number. It has the category of a misread result if the only number of a result has
+    /// similar digits.
     fn number_finding(&self, fact: &NumberFact, facts: &[NumberFact]) -> Option<Finding> {
         let &(start, end) = self.sentences.get(fact.sentence)?;
         let sentence = self.answer.get(start..end)?;

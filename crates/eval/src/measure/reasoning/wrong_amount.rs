@@ -3,9 +3,9 @@
 //! Principle: an amount is passed as the user gave it, or follows from known numbers. An action passes another amount
 //! if its number is in no text before it and does not follow from their numbers, while the answer has the user's
 //! number, which no action and no result of one has. A quantity of a thing ("two rooms", "a table for 4") is compared
-//! with the argument or field of the result that is named for the thing, by its key or by its description in the
-//! schema. Several calls may add up. All words for people name the same thing. In a dialogue, a number that was
-//! mentioned later is not a finding.
+//! with the argument, or the field of the result, whose key or description in the schema names the thing. There is no
+//! finding for several calls, whose quantities may add up. All words for people name the same thing. In a dialogue,
+//! a number that was mentioned later is not a finding.
 //!
 //! In: the messages of the user, the actions of an agent, and its answer. Out: one finding for each agent, on the model
 //! span that requested the call.
@@ -36,17 +36,17 @@ use crate::recognise::{Agent, AgentTrace, Call, Text};
 
 /// Maximum bytes of the user's messages: longer texts name many things.
 const MAX_USER_BYTES: usize = 1_500;
-/// Maximum bytes of an answer, for the same reason.
-const MAX_ANSWER: usize = 4_000;
+/// Maximum bytes of an answer: longer answers also name many things.
+const MAX_ANSWER_BYTES: usize = 4_000;
 /// Maximum calls of an agent that are compared.
 const MAX_CALLS: usize = 40;
 /// Maximum numbers of a call, a result or a request that are compared.
-const MAX_ARGUMENTS: usize = 24;
+const MAX_NUMBERS: usize = 24;
 /// The smallest amount that is compared: smaller numbers may be parts of dates, ranks and counts.
 const MIN_AMOUNT: f64 = 20.0;
 /// The largest quantity of a thing.
 const MAX_QUANTITY: f64 = 100.0;
-/// Ratios of two units of one quantity: cents, minutes, months, days, seconds.
+/// Ratios of two units of one quantity, such as cents of a euro, minutes of an hour and days of a year.
 const UNIT_RATIOS: [f64; 12] =
     [7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0, 1024.0, 3600.0];
 /// Words in keys of numbers that are not amounts, besides those of identifiers.
@@ -68,28 +68,29 @@ const CODE_WORDS: [&str; 12] = [
 const MAX_SHARES: u8 = 6;
 /// Words in names of parameters that mean a count of something.
 const COUNT_WORDS: [&str; 7] = ["number", "num", "of", "count", "size", "quantity", "qty"];
-/// The thing that stands for all words for people.
+/// The stem that replaces every word for people, so that "guests" and "adults" are one thing.
 const PERSON: &str = "person";
-/// Classes of words by which a quantity is one of several, or of a change.
-const CHANGES: WordClasses = classes!(Increment Bound Quantifier Alternative Exception Repetition Contrast);
+/// Classes of words that mean a change of a quantity, a limit, or one of several quantities.
+const INDEFINITE_QUANTITY: WordClasses =
+    classes!(Increment Bound Quantifier Alternative Exception Repetition Contrast);
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent, .. } = *conduct;
-    let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER)?;
+    let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER_BYTES)?;
     if agent.calls.len() > MAX_CALLS {
         return None;
     }
     let keys = memo.shared::<KeyNames>();
     let succeeded_calls = || conduct.succeeded(MAX_CALLS).map(|(_, call)| call);
-    let acts = |call: &&Call| call.llm.is_some() && purpose(trace, memo, call) != Purpose::Query;
+    let is_action = |call: &&Call| call.llm.is_some() && purpose(trace, memo, call) != Purpose::Query;
     // Most calls pass no number, or change nothing.
-    let passes_number = |call: &Call| passed(call, &keys).next().is_some();
-    if !succeeded_calls().filter(|call| passes_number(call)).any(|call| acts(&call)) {
+    let passes_number = |call: &Call| passed_numbers(call, &keys).next().is_some();
+    if !succeeded_calls().filter(|call| passes_number(call)).any(|call| is_action(&call)) {
         return None;
     }
     let actions: Vec<&Call> = succeeded_calls()
-        .filter(acts)
+        .filter(is_action)
         .filter(|call| !without_effect::reports_no_effect(call, memo))
         .collect();
     actions.iter().any(|call| passes_number(call)).then_some(())?;
@@ -122,8 +123,8 @@ struct AmountCheck<'a> {
     keys: Rc<KeyNames>,
 }
 
-/// The numbers among the arguments of a call, with the words of their keys.
-fn passed<'c>(call: &'c Call, keys: &'c KeyNames) -> impl Iterator<Item = (KeyName, f64)> + 'c {
+/// The positive numbers among the arguments of a call that may be amounts or quantities, with the words of their keys.
+fn passed_numbers<'c>(call: &'c Call, keys: &'c KeyNames) -> impl Iterator<Item = (KeyName, f64)> + 'c {
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     let nested = arguments.flat_map(|(key, value)| {
         std::iter::once((key, value)).chain(value.as_object().into_iter().flatten())
@@ -138,9 +139,10 @@ fn passed<'c>(call: &'c Call, keys: &'c KeyNames) -> impl Iterator<Item = (KeyNa
         });
         (number > 0.0 && number.is_finite() && !is_code).then_some((name, number))
     });
-    numbers.take(MAX_ARGUMENTS)
+    numbers.take(MAX_NUMBERS)
 }
 
+/// Whether two numbers are equal up to the rounding errors of floating-point numbers.
 fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
 }
@@ -153,32 +155,35 @@ fn may_be_converted(one: f64, other: f64) -> bool {
         || ratio > UNIT_RATIOS.iter().copied().fold(0.0, f64::max)
 }
 
+/// The numbers of a text that may be amounts.
 fn amounts(text: &str) -> impl Iterator<Item = Number> {
     numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value >= MIN_AMOUNT)
 }
 
 impl<'a> AmountCheck<'a> {
+    /// As [`passed_numbers`], with the cached words of keys.
     fn passed<'c>(&'c self, call: &'c Call) -> impl Iterator<Item = (KeyName, f64)> + 'c {
-        passed(call, &self.keys)
+        passed_numbers(call, &self.keys)
     }
 
-    /// An action whose number has no source, where the answer has a number of the user that no action has.
+    /// An action whose number has no source, if the answer has exactly one number of the user that no action has.
     fn other_amount(&self) -> Option<Mismatch<'a>> {
         let answer_numbers: Vec<Number> = amounts(self.answer).collect();
         let is_told = |value: f64| answer_numbers.iter().any(|number| is_near(number.value, value));
-        let told_numbers = self.user_texts.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
-        let told_numbers: Vec<Number> =
-            told_numbers.filter(|n| is_told(n.value)).take(MAX_ARGUMENTS).collect();
-        if told_numbers.is_empty() {
+        let repeated_numbers = self.user_texts.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
+        let repeated_numbers: Vec<Number> =
+            repeated_numbers.filter(|n| is_told(n.value)).take(MAX_NUMBERS).collect();
+        if repeated_numbers.is_empty() {
             return None;
         }
         let action_numbers: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
         let is_passed = |n: &Number| {
             n.possible_values().any(|value| action_numbers.iter().any(|other| is_near(*other, value)))
         };
-        let mut unmet: Vec<f64> = told_numbers.iter().filter(|n| !is_passed(n)).map(|n| n.value).collect();
-        unmet.dedup();
-        let [expected] = unmet.as_slice() else { return None };
+        let mut unpassed: Vec<f64> =
+            repeated_numbers.iter().filter(|n| !is_passed(n)).map(|n| n.value).collect();
+        unpassed.dedup();
+        let [expected] = unpassed.as_slice() else { return None };
         // An answer with both numbers reports the change.
         let is_other =
             |number: f64| number >= MIN_AMOUNT && !may_be_converted(number, *expected) && !is_told(number);
@@ -187,8 +192,8 @@ impl<'a> AmountCheck<'a> {
         })
     }
 
-    /// The first number of an action, among `candidates`, that no text before the action has or gives. `None` beyond
-    /// the work budget.
+    /// The first of the `candidates` of the actions that no text before the action contains and that does not follow
+    /// from the numbers of these texts. `None` beyond the work budget.
     fn first_without_source(
         &self,
         expected: f64,
@@ -205,7 +210,7 @@ impl<'a> AmountCheck<'a> {
                 |number: f64| rates.iter().any(|rate| is_rounded(number * (1.0 + rate / 100.0), expected));
             for (key, number) in candidates(call).into_iter().filter(|(_, number)| !is_net(*number)) {
                 earlier_numbers.read_before(call)?;
-                let is_given = earlier_numbers.gives(number);
+                let has_source = earlier_numbers.support(number);
                 if self.memo.budget.is_exceeded() {
                     return None;
                 }
@@ -213,7 +218,7 @@ impl<'a> AmountCheck<'a> {
                     let all = derived.get_or_insert_with(|| self.derived());
                     all.as_ref().is_none_or(|all| all.iter().any(|value| is_rounded(*value, number)))
                 };
-                if !is_given && !is_derived() {
+                if !has_source && !is_derived() {
                     return Some((call, expected.to_string(), format!("{}: {number}", key.join("_"))));
                 }
             }
@@ -224,13 +229,13 @@ impl<'a> AmountCheck<'a> {
     /// The values that follow from several numbers of the request and of the instructions: 412 km at 0.30 and 24 more,
     /// 17.5 hours at 85 with 19 %; `None` beyond the work budget or if there are too many numbers.
     fn derived(&self) -> Option<Vec<f64>> {
-        let request_numbers = combinable(&self.user_texts, MAX_ARGUMENTS);
+        let request_numbers = combinable(&self.user_texts, MAX_NUMBERS);
         let view = self.agent.llms.first().and_then(|at| self.trace.views.get(*at)).into_iter();
-        let rules = combinable(view.flat_map(instruction_texts), MAX_ARGUMENTS);
+        let rules = combinable(view.flat_map(instruction_texts), MAX_NUMBERS);
         let (request_count, all) = (request_numbers.len(), request_numbers.len() + rules.len());
-        let is_read =
-            all <= MAX_ARGUMENTS && self.memo.budget.spend(request_count * all * (request_count + 1));
-        is_read.then(|| combined(&request_numbers, &rules))
+        let is_within_limits =
+            all <= MAX_NUMBERS && self.memo.budget.spend(request_count * all * (request_count + 1));
+        is_within_limits.then(|| combined(&request_numbers, &rules))
     }
 
     /// An action whose amount has no source, where the user gives only one amount of money: 340 for "3,400 euros".
@@ -246,10 +251,10 @@ impl<'a> AmountCheck<'a> {
         let [expected] = user_amounts.as_slice() else { return None };
         let is_expected = |number: f64| {
             // The amount may be in cents, a fraction, or divided among a few.
-            let shares = |total: f64| (1..=MAX_SHARES).any(|n| is_near(total, number * f64::from(n)));
+            let is_divided = |total: f64| (1..=MAX_SHARES).any(|n| is_near(total, number * f64::from(n)));
             expected
                 .possible_values()
-                .any(|value| shares(value) || is_near(value * 100.0, number) || is_share(number, value))
+                .any(|value| is_divided(value) || is_near(value * 100.0, number) || is_share(number, value))
         };
         let passed_amounts = |call: &'a Call| {
             self.passed(call).filter(|(key, _)| names::has_word_of_class(key, WordClass::Amount))
@@ -281,54 +286,57 @@ impl<'a> AmountCheck<'a> {
 
     /// An action with another quantity of a thing than the only one that the user gives for the thing.
     fn other_quantity(&self) -> Option<Mismatch<'a>> {
-        let starts = |call: &&&Call| {
+        let is_booking = |call: &&&Call| {
             let purpose = ToolPurpose::for_call(self.trace, self.memo, call);
             matches!(purpose.actions.first(), Some(Action::Book | Action::Order | Action::Create))
         };
-        let starting: Vec<&&Call> = self.actions.iter().filter(starts).collect();
-        let changes = |classes: WordClasses| classes.has_any(CHANGES);
+        let bookings: Vec<&&Call> = self.actions.iter().filter(is_booking).collect();
+        let changes = |classes: WordClasses| classes.has_any(INDEFINITE_QUANTITY);
         let may_change = |text: &Text| classes_in(text, None, self.memo).is_none_or(changes);
-        if starting.is_empty() || self.user_texts.iter().any(may_change) {
+        if bookings.is_empty() || self.user_texts.iter().any(may_change) {
             return None;
         }
-        let wanted = self.quantities();
-        starting.iter().find_map(|call| {
+        let requested = self.quantities();
+        bookings.iter().find_map(|call| {
             let passed_numbers: Vec<(KeyName, f64)> = self.passed(call).collect();
             let result_numbers = self.result_numbers(call);
             // Numbers of the result that repeat the arguments are the effect; others may be a remainder.
-            let echoed = result_numbers
+            let confirmed = result_numbers
                 .iter()
                 .filter(|(_, n)| passed_numbers.iter().any(|(_, value)| is_near(*value, *n)));
-            let mut fields = passed_numbers.iter().chain(echoed);
+            let mut fields = passed_numbers.iter().chain(confirmed);
             let (field, name, number, expected) = fields.find_map(|(field, number)| {
                 let noun = counted_by(call, field)?;
                 // "day: 12" is a point in time.
                 if names::is_of_class(&noun, WordClass::TimeUnit) {
                     return None;
                 }
-                let expected = wanted.get(&thing(&noun)?).copied().flatten()?;
+                let expected = requested.get(&thing(&noun)?).copied().flatten()?;
                 (*number != expected && number.fract() == 0.0 && *number <= MAX_QUANTITY)
                     .then_some((field, noun, *number, expected))
             })?;
             let counts_people = thing(&name).is_some_and(|thing| thing == PERSON);
             // Several calls may add up, and another field may have the expected number.
-            let call_count = starting.iter().filter(|other| other.name == call.name).count();
-            let is_met = passed_numbers
+            let call_count = bookings.iter().filter(|other| other.name == call.name).count();
+            let has_expected = passed_numbers
                 .iter()
                 .chain(&result_numbers)
                 .any(|(key, value)| *value == expected && (counts_people || key.contains(&name)));
-            // Guests may be split by kinds, and "a table for 8" may mean the hour.
-            let is_kind =
+            // Guests may be split into adults and children, and "a table for 8" may mean the hour.
+            let is_small_count =
                 |(key, value): &(KeyName, f64)| key != field && key.len() == 1 && *value <= MIN_AMOUNT;
-            let is_split = counts_people && (passed_numbers.iter().any(is_kind) || has_hour(call, expected));
+            let is_split =
+                counts_people && (passed_numbers.iter().any(is_small_count) || has_hour(call, expected));
             // A product of two arguments: two rooms for two guests each.
-            let is_each =
+            let is_product_of_arguments =
                 passed_numbers.iter().any(|(key, value)| key != field && is_near(value * number, expected));
             // A product of two quantities: 15 reams in 3 boxes of 5.
-            let is_pack = wanted.values().flatten().any(|count| is_near(count * expected, number));
-            let is_unit = is_each || is_pack || may_be_converted(number, expected);
+            let is_product_of_quantities =
+                requested.values().flatten().any(|count| is_near(count * expected, number));
+            let is_other_unit =
+                is_product_of_arguments || is_product_of_quantities || may_be_converted(number, expected);
             let is_told = self.states_number(self.answer, &name, number) || self.is_discussed(&name, number);
-            (call_count == 1 && !is_met && !is_told && !is_unit && !is_split)
+            (call_count == 1 && !has_expected && !is_told && !is_other_unit && !is_split)
                 .then(|| (**call, format!("{expected} {name}"), format!("{name}: {number}")))
         })
     }
@@ -342,23 +350,23 @@ impl<'a> AmountCheck<'a> {
         let records = structure.0.iter().flat_map(|parsed| parsed.records.first());
         let fields = records.filter(|record| record.list.is_none()).flat_map(|record| &record.fields);
         let numbers = fields.filter_map(|field| Some((field.name.clone(), field.number()?)));
-        numbers.take(MAX_ARGUMENTS).collect()
+        numbers.take(MAX_NUMBERS).collect()
     }
 
     /// By the stem of a thing, its only quantity that the user gives; `None` for several.
     fn quantities(&self) -> HashMap<String, Option<f64>> {
-        let mut wanted: HashMap<String, Option<f64>> = HashMap::new();
-        for (number, noun) in self.user_texts.iter().flat_map(|text| counted(text, self.memo)) {
-            let quantity = wanted.entry(noun).or_insert(Some(number));
+        let mut requested: HashMap<String, Option<f64>> = HashMap::new();
+        for (number, noun) in self.user_texts.iter().flat_map(|text| counted_things(text, self.memo)) {
+            let quantity = requested.entry(noun).or_insert(Some(number));
             *quantity = quantity.filter(|first| *first == number);
         }
-        wanted
+        requested
     }
 
     /// Whether a text has this quantity of a thing.
     fn states_number(&self, text: &str, noun: &str, number: f64) -> bool {
         let Some(named_thing) = thing(noun) else { return true };
-        counted(text, self.memo).any(|(count, thing)| count == number && thing == named_thing)
+        counted_things(text, self.memo).any(|(count, thing)| count == number && thing == named_thing)
     }
 
     /// Whether a later turn of the dialogue mentions this number, since the user may have changed or accepted it.
@@ -371,7 +379,7 @@ impl<'a> AmountCheck<'a> {
     }
 }
 
-/// The thing that a word names.
+/// The stem of the thing that a word names, or [`PERSON`].
 fn thing(word: &str) -> Option<String> {
     match people::names_people(&word.to_lowercase()) {
         true => Some(PERSON.to_owned()),
@@ -379,7 +387,7 @@ fn thing(word: &str) -> Option<String> {
     }
 }
 
-/// The only thing that an argument counts, by its name or else by its description in the schema.
+/// The only thing that an argument counts: the noun in its name, or else the people in its description in the schema.
 fn counted_by(call: &Call, name: &[String]) -> Option<String> {
     let mut nouns = name.iter().filter(|word| !COUNT_WORDS.contains(&word.as_str()));
     match (nouns.next(), nouns.next()) {
@@ -388,9 +396,9 @@ fn counted_by(call: &Call, name: &[String]) -> Option<String> {
             let properties = call.definition.as_ref()?.parameters.as_ref()?.get("properties")?.as_object()?;
             let (_, schema) = properties.iter().find(|(key, _)| identifier_words(key) == name)?;
             let text = schema.get("description")?.as_str()?.to_lowercase();
-            let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).take(MAX_ARGUMENTS).collect();
-            let counted = words.windows(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?)));
-            let mut people = counted.filter(|(quantifier, thing)| {
+            let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).take(MAX_NUMBERS).collect();
+            let counted_things = words.windows(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?)));
+            let mut people = counted_things.filter(|(quantifier, thing)| {
                 matches!(**quantifier, "of" | "many") && people::names_people(thing)
             });
             people.next().map(|(_, thing)| (*thing).to_owned())
@@ -407,12 +415,13 @@ fn has_hour(call: &Call, hour: f64) -> bool {
     contains_hour(hour) || contains_hour(hour + 12.0)
 }
 
-/// The numbers of a text, in digits or in words.
+/// The numbers of a text, in digits or as words.
 fn values(text: &str, memo: &Memo) -> impl Iterator<Item = f64> {
     let language = Language::detected(text, None, memo);
     text.split(|c: char| !c.is_alphanumeric()).filter_map(move |word| value(word, language))
 }
 
+/// The number that a word is, in digits or spelled in the language.
 fn value(word: &str, language: Option<Language>) -> Option<f64> {
     let word = word.to_lowercase();
     let spelled =
@@ -422,57 +431,58 @@ fn value(word: &str, language: Option<Language>) -> Option<f64> {
 
 /// The numbers of the texts before a call. The texts of several calls are read in the order of the calls.
 struct EarlierNumbers<'r> {
-    run: &'r AmountCheck<'r>,
+    check: &'r AmountCheck<'r>,
     known: &'r KnownTexts,
     evidence: Evidence<'r>,
-    /// The texts that were read.
-    count: usize,
+    /// The number of texts that were read.
+    read_count: usize,
 }
 
 impl<'r> EarlierNumbers<'r> {
-    fn new(run: &'r AmountCheck<'_>, known: &'r KnownTexts) -> EarlierNumbers<'r> {
-        EarlierNumbers { run, known, evidence: Evidence::within(&run.memo.budget), count: 0 }
+    fn new(check: &'r AmountCheck<'_>, known: &'r KnownTexts) -> EarlierNumbers<'r> {
+        EarlierNumbers { check, known, evidence: Evidence::within(&check.memo.budget), read_count: 0 }
     }
 
-    /// Reads the texts before a call; `None` beyond the work budget, or if the call may know any number.
+    /// Reads the texts before a call; `None` beyond the work budget, or if the texts before the call are not all
+    /// known.
     fn read_before(&mut self, call: &Call) -> Option<()> {
-        let texts = self.known.before(self.run.trace, call)?;
-        for known in texts.get(self.count..).unwrap_or_default() {
-            self.run.memo.budget.spend(1 + known.text.len() / BYTES_PER_STEP).then_some(())?;
+        let texts = self.known.before(self.check.trace, call)?;
+        for known in texts.get(self.read_count..).unwrap_or_default() {
+            self.check.memo.budget.spend(1 + known.text.len() / BYTES_PER_STEP).then_some(())?;
             work::count(known.text.len());
             let is_result = known.origin == Origin::Result;
             self.evidence
                 .add(&known.text, if is_result { TextSource::Tool } else { TextSource::Conversation });
         }
-        self.count = texts.len();
+        self.read_count = texts.len();
         Some(())
     }
 
     /// Whether a number is in one of the texts, or follows from their numbers.
-    fn gives(&mut self, number: f64) -> bool {
-        // The number as it is written, so that a conversion that was rounded follows as well.
+    fn support(&mut self, number: f64) -> bool {
+        // The tolerance is that of the number as it is written, so that a rounded conversion follows as well.
         let Some(value) = numbers::all(&number.to_string()).first().copied() else { return true };
         self.evidence.supports(&value, false, &[]) != Support::None
     }
 }
 
 /// The whole numbers of a text, each with the stems of the two words after it, or with [`PERSON`].
-fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)> + use<'t> {
-    counted_in(text, Language::detected(text, None, memo))
+fn counted_things<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)> + use<'t> {
+    counted_things_in(text, Language::detected(text, None, memo))
 }
 
 /// As [`counted`], of a text in a known language.
-fn counted_in(text: &str, language: Option<Language>) -> impl Iterator<Item = (f64, String)> {
+fn counted_things_in(text: &str, language: Option<Language>) -> impl Iterator<Item = (f64, String)> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let counted_at = move |at: usize| {
-        let is_sign = |c: char| !c.is_alphanumeric();
-        let number = value(words.get(at)?.trim_matches(is_sign), language)?;
+        let is_punctuation = |c: char| !c.is_alphanumeric();
+        let number = value(words.get(at)?.trim_matches(is_punctuation), language)?;
         let mut nouns = Vec::new();
         if people::is_people_count(language, &words, at) {
             nouns.push((number, PERSON.to_owned()));
         }
         for next in words.get(at + 1..)?.iter().take(2) {
-            match people::names_people(&next.trim_matches(is_sign).to_lowercase()) {
+            match people::names_people(&next.trim_matches(is_punctuation).to_lowercase()) {
                 true => nouns.push((number, PERSON.to_owned())),
                 false => nouns.extend(stems(next).map(|stem| (number, stem))),
             }
@@ -521,7 +531,7 @@ mod tests {
             }
             let (language, sign) = heading.split_once(' ').expect("a language and a sign");
             let language = Language::ALL.into_iter().find(|known| known.as_str() == language).unwrap();
-            let findings = counted_in(line, Some(language)).any(|(_, thing)| thing == PERSON);
+            let findings = counted_things_in(line, Some(language)).any(|(_, thing)| thing == PERSON);
             if findings != (sign == "+") {
                 wrong.push(format!("{heading}: {line}"));
             }
@@ -532,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn quantity_that_nobody_asked_for_is_found_where_the_answer_has_the_one_of_the_user() {
+    fn unrequested_quantity_is_found_if_the_answer_has_the_quantity_of_the_user() {
         let task = "Order 24 cartons of A4 paper and 6 toner cartridges.";
         let run = |toner: u32, answer: &str| {
             let toner = format!(r#"{{"sku":"TONER-BK","qty":{toner}}}"#);
@@ -546,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn amount_that_nothing_gives_is_found_where_the_answer_tells_the_one_of_the_user() {
+    fn amount_without_source_is_found_if_the_answer_has_the_amount_of_the_user() {
         let task = "Set up a standing order of 1150 a month from 1 September.";
         let run = |arguments: &str, result: &str, answer: &str| {
             rationales(task, &[("create_order", arguments, result)], answer).len()
@@ -591,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn quantity_of_another_number_is_found() {
+    fn quantity_that_differs_from_the_request_is_found() {
         let task = "I need two double rooms for 3 nights.";
         let run = |arguments: &str, result: &str, answer: &str| {
             rationales(task, &[("book_room", arguments, result)], answer).len()
@@ -607,7 +617,7 @@ mod tests {
         assert_eq!(rationales(more, &[("book_room", r#"{"rooms":3}"#, "{}")], "Booked.").len(), 0);
     }
     #[test]
-    fn people_of_the_request_are_those_of_the_argument_that_counts_them() {
+    fn people_of_the_request_are_compared_with_the_argument_that_counts_people() {
         let run = |task: &str, arguments: &str| {
             rationales(task, &[("book_table", arguments, "{}")], "It is booked.").len()
         };
@@ -630,7 +640,7 @@ mod tests {
         assert_eq!(run("A table for 8 on Friday.", r#"{"guests":2,"time":"20:00"}"#), 0, "an hour");
         assert_eq!(run("A table for 3 hours on Friday.", r#"{"guests":2}"#), 0);
         assert_eq!(run("A table for 4 on Friday, and lunch for 2 on Sunday.", r#"{"guests":2}"#), 0);
-        // A parameter whose name says only that something is counted has its thing in the schema.
+        // The thing that a parameter counts is in the schema if its name only means a count.
         let described = |description: &str| {
             let call = ("book_table", r#"{"count":2}"#);
             let mut trace =
@@ -643,7 +653,7 @@ mod tests {
         };
         assert_eq!(described("The number of guests."), 1);
         assert_eq!(described("The number of tables for the guests."), 0);
-        // A number that a turn of the dialogue mentions is no other number.
+        // A number that a turn of the dialogue mentions is not a finding.
         let later = |says: &str, user: &str| {
             let script = Script::new("Book a table for 4 on Friday.").says(says).user(user);
             let script = script.calls("", &[("book_table", r#"{"guests":2}"#)]).returns("{}");

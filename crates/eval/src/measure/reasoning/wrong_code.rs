@@ -37,8 +37,8 @@ const MIN_DIGITS: usize = 4;
 const MIN_NAME: usize = 3;
 /// Maximum bytes between a name and its number: "order no. 55218".
 const MAX_GAP: usize = 12;
-/// Words before a name, by which a name that may be a verb is a noun: "my order 55218".
-const BEFORE_NOUN: [&str; 12] =
+/// Words after which a name that may be a verb is a noun: "my order 55218".
+const WORDS_BEFORE_NOUN: [&str; 12] =
     ["my", "our", "the", "of", "for", "from", "this", "that", "with", "on", "in", "refund"];
 
 // A language tag with a region.
@@ -60,7 +60,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let request = user_texts.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
-    let lower = request.to_ascii_lowercase();
+    let lowercase_text = request.to_ascii_lowercase();
     // The last key and length, with the number that the request has for them, since calls of one tool pass the same
     // keys.
     let mut last: Option<(&str, usize, Option<&str>)> = None;
@@ -68,18 +68,18 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let expected = match is_number(value) {
             true => {
                 let previous = last.filter(|(last_key, len, _)| last_key == key && *len == value.len());
-                let named = || number_of(&request, &lower, key, value.len());
+                let named = || number_of(&request, &lowercase_text, key, value.len());
                 let (.., named) = *last.insert(previous.unwrap_or_else(|| (*key, value.len(), named())));
                 named.filter(|number| !(is_year(number) && is_year(value)))?
             }
             // A tag of another language is not compared, since the request may name that language by a word.
-            false => single(TAG.find_iter(&request).map(|tag| tag.as_str()))
+            false => only_value(TAG.find_iter(&request).map(|tag| tag.as_str()))
                 .filter(|tag| language_of(tag) == language_of(value))?,
         };
         let is_other = expected != value && !contains_ignoring_case(&request, value);
-        let is_told = || conduct.agent.answer.as_deref().is_none_or(|text| text.contains(&**value));
+        let is_in_answer = || conduct.agent.answer.as_deref().is_none_or(|text| text.contains(&**value));
         let is_corrected = || passed.iter().any(|(.., other)| other == expected);
-        if !is_other || is_told() || is_corrected() || is_same_thing(conduct, call, value, expected)? {
+        if !is_other || is_in_answer() || is_corrected() || is_same_thing(conduct, call, value, expected)? {
             return None;
         }
         let rationale = format!(
@@ -105,22 +105,23 @@ fn passed(call: &Call) -> impl Iterator<Item = (&str, String)> {
     })
 }
 
+/// Whether a value is a number of a thing: only digits, and not a short count.
 fn is_number(value: &str) -> bool {
     value.len() >= MIN_DIGITS && value.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The only number of `len` digits in `text` after the noun of `key`; `lower` is the text in lower case.
-fn number_of<'s>(text: &'s str, lower: &str, key: &str, len: usize) -> Option<&'s str> {
+/// The only number of `len` digits in `text` after the noun of `key`; `lowercase_text` is the same text in lower case.
+fn number_of<'s>(text: &'s str, lowercase_text: &str, key: &str, len: usize) -> Option<&'s str> {
     let words = identifier_words(key);
     // Words for an identifier in general do not name a thing.
     let name = words.iter().rev().find(|word| !names_identifier(word))?;
     let is_word_end = |text: &str| text.chars().next().is_none_or(|c| !c.is_alphanumeric());
     (name.len() >= MIN_NAME).then_some(())?;
-    let named = lower.match_indices(name.as_str()).filter_map(|(at, _)| {
-        let (before, after) = (lower.get(..at)?, text.get(at + name.len()..)?);
+    let numbers_after_name = lowercase_text.match_indices(name.as_str()).filter_map(|(at, _)| {
+        let (before, after) = (lowercase_text.get(..at)?, text.get(at + name.len()..)?);
         // In "order 2000 envelopes", the name is a verb.
         let last = before.split_whitespace().next_back().unwrap_or_default();
-        if action_of(name).is_some() && !BEFORE_NOUN.contains(&last) {
+        if action_of(name).is_some() && !WORDS_BEFORE_NOUN.contains(&last) {
             return None;
         }
         // The name may be in the plural: "orders 55218 and 55219".
@@ -136,11 +137,11 @@ fn number_of<'s>(text: &'s str, lower: &str, key: &str, len: usize) -> Option<&'
         let number = number.split(|c: char| !c.is_alphanumeric()).next()?;
         (is_near && number.len() == len && is_number(number)).then_some(number)
     });
-    single(named)
+    only_value(numbers_after_name)
 }
 
 /// The only value, if all are equal.
-fn single<'s>(mut values: impl Iterator<Item = &'s str>) -> Option<&'s str> {
+fn only_value<'s>(mut values: impl Iterator<Item = &'s str>) -> Option<&'s str> {
     let first = values.next()?;
     values.all(|value| value == first).then_some(first)
 }
@@ -150,6 +151,7 @@ fn language_of(tag: &str) -> &str {
     tag.split('-').next().unwrap_or(tag)
 }
 
+/// Whether a number may be a year.
 fn is_year(number: &str) -> bool {
     number.len() == 4 && matches!(number.get(..2), Some("19" | "20"))
 }
@@ -166,8 +168,8 @@ fn is_same_thing(conduct: &Conduct<'_>, later_call: &Call, value: &str, expected
         if is_confirmed || !result.contains(value) {
             return Some(is_confirmed);
         }
-        let is_asked = call.arguments.as_deref().is_some_and(|text| text.contains(expected));
-        if call.start < later_call.start && (is_asked || conduct.is_action(call)) {
+        let was_looked_up = call.arguments.as_deref().is_some_and(|text| text.contains(expected));
+        if call.start < later_call.start && (was_looked_up || conduct.is_action(call)) {
             return Some(true);
         }
         if !result.contains(expected) {
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn other_number_or_language_than_the_one_of_the_request_is_found() {
+    fn number_or_language_that_differs_from_the_request_is_found() {
         let ship = "Call the tanker Stella Maris, IMO 9412347, to berth 3.";
         assert_eq!(finding_count(ship, &[(r#"{"imo":"9143207","berth":3}"#, "ok")], "Done."), 1);
         let both = r#"{"ships":[{"imo":"9143207"},{"imo":"9412347"}]}"#;
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_one_corrections_and_what_the_user_is_told_are_none() {
+    fn expected_corrected_and_stated_values_are_not_reported() {
         let ship = "Call the tanker Stella Maris, IMO 9412347, to berth 3.";
         let mapped = r#"{"ship":{"old_imo":"9412347","imo":"9143207"}}"#;
         for (task, calls, answer) in [

@@ -24,7 +24,7 @@ use super::dates_and_times::{
 };
 pub(super) use super::dates_and_times::{days, is_relative, is_zoned, times};
 use super::missing_announced_call::instructions;
-use super::swapped_source_target::{self, SwappedEnds};
+use super::swapped_source_target;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
@@ -44,6 +44,7 @@ const MAX_ARGUMENTS: usize = 2_000;
 /// Maximum days between the requested and the passed day: a day further away, such as a date of birth, has another
 /// meaning.
 const MAX_DAYS: i64 = 366;
+const MINUTES_PER_DAY: i64 = 24 * 60;
 /// Maximum bytes between a day and its weekday: "Friday, the 12th of December".
 const MAX_GAP: usize = 8;
 
@@ -53,14 +54,17 @@ const OTHER_DAY: WordClasses = classes!(
 );
 /// Articles before a thing with a time: "the 22:30 flight".
 const ARTICLES: [&str; 4] = ["a", "an", "the", "this"];
-/// Words before another thing with a time of its own: "my train at 9:15".
-const OWNERS: [&str; 15] = [
+/// Words that introduce another thing with its own time: "my train at 9:15".
+const OTHER_THING_WORDS: [&str; 15] = [
     "my", "our", "your", "his", "her", "their", "its", "i", "we", "he", "she", "they", "it", "which", "that",
 ];
 /// Words of keys for the beginning of an interval.
 const INTERVAL_STARTS: [&str; 8] = ["from", "since", "start", "begin", "after", "min", "week", "month"];
 /// Words of keys for the end of an interval.
 const INTERVAL_ENDS: [&str; 6] = ["until", "to", "end", "before", "max", "by"];
+
+/// A call, the requested day or time, and the passed one.
+type MomentMismatch<'a> = (&'a Call, String, String);
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -70,23 +74,28 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let calls: Vec<&Call> = calls.filter(|call| call.llm.is_some()).collect();
     let is_short = |call: &&Call| call.arguments.as_deref().is_some_and(|text| text.len() <= MAX_ARGUMENTS);
     let replies = Replies::cached(trace, memo);
-    let passed: usize = calls.iter().filter_map(|call| call.arguments.as_ref()).map(|text| text.len()).sum();
-    if calls.is_empty() || !calls.iter().all(is_short) || !memo.budget.spend(task.len() / 4 + passed / 4) {
+    let argument_bytes: usize =
+        calls.iter().filter_map(|call| call.arguments.as_ref()).map(|text| text.len()).sum();
+    if calls.is_empty()
+        || !calls.iter().all(is_short)
+        || !memo.budget.spend(task.len() / 4 + argument_bytes / 4)
+    {
         return None;
     }
-    let replied = agent.llms.iter().take(MAX_CALLS).filter_map(|at| replies.to(*at));
-    let messages = replied.fold(String::from(&**task), |messages, reply| messages + "\n" + reply);
+    let replies_of_user = agent.llms.iter().take(MAX_CALLS).filter_map(|at| replies.to(*at));
+    let messages = replies_of_user.fold(String::from(&**task), |messages, reply| messages + "\n" + reply);
     let language = Language::detected(task, None, memo);
     let task = messages.as_str();
     if task.len() > 2 * MAX_TASK {
         return None;
     }
     let request = DateRequest { trace, memo, agent, task, calls };
-    let other = || match language? {
+    let other_moment = || match language? {
         Language::English => request.other_moment(),
         language => request.only_other_weekday(language),
     };
-    let (call, expected, passed) = swapped_source_target::find(task, &request.calls, memo).or_else(other)?;
+    let (call, expected, passed) =
+        swapped_source_target::find(task, &request.calls, memo).or_else(other_moment)?;
     let rationale =
         format!("{expected} was expected, since the request says so; {} has {passed}", call.name.trim());
     conduct.finding(Defect::ContradictsRequest, rationale, call)
@@ -116,12 +125,13 @@ impl RequestedDay {
     }
 
     /// Whether a call with another day may be correct: the day is far from the requested one, or it is the end of a
-    /// period of one of these lengths.
+    /// period with one of these lengths, in minutes.
     fn allows(&self, passed: Day, lengths: &[i64]) -> bool {
         let RequestedDay::Day(day) = self else { return false };
         let distance = day.days_until(passed);
-        let is_end =
-            |minutes: &i64| (minutes / 1440 - 1..=minutes / 1440).contains(&distance) && distance > 0;
+        let is_end = |minutes: &i64| {
+            (minutes / MINUTES_PER_DAY - 1..=minutes / MINUTES_PER_DAY).contains(&distance) && distance > 0
+        };
         distance.abs() > MAX_DAYS && (day.month, day.day) != (passed.month, passed.day)
             || lengths.iter().any(is_end)
     }
@@ -129,7 +139,7 @@ impl RequestedDay {
 
 impl<'a> DateRequest<'a> {
     /// A call with another day, weekday or time than the only one of a request in English.
-    fn other_moment(&self) -> Option<SwappedEnds<'a>> {
+    fn other_moment(&self) -> Option<MomentMismatch<'a>> {
         if !may_name_moment(self.task) {
             return None;
         }
@@ -159,7 +169,7 @@ impl<'a> DateRequest<'a> {
 
     /// A call with one day only, which has another weekday than the only one of a request. The request is not in
     /// English and names no other day.
-    fn only_other_weekday(&self, language: Language) -> Option<SwappedEnds<'a>> {
+    fn only_other_weekday(&self, language: Language) -> Option<MomentMismatch<'a>> {
         let places = language.places(self.task, self.memo);
         if !places.all().has(WordClass::Weekday)
             || places.all().has_any(OTHER_DAY)
@@ -167,8 +177,8 @@ impl<'a> DateRequest<'a> {
         {
             return None;
         }
-        let mut named = places.iter().filter(|place| place.classes.has(WordClass::Weekday));
-        let (place, None) = (named.next()?, named.next()) else { return None };
+        let mut weekday_places = places.iter().filter(|place| place.classes.has(WordClass::Weekday));
+        let (place, None) = (weekday_places.next()?, weekday_places.next()) else { return None };
         let weekday = usize::from(place.value).checked_sub(1)?;
         // An answer that names another weekday reports the change: "el miércoles, para que esté el viernes".
         let answer = language.places(self.agent.answer.as_deref()?, self.memo);
@@ -181,9 +191,9 @@ impl<'a> DateRequest<'a> {
         self.other_day(&RequestedDay::Weekday(weekday), &place.at, &[])
     }
 
-    /// A call with two days, of which only one has a weekday of the two in the request: "from Friday to Monday" as the
-    /// 23rd, a Friday, and the 25th.
-    fn other_weekday(&self, requested: [usize; 2]) -> Option<SwappedEnds<'a>> {
+    /// A call with two days, if only one of them falls on one of the two weekdays of the request: for "from Friday to
+    /// Monday", the 23rd, a Friday, and the 25th, a Sunday.
+    fn other_weekday(&self, requested: [usize; 2]) -> Option<MomentMismatch<'a>> {
         let days_in = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
         let falls_on = |day: &Day, weekday: usize| day.weekday() == Some(weekday);
         self.calls.iter().filter(|call| self.has_moment(call)).find_map(|call| {
@@ -216,7 +226,7 @@ impl<'a> DateRequest<'a> {
         requested: &RequestedDay,
         at: &Range<usize>,
         lengths: &[i64],
-    ) -> Option<SwappedEnds<'a>> {
+    ) -> Option<MomentMismatch<'a>> {
         let days_in = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
         if self.calls.iter().any(|call| days_in(call).into_iter().any(|day| requested.matches(day))) {
             return None;
@@ -242,9 +252,9 @@ impl<'a> DateRequest<'a> {
     }
 
     /// A call with one time only, which is not the only time of the request.
-    fn other_time(&self, lengths: &[i64]) -> Option<SwappedEnds<'a>> {
-        let wanted: Vec<Located<Clock>> = located_clocks(self.task);
-        let ((requested, at), others) = wanted.split_first()?;
+    fn other_time(&self, lengths: &[i64]) -> Option<MomentMismatch<'a>> {
+        let requested_clocks: Vec<Located<Clock>> = located_clocks(self.task);
+        let ((requested, at), others) = requested_clocks.split_first()?;
         if others.iter().any(|(other, _)| other != requested)
             || begins_with_zone(self.task.get(at.end..).unwrap_or_default())
         {
@@ -270,8 +280,8 @@ impl<'a> DateRequest<'a> {
         )
     }
 
-    /// Whether the day or time at these bytes of the request is that of the thing that a call books or looks up, and
-    /// not of another thing in the request.
+    /// Whether the day or time at these bytes of the request belongs to the thing that a call books or looks up, and
+    /// not to another thing in the request.
     fn is_for_call(&self, call: &Call, at: &Range<usize>) -> bool {
         let purpose = ToolPurpose::for_call(self.trace, self.memo, call);
         // The latest data may be of an earlier day than today: the last price of a market.
@@ -286,11 +296,14 @@ impl<'a> DateRequest<'a> {
             (self.task.get(..at.start).unwrap_or_default(), self.task.get(at.end..).unwrap_or_default());
         let words = before.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
         let words: Vec<String> = words.map(str::to_lowercase).collect();
-        let is_owner = |word: &str| {
-            OWNERS.contains(&word) || word.ends_with("'s") || word.ends_with("’s") || word.starts_with("i'")
+        let introduces_other_thing = |word: &str| {
+            OTHER_THING_WORDS.contains(&word)
+                || word.ends_with("'s")
+                || word.ends_with("’s")
+                || word.starts_with("i'")
         };
         let last = words.last().map(String::as_str).unwrap_or_default();
-        if ARTICLES.contains(&last) || is_owner(last) {
+        if ARTICLES.contains(&last) || introduces_other_thing(last) {
             // "My 9:15 train": the thing is directly after the time.
             let noun = after.strip_prefix(' ').and_then(|after| after.split_whitespace().next());
             if noun.is_some_and(|noun| stems(noun).next().is_some() && !is_object(noun)) {
@@ -310,7 +323,7 @@ impl<'a> DateRequest<'a> {
             return false;
         }
         let words_between = words.get(object.map_or(0, |at| at + 1)..).unwrap_or_default();
-        !words_between.iter().any(|word| is_owner(word))
+        !words_between.iter().any(|word| introduces_other_thing(word))
     }
 
     /// Whether a query is for an interval that may contain the requested day.
@@ -352,8 +365,8 @@ impl<'a> DateRequest<'a> {
             && (is_booked || purpose.is_query() && keys.any(is_of_day) || creates && keys.any(is_single_word))
     }
 
-    /// Whether the instructions, an earlier result or an earlier text of a model has a day or time: `read` reads those
-    /// of a text, which are cached, and `has` compares them. True beyond the work budget.
+    /// Whether the instructions, an earlier result or an earlier text of a model has a day or time. `read` reads the
+    /// days or times of a text, which are cached for the text, and `has` tests them. True beyond the work budget.
     fn is_told<T: 'static>(&self, call: &Call, read: impl Fn(&str) -> T, has: impl Fn(&T) -> bool) -> bool {
         let known = KnownTexts::cached(self.trace, self.memo);
         // The messages of the user are the request.
@@ -470,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn day_that_is_meant_derived_or_told_is_none() {
+    fn day_that_is_meant_derived_or_told_is_not_reported() {
         for (task, tool, arguments) in [
             ("Book a table on 12 December at 3 pm.", "book_table", r#"{"date":"2025-12-12","time":"15:00"}"#),
             ("Book a table the day before 12 December.", "book_table", r#"{"date":"2025-12-11"}"#),

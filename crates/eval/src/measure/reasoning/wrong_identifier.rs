@@ -3,10 +3,10 @@
 //! Principle: an identifier is copied, never composed. A call with an identifier that no message, instruction or result
 //! contains is about another thing if the request names an identifier of the same shape, or if an earlier result has an
 //! identifier that differs from it only by one character or by two swapped ones. An action for an address that no text
-//! contains reaches somebody else, and so is an action about another thing if an earlier result has identifiers of the
-//! same shape in the field that the argument is named after. That the result of the call repeats its identifier is no
-//! source of it, unless the action may have created the thing. Another call with the expected identifier corrects the
-//! first one.
+//! contains is about another recipient. An action with an unknown identifier is about another thing if an earlier
+//! result has identifiers of the same shape in a field with the name of the argument. The result of the call is no
+//! source of its identifier, unless the action may have created the thing. Another call with the expected identifier
+//! corrects the first one.
 //!
 //! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
 //! that requested the call.
@@ -43,15 +43,16 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
 
 fn check_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
     let task = agent_index::task(trace, i).filter(|t| !agent.calls.is_empty() && t.len() <= MAX_TASK)?;
-    let named: Vec<String> = identifiers(task).collect();
+    let task_identifiers: Vec<String> = identifiers(task).collect();
     let calls = || agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call));
     let bytes: usize = calls().filter_map(|call| call.arguments.as_ref()).map(|text| text.len()).sum();
-    if !memo.budget.spend(task.len() / 16 + (1 + named.len()) * (agent.calls.len() + bytes / 16)) {
+    if !memo.budget.spend(task.len() / 16 + (1 + task_identifiers.len()) * (agent.calls.len() + bytes / 16)) {
         return None;
     }
     let has = |call: &Call, id: &str| call.arguments.as_deref().is_none_or(|a| contains_ignoring_case(a, id));
-    let unused: Vec<String> = named.into_iter().filter(|id| !calls().any(|call| has(call, id))).collect();
-    // The origins of all arguments are computed only where a finding is possible.
+    let unpassed: Vec<String> =
+        task_identifiers.into_iter().filter(|id| !calls().any(|call| has(call, id))).collect();
+    // The origins of the arguments are expensive, so they are computed only where a finding is possible.
     let has_address = |call: &Call| call.arguments.as_deref().is_some_and(|text| text.contains('@'));
     let miscopied = || {
         let passed = || calls().filter_map(|call| call.arguments.as_deref());
@@ -64,11 +65,11 @@ fn check_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Opti
         })
     };
     let miscopied =
-        if unused.is_empty() && !calls().any(has_address) { Some(miscopied()?) } else { miscopied() };
+        if unpassed.is_empty() && !calls().any(has_address) { Some(miscopied()?) } else { miscopied() };
     let provenance = Provenance::cached(trace, memo);
     calls().find_map(|call| {
         let value = &provenance.invented(trace, call)?.value;
-        let expected = unused.iter().find(|id| shape(id) == shape(value)).map(String::as_str);
+        let expected = unpassed.iter().find(|id| shape(id) == shape(value)).map(String::as_str);
         let expected_in_result =
             || miscopied.as_ref().filter(|(at, _)| *at == call.at).map(|(_, expected)| expected.as_str());
         let expected = expected.or_else(expected_in_result);
@@ -136,8 +137,8 @@ impl<'t> ResultIdentifiers<'t> {
         Some(results)
     }
 
-    /// The identifier of an earlier result that nearly equals one of a call and that no call has, with the span of the
-    /// call. Texts before the call are searched only if there is such an identifier.
+    /// The identifier of an earlier result that nearly equals an identifier of the call and that no call passes, with
+    /// the span of the call. The texts before the call are searched only if there is such an identifier.
     fn miscopied(&self, memo: &Memo, call: &Call, task: &str) -> Option<(Idx, String)> {
         let is_earlier = |id: &&String| self.is_earlier(id, call);
         // Identifiers of the call that no result has, and that are similar to none.
@@ -169,12 +170,12 @@ impl<'t> ResultIdentifiers<'t> {
         None
     }
 
-    /// An identifier of an earlier result, for an action that passes one of the same form under the name of the same
-    /// field, which no text before the call contains; with the call's span. An action that creates a thing may choose
-    /// its identifier, and its result then repeats it.
+    /// The span of an action that passes an identifier that no text before it contains, and a description of the
+    /// expected identifier: an earlier result has one of the same shape in a field with the name of the argument. An
+    /// action that creates a thing may choose its identifier, and its result then repeats the identifier.
     fn composed(&self, memo: &Memo, i: usize, task: &str) -> Option<(Idx, String)> {
         let call = self.trace.calls.get(i)?;
-        let is_effect = |is_repeated: bool| {
+        let needs_known_identifier = |is_repeated: bool| {
             let verb = identifier_words(&call.name).into_iter().find_map(|word| action_of(&word));
             let needs_thing = match verb {
                 Some(Action::Create | Action::Add | Action::Save) => false,
@@ -203,7 +204,7 @@ impl<'t> ResultIdentifiers<'t> {
             memo.budget.spend(1 + (task.len() + bytes) / BYTES_PER_STEP).then_some(())?;
             if !self.is_earlier(&value, call)
                 && identifiers(&value).next().as_ref() == Some(&value)
-                && is_effect(self.first_start.contains_key(&value))
+                && needs_known_identifier(self.first_start.contains_key(&value))
                 && !contains_ignoring_case(task, &value)
                 && self.calls.iter().any(is_same_field)
                 && !self.is_known(memo, call, &value)
@@ -227,6 +228,7 @@ impl<'t> ResultIdentifiers<'t> {
             .is_none_or(|texts| have_wording(texts.iter(), memo, |text| contains_ignoring_case(text, id)))
     }
 
+    /// Whether a call passes an identifier.
     fn is_passed(&self, id: &str) -> bool {
         let mut passed = self.calls.iter().filter_map(|call| call.arguments.as_deref());
         passed.any(|text| contains_ignoring_case(text, id))
@@ -242,7 +244,7 @@ fn is_nearly_equal(one: &str, other: &str) -> bool {
     let differing: Vec<(usize, (char, char))> =
         one.chars().zip(other.chars()).enumerate().filter(|(_, (a, b))| a != b).collect();
     match differing.as_slice() {
-        // A digit of a short run, such as a year, may differ by right.
+        // A digit of a short run, such as a year, may differ although both identifiers are correct.
         [(at, _)] => at + 1 < one.chars().count() && digits_around(one, *at) > MIN_DIGITS,
         [(_, (a, b)), (_, (c, d))] => a == d && b == c,
         _ => false,
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn identifier_of_another_form_or_origin_is_none() {
+    fn identifier_of_another_form_or_origin_is_not_reported() {
         let task = "Please release parcel PX-7741 for the customer.";
         assert_eq!(finding_count(task, &[r#"{"request_id":"a8f3-11"}"#]), 0);
         let looked = Script::new(task).calls("", &[("find_parcel", r#"{"text":"customer"}"#)]);
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn identifier_that_an_earlier_result_or_message_has_is_copied() {
+    fn identifier_that_an_earlier_result_or_message_has_is_not_reported() {
         let listed = || {
             let script = Script::new("Which tents have I rented?").calls("", &[("list_items", "{}")]);
             script.returns(r#"{"items":[{"item_id":"TN-4410"},{"item_id":"TN-4893"}]}"#)

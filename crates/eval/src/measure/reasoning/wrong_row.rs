@@ -172,8 +172,8 @@ fn only_row<'r>(rows: &[&'r Record], value: &str) -> Option<&'r Record> {
     let is_value = |field: &RecordField| {
         field.is_shown_as(value) && (!is_number || field.name.last().is_some_and(|word| word == "id"))
     };
-    let mut having = rows.iter().filter(|row| row.fields.iter().any(is_value));
-    having.next().filter(|_| having.next().is_none()).copied()
+    let mut matching = rows.iter().filter(|row| row.fields.iter().any(is_value));
+    matching.next().filter(|_| matching.next().is_none()).copied()
 }
 
 impl<'a> RowRequest<'a> {
@@ -182,19 +182,19 @@ impl<'a> RowRequest<'a> {
     fn read(conduct: &Conduct<'a>, task: &'a str, calls: &'a [&'a Call]) -> Option<RowRequest<'a>> {
         let Conduct { trace, memo, agent, .. } = *conduct;
         let replies = Replies::cached(trace, memo);
-        let replied: Vec<(Idx, &Text)> =
+        let replies_by_call: Vec<(Idx, &Text)> =
             agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
-        let reply_words: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
+        let reply_words: Vec<String> = replies_by_call.iter().map(|(_, text)| words_of(text)).collect();
         let user_words = LowercaseWords::cached(task, memo).to_string() + &reply_words.concat();
         let language = Language::detected(task, None, memo).unwrap_or(Language::English);
         let is_ambiguous = may_mean_another(task, language, memo)
             || reply_words.iter().any(|reply| language.classes(reply).has_any(OTHER_THING));
-        if is_ambiguous || replied.len() > MAX_REPLIES || user_words.len() > 2 * MAX_TASK {
+        if is_ambiguous || replies_by_call.len() > MAX_REPLIES || user_words.len() > 2 * MAX_TASK {
             return None;
         }
         let output_words =
             |at: Idx| Some(words_of(&trace.views.get(at)?.output_text().replace(WORD_SEPARATORS, " ")));
-        let outputs: Vec<String> = replied.iter().filter_map(|(at, _)| output_words(*at)).collect();
+        let outputs: Vec<String> = replies_by_call.iter().filter_map(|(at, _)| output_words(*at)).collect();
         memo.budget.spend(outputs.iter().map(String::len).sum::<usize>() / 4).then_some(())?;
         let answer = LowercaseWords::cached(agent.answer.as_deref().unwrap_or_default(), memo);
         Some(RowRequest { task, language, user_words, replies: reply_words, outputs, answer, calls, memo })
@@ -210,14 +210,14 @@ impl<'a> RowRequest<'a> {
         (call, lookup): (&Call, &Call),
     ) -> Option<(String, String)> {
         let other_rows = || rows.iter().filter(|row| !std::ptr::eq(**row, passed_row));
-        let mut named = other_rows().filter_map(|row| Some((*row, self.object_name(row, passed_row)?)));
-        let first = named.next();
+        let mut named_rows = other_rows().filter_map(|row| Some((*row, self.object_name(row, passed_row)?)));
+        let first = named_rows.next();
         let by_code = || self.named_by_code(other_rows(), passed_row, value);
         let by_answer = || self.named_by_answer(rows, passed_row).filter(|_| identifies(passed_row, value));
         let by_value = || self.named_by_value(other_rows(), passed_row);
         let indirect = first.is_none().then(|| by_code().or_else(by_answer).or_else(by_value)).flatten();
         let is_indirect = indirect.is_some();
-        let ((row, name), None) = (first.or(indirect)?, named.next()) else { return None };
+        let ((row, name), None) = (first.or(indirect)?, named_rows.next()) else { return None };
         let (row_words, passed_words) = (words(row), words(passed_row));
         let is_requested =
             |word: &&String| !row_words.contains(*word) && contains_words(&self.user_words, word);
@@ -229,12 +229,13 @@ impl<'a> RowRequest<'a> {
         {
             return None;
         }
-        // The user may have chosen the row of the passed value among rows that the agent offered.
-        let only = |included: &HashSet<String>, excluded: &HashSet<String>, text: &String| {
+        // The agent may have offered the passed row, and the user may have chosen it.
+        let has_only_words_of = |included: &HashSet<String>, excluded: &HashSet<String>, text: &String| {
             included.iter().any(|word| !excluded.contains(word) && contains_words(text, word))
         };
-        let is_proposed = self.outputs.iter().any(|text| only(&passed_words, &row_words, text));
-        if is_proposed && !self.replies.iter().any(|text| only(&row_words, &passed_words, text)) {
+        let is_proposed = self.outputs.iter().any(|text| has_only_words_of(&passed_words, &row_words, text));
+        if is_proposed && !self.replies.iter().any(|text| has_only_words_of(&row_words, &passed_words, text))
+        {
             return None;
         }
         // Another text with the passed value may explain it, and another call may be about the named row.
@@ -256,9 +257,9 @@ impl<'a> RowRequest<'a> {
             let (passed, arguments) = (values(call), call.arguments.as_deref().unwrap_or_default());
             let is_passed = |field: &RecordField| {
                 let shown = field.shown();
-                let within =
+                let contains_value =
                     || shown.len() >= MIN_NAME && contains_ignoring_case(arguments, &shown.to_lowercase());
-                passed.iter().any(|value| value.eq_ignore_ascii_case(shown)) || within()
+                passed.iter().any(|value| value.eq_ignore_ascii_case(shown)) || contains_value()
             };
             call.start > lookup.start && row.fields.iter().filter(is_distinct).any(is_passed)
         };
@@ -279,13 +280,13 @@ impl<'a> RowRequest<'a> {
         if contains_words(&self.user_words, &lower) || contains_words(&self.answer, &lower) {
             return None;
         }
-        let mut named = rows.filter_map(|row| {
+        let mut named_rows = rows.filter_map(|row| {
             let field = row.fields.iter().find(|field| field.name == column.name)?;
             let is_named =
                 is_code(field.shown()) && contains_words(&self.user_words, &field.shown().to_lowercase());
             is_named.then(|| (*row, field.shown().to_owned()))
         });
-        let (first, None) = (named.next()?, named.next()) else { return None };
+        let (first, None) = (named_rows.next()?, named_rows.next()) else { return None };
         Some(first)
     }
 
@@ -298,7 +299,7 @@ impl<'a> RowRequest<'a> {
         passed_row: &Record,
     ) -> Option<(&'r Record, String)> {
         let passed_words = words(passed_row);
-        let mut named = rows.filter_map(|row| {
+        let mut named_rows = rows.filter_map(|row| {
             let mut texts = row.fields.iter().filter(|f| f.is_text() && !is_state(f));
             let field = texts.find(|field| {
                 let mut fields_of_name =
@@ -322,7 +323,7 @@ impl<'a> RowRequest<'a> {
             })?;
             Some((*row, field.shown().to_owned()))
         });
-        let (first, None) = (named.next()?, named.next()) else { return None };
+        let (first, None) = (named_rows.next()?, named_rows.next()) else { return None };
         Some(first)
     }
 
@@ -334,7 +335,7 @@ impl<'a> RowRequest<'a> {
         before.chain(after.split_whitespace().take(1)).any(|word| words.contains(word))
     }
 
-    /// Whether the answer has a text of the row of the passed value that the named row does not have.
+    /// Whether the answer has a text of the passed row that the named row does not have.
     fn answer_names(&self, passed_row: &Record, row: &Record) -> bool {
         let is_distinct =
             |field: &&RecordField| !row.fields.iter().any(|row_field| row_field.value == field.value);
@@ -358,13 +359,13 @@ impl<'a> RowRequest<'a> {
         if rows.len() > MAX_COMPARED_ROWS || !self.memo.budget.spend(rows.len() * rows.len()) {
             return None;
         }
-        let mut named = rows.iter().enumerate().filter_map(|(nth, row)| {
+        let mut named_rows = rows.iter().enumerate().filter_map(|(nth, row)| {
             let row_words = words_by_row.get(nth)?;
             if std::ptr::eq(*row, passed_row) {
                 // `Some(None)` ends the search if the user or the answer names the row of the passed value.
                 return row_words
                     .iter()
-                    .any(|word| is_in_no_other(nth, word) && self.names(word, passed_row))
+                    .any(|word| is_in_no_other(nth, word) && self.mentions(word, passed_row))
                     .then_some(None);
             }
             let word = row_words
@@ -373,13 +374,13 @@ impl<'a> RowRequest<'a> {
                 .find(|word| is_named(word))?;
             Some(Some((*row, word.clone())))
         });
-        let (first, None) = (named.next()??, named.next()) else { return None };
+        let (first, None) = (named_rows.next()??, named_rows.next()) else { return None };
         Some(first)
     }
 
-    /// Whether the user or the answer has a word of a row. A state in the answer does not count, since the action may
-    /// have caused that state in the row of the passed value: "frozen".
-    fn names(&self, word: &str, row: &Record) -> bool {
+    /// Whether the user or the answer mentions a word of a row. A state in the answer does not count, since the action
+    /// may have caused that state in the passed row: "frozen".
+    fn mentions(&self, word: &str, row: &Record) -> bool {
         let is_state = || {
             let states = row.fields.iter().filter(|field| is_state(field)).filter_map(RecordField::text);
             states.flat_map(|text| text.split([' ', '_', '-'])).any(|state| state == word)
@@ -449,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn substitute_that_the_answer_names_is_none() {
+    fn substitute_that_the_answer_names_is_not_reported() {
         let rooms = r#"[{"name":"Room Alpha","id":"rm-11","free":false},{"name":"Room Beta","id":"rm-12","free":true}]"#;
         let findings = |answer: &str| {
             let script = Script::new("Book Room Alpha.").calls("", &[("list_rooms", "{}")]).returns(rooms);
@@ -509,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn other_row_may_be_meant() {
+    fn action_on_a_row_that_may_be_meant_is_not_reported() {
         let (ana, andrea) =
             (("send_email", r#"{"to":"ana@x.example"}"#), ("send_email", r#"{"to":"andrea@x.example"}"#));
         for (task, calls) in [

@@ -20,20 +20,20 @@ use crate::measure::records::RecordField;
 /// Minimum numbers that only the other row has.
 const MIN_NUMBERS: usize = 2;
 /// Whole numbers up to this one are not compared, since they are common.
-const SMALL: f64 = 20.0;
+const MAX_SMALL_NUMBER: f64 = 20.0;
 /// Maximum numbers of an answer that are compared.
 const MAX_NUMBERS: usize = 64;
 /// Maximum bytes of a request: longer requests name things for other reasons.
 const MAX_REQUEST: usize = 600;
 /// Classes of words by which a request is not about the row that it names.
 const OTHER_THING: WordClasses = classes!(Comparison Neighbour Exception);
-/// Classes of words shortly before the name with the same effect.
+/// Classes of words by which a request is not about the row whose name follows.
 const OTHER_THING_BEFORE: WordClasses = classes!(Origin Sequence Target);
-/// Number of words before a name that are searched for [`OTHER_THING_BEFORE`].
+/// Maximum words before a name that are searched for [`OTHER_THING_BEFORE`].
 const WORDS_BEFORE: usize = 3;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let asked = exchange.task_words();
+    let request_words = exchange.task_words();
     if exchange.task.len() > MAX_REQUEST
         || exchange.clauses.is_empty()
         || classes_in(exchange.task, None, exchange.memo).is_none_or(|classes| classes.has_any(OTHER_THING))
@@ -45,21 +45,22 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if numbers.len() < MIN_NUMBERS {
         return;
     }
-    let Some(tables) = tables(exchange, asked) else { return };
+    let Some(tables) = tables(exchange, request_words) else { return };
     for table in &tables {
         let steps = table.len() * (exchange.clauses.len() + numbers.len());
         if !exchange.spends(steps + exchange.sources.field_count()) {
             return;
         }
-        let is_named = |row: &&NamedRow<'_>| row.names.iter().any(|name| name.is_in(exchange.task, asked));
+        let is_named =
+            |row: &&NamedRow<'_>| row.names.iter().any(|name| name.is_in(exchange.task, request_words));
         let mut named = table.iter().filter(is_named);
         let (Some(row), None) = (named.next(), named.next()) else { continue };
         if table.iter().any(|row| exchange.clauses.iter().any(|clause| row.is_named_in(clause))) {
             continue;
         }
         let is_related = |name: &RowName| {
-            let at = asked.find(&name.words).filter(|_| name.is_in(exchange.task, asked));
-            let before = at.and_then(|at| asked.get(..at)).unwrap_or_default();
+            let at = request_words.find(&name.words).filter(|_| name.is_in(exchange.task, request_words));
+            let before = at.and_then(|at| request_words.get(..at)).unwrap_or_default();
             let relates = |word: &str| {
                 let (name, _) = Language::English.table().name(word);
                 name.has_any(OTHER_THING_BEFORE)
@@ -93,7 +94,7 @@ fn stated_numbers<'a>(exchange: &Exchange<'a>) -> Vec<StatedNumber<'a>> {
             let after = clause.words.get(n.end..).unwrap_or_default();
             let is_time =
                 before.ends_with(':') || after.starts_with(':') || dates::begins_with_month(Some(after));
-            let is_small = n.value <= SMALL && !n.fractional;
+            let is_small = n.value <= MAX_SMALL_NUMBER && !n.fractional;
             let is_known = request_numbers.iter().any(|number| number.value == n.value)
                 || out.iter().any(|(number, _)| number.value == n.value);
             if !n.in_identifier && !is_time && !is_small && !is_known && out.len() < MAX_NUMBERS {
@@ -117,12 +118,12 @@ fn other_row_number<'t, 'a>(
     numbers: &[StatedNumber<'a>],
 ) -> Option<(&'t RecordField, &'a str)> {
     // The only row with a number.
-    let owner = |(n, _): &StatedNumber<'_>| {
+    let only_row_with = |(n, _): &StatedNumber<'_>| {
         let mut owners =
             table.iter().enumerate().filter(|(_, row)| row.cells.iter().any(|cell| has_number(cell, n)));
         owners.next().filter(|_| owners.next().is_none()).map(|(at, _)| at)
     };
-    let owners: Vec<Option<usize>> = numbers.iter().map(owner).collect();
+    let owners: Vec<Option<usize>> = numbers.iter().map(only_row_with).collect();
     let first = owners.iter().flatten().next()?;
     let other = table.get(*first)?;
     if std::ptr::eq(other, row)
@@ -146,11 +147,12 @@ fn other_row_number<'t, 'a>(
         let cell = other.cells.iter().find(|cell| has_number(cell, n))?;
         row.column(cell).next().filter(|field| field.value != cell.value)
     };
-    let mut read = numbers.iter().zip(&owners).filter(|(_, owner)| owner.is_some()).map(|(number, _)| number);
-    let (n, sentence) = read.clone().next()?;
+    let mut numbers_of_other_row =
+        numbers.iter().zip(&owners).filter(|(_, owner)| owner.is_some()).map(|(number, _)| number);
+    let (n, sentence) = numbers_of_other_row.clone().next()?;
     let cell = other.cells.iter().find(|cell| has_number(cell, n))?;
-    let is_another = read.clone().count() >= MIN_NUMBERS
-        && read.all(|(n, _)| requested_field(n).is_some() && is_only_here(n));
+    let is_another = numbers_of_other_row.clone().count() >= MIN_NUMBERS
+        && numbers_of_other_row.all(|(n, _)| requested_field(n).is_some() && is_only_here(n));
     let is_told =
         exchange.clauses.iter().any(|clause| may_be_about_other(clause, &other.cells, &row.cells, cell));
     requested_field(n).filter(|_| is_another && !is_told).map(|field| (field, *sentence))

@@ -19,7 +19,7 @@ use crate::measure::vocabulary::{self, WordMeaning};
 const MAX_AMOUNTS: usize = 8;
 /// Maximum bytes before a percentage that are searched for a word for a change.
 const MAX_BEFORE: usize = 40;
-/// Maximum bytes after it that are searched.
+/// Maximum bytes after a percentage that are searched for a word for a change.
 const MAX_AFTER: usize = 16;
 /// Maximum words between an amount and a percentage next to it.
 const MAX_GAP_WORDS: usize = 3;
@@ -60,6 +60,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
+/// Whether a percent sign follows a number.
 fn is_percent(sentence: &str, n: &Number) -> bool {
     sentence
         .get(n.end..)
@@ -89,24 +90,27 @@ fn wrong_percentage(
     findings: &mut ExchangeFindings,
 ) -> Option<(Number, f64)> {
     for stated in numbers.iter().filter(|n| !n.in_identifier && is_percent(sentence, n)) {
-        let Some(rises) = is_increase(sentence, stated) else { continue };
+        let Some(is_rise) = is_increase(sentence, stated) else { continue };
         // The amounts may be in the sentence before: "Sales were 40 and are 50 now. That is an increase of 25 %."
-        let differs = |n: &&Number| {
+        let is_no_known_difference = |n: &&Number| {
             !previous_amounts.iter().any(|a| previous_amounts.iter().any(|b| is_near(a.value - b.value, n)))
         };
-        let differing_count = amounts.iter().filter(differs).count();
-        let all: Vec<Number> = match differing_count {
+        let differing_count = amounts.iter().filter(is_no_known_difference).count();
+        let compared_amounts: Vec<Number> = match differing_count {
             0 if previous_amounts.len() == 2 => previous_amounts.iter().chain(amounts).copied().collect(),
             _ => amounts.to_vec(),
         };
-        let pairs =
-            all.iter().flat_map(|a| all.iter().map(move |b| (a, b))).filter(|(a, b)| a.value < b.value);
+        let pairs = compared_amounts
+            .iter()
+            .flat_map(|a| compared_amounts.iter().map(move |b| (a, b)))
+            .filter(|(a, b)| a.value < b.value);
         // Among more than two amounts, one must be the difference of a pair; else it is not known which pair changed.
-        let has_difference = |a: &Number, b: &Number| all.iter().any(|n| is_near(b.value - a.value, n));
+        let has_difference =
+            |a: &Number, b: &Number| compared_amounts.iter().any(|n| is_near(b.value - a.value, n));
         let mut mismatch = None;
         for (a, b) in pairs {
             let difference = b.value - a.value;
-            let (expected, other) = if rises {
+            let (expected, other) = if is_rise {
                 (difference / a.value, difference / b.value)
             } else {
                 (difference / b.value, difference / a.value)
@@ -117,7 +121,8 @@ fn wrong_percentage(
             if (expected - stated.value).abs() <= 2.0 * slack {
                 return None;
             }
-            if (other - stated.value).abs() <= slack && (all.len() == 2 || has_difference(a, b)) {
+            if (other - stated.value).abs() <= slack && (compared_amounts.len() == 2 || has_difference(a, b))
+            {
                 mismatch = Some((*stated, expected));
             }
         }
@@ -128,6 +133,7 @@ fn wrong_percentage(
     None
 }
 
+/// Whether a positive value equals a number up to the rounding of its digits.
 fn is_near(value: f64, n: &Number) -> bool {
     (value - n.value).abs() <= n.tolerance * 1.01 && value > 0.0
 }
@@ -161,8 +167,9 @@ fn is_increase(sentence: &str, stated: &Number) -> Option<bool> {
     let end = after.find([',', ';', '.', '\n', '，', '。']).unwrap_or(after.len());
     let mut meanings = meanings_of(before);
     // "20 % more" belongs to the amounts only if it is next to one.
-    let last = before.rfind(|c: char| c.is_ascii_digit()).and_then(|at| before.get(at + 1..));
-    let is_next = last.is_some_and(|between| between.split_whitespace().count() <= MAX_GAP_WORDS);
+    let after_last_number = before.rfind(|c: char| c.is_ascii_digit()).and_then(|at| before.get(at + 1..));
+    let is_next =
+        after_last_number.is_some_and(|between| between.split_whitespace().count() <= MAX_GAP_WORDS);
     if !meanings.is_empty() || is_next {
         meanings.extend(meanings_of(clip(after.get(..end).unwrap_or_default(), MAX_AFTER)));
     }

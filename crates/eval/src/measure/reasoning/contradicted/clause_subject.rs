@@ -1,8 +1,8 @@
 //! The subject of a clause about a state: a thing of the results, or something else.
 //!
-//! Principle: a result refutes only statements about its own things: about "it", or about a thing that the request, the
-//! call or the result names. "Its description is available on the page" is not about the product. "Orders are shipped
-//! within two days" and "a booking that is cancelled is charged" are about orders and bookings in general.
+//! Principle: a result refutes only statements about the things of the result: about "it", or about a thing that the
+//! request, the call or the result names. "Its description is available on the page" is not about the product. "Orders
+//! are shipped within two days" and "a booking that is cancelled is charged" are about orders and bookings in general.
 
 use super::exchange::Exchange;
 use super::predicates::{Predicate, is_verb};
@@ -31,9 +31,9 @@ const PRONOUNS: [&str; 14] = [
 const BEFORE_SUBJECT: [&str; 9] =
     ["and", "but", "so", "yes", "no", "also", "currently", "unfortunately", "then"];
 /// Words by which a phrase means a certain thing. "This" and similar words are in [`PRONOUNS`].
-const DEFINITE: [&str; 8] = ["the", "your", "my", "our", "his", "her", "its", "their"];
-/// The writer of the answer as subject; the thing is then the object after the verb.
-const SPEAKERS: [&str; 6] = ["i", "we", "i've", "we've", "i'm", "we're"];
+const DEFINITE_DETERMINERS: [&str; 8] = ["the", "your", "my", "our", "his", "her", "its", "their"];
+/// Subjects for the writer of the answer; the thing is then the object after the verb.
+const FIRST_PERSON: [&str; 6] = ["i", "we", "i've", "we've", "i'm", "we're"];
 /// Minimum bytes of a noun that is compared by its beginning.
 const MIN_NOUN: usize = 4;
 
@@ -42,10 +42,10 @@ pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predic
     let words: Vec<&str> = clause.words.split_whitespace().collect();
     let verb = words
         .iter()
-        .position(|word| is_verb(word, Language::English) || SPEAKERS.contains(word))
+        .position(|word| is_verb(word, Language::English) || FIRST_PERSON.contains(word))
         .unwrap_or_default();
     let (before, after) = words.split_at_checked(verb).unwrap_or_default();
-    let (subject, is_passive) = match before.is_empty() {
+    let (subject, is_before_verb) = match before.is_empty() {
         // The thing is after the verb: "We have confirmed your order", "Confirmed: your order".
         true => (after, false),
         false => (before, true),
@@ -62,18 +62,18 @@ pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predic
     if nouns.is_empty() {
         return true;
     }
-    let is_certain = subject.iter().any(|word| DEFINITE.contains(word));
+    let is_definite = subject.iter().any(|word| DEFINITE_DETERMINERS.contains(word));
     // Plurals without a determiner and "a booking" mean a kind of thing.
-    let is_kind = is_passive
-        && !is_certain
+    let is_generic = is_before_verb
+        && !is_definite
         && (matches!(subject.first(), Some(&("a" | "an" | "any")))
             || matches!(after.first(), Some(&("are" | "were"))) && !clause.sentence.contains(':'));
-    !is_kind
+    !is_generic
         && exchange.spends(exchange.sources.field_count())
         && nouns.iter().any(|noun| is_named(exchange, noun))
 }
 
-/// Whether the request, the name of a tool or a result has this noun.
+/// Whether the request, the name of a tool or a result has this noun or another form of it.
 fn is_named(exchange: &Exchange<'_>, noun: &str) -> bool {
     let stem = noun.strip_suffix('s').unwrap_or(noun);
     let is_same = |word: &str| word.starts_with(stem) || word.len() >= MIN_NOUN && stem.starts_with(word);

@@ -1,8 +1,8 @@
 //! Units converted by a wrong power of ten: 3.2 m³, and an answer of 320 litres.
 //!
 //! Principle: between units that differ by a power of ten, a value has one conversion. A number of the answer with the
-//! digits of a field, in another unit of the same quantity, that differs from this conversion by a power of ten, is a
-//! wrong conversion, unless a text, a field or a sum has the number, or a text mentions a factor of ten.
+//! digits of a field in another unit of the same quantity is a wrong conversion if it differs from the conversion by a
+//! power of ten, unless a text, a field or a sum has the number, or a text mentions a factor of ten.
 //!
 //! In: the numbers of an answer with their units, and the fields with theirs. Out: one contradiction.
 
@@ -78,12 +78,12 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let has = |text: &str| {
             numbers::all(text).iter().any(|number| number.possible_values().any(is_stated_value))
         };
-        let is_power =
+        let is_power_of_ten =
             |n: &Number| !n.in_identifier && n.possible_values().any(|v| POWERS_OF_TEN.contains(&v));
         let texts = || exchange.sources.seen.iter().map(|text| &***text).chain([exchange.answer]);
         let may_be_factor = || {
             texts().any(|text| {
-                numbers::all(text).iter().any(is_power) || vocabulary::has(text, WordMeaning::Tens)
+                numbers::all(text).iter().any(is_power_of_ten) || vocabulary::has(text, WordMeaning::Tens)
             })
         };
         let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());

@@ -1,6 +1,6 @@
-//! Wrong counts: the answer counts more items than the results list, or than have the flag that it names.
+//! Wrong counts: the answer counts more items than a list of the results has, or more items than have a flag.
 //!
-//! Principle: an answer counts no more things than the results have. A smaller count may be a selection and is not
+//! Principle: an answer does not count more things than the results have. A smaller count may be a selection and is not
 //! compared. A number that a text has, or that is the sum of several lists, is not a contradiction.
 //!
 //! In: the clauses of an answer with a count, and the lists of results. Out: contradictions.
@@ -21,7 +21,7 @@ use crate::measure::records::{FieldValue, Record, RecordField, RecordList};
 use crate::pattern::contains_ignoring_case;
 
 /// Keys of lists that do not describe their items.
-const GENERIC: [&str; 12] = [
+const GENERIC_LIST_KEYS: [&str; 12] = [
     "items", "results", "data", "records", "hits", "rows", "entries", "list", "content", "values", "matches",
     "value",
 ];
@@ -59,7 +59,7 @@ struct FlaggedItems<'a> {
     holds: bool,
     /// The number of items with that value; of a state, those that do not have the opposite one.
     count: usize,
-    /// Whether fewer items may be meant: "open" may include the pending ones.
+    /// Whether `count` is an upper limit, since "open" may include pending items.
     is_maximum: bool,
     source: &'a ResultSource<'a>,
     /// The indices of the items among the records of the source.
@@ -100,8 +100,8 @@ fn check_flagged(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let stated_count = words.iter().enumerate().find_map(|(at, word)| {
             let count = count_of(word)?;
             exchange.spends(1 + groups.len()).then_some(())?;
-            // In "three of the five devices", three is the count.
-            let is_whole = |at: usize| {
+            // In "three of the five devices", three is the count, and not five.
+            let is_after_of = |at: usize| {
                 let before = words.get(..at).unwrap_or_default();
                 matches!(before, [.., "of"] | [.., "of", "the" | "all" | "your" | "these"])
             };
@@ -109,13 +109,13 @@ fn check_flagged(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             let mut following_words = words.iter().skip(at + 1);
             let is_one = count > 1 && following_words.find_map(|word| number_of_verb(word)) == Some(1);
             let is_part = words.get(at + 1) == Some(&"of");
-            let within = if is_part { 2 * MAX_TO_FLAG } else { MAX_TO_FLAG };
-            let nearby_words = words.get(at + 1..).filter(|_| !is_whole(at))?.iter().take(within);
+            let max_words = if is_part { 2 * MAX_TO_FLAG } else { MAX_TO_FLAG };
+            let nearby_words = words.get(at + 1..).filter(|_| !is_after_of(at))?.iter().take(max_words);
             let is_meant = |group: &&FlaggedItems<'_>| {
-                let place = nearby_words.clone().position(|word| *word == group.word);
-                // In "six lines in open orders" lines are counted.
-                let mut before = nearby_words.clone().take(place.unwrap_or_default());
-                place.is_some() && (!group.is_maximum || before.all(|word| word.len() >= MIN_NOUN))
+                let flag_position = nearby_words.clone().position(|word| *word == group.word);
+                // In "six lines in open orders", the count is about lines and not about orders.
+                let mut before = nearby_words.clone().take(flag_position.unwrap_or_default());
+                flag_position.is_some() && (!group.is_maximum || before.all(|word| word.len() >= MIN_NOUN))
             };
             let group = groups.iter().filter(|_| !is_one).find(is_meant)?;
             if !exchange.spends(group.items.len()) || group.is_label(count as f64) {
@@ -132,11 +132,11 @@ fn check_flagged(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let total: usize = flag_groups().map(|group| group.count).sum();
         let largest = flag_groups().map(|group| group.count).max().unwrap_or_default();
         let is_maximum = flag_groups().any(|group| group.is_maximum);
-        let asked = contains_words(exchange.task_words(), "how many")
+        let asks_how_many = contains_words(exchange.task_words(), "how many")
             && !is_maximum
             && !flag_groups().any(|group| names_property(exchange, group));
         let differs = count > if is_maximum { total } else { largest }
-            || asked && flag_groups().all(|group| group.count != count);
+            || asks_how_many && flag_groups().all(|group| group.count != count);
         // A list may be a page of more things, which a total in the result counts.
         let is_total = || {
             let mut fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
@@ -196,7 +196,8 @@ fn flagged_items<'a>(source: &'a ResultSource<'a>) -> Vec<FlaggedItems<'a>> {
     out
 }
 
-/// The items of a list by their state, if each has one: at most as many are open as are not closed.
+/// The items of a list by their state, if each has one. The count of a state is an upper limit: all items that do not
+/// have the opposite state.
 fn items_by_state<'a>(source: &'a ResultSource<'a>, items: &[(usize, &'a Record)]) -> Vec<FlaggedItems<'a>> {
     let states: Option<Vec<&RecordField>> = items
         .iter()
@@ -234,13 +235,13 @@ fn names_property(exchange: &Exchange<'_>, group: &FlaggedItems<'_>) -> bool {
         }
         group.items.contains(&at)
     };
-    let within =
+    let item_records =
         parsed.records.iter().enumerate().filter(|(at, _)| is_within_items(*at)).map(|(_, record)| record);
-    let mut values = within.flat_map(|record| &record.fields).filter_map(RecordField::text);
+    let mut values = item_records.flat_map(|record| &record.fields).filter_map(RecordField::text);
     values.any(|text| text.len() > 1 && contains_words(exchange.task_words(), text))
 }
 
-/// Adds a finding for a count that is larger than the longest list.
+/// Adds a finding for a count of items that is larger than the longest list.
 fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let lists: Vec<(&RecordList, usize)> = exchange
         .sources
@@ -257,7 +258,7 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 .map(move |list| (list, at))
         })
         .collect();
-    let (Some(longest), all) =
+    let (Some(longest_len), all) =
         (lists.iter().map(|(l, _)| l.len).max(), lists.iter().map(|(l, _)| l.len).sum::<usize>())
     else {
         return;
@@ -272,11 +273,11 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     for (nth, clause) in
         exchange.clauses.iter().enumerate().filter(|(_, clause)| !clause.modal && !clause.negated)
     {
-        let asked = nth == 0
+        let asks_how_many = nth == 0
             && contains_words(exchange.task_words(), "how many")
             && !asks_for_units(exchange.task_words())
             && !asks_for_field(exchange);
-        let Some((count, list)) = counted_list(exchange, clause, &lists, asked) else { continue };
+        let Some((count, list)) = counted_list(exchange, clause, &lists, asks_how_many) else { continue };
         if !exchange.spends_numbers() {
             return;
         }
@@ -284,17 +285,17 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let has_count = |text: &str| {
             numbers::all(text).iter().any(|n| n.value == count as f64) || has_count_in_words(text, count)
         };
-        let named = exchange.language.map(|language| language.places(exchange.task, exchange.memo));
-        let is_asked = named
+        let request_words = exchange.language.map(|language| language.places(exchange.task, exchange.memo));
+        let is_in_request = request_words
             .iter()
-            .flat_map(|named| named.iter())
+            .flat_map(|words| words.iter())
             .any(|place| place.classes.has(WordClass::Number) && usize::from(place.value) == count);
         // A selection of the things in several lists of one tool, such as pages.
         let tool_of = |at: usize| exchange.sources.structured.get(at).map(|source| source.call.name.trim());
         let tool_lengths = lists.iter().filter(|(_, at)| tool_of(*at) == tool_of(list)).map(|(l, _)| l.len);
-        let is_known = count <= longest.max(tool_lengths.sum())
+        let is_known = count <= longest_len.max(tool_lengths.sum())
             || count == all
-            || is_asked
+            || is_in_request
             || exchange.sources.seen.iter().any(|text| has_count(text));
         let derived = || {
             exchange
@@ -305,7 +306,7 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 .any(|parsed| follows_from_sums(parsed.aggregates(), count as f64))
         };
         if let Some(source) = exchange.sources.structured.get(list).filter(|_| !is_known && !derived()) {
-            let returned = format!("{longest} {}", if longest == 1 { "item" } else { "items" });
+            let returned = format!("{longest_len} {}", if longest_len == 1 { "item" } else { "items" });
             findings.contradicts(&returned, source.call, clause.sentence);
             return;
         }
@@ -313,17 +314,19 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 }
 
 /// Whether "how many" asks for an amount of a unit, such as minutes or kilometres, and not for items.
-fn asks_for_units(asked: &str) -> bool {
+fn asks_for_units(request_words: &str) -> bool {
     // The unit may be the second word: "how many hours", "how many vacation days".
-    let mut nouns = asked.split_once(" how many ").into_iter().flat_map(|(_, rest)| rest.split(' ').take(2));
+    let mut nouns =
+        request_words.split_once(" how many ").into_iter().flat_map(|(_, rest)| rest.split(' ').take(2));
     nouns.any(is_unit)
 }
 
 /// Whether "how many" asks for a number that a field has ("how many conversions"), or for a difference ("how many
 /// more"), and not for items.
 fn asks_for_field(exchange: &Exchange<'_>) -> bool {
-    let asked = exchange.task_words().split_once(" how many ").map_or("", |(_, asked)| asked);
-    let nouns: Vec<&str> = asked.split(' ').take(MAX_ASKED_WORDS).collect();
+    let words_after =
+        exchange.task_words().split_once(" how many ").map_or("", |(_, words_after)| words_after);
+    let nouns: Vec<&str> = words_after.split(' ').take(MAX_ASKED_WORDS).collect();
     let is_asked = |field: &RecordField| {
         field.number().is_some() && field.name.last().is_some_and(|key| nouns.contains(&key.as_str()))
     };
@@ -342,13 +345,14 @@ fn follows_from_sums(sums: &[f64], value: f64) -> bool {
         })
 }
 
-/// Whether a text of the user has the count before the same word.
+/// Whether a text of the user has the count directly before the word `thing`.
 fn counts_things(text: &str, count: usize, thing: &str) -> bool {
     let words = words_of(text);
     let mut pairs = words.split_whitespace().zip(words.split_whitespace().skip(1));
     pairs.any(|(number, next)| count_of(number) == Some(count) && next == thing)
 }
 
+/// Whether a text has the count as a word.
 fn has_count_in_words(text: &str, count: usize) -> bool {
     numbers::spelled(count as f64).is_some_and(|word| contains_ignoring_case(text, &format!(" {word} ")))
 }
@@ -358,7 +362,7 @@ fn counted_list(
     exchange: &Exchange<'_>,
     clause: &Clause<'_>,
     lists: &[(&RecordList, usize)],
-    asked: bool,
+    asks_how_many: bool,
 ) -> Option<(usize, usize)> {
     let words: Vec<&str> = clause.words.split_whitespace().collect();
     words.iter().enumerate().find_map(|(at, word)| {
@@ -372,7 +376,7 @@ fn counted_list(
             if is_unit(name) {
                 return false;
             }
-            let is_plain = !name.is_empty() && !GENERIC.contains(&name);
+            let is_plain = !name.is_empty() && !GENERIC_LIST_KEYS.contains(&name);
             let follows_number = |name: &str| words.iter().skip(at + 1).take(3).any(|word| *word == name);
             // A list without a specific name has the things that its tool is named for.
             let tool = exchange.sources.structured.get(*source).map(|source| &source.call.name);
@@ -384,7 +388,7 @@ fn counted_list(
             }
         };
         let named = lists.iter().find(noun);
-        let only = || lists.first().filter(|_| asked && lists.len() == 1 && words.len() > at);
+        let only = || lists.first().filter(|_| asks_how_many && lists.len() == 1 && words.len() > at);
         named.or_else(only).map(|(_, source)| (count, *source))
     })
 }

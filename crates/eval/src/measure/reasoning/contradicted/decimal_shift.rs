@@ -38,8 +38,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     {
         return;
     }
-    let is_other = |word: &String| NOT_QUANTITY.contains(&word.as_str()) || names_identifier(word);
-    let is_quantity = |field: &RecordField| !field.name.iter().any(is_other);
+    let is_no_quantity = |word: &String| NOT_QUANTITY.contains(&word.as_str()) || names_identifier(word);
+    let is_quantity = |field: &RecordField| !field.name.iter().any(is_no_quantity);
     let fields: Vec<(&RecordField, f64, _)> = exchange
         .sources
         .records()
@@ -54,10 +54,11 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         // Whether the stated number is the value, possibly by another power of ten than one.
         let is_value =
             |value: f64| (-6..=6).any(|k: i32| k.abs() != 1 && has_scaled_value(value, 10f64.powi(k)));
-        let shifted = |field: &RecordField, value: f64| {
+        let is_shifted = |field: &RecordField, value: f64| {
             is_quantity(field) && (has_scaled_value(value, 10.0) || has_scaled_value(value, 0.1))
         };
-        let Some((field, _, source)) = fields.iter().find(|(field, value, _)| shifted(field, *value)) else {
+        let Some((field, _, source)) = fields.iter().find(|(field, value, _)| is_shifted(field, *value))
+        else {
             continue;
         };
         findings.examined = true;
@@ -91,11 +92,11 @@ fn may_differ_by_ten(exchange: &Exchange<'_>, field: &RecordField) -> bool {
     let is_ten = |n: &Number| n.possible_values().any(|v| v == 10.0 || v == 0.1 || v == 90.0 || v == 0.9);
     let words = words_of(&exchange.prose);
     let mut words = words.split(' ').chain(field.name.iter().map(String::as_str));
-    let is_tenfold =
+    let may_differ_tenfold =
         |unit: Unit| units::all().any(|other| other.power_of(&unit).is_some_and(|k| k.abs() == 1));
     let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
     let texts = || exchange.sources.seen.iter().map(|text| &***text).chain([exchange.answer]);
-    words.any(|word| possible_unit(word).is_some_and(is_tenfold))
+    words.any(|word| possible_unit(word).is_some_and(may_differ_tenfold))
         || vocabulary::has(&exchange.prose, WordMeaning::Tens)
         || parsed().any(|parsed| parsed.lengths().any(|len| len == 10 || len == 9))
         || texts().any(|text| numbers::all(text).iter().any(is_ten))

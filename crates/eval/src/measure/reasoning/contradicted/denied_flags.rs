@@ -15,37 +15,40 @@ use crate::measure::records::{FieldValue, RecordField};
 const MIN_WORD: usize = 4;
 /// Maximum flags that are compared.
 const MAX_FLAGS: usize = 200;
-/// Classes of words in statements that are negated, limited or not yet true.
+/// Classes of words by which a statement does not assert that something is the case now.
 const LIMITATIONS: WordClasses = classes!(Negation Condition Modal Obligation Exception Restriction Sequence Alternative Probability Barrier);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.is_english() || exchange.clauses.is_empty() {
         return;
     }
-    let is_name =
+    let has_compared_name =
         |field: &RecordField| field.name.len() > 1 && field.name.iter().all(|word| word.len() >= MIN_WORD);
     let records = exchange.sources.records();
-    let all = records.flat_map(|(source, _, record)| record.fields.iter().map(move |field| (source, field)));
-    let flags =
-        all.filter(|(_, field)| matches!(field.value, FieldValue::Bool(_)) && is_name(field)).take(MAX_FLAGS);
+    let fields =
+        records.flat_map(|(source, _, record)| record.fields.iter().map(move |field| (source, field)));
+    let flags = fields
+        .filter(|(_, field)| matches!(field.value, FieldValue::Bool(_)) && has_compared_name(field))
+        .take(MAX_FLAGS);
     let flags: Vec<_> = flags.collect();
     if flags.is_empty() || !exchange.spends(flags.len() * (1 + exchange.answer.len() / 8)) {
         return;
     }
-    let stated =
+    let statements =
         exchange.clauses.iter().filter(|clause| !clause.negated && !clause.classes.has_any(LIMITATIONS));
-    let stated: Vec<(&str, Vec<String>)> =
-        stated.map(|clause| (clause.sentence, clause.words.split_whitespace().map(stem).collect())).collect();
+    let statements: Vec<(&str, Vec<String>)> = statements
+        .map(|clause| (clause.sentence, clause.words.split_whitespace().map(stem).collect()))
+        .collect();
     for (source, field) in &flags {
         let name: Vec<String> = field.name.iter().map(|word| stem(word)).collect();
-        let assertion = stated.iter().find(|(_, words)| name.iter().all(|word| words.contains(word)));
+        let assertion = statements.iter().find(|(_, words)| name.iter().all(|word| words.contains(word)));
         let Some((sentence, _)) = assertion else { continue };
         findings.examined = true;
         // The statement may be about another thing, whose flag is true.
-        let holds = |(_, other): &(_, &RecordField)| {
+        let is_true_elsewhere = |(_, other): &(_, &RecordField)| {
             other.name == field.name && other.value == FieldValue::Bool(true)
         };
-        if field.value == FieldValue::Bool(false) && !flags.iter().any(holds) {
+        if field.value == FieldValue::Bool(false) && !flags.iter().any(is_true_elsewhere) {
             let returned = format!("{}: false", field.name.join(" "));
             findings.contradicts(&returned, source.call, sentence.trim());
             return;
@@ -60,6 +63,7 @@ fn stem(word: &str) -> String {
     plain.trim_end_matches(['e', 's', 'a', 'o', 'i', 'n', 't']).to_owned()
 }
 
+/// A letter without its accent.
 fn without_accent(c: char) -> char {
     match c {
         'à' | 'á' | 'â' | 'ã' | 'ä' => 'a',

@@ -3,8 +3,8 @@
 //! Principle: arithmetic that an answer writes out is correct within the rounding of the shown numbers. Whether the
 //! numbers are the right ones is not examined.
 //!
-//! In: an answer. Out: a contradiction if an equation is wrong, or if a percentage next to two amounts is neither their
-//! change, nor their ratio, nor their share. Rounding of every shown number and a change of units are allowed.
+//! In: an answer. Out: a contradiction if an equation is wrong, or if a percentage next to two amounts is not their
+//! change, ratio or share. Rounding of every shown number and a change of units are allowed.
 
 use super::changes::is_share;
 use super::exchange::{Exchange, ExchangeFindings};
@@ -21,8 +21,8 @@ use crate::measure::reasoning::rates::is_for_each;
 const MAX_TERMS: usize = 8;
 /// Maximum combinations of readings of the numbers of one equation: "1.234" has two readings.
 const MAX_READINGS: usize = 64;
-/// Maximum characters of units between two numbers.
-const MAX_UNIT_CHARS: usize = 24;
+/// Maximum characters of units between two numbers of an equation.
+const MAX_UNIT_LENGTH: usize = 24;
 const PERCENT: f64 = 100.0;
 
 regex!(
@@ -39,7 +39,7 @@ regex!(
     STATES_CHANGE,
     r"(?i)\b(?:which is|that is|that's|i\.e\.|an? (?:rise|increase|growth|drop|decrease|decline|fall|change|gain|reduction)|equals|also|soit|ossia|es decir|ou seja)\b|[=(+−]\s*$"
 );
-// Parts of a time of day around a number: the hour before minutes, and the text after an hour.
+// The text around a number that is part of a time of day: an hour before it, and minutes or an hour sign after it.
 regex!(CLOCK_BEFORE, r"(?i)\d ?h ?$");
 regex!(CLOCK_AFTER, r"(?i)^ ?(?:h ?\d|[ap]\.?m\b|uhr\b|o'clock\b)");
 /// Maximum bytes between the amounts and the percentage, which are searched for [`STATES_CHANGE`].
@@ -57,10 +57,10 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             continue;
         }
         let numbers = numbers::all(sentence);
-        let wrong =
+        let wrong_arithmetic =
             if is_equation { wrong_equation(sentence, &numbers, exchange.language, findings) } else { None };
-        let wrong = wrong.or_else(|| wrong_percentage(sentence, &numbers, findings));
-        if let Some((stated, computed)) = wrong {
+        let wrong_arithmetic = wrong_arithmetic.or_else(|| wrong_percentage(sentence, &numbers, findings));
+        if let Some((stated, computed)) = wrong_arithmetic {
             let computed = (computed * 1e4).round() / 1e4;
             let rationale = format!(
                 "a result that follows from its terms was expected; they give {computed}, and the answer says {stated}"
@@ -73,44 +73,44 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Sign {
+enum Operator {
     Plus,
     Minus,
     Times,
     Divide,
-    Equals { approximate: bool },
+    Equals { is_approximate: bool },
 }
 
 /// The sign between two numbers, if only units are next to it.
-fn sign(between: &str) -> Option<Sign> {
+fn operator(between: &str) -> Option<Operator> {
     let is_unit = |c: char| c.is_alphabetic() || c.is_whitespace() || "$€£¥%°²³'()*_/".contains(c);
-    let mut only_sign = None;
+    let mut only_operator = None;
     let mut unit_chars = 0;
     for (at, c) in between.char_indices() {
-        let is_spaced = || {
+        let has_spaces_around = || {
             between.get(..at).is_some_and(|s| s.ends_with(' '))
                 && between.get(at + 1..).is_some_and(|s| s.starts_with(' '))
         };
-        let sign = match c {
-            '+' => Some(Sign::Plus),
-            '−' => Some(Sign::Minus),
-            '-' | '–' if between.get(..at).is_some_and(|s| s.ends_with(' ')) => Some(Sign::Minus),
-            '×' | '·' | '⋅' => Some(Sign::Times),
-            'x' | '*' if is_spaced() => Some(Sign::Times),
-            '÷' => Some(Sign::Divide),
-            '/' if is_spaced() => Some(Sign::Divide),
-            '=' => Some(Sign::Equals { approximate: false }),
-            '≈' => Some(Sign::Equals { approximate: true }),
+        let operator = match c {
+            '+' => Some(Operator::Plus),
+            '−' => Some(Operator::Minus),
+            '-' | '–' if between.get(..at).is_some_and(|s| s.ends_with(' ')) => Some(Operator::Minus),
+            '×' | '·' | '⋅' => Some(Operator::Times),
+            'x' | '*' if has_spaces_around() => Some(Operator::Times),
+            '÷' => Some(Operator::Divide),
+            '/' if has_spaces_around() => Some(Operator::Divide),
+            '=' => Some(Operator::Equals { is_approximate: false }),
+            '≈' => Some(Operator::Equals { is_approximate: true }),
             _ if is_unit(c) => None,
             _ => return None,
         };
-        match (sign, only_sign) {
+        match (operator, only_operator) {
             (Some(_), Some(_)) => return None,
-            (Some(sign), None) => only_sign = Some(sign),
+            (Some(operator), None) => only_operator = Some(operator),
             (None, _) => unit_chars += 1,
         }
     }
-    only_sign.filter(|_| unit_chars <= MAX_UNIT_CHARS)
+    only_operator.filter(|_| unit_chars <= MAX_UNIT_LENGTH)
 }
 
 /// The first equation whose result does not follow from its operands: the stated result and the computed value.
@@ -120,41 +120,42 @@ fn wrong_equation(
     language: Option<Language>,
     findings: &mut ExchangeFindings,
 ) -> Option<(String, f64)> {
-    let between = |i: usize| -> Option<Sign> {
+    let between = |i: usize| -> Option<Operator> {
         let text = sentence.get(numbers.get(i)?.end..numbers.get(i + 1)?.start)?;
         // The number in brackets repeats the first in another unit: "3.5 h (210 min) = ...".
-        (!text.contains('(') || text.contains(')')).then(|| sign(text)).flatten()
+        (!text.contains('(') || text.contains(')')).then(|| operator(text)).flatten()
     };
     let mut at = 0;
     while at + 1 < numbers.len() {
-        let mut signs = Vec::new();
+        let mut operators = Vec::new();
         let mut last = at;
-        while let Some(sign) = between(last).filter(|_| signs.len() < MAX_TERMS) {
-            signs.push(sign);
+        while let Some(operator) = between(last).filter(|_| operators.len() < MAX_TERMS) {
+            operators.push(operator);
             last += 1;
-            if matches!(sign, Sign::Equals { .. }) {
+            if matches!(operator, Operator::Equals { .. }) {
                 break;
             }
         }
         let terms = numbers.get(at..=last).unwrap_or_default();
-        let opens_before = numbers
+        let is_inner_term = numbers
             .get(at)
             .and_then(|n| sentence.get(..n.start))
             .is_some_and(|s| s.trim_end().ends_with(['(', '+', '-', '×', '*', '/', '−', '^', '[']));
         let is_power = sentence.get(terms.first()?.start..terms.last()?.end).is_some_and(|s| s.contains('^'))
             || terms.iter().any(|n| has_exponent(sentence, n));
-        if let (Some(Sign::Equals { approximate }), [operands @ .., result]) = (signs.last(), terms)
+        if let (Some(Operator::Equals { is_approximate }), [operands @ .., result]) = (operators.last(), terms)
             && operands.len() > 1
-            && !opens_before
+            && !is_inner_term
             && !is_power
             // In "2 + 3 = 1 + 4", the number after "=" is not the result.
-            && between(last).is_none_or(|next| matches!(next, Sign::Equals { .. }))
+            && between(last).is_none_or(|next| matches!(next, Operator::Equals { .. }))
             && terms.iter().all(|n| !n.in_identifier && !is_date_or_time(sentence, n))
         {
             findings.examined = true;
-            let signs = signs.get(..operands.len() - 1).unwrap_or_default();
-            let wrong = wrong_result(sentence, operands, signs, result, *approximate, language);
-            if let Some(computed) = wrong {
+            let operators = operators.get(..operands.len() - 1).unwrap_or_default();
+            let wrong_arithmetic =
+                wrong_result(sentence, operands, operators, result, *is_approximate, language);
+            if let Some(computed) = wrong_arithmetic {
                 let stated = sentence.get(result.start..result.end).unwrap_or_default();
                 return Some((stated.to_owned(), computed));
             }
@@ -189,21 +190,23 @@ fn is_date_or_time(sentence: &str, n: &Number) -> bool {
         || CLOCK_AFTER.is_match(after)
 }
 
-/// The computed value, if no reading of the operands gives the result.
+/// The computed value, if no reading of the operands gives the stated result.
 fn wrong_result(
     sentence: &str,
     operands: &[Number],
-    signs: &[Sign],
+    operators: &[Operator],
     result: &Number,
-    approximate: bool,
+    is_approximate: bool,
     language: Option<Language>,
 ) -> Option<f64> {
     let is_percent =
         |n: &Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
     // Sums with different units or with percentages are not compared.
-    let mut added =
-        signs.iter().zip(operands.get(1..)?).filter(|(sign, _)| matches!(sign, Sign::Plus | Sign::Minus));
-    if added.clone().next().is_some() {
+    let mut added_terms = operators
+        .iter()
+        .zip(operands.get(1..)?)
+        .filter(|(operator, _)| matches!(operator, Operator::Plus | Operator::Minus));
+    if added_terms.clone().next().is_some() {
         // In "98 €/night + 10 € for the dog", the number of nights is not known.
         if operands.iter().any(|n| is_for_each(sentence, n, language)) {
             return None;
@@ -211,7 +214,7 @@ fn wrong_result(
         let mut units: Vec<String> =
             operands.iter().map(|n| unit(sentence, n)).filter(|unit| !unit.is_empty()).collect();
         units.dedup();
-        if units.len() > 1 || added.any(|(_, n)| is_percent(n)) {
+        if units.len() > 1 || added_terms.any(|(_, n)| is_percent(n)) {
             return None;
         }
     }
@@ -229,16 +232,16 @@ fn wrong_result(
     }
     let relative_rounding: f64 =
         operands.iter().filter(|n| n.fractional).map(|n| n.tolerance / n.value.max(f64::MIN_POSITIVE)).sum();
-    let mut first = None;
+    let mut first_computed = None;
     for values in &readings {
-        let computed = evaluate(values, signs)?.abs();
-        first.get_or_insert(computed);
+        let computed = evaluate(values, operators)?.abs();
+        first_computed.get_or_insert(computed);
         let rounding =
             values.iter().zip(operands).filter(|(_, n)| n.fractional).map(|(_, n)| n.tolerance).sum::<f64>();
         for stated in result.possible_values() {
             let scales = [1.0, PERCENT];
-            let percent = scales.get(..if is_percent(result) { 2 } else { 1 }).unwrap_or_default();
-            let relative_tolerance = if approximate { 0.02 } else { 0.001 };
+            let result_scales = scales.get(..if is_percent(result) { 2 } else { 1 }).unwrap_or_default();
+            let relative_tolerance = if is_approximate { 0.02 } else { 0.001 };
             let units = named_factors(sentence);
             let is_near = |computed: f64| {
                 let tolerance =
@@ -246,32 +249,32 @@ fn wrong_result(
                 (computed - stated).abs() <= tolerance
                     || converts(&[computed], stated, tolerance, Some(&units))
             };
-            if percent.iter().any(|scale| is_near(computed * scale)) {
+            if result_scales.iter().any(|scale| is_near(computed * scale)) {
                 return None;
             }
         }
     }
-    first
+    first_computed
 }
 
-/// The word after a number.
+/// The unit after a number; empty if no word follows.
 fn unit(sentence: &str, n: &Number) -> String {
     let after = sentence.get(n.end..).unwrap_or_default().trim_start();
     after.chars().take_while(|c| c.is_alphabetic()).filter(|c| !matches!(c, 'x')).collect()
 }
 
 /// The value of the terms, with products and quotients before sums; `None` if it is not finite.
-fn evaluate(values: &[f64], signs: &[Sign]) -> Option<f64> {
+fn evaluate(values: &[f64], operators: &[Operator]) -> Option<f64> {
     let (mut sum, mut product) = (0.0, *values.first()?);
-    for (sign, value) in signs.iter().zip(values.get(1..)?) {
-        match sign {
-            Sign::Times => product *= value,
-            Sign::Divide => product /= value,
-            Sign::Plus | Sign::Minus => {
+    for (operator, value) in operators.iter().zip(values.get(1..)?) {
+        match operator {
+            Operator::Times => product *= value,
+            Operator::Divide => product /= value,
+            Operator::Plus | Operator::Minus => {
                 sum += product;
-                product = if *sign == Sign::Plus { *value } else { -value };
+                product = if *operator == Operator::Plus { *value } else { -value };
             }
-            Sign::Equals { .. } => return None,
+            Operator::Equals { .. } => return None,
         }
     }
     Some(sum + product).filter(|v| v.is_finite())
@@ -325,10 +328,10 @@ fn wrong_percentage(
             let change_ratios =
                 [(b - a).abs() / a, (b - a).abs() / b, b / a, a / b].map(|ratio| ratio * PERCENT);
             expected.get_or_insert(if is_change { (b - a).abs() / a * PERCENT } else { share });
-            let all = if is_change { change_ratios.to_vec() } else { vec![share] };
+            let candidates = if is_change { change_ratios.to_vec() } else { vec![share] };
             let is_near =
                 |p: &f64| (p - stated.value).abs() <= stated.tolerance * 1.01 + 0.02 * stated.value + 0.1;
-            if all.iter().any(is_near) {
+            if candidates.iter().any(is_near) {
                 return None;
             }
         }
@@ -337,6 +340,7 @@ fn wrong_percentage(
     Some((format!("{shown} %"), expected?))
 }
 
+/// Whether a number may be a year.
 fn is_year(n: &Number) -> bool {
     !n.fractional && (1800.0..2200.0).contains(&n.value)
 }
@@ -345,7 +349,7 @@ fn is_year(n: &Number) -> bool {
 mod tests {
     use super::*;
 
-    fn wrong(text: &str) -> Option<(String, f64)> {
+    fn wrong_arithmetic(text: &str) -> Option<(String, f64)> {
         let (numbers, mut findings) = (numbers::all(text), ExchangeFindings::default());
         let actual = wrong_equation(text, &numbers, Some(Language::English), &mut findings);
         let actual = actual.or_else(|| wrong_percentage(text, &numbers, &mut findings));
@@ -366,7 +370,7 @@ mod tests {
             "200 EUR × 19 % = 83 EUR",
             "3 m × 4 m = 14 m²",
         ] {
-            assert!(wrong(text).is_some(), "{text}");
+            assert!(wrong_arithmetic(text).is_some(), "{text}");
         }
     }
 
@@ -404,7 +408,7 @@ mod tests {
             "20 février + 14 jours = 6 mars",
             "Feb 3 − Jan 28 = 6 days",
         ] {
-            assert_eq!(wrong(text), None, "{text}");
+            assert_eq!(wrong_arithmetic(text), None, "{text}");
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::recognise::{Call, Text};
 
 /// A request, the results that follow it, and the answer.
 pub(super) struct Exchange<'a> {
+    /// The request.
     pub(super) task: &'a str,
     pub(super) answer: &'a str,
     /// The language of the answer; `None` if it is unknown or unsupported. There are no clauses then, and comparisons
@@ -47,6 +48,7 @@ impl<'a> Exchange<'a> {
         self.task_words.get_or_init(|| LowercaseWords::cached(self.task, self.memo))
     }
 
+    /// Whether the answer is in English.
     pub(super) fn is_english(&self) -> bool {
         self.language == Some(Language::English)
     }
@@ -70,7 +72,8 @@ impl<'a> Exchange<'a> {
         self.spends(1 + self.seen_bytes / (4 * BYTES_PER_STEP))
     }
 
-    /// Counts the reading of all numbers in all texts that the model had read.
+    /// Counts the work of reading all numbers in all texts that the model had read; false if the work budget is
+    /// exceeded.
     pub(super) fn spends_numbers(&self) -> bool {
         self.spends(1 + self.seen_bytes / BYTES_PER_STEP)
     }
@@ -93,10 +96,11 @@ impl<'a> Exchange<'a> {
         };
         let question = self.task.trim();
         let verb = question.split_whitespace().next()?.to_lowercase();
-        let asks = ["is", "are", "was", "were", "has", "have", "did", "does", "do"].contains(&verb.as_str());
+        let is_question =
+            ["is", "are", "was", "were", "has", "have", "did", "does", "do"].contains(&verb.as_str());
         let is_single = question.ends_with('?') && question.matches(['?', '.']).count() == 1;
         let is_positive = !contains_words(self.task_words(), "not") && !self.task_words().contains("n't");
-        (asks && is_single && is_positive).then_some((is_affirmative, first.sentence))
+        (is_question && is_single && is_positive).then_some((is_affirmative, first.sentence))
     }
 }
 

@@ -22,7 +22,8 @@ use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, KeyName, Record, RecordField};
 use crate::pattern::contains_ignoring_case;
 
-/// Superlatives. Without words for fields, the field is named after the superlative ("the least free space").
+/// The known superlatives. If a superlative has no words of keys, the words after it name the field: "the least free
+/// space".
 const SUPERLATIVES: [Superlative; 31] = [
     ("cheapest", true, PRICE),
     ("lowest-priced", true, PRICE),
@@ -58,13 +59,13 @@ const SUPERLATIVES: [Superlative; 31] = [
 ];
 /// Words in keys of amounts for one thing.
 pub(super) const PRICE: &[&str] = &["price", "cost", "fare", "amount", "rate", "fee", "rent"];
-/// Marks superlatives that are about the only field with a date.
+/// The words of superlatives of time, whose field is the only one with a date.
 const DATE: &[&str] = &["date"];
 /// Words in keys of durations.
 const DURATION: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
 // Finds any superlative, also inside other words.
 checked_static!(FORMS: AhoCorasick = AhoCorasick::new(SUPERLATIVES.map(|(form, ..)| form)));
-// Words before a number that is stated as the highest or the lowest.
+// Words before a number that an answer states as the highest or the lowest value of a series.
 regex!(
     PEAK,
     r" (?:(?:peaked|peaking|topped out|maxed out) at (?:about |around )?|(?:peak|maximum|max|high|(?P<least>minimum|min|low)) (?:was |of |is |at |value of )+)"
@@ -88,15 +89,15 @@ regex!(
 /// Number of words after a superlative that may name its field.
 const MAX_FIELD_WORDS: usize = 4;
 
-/// Words that end the noun phrase after a superlative.
-const ENDS: [&str; 26] = [
+/// Words that are after the noun phrase of a superlative.
+const NOUN_GROUP_ENDS: [&str; 26] = [
     "this", // "the highest rate this season"
     "these", "is", "are", "was", "were", "has", "have", "costs", "from", "to", "in", "at", "for", "of",
     "with", "on", "that", "which", "you", "we", "i", "and", "there", "it", "near",
 ];
 /// Maximum statements of one answer that are compared.
 const MAX_STATED: usize = 8;
-/// Maximum fields that are searched for a condition.
+/// Maximum fields that are searched for a word of a condition.
 const MAX_COMPARED: usize = 400;
 
 /// A superlative, whether it means the smallest value, and words of the keys that it is about.
@@ -142,10 +143,11 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             if !exchange.spends(stated.len() * rows.len()) {
                 return;
             }
-            let applied = source.call.arguments.as_deref().map(numbers::all).unwrap_or_default();
+            let passed_numbers = source.call.arguments.as_deref().map(numbers::all).unwrap_or_default();
             let conditions = numbers::all(exchange.task).into_iter().map(|n| n.value);
-            // All items meet the conditions that the call passed.
-            let conditions: Vec<f64> = conditions.filter(|n| applied.iter().all(|a| a.value != *n)).collect();
+            // All items of the result meet the conditions that the call passed.
+            let conditions: Vec<f64> =
+                conditions.filter(|n| passed_numbers.iter().all(|a| a.value != *n)).collect();
             let passed = source.call.arguments.as_deref().unwrap_or_default();
             let wrong = wrong_extreme(exchange, &stated, &rows, (&conditions, passed), &answer, findings)
                 .or_else(|| wrong_peak(exchange, &rows, findings));
@@ -166,7 +168,7 @@ fn wrong_extreme<'a>(
     answer: &str,
     findings: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
-    for &(clause, (form, least, topic_words)) in stated {
+    for &(clause, (form, is_minimum, topic_words)) in stated {
         let Some(field) = field_of(form, topic_words, &clause.words, rows) else { continue };
         // The name of the item may be in another clause of the sentence: "The Ridge, at 74.50, is the cheapest".
         let words = words_of(clause.sentence);
@@ -175,41 +177,42 @@ fn wrong_extreme<'a>(
         let (Some(item), None) = (named.next(), named.next()) else { continue };
         // The sentence may name several items: "Luma and Arca have the lowest rate".
         let is_plural = || ["have", "are", "were", "had"].iter().any(|verb| clause.has(verb));
-        let others = || {
+        let names_several = || {
             let is_named = |row: &&&Record| names_of(row).any(|name| contains_words(&words, &name));
             rows.iter().filter(is_named).count() > 1
         };
-        if is_plural() && others() {
+        if is_plural() && names_several() {
             continue;
         }
         let value = |row: &Record| row.fields.iter().find(|f| f.name == field).and_then(value_of);
         // The words after the superlative may select items: "the latest paid invoice".
         let after = clause.words.split(&format!(" {form} ")).nth(1).unwrap_or_default();
         let is_verb = |word: &&str| matches!(*word, "is" | "are" | "was" | "were");
-        let selects: Vec<&str> = after.split(' ').take(2).take_while(|word| !is_verb(word)).collect();
-        let is_alike = |row: &Record| {
-            let texts = item.fields.iter().filter(|f| f.text().is_some_and(|text| selects.contains(&text)));
+        let selecting_words: Vec<&str> = after.split(' ').take(2).take_while(|word| !is_verb(word)).collect();
+        let has_selected_texts = |row: &Record| {
+            let texts =
+                item.fields.iter().filter(|f| f.text().is_some_and(|text| selecting_words.contains(&text)));
             texts.into_iter().all(|f| row.fields.contains(f))
         };
         let Some(item_value) = value(item) else { continue };
         // A condition that neither the items nor the arguments have may exclude the other items.
-        let has_other = |text: &&str| has_other_condition(text, form, rows, passed);
-        if [&*clause.words, exchange.task_words()].iter().any(has_other) {
+        let has_condition = |text: &&str| has_other_condition(text, form, rows, passed);
+        if [&*clause.words, exchange.task_words()].iter().any(has_condition) {
             continue;
         }
         findings.examined = true;
         let is_timed = limits_time(exchange.task) || limits_time(clause.sentence);
-        let beats = |other: f64| if least { other < item_value } else { other > item_value };
+        let is_more_extreme = |other: f64| if is_minimum { other < item_value } else { other > item_value };
         let is_better = |row: &&&Record| {
-            value(row).is_some_and(beats)
-                && is_alike(row)
-                && as_eligible(exchange, conditions, &field, row, item)
-                && (!is_timed || same_times(row, item))
+            value(row).is_some_and(is_more_extreme)
+                && has_selected_texts(row)
+                && is_as_eligible(exchange, conditions, &field, row, item)
+                && (!is_timed || has_same_times(row, item))
         };
         // If the answer lists several items, the superlative is about the listed ones.
         let is_listed = |row: &Record| names_of(row).any(|name| contains_words(answer, &name));
-        let lists = || rows.iter().filter(|row| is_listed(row)).nth(1).is_some();
-        let better = rows.iter().find(is_better).filter(|row| is_listed(row) || !lists());
+        let lists_several = || rows.iter().filter(|row| is_listed(row)).nth(1).is_some();
+        let better = rows.iter().find(is_better).filter(|row| is_listed(row) || !lists_several());
         if let Some(better) = better {
             let name = names_of(better).next().unwrap_or_default();
             let name = name.get(..).unwrap_or_default();
@@ -248,10 +251,10 @@ fn wrong_peak<'a>(
     let stating = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
     for clause in stating.take(MAX_STATED) {
         let Some(peak) = PEAK.captures(&clause.words) else { continue };
-        let least = peak.name("least").is_some();
+        let is_minimum = peak.name("least").is_some();
         let end = peak.get(0).map_or(0, |all| all.end());
-        let written = clause.words.get(end..).unwrap_or_default();
-        let Some(stated) = numbers::all(written).into_iter().next().filter(|n| n.start == 0) else {
+        let after_peak = clause.words.get(end..).unwrap_or_default();
+        let Some(stated) = numbers::all(after_peak).into_iter().next().filter(|n| n.start == 0) else {
             continue;
         };
         // The request may be about a part of the series.
@@ -274,8 +277,8 @@ fn wrong_peak<'a>(
             continue;
         }
         findings.examined = true;
-        let best = |best: f64, v: &f64| if least { best.min(*v) } else { best.max(*v) };
-        let extreme = series.iter().fold(stated.value, best);
+        let more_extreme = |extreme: f64, v: &f64| if is_minimum { extreme.min(*v) } else { extreme.max(*v) };
+        let extreme = series.iter().fold(stated.value, more_extreme);
         if !is_shown(extreme) {
             let returned = format!("{} {extreme} beside {}", field.name.join(" "), stated.value);
             return Some((returned, clause.sentence));
@@ -293,7 +296,11 @@ fn is_calendar_name(word: &str) -> bool {
 /// The words after a superlative up to its noun: "electric", "boat".
 pub(super) fn noun_group<'w>(words: &'w str, form: &str) -> Vec<&'w str> {
     let Some((_, after)) = words.split_once(&format!(" {form} ")) else { return Vec::new() };
-    after.split(' ').take_while(|w| !w.is_empty() && !ENDS.contains(w)).take(MAX_FIELD_WORDS).collect()
+    after
+        .split(' ')
+        .take_while(|w| !w.is_empty() && !NOUN_GROUP_ENDS.contains(w))
+        .take(MAX_FIELD_WORDS)
+        .collect()
 }
 
 /// Whether a word between the superlative and its noun ("the cheapest direct flight") is in no field of the items and
@@ -310,7 +317,7 @@ fn has_other_condition(words: &str, form: &str, rows: &[&Record], passed: &str) 
     conditions.iter().any(|word| !contains_ignoring_case(passed, word) && !has(word))
 }
 
-/// A number, or the day of a date.
+/// The number of a field, or the day number of its date.
 fn value_of(field: &RecordField) -> Option<f64> {
     let date = || dates::all(field.shown()).next().filter(|date| date.at.start == 0);
     field.number().or_else(|| Some(date()?.day as f64))
@@ -325,7 +332,7 @@ fn field_of(form: &str, topic_words: &[&str], words: &str, rows: &[&Record]) -> 
     }
     let numeric =
         || rows.first().into_iter().flat_map(|row| &row.fields).filter(|field| field.number().is_some());
-    let only = |named: &[&str]| {
+    let only_field_with = |named: &[&str]| {
         let is_meant = |field: &&RecordField| field.name.iter().any(|word| named.contains(&word.as_str()));
         let mut candidates = numeric().filter(is_meant);
         let first = candidates.next().filter(|_| candidates.next().is_none());
@@ -342,10 +349,11 @@ fn field_of(form: &str, topic_words: &[&str], words: &str, rows: &[&Record]) -> 
     };
     let after = words.split(&format!(" {form} ")).nth(1).unwrap_or_default().split(' ').take(MAX_FIELD_WORDS);
     // The words after the superlative may name the field: "the cheapest per hour", and `per_hour`.
-    only(topic_words).or_else(|| only(&after.filter(|word| !word.is_empty()).collect::<Vec<&str>>()))
+    only_field_with(topic_words)
+        .or_else(|| only_field_with(&after.filter(|word| !word.is_empty()).collect::<Vec<&str>>()))
 }
 
-/// Whether another item cannot be chosen: its state is the opposite of the named item's, or it is cancelled.
+/// Whether another item is not a valid choice: its state is the opposite of the named item's, or it is cancelled.
 fn is_unavailable(other: Option<&FieldValue>, state: &str) -> bool {
     let Some(FieldValue::Text(other)) = other else { return false };
     match (assertion(other), assertion(state)) {
@@ -362,13 +370,13 @@ pub(super) fn limits_time(text: &str) -> bool {
 }
 
 /// Whether two items have the same dates and times.
-fn same_times(other: &Record, named: &Record) -> bool {
+fn has_same_times(other: &Record, named: &Record) -> bool {
     let is_time = |f: &&RecordField| f.is_text() && TIME_OF.is_match(f.shown());
     named.fields.iter().filter(is_time).all(|field| other.fields.contains(field))
 }
 
 /// Whether another item is as eligible as the named one by the conditions of the request.
-fn as_eligible(
+fn is_as_eligible(
     exchange: &Exchange<'_>,
     conditions: &[f64],
     compared: &KeyName,

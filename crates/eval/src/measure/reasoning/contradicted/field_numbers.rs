@@ -28,16 +28,16 @@ use crate::measure::tool_purpose::ToolPurpose;
 /// Maximum names of fields that are compared.
 const MAX_NAMES: usize = 200;
 /// Maximum numbers that are combined.
-const MAX_POOL: usize = 40;
+const MAX_OPERANDS: usize = 40;
 const PERCENT: f64 = 100.0;
 /// Minimum bytes of a key of one word that is compared.
 const MIN_KEY: usize = 5;
-/// Words that may be between a key and its number.
-const JOINS: [&str; 8] = ["is", "was", "of", "are", "at", "to", "equals", "now"];
+/// Words that may be between a key and its number: "the balance is 40".
+const WORDS_BEFORE_NUMBER: [&str; 8] = ["is", "was", "of", "are", "at", "to", "equals", "now"];
 /// Words of a statement about the present.
-const NOW: [&str; 3] = ["comes", "currently", "current"];
+const PRESENT_WORDS: [&str; 3] = ["comes", "currently", "current"];
 /// Classes of words with which a sentence does not state the value itself.
-const LIMITS: WordClasses = classes!(
+const NOT_STATED: WordClasses = classes!(
     Bound Comparison Approximation Alternative Sequence Restriction Increment Exception Neighbour Repetition
 );
 /// Classes of words by which a request may ask for something else than the field.
@@ -49,9 +49,9 @@ struct UniqueFieldValue<'a> {
     value: f64,
     source: &'a ResultSource<'a>,
     /// Values of the field in older results of equal calls.
-    older: Vec<f64>,
+    older_values: Vec<f64>,
     /// Whether other records have another value of this field.
-    is_mixed: bool,
+    is_ambiguous: bool,
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -73,9 +73,10 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         return;
     }
     for (clause, number, sentence) in stated {
-        for field in fields.iter().filter(|field| !field.is_mixed) {
-            let is_frame = is_frame(&sentence, field.name, language);
-            let is_named = is_frame || field.name.len() > 1 && is_beside(clause, field.name, &number);
+        for field in fields.iter().filter(|field| !field.is_ambiguous) {
+            let states_only_field = states_only_field(&sentence, field.name, language);
+            let is_named =
+                states_only_field || field.name.len() > 1 && is_beside(clause, field.name, &number);
             if !is_named {
                 continue;
             }
@@ -85,9 +86,9 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             }
             if !answer_has_value(exchange, field.value)
                 && !is_elapsed(exchange, field.value, &number, clause)
-                && (is_stale(field, &number, is_frame, clause)
+                && (is_stale(field, &number, states_only_field, clause)
                     || !is_known(exchange, &number)
-                        && !follows_from_results(exchange, field, &number, is_frame))
+                        && !follows_from_results(exchange, field, &number, states_only_field))
                 && !changes_after(exchange, field.source)
             {
                 let returned = format!("{}: {}", field.name.join(" "), field.value);
@@ -124,8 +125,8 @@ fn numeric_fields<'e>(exchange: &'e Exchange<'_>) -> Vec<UniqueFieldValue<'e>> {
         let numeric = records.flat_map(|record| &record.fields).filter_map(|f| Some((&f.name, f.number()?)));
         for (name, value) in numeric {
             match indices.get(&***name).and_then(|at| fields.get_mut(*at)) {
-                Some(entry) if is_older => entry.older.push(value),
-                Some(entry) => entry.is_mixed |= entry.value != value,
+                Some(entry) if is_older => entry.older_values.push(value),
+                Some(entry) => entry.is_ambiguous |= entry.value != value,
                 None => {
                     let at = fields.len();
                     if at < MAX_NAMES {
@@ -134,8 +135,8 @@ fn numeric_fields<'e>(exchange: &'e Exchange<'_>) -> Vec<UniqueFieldValue<'e>> {
                             name,
                             value,
                             source,
-                            older: Vec::new(),
-                            is_mixed: is_older,
+                            older_values: Vec::new(),
+                            is_ambiguous: is_older,
                         });
                     }
                 }
@@ -155,7 +156,7 @@ fn is_key_word(name: &[String], word: &str) -> bool {
 }
 
 /// Whether the sentence only states the field, with one number, function words and a currency.
-fn is_frame(sentence: &str, name: &[String], language: Language) -> bool {
+fn states_only_field(sentence: &str, name: &[String], language: Language) -> bool {
     let is_long = name.len() > 1 || name.iter().any(|word| word.len() >= MIN_KEY);
     if !is_long || !name.iter().all(|word| contains_words(sentence, word)) {
         return false;
@@ -163,17 +164,17 @@ fn is_frame(sentence: &str, name: &[String], language: Language) -> bool {
     let is_other = |word: &&str| !is_key_word(name, word);
     let others: Vec<&str> = sentence.split_whitespace().filter(is_other).collect();
     let mut amounts = 0;
-    let is_plain = |word: &str| {
+    let is_allowed = |word: &str| {
         let is_amount = word.contains(|c: char| c.is_ascii_digit());
         amounts += usize::from(is_amount);
         is_amount
             || language.is_function_word(word)
-            || NOW.contains(&word)
+            || PRESENT_WORDS.contains(&word)
             || currency::code_for_word(word).is_some()
     };
-    others.iter().copied().all(is_plain)
+    others.iter().copied().all(is_allowed)
         && amounts == 1
-        && !language.classes(&others.join(" ")).has_any(LIMITS)
+        && !language.classes(&others.join(" ")).has_any(NOT_STATED)
 }
 
 /// Whether the clause has all words of the key, and the number next to one of them.
@@ -188,8 +189,10 @@ fn is_beside(clause: &Clause<'_>, name: &[String], number: &Number) -> bool {
         return false;
     }
     let before = clause.words.get(..number.start).unwrap_or_default().split_whitespace();
-    let mut before =
-        before.rev().filter(|word| word.chars().any(char::is_alphanumeric)).skip_while(|w| JOINS.contains(w));
+    let mut before = before
+        .rev()
+        .filter(|word| word.chars().any(char::is_alphanumeric))
+        .skip_while(|w| WORDS_BEFORE_NUMBER.contains(w));
     let after = clause.words.get(number.end..).unwrap_or_default();
     let after = after.split(' ').find(|word| word.chars().any(char::is_alphanumeric));
     [before.next(), after].into_iter().flatten().any(|word| is_key_word(name, word))
@@ -221,8 +224,16 @@ fn is_elapsed(exchange: &Exchange<'_>, value: f64, number: &Number, clause: &Cla
 }
 
 /// Whether the number is the field's value in an older result of an equal call.
-fn is_stale(field: &UniqueFieldValue<'_>, number: &Number, is_frame: bool, clause: &Clause<'_>) -> bool {
-    is_frame && clause.has("is") && field.older.contains(&number.value) && field.value != number.value
+fn is_stale(
+    field: &UniqueFieldValue<'_>,
+    number: &Number,
+    states_only_field: bool,
+    clause: &Clause<'_>,
+) -> bool {
+    states_only_field
+        && clause.has("is")
+        && field.older_values.contains(&number.value)
+        && field.value != number.value
 }
 
 /// Whether a text or another field has the number.
@@ -251,7 +262,7 @@ fn follows_from_results(
     exchange: &Exchange<'_>,
     field: &UniqueFieldValue<'_>,
     number: &Number,
-    is_frame: bool,
+    states_only_field: bool,
 ) -> bool {
     let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
     let value = number.value;
@@ -299,24 +310,24 @@ fn follows_from_results(
     let is_changed =
         || fields_beside(field).any(|n| is_rate(n.abs())) || unstructured(&exchange.sources).any(instructs);
     // Instructions may state a rate.
-    let rates: Vec<f64> = unstructured(&exchange.sources).flat_map(rates_of).take(MAX_POOL).collect();
-    if is_frame && is_only && rates.is_empty() && !has_condition() && !is_changed() {
+    let rates: Vec<f64> = unstructured(&exchange.sources).flat_map(rates_of).take(MAX_OPERANDS).collect();
+    if states_only_field && is_only && rates.is_empty() && !has_condition() && !is_changed() {
         return false;
     }
     let passed = exchange.sources.passed.iter().map(|text| &***text).chain([exchange.task]);
-    let mut pool: Vec<f64> = fields().filter_map(RecordField::number).map(f64::abs).collect();
-    pool.extend(passed.flat_map(numbers::all).map(|n| n.value));
-    // A rate of exchange may be prose.
-    pool.extend(exchange.sources.prose.iter().flat_map(|text| numbers::all(text)).map(|n| n.value));
-    pool.extend(rates);
-    pool.extend(parsed().flat_map(|parsed| &parsed.lists).map(|list| list.len as f64));
-    pool.sort_by(f64::total_cmp);
-    pool.dedup();
-    pool.len() > MAX_POOL
-        || !exchange.spends(2 * pool.len() * pool.len())
-        || converts(&pool, value, tolerance, None)
-        || pool.iter().any(|a| pair_gives(&pool, *a, value, tolerance, true))
-        || triple_gives(&pool, value, tolerance)
+    let mut operands: Vec<f64> = fields().filter_map(RecordField::number).map(f64::abs).collect();
+    operands.extend(passed.flat_map(numbers::all).map(|n| n.value));
+    // A result in prose may state an exchange rate.
+    operands.extend(exchange.sources.prose.iter().flat_map(|text| numbers::all(text)).map(|n| n.value));
+    operands.extend(rates);
+    operands.extend(parsed().flat_map(|parsed| &parsed.lists).map(|list| list.len as f64));
+    operands.sort_by(f64::total_cmp);
+    operands.dedup();
+    operands.len() > MAX_OPERANDS
+        || !exchange.spends(2 * operands.len() * operands.len())
+        || converts(&operands, value, tolerance, None)
+        || operands.iter().any(|a| pair_gives(&operands, *a, value, tolerance, true))
+        || triple_gives(&operands, value, tolerance)
 }
 
 /// The other numbers of the records with the field.
@@ -338,7 +349,7 @@ fn rates_of(text: &str) -> Vec<f64> {
     }
 }
 
-/// Whether a later call may have changed something.
+/// Whether a call after the source may have changed something, since its tool is not a query.
 pub(super) fn changes_after(exchange: &Exchange<'_>, source: &ResultSource<'_>) -> bool {
     let mut later = exchange.sources.calls.iter().filter(|call| call.start > source.call.start);
     later.any(|call| !ToolPurpose::new(&call.name, None).is_query())

@@ -19,10 +19,10 @@ use crate::measure::records::Records;
 /// Minimum digits of an identifier.
 const MIN_DIGITS: usize = 3;
 /// Minimum digits of an identifier without letters.
-const MIN_NUMBER: usize = 6;
+const MIN_PLAIN_DIGITS: usize = 6;
 /// Maximum bytes of an identifier.
 const MAX_LENGTH: usize = 40;
-/// Maximum identifiers of an answer, and of a result.
+/// Maximum identifiers of an answer, and of a result, that are compared.
 const MAX_IDENTIFIERS: usize = 64;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -70,15 +70,20 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 fn tokens(sentence: &str) -> impl Iterator<Item = &str> {
     // The scripts from this code point on have no spaces between words.
     const UNSPACED: char = '\u{2e80}';
-    let inside = |c: char| c.is_alphanumeric() && c < UNSPACED || matches!(c, '-' | '_' | '/' | '#');
+    let is_identifier_char =
+        |c: char| c.is_alphanumeric() && c < UNSPACED || matches!(c, '-' | '_' | '/' | '#');
     sentence
-        .split(move |c: char| !inside(c) && !matches!(c, '.' | ',' | '@' | ':' | '\'' | '’' | '%' | '+'))
+        .split(move |c: char| {
+            !is_identifier_char(c) && !matches!(c, '.' | ',' | '@' | ':' | '\'' | '’' | '%' | '+')
+        })
         .map(|token| token.trim_matches(|c: char| !c.is_alphanumeric()))
         .filter(|token| is_identifier(token))
 }
 
+/// Whether a token may be an identifier: a long number, or letters and digits that are no quantity, date or amount.
 fn is_identifier(token: &str) -> bool {
-    let plain = token.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'/' | b'#'));
+    let has_identifier_chars =
+        token.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'/' | b'#'));
     let digits = token.bytes().filter(u8::is_ascii_digit).count();
     let letters = token.bytes().filter(u8::is_ascii_alphabetic).count();
     // "120kWh" and "35km/h" are quantities, "2025-06-02T14" is a date.
@@ -86,12 +91,12 @@ fn is_identifier(token: &str) -> bool {
     let is_quantity = first_letter > 0 && token.bytes().skip(first_letter).all(|b| !b.is_ascii_digit());
     let is_date = token.as_bytes().get(4) == Some(&b'-') && token.bytes().take(4).all(|b| b.is_ascii_digit());
     let is_quantity = is_quantity || has_hours(token);
-    let is_number = letters == 0 && digits == token.len() && digits >= MIN_NUMBER;
+    let is_number = letters == 0 && digits == token.len() && digits >= MIN_PLAIN_DIGITS;
     // A prefix such as in "ch_7Kq2" marks an identifier.
     let min_digits = if token.contains('_') { MIN_DIGITS - 1 } else { MIN_DIGITS };
     let is_mixed =
         letters > 0 && digits >= min_digits && !is_quantity && !is_date && !is_amount_or_year(token);
-    plain && token.len() <= MAX_LENGTH && (is_number || is_mixed)
+    has_identifier_chars && token.len() <= MAX_LENGTH && (is_number || is_mixed)
 }
 
 /// Whether a token is a time of day or a duration with an "h" between its digits: "6h36", "1h48m".
@@ -115,13 +120,13 @@ fn shape(token: &str) -> String {
     if hex && token.bytes().any(|b| b.is_ascii_alphabetic()) {
         return format!("hex {}", token.len());
     }
-    let class = |c: char| match c {
+    let character_class = |c: char| match c {
         '0'..='9' => '0',
         'a'..='z' => 'a',
         'A'..='Z' => 'A',
         other => other,
     };
-    token.chars().map(class).collect()
+    token.chars().map(character_class).collect()
 }
 
 /// The identifiers of a result. A number counts if its key names an identifier, or if the value is a text.

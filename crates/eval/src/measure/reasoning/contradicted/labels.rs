@@ -17,7 +17,7 @@ use crate::measure::records::{FieldValue, RecordField};
 use crate::pattern::contains_ignoring_case;
 
 /// Names that exclude each other in every context.
-static NAMES: [ValueSet; 3] = [
+static EXCLUSIVE_NAMES: [ValueSet; 3] = [
     &[
         &["dhl"],
         &["ups"],
@@ -57,8 +57,8 @@ static NAMES: [ValueSet; 3] = [
     ],
 ];
 /// Words in keys of weights.
-const WEIGHTS: [&str; 5] = ["weight", "mass", "lb", "lbs", "pounds"];
-/// Words that exclude each other next to the words of a field.
+const WEIGHT_WORDS: [&str; 5] = ["weight", "mass", "lb", "lbs", "pounds"];
+/// Words that exclude each other next to the name of a field.
 static LEVELS: [ValueSet; 4] = [
     &[&["low"], &["medium", "normal", "moderate"], &["high"], &["critical", "urgent"]],
     &[&["economy"], &["premium economy"], &["business"], &["first"]],
@@ -111,17 +111,19 @@ fn check_question(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     for (source, _, record) in exchange.sources.records() {
         for field in record.fields.iter().filter(|field| field.text().is_some_and(|text| !text.is_empty())) {
             let name = format!(" {} ", field.name.join(" "));
-            let Some(rest) = asked.split_once(&name).map(|(_, rest)| rest.trim_start_matches("is ")) else {
+            let Some(asked_value) =
+                asked.split_once(&name).map(|(_, asked_value)| asked_value.trim_start_matches("is "))
+            else {
                 continue;
             };
             let value = words_of(&field.shown().replace(['/', '_'], " "));
-            let is_same = format!(" {rest}").starts_with(&value);
-            if !is_same && !is_value_of(exchange, field, rest.trim()) {
+            let is_same = format!(" {asked_value}").starts_with(&value);
+            if !is_same && !is_value_of(exchange, field, asked_value.trim()) {
                 continue;
             }
             match candidate {
                 // The question may be about any of several records with different values.
-                Some((_, found_field, _)) if found_field.shown() != field.shown() => return,
+                Some((_, previous_field, _)) if previous_field.shown() != field.shown() => return,
                 _ => candidate = Some((source, field, is_same)),
             }
         }
@@ -150,9 +152,10 @@ type ValueSet = &'static [&'static [&'static str]];
 /// By form of a value, the first set with the form, and all forms of the value.
 type SetMembers = HashMap<&'static str, (ValueSet, &'static [&'static str])>;
 
-static NAMES_BY_VALUE: LazyLock<SetMembers> = LazyLock::new(|| members(&NAMES));
+static NAMES_BY_VALUE: LazyLock<SetMembers> = LazyLock::new(|| members(&EXCLUSIVE_NAMES));
 static LEVELS_BY_VALUE: LazyLock<SetMembers> = LazyLock::new(|| members(&LEVELS));
 
+/// The sets by each form of their values.
 fn members(sets: &'static [ValueSet]) -> SetMembers {
     let set_entries = |set: &'static ValueSet| {
         set.iter().rev().flat_map(|forms| forms.iter().map(|form| (*form, (*set, *forms))))
@@ -163,29 +166,29 @@ fn members(sets: &'static [ValueSet]) -> SetMembers {
 /// Maximum bytes of a form of a value.
 const MAX_FORM: usize = 16;
 
-/// The sentence that names another member of the value's set, which no text has, and that member.
+/// The sentence that names another member of the set of `value`, if no text has that member, and the member.
 fn other_name<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str, &'static str)> {
-    let (set, own_forms) = *NAMES_BY_VALUE.get(value)?;
+    let (set, returned_forms) = *NAMES_BY_VALUE.get(value)?;
     exchange.spends(exchange.clauses.len()).then_some(())?;
     let find_clause =
         |forms: &[&str]| exchange.clauses.iter().find(|c| forms.iter().any(|form| has_form(&c.words, form)));
-    if find_clause(own_forms).is_some() {
+    if find_clause(returned_forms).is_some() {
         return None;
     }
     // "Pound" may be a weight.
-    let weighs = |forms: &[&str]| {
+    let may_be_weight = |forms: &[&str]| {
         let mut names =
             exchange.sources.records().flat_map(|(.., record)| &record.fields).flat_map(|f| &**f.name);
-        forms.contains(&"pound") && names.any(|word| WEIGHTS.contains(&word.as_str()))
+        forms.contains(&"pound") && names.any(|word| WEIGHT_WORDS.contains(&word.as_str()))
     };
-    set.iter().filter(|forms| **forms != own_forms && !weighs(forms)).find_map(|forms| {
+    set.iter().filter(|forms| **forms != returned_forms && !may_be_weight(forms)).find_map(|forms| {
         let clause = find_clause(forms).filter(|clause| !clause.negated && !clause.modal)?;
-        let unseen = !forms.iter().any(|form| exchange.sources.any_contains(form));
-        unseen.then(|| forms.first().map(|form| (clause.sentence, *form))).flatten()
+        let is_unknown = !forms.iter().any(|form| exchange.sources.any_contains(form));
+        is_unknown.then(|| forms.first().map(|form| (clause.sentence, *form))).flatten()
     })
 }
 
-/// Whether the words have this form, where a sign may be next to a number.
+/// Whether the words have this form as a word, or as a sign directly next to a number.
 fn has_form(words: &str, form: &str) -> bool {
     match form.chars().all(char::is_alphanumeric) || form.contains(' ') {
         true => contains_words(words, form),
@@ -205,11 +208,11 @@ fn other_level<'a>(
     value: &str,
     findings: &mut ExchangeFindings,
 ) -> Option<(&'a str, &'static str)> {
-    let (set, own_forms) = *LEVELS_BY_VALUE.get(value)?;
+    let (set, returned_forms) = *LEVELS_BY_VALUE.get(value)?;
     let name = field.name.last().filter(|name| name.len() >= 4)?;
     let fields = exchange.sources.field_count();
     exchange.spends(fields / 8 + exchange.clauses.len()).then_some(())?;
-    let next_to = |words: &str, form: &str| {
+    let is_beside_name = |words: &str, form: &str| {
         [format!("{form} {name}"), format!("{name} {form}")]
             .iter()
             .any(|phrase| contains_words(words, phrase))
@@ -225,20 +228,22 @@ fn other_level<'a>(
         .filter(same_name)
         .filter_map(RecordField::text)
         .collect();
-    let is_own = |clause: &Clause<'_>| own_forms.iter().any(|form| next_to(&clause.words, form));
+    let gives_returned_level =
+        |clause: &Clause<'_>| returned_forms.iter().any(|form| is_beside_name(&clause.words, form));
     // If the answer gives the level of the field, another level is about another thing.
-    if exchange.clauses.iter().any(is_own) {
+    if exchange.clauses.iter().any(gives_returned_level) {
         findings.examined = true;
         return None;
     }
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
-        let other =
-            set.iter().filter(|forms| **forms != own_forms).flat_map(|forms| forms.iter()).find(|form| {
+        let other = set.iter().filter(|forms| **forms != returned_forms).flat_map(|forms| forms.iter()).find(
+            |form| {
                 let texts = exchange.sources.from_user.iter().chain(&exchange.sources.passed);
                 let is_elsewhere =
                     values.contains(form) || texts.into_iter().any(|text| contains_ignoring_case(text, form));
-                !is_elsewhere && next_to(&clause.words, form)
-            });
+                !is_elsewhere && is_beside_name(&clause.words, form)
+            },
+        );
         if let Some(other) = other {
             return Some((clause.sentence, other));
         }
@@ -251,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn longest_value_is_looked_up() {
+    fn maximum_bytes_are_those_of_the_longest_form() {
         let longest = NAMES_BY_VALUE.keys().chain(LEVELS_BY_VALUE.keys()).map(|value| value.len()).max();
         assert_eq!(longest, Some(MAX_FORM));
     }

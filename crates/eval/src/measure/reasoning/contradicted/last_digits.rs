@@ -11,7 +11,7 @@ use crate::measure::language::WordClass;
 use crate::measure::records::RecordField;
 
 /// Minimum digits of an unmasked number that may be named by its last digits.
-const MIN_LONG: usize = 8;
+const MIN_UNMASKED_DIGITS: usize = 8;
 /// Maximum groups of last digits that are compared.
 const MAX_ENDINGS: usize = 16;
 
@@ -30,24 +30,24 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let words = exchange.language.map(|language| language.places(prose, exchange.memo));
     let endings =
         words.iter().flat_map(|words| words.iter()).filter(|place| place.classes.has(WordClass::Ending));
-    let named = endings.filter_map(|place| {
+    let digits_after_phrases = endings.filter_map(|place| {
         let pattern = if place.value == SEPARABLE { &*DIGITS_NEAR } else { &*DIGITS_AFTER };
         Some(pattern.captures(prose.get(place.at.end..)?)?.get(1)?.as_str())
     });
     let masked = MASKED.captures_iter(prose).filter_map(|captures| Some(captures.get(1)?.as_str()));
-    for digits in named.chain(masked).take(MAX_ENDINGS) {
+    for digits in digits_after_phrases.chain(masked).take(MAX_ENDINGS) {
         if !exchange.spends_search() || !exchange.spends(exchange.sources.field_count()) {
             return;
         }
         let records = || exchange.sources.records();
-        let named = records().find_map(|(source, _, record)| {
+        let named_field = records().find_map(|(source, _, record)| {
             let field = record.fields.iter().find(|field| may_be_named_by_end(field))?;
             Some((source, field))
         });
-        let Some((source, field)) = named else { return };
+        let Some((source, field)) = named_field else { return };
         findings.examined = true;
-        let ends = |field: &RecordField| letters_and_digits(field.shown()).ends_with(digits);
-        let is_known = records().any(|(.., record)| record.fields.iter().any(ends));
+        let has_digits_at_end = |field: &RecordField| letters_and_digits(field.shown()).ends_with(digits);
+        let is_known = records().any(|(.., record)| record.fields.iter().any(has_digits_at_end));
         if is_known || exchange.sources.any_contains(digits) {
             continue;
         }
@@ -59,6 +59,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
+/// The letters and digits of a text.
 fn letters_and_digits(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).collect()
 }
@@ -70,5 +71,5 @@ fn may_be_named_by_end(field: &RecordField) -> bool {
         field.shown().contains("**") || field.shown().contains("••") || field.shown().contains("XX");
     let is_last = field.name.iter().any(|word| word.starts_with("last"));
     let letters = field.shown().bytes().filter(u8::is_ascii_lowercase).count();
-    digits >= 3 && (is_masked || is_last) || digits >= MIN_LONG && letters <= 2
+    digits >= 3 && (is_masked || is_last) || digits >= MIN_UNMASKED_DIGITS && letters <= 2
 }

@@ -25,15 +25,15 @@ use crate::measure::records::RecordField;
 
 /// Maximum bytes of a text that is only a question.
 const MAX_QUESTION: usize = 400;
-/// Beginnings of clauses that add a place or a time to the clause before.
+/// Beginnings of clauses that add a place or a time to the previous clause.
 const ADDITIONS: [&str; 6] = [" on ", " at ", " in ", " for ", " with ", " by "];
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let states = |clause: &&Clause<'_>| {
+    let may_state_value = |clause: &&Clause<'_>| {
         !clause.negated && !clause.modal && !has_exception(clause) && !measures(clause)
     };
     let stating_clauses: Vec<(usize, &Clause<'_>)> =
-        exchange.clauses.iter().enumerate().filter(|(_, clause)| states(clause)).collect();
+        exchange.clauses.iter().enumerate().filter(|(_, clause)| may_state_value(clause)).collect();
     if stating_clauses.is_empty() {
         return;
     }
@@ -43,10 +43,10 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         if !exchange.spends(exchange.clauses.len() * table.len()) {
             return;
         }
-        let with_names: Vec<(usize, &NamedRow<'_>)> =
+        let rows_with_names: Vec<(usize, &NamedRow<'_>)> =
             table.iter().enumerate().filter(|(_, row)| !row.names.is_empty()).collect();
         let named = exchange.clauses.iter().map(|clause| {
-            let mut rows = with_names.iter().filter(|(_, row)| row.is_named_in(clause));
+            let mut rows = rows_with_names.iter().filter(|(_, row)| row.is_named_in(clause));
             match (rows.next(), rows.next()) {
                 (None, _) => Named::None,
                 (Some((row, _)), None) => Named::One(*row),
@@ -68,8 +68,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             if !exchange.spends(table.len() * 2) {
                 return;
             }
-            if let Some((own_field, source)) = comparison.other_row_value(nth, clause, *row) {
-                let returned = format!("{}: {} for it", own_field.name.join(" "), own_field.shown());
+            if let Some((row_field, source)) = comparison.other_row_value(nth, clause, *row) {
+                let returned = format!("{}: {} for it", row_field.name.join(" "), row_field.shown());
                 findings.contradicts(&returned, source.call, clause.sentence);
                 return;
             }
@@ -88,7 +88,8 @@ struct Comparison<'e, 'a> {
 }
 
 impl<'e> Comparison<'e, '_> {
-    /// The field of the named row `at`, with its source, if the clause gives a value of another row in that column.
+    /// The field of the named row `at` with its source, if the clause with the index `nth` gives the value of another
+    /// row in the column of the field.
     fn other_row_value(
         &self,
         nth: usize,
@@ -109,20 +110,22 @@ impl<'e> Comparison<'e, '_> {
             })
         });
         for cell in stated {
-            let Some(own_field) = row.column(cell).next() else { continue };
-            let is_own = |field: &RecordField| statement.gives(field) || statement.has_day(field);
-            if row.cells.iter().any(|own_cell| has_value(own_cell, cell)) || row.column(cell).any(is_own) {
+            let Some(row_field) = row.column(cell).next() else { continue };
+            let is_value_of_row = |field: &RecordField| statement.gives(field) || statement.has_day(field);
+            if row.cells.iter().any(|row_cell| has_value(row_cell, cell))
+                || row.column(cell).any(is_value_of_row)
+            {
                 continue;
             }
             if self.has_value_per_row(clause, &words, cell, is_inherited.then_some(at))
-                && !self.gives_own(row, at, cell)
+                && !self.answer_has_value_of_row(row, at, cell)
                 && row.source.is_current(row.at)
             {
                 if !self.exchange.spends_numbers() {
                     return None;
                 }
-                if self.is_only_here(cell, row) && !self.is_derived(cell, row) {
-                    return Some((own_field, row.source));
+                if self.is_in_one_column(cell, row) && !self.is_derived(cell, row) {
+                    return Some((row_field, row.source));
                 }
             }
         }
@@ -170,27 +173,27 @@ impl<'e> Comparison<'e, '_> {
             |(other, named)| {
                 let statement =
                     RowStatement::new(if std::ptr::eq(other, clause) { words } else { &other.words });
-                let is_given =
+                let gives_value =
                     || self.table.iter().flat_map(|row| row.column(cell)).any(|value| statement.gives(value));
-                *named != Named::Several && is_given()
+                *named != Named::Several && gives_value()
             },
         )
     }
 
-    /// Whether the answer gives the row's own value in a clause that is not about another row.
-    fn gives_own(&self, row: &NamedRow<'_>, at: usize, cell: &RecordField) -> bool {
+    /// Whether the answer gives the value of the named row in a clause that is not about another row.
+    fn answer_has_value_of_row(&self, row: &NamedRow<'_>, at: usize, cell: &RecordField) -> bool {
         let named = self.named.iter().zip(&self.inherited);
         self.exchange.clauses.iter().zip(named).any(|(clause, (named, inherited))| {
             let is_other = |row: &usize| *row != at;
-            let to_another = matches!(named, Named::One(other) if is_other(other))
+            let is_about_other_row = matches!(named, Named::One(other) if is_other(other))
                 || inherited.as_ref().is_some_and(is_other);
             let statement = RowStatement::new(&clause.words);
-            !to_another && row.column(cell).any(|value| statement.gives(value))
+            !is_about_other_row && row.column(cell).any(|value| statement.gives(value))
         })
     }
 
     /// Whether the value occurs only in its column of this table.
-    fn is_only_here(&self, cell: &RecordField, row: &NamedRow<'_>) -> bool {
+    fn is_in_one_column(&self, cell: &RecordField, row: &NamedRow<'_>) -> bool {
         let sources = &self.exchange.sources;
         let is_same = |field: &&RecordField| has_value(field, cell);
         let field_count = sources.records().flat_map(|(.., record)| &record.fields).filter(is_same).count();
@@ -225,12 +228,12 @@ impl<'e> Comparison<'e, '_> {
             return moments.give_text(cell.shown());
         };
         let request_numbers = numbers::all(self.exchange.task).into_iter().map(|n| n.value);
-        let mut pool: Vec<f64> =
+        let mut operands: Vec<f64> =
             row.cells.iter().filter_map(|cell| cell.number()).chain(request_numbers).collect();
-        pool.sort_by(f64::total_cmp);
+        operands.sort_by(f64::total_cmp);
         let tolerance = value.abs() * 1e-6;
-        converts(&pool, value, tolerance, None)
-            || pool.iter().any(|a| pair_gives(&pool, *a, value, tolerance, true))
+        converts(&operands, value, tolerance, None)
+            || operands.iter().any(|a| pair_gives(&operands, *a, value, tolerance, true))
     }
 }
 
@@ -239,8 +242,8 @@ pub(super) fn unstructured<'s>(sources: &'s ResultSources<'_>) -> impl Iterator<
     sources.unstructured().iter().map(|text| &***text)
 }
 
-/// Whether a clause with the value of a cell means that value. A common word counts only together with the name of its
-/// column, as a state after a verb or shortly before the name of the row, or as a name with a capital.
+/// Whether a clause with the value of a cell means that value. A common word means it only with the name of its column,
+/// as a state after a verb or shortly before the name of the row, or as a name with a capital.
 fn is_meant(clause: &Clause<'_>, cell: &RecordField, row: &NamedRow<'_>, language: Option<Language>) -> bool {
     let shown = cell.shown();
     let is_word = cell.is_text() && shown.chars().all(char::is_alphabetic);
@@ -255,8 +258,8 @@ fn is_meant(clause: &Clause<'_>, cell: &RecordField, row: &NamedRow<'_>, languag
         }
 }
 
-/// Whether a clause asserts a state of a row: "W-1001 is open", "the open order W-1001", a cell of a table with
-/// it.
+/// Whether a clause asserts a state of a row: "W-1001 is open", "the open order W-1001", or a cell of a table with the
+/// state.
 fn is_predicate(clause: &Clause<'_>, state: &str, row: &NamedRow<'_>, language: Option<Language>) -> bool {
     /// Maximum number of words from the state to the name of the row.
     const MAX_DISTANCE: usize = 2;

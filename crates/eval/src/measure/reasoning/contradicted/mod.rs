@@ -105,6 +105,7 @@ const MAX_FINDINGS: usize = 4;
 /// Number of comparisons at the start of [`COMPARISONS`] whose findings are all kept. A finding of a later comparison
 /// is dropped if an earlier one has the same quote.
 const DISTINCT_COMPARISONS: usize = 27;
+
 /// Compares an answer with its results in one respect.
 type ExchangeCheck = fn(&Exchange<'_>, &mut ExchangeFindings);
 
@@ -184,13 +185,14 @@ pub(crate) fn rule_names() -> impl Iterator<Item = &'static str> {
     COMPARISONS.iter().map(|comparison| comparison.name)
 }
 
-/// Maximum results after a turn that are searched for the names of things.
-const MAX_LATER: usize = 64;
+/// Maximum results after the compared text that are searched for the names of things.
+const MAX_LATER_RESULTS: usize = 64;
 /// Maximum turns of one dialogue that are compared, the latest ones.
 const MAX_TURNS: usize = 32;
 
 /// The comparison of one agent's answer, or of a turn of its dialogue, with its results.
 pub(crate) struct ComparedAnswer {
+    /// The index of the agent.
     pub agent: usize,
     /// The model span that wrote the answer.
     pub at: Option<Idx>,
@@ -219,13 +221,13 @@ fn check_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usiz
         compare(trace, memo, attempts, WrittenTurn { agent: i, at: Some(*at), text, is_answer: false })
     });
     let mut compared: Vec<ComparedAnswer> = turns.collect();
-    // A repeated statement is one contradiction, in the first turn with it. The turns are in reverse order.
-    let mut first: HashMap<String, usize> = HashMap::default();
+    // A contradiction in several turns is reported only for the first turn. The turns are in reverse order.
+    let mut first_turn: HashMap<String, usize> = HashMap::default();
     for (nth, turn) in compared.iter().enumerate().rev() {
-        turn.findings.iter().for_each(|f| _ = first.entry(f.rationale.clone()).or_insert(nth));
+        turn.findings.iter().for_each(|f| _ = first_turn.entry(f.rationale.clone()).or_insert(nth));
     }
     for (nth, turn) in compared.iter_mut().enumerate() {
-        turn.findings.retain(|f| first.get(&f.rationale) == Some(&nth));
+        turn.findings.retain(|f| first_turn.get(&f.rationale) == Some(&nth));
     }
     let compared_answer = answer.and_then(|text| {
         compare(trace, memo, attempts, WrittenTurn { agent: i, at: last, text, is_answer: true })
@@ -265,7 +267,7 @@ fn compare(
     let has_digits = has_digit(&prose) || answer.contains('/') && has_digit(answer);
     let language = Language::detected(answer, Some(task).filter(|task| !task.is_empty()), memo);
     let clauses = language.map(|language| clauses(answer, &prose, language, memo)).unwrap_or_default();
-    // Every comparison needs a clause or a number.
+    // Each comparison needs a clause or a digit.
     if clauses.is_empty() && !has_digits || is_written_on_request && test_runs::claim(&clauses).is_none() {
         return None;
     }
@@ -274,7 +276,7 @@ fn compare(
     let end = at.map_or(u64::MAX, |at| end_of(trace, at));
     let calls = trace.agents.get(i).map_or(&[][..], |agent| agent.calls.as_slice());
     let later = calls.iter().filter_map(|c| trace.calls.get(*c)).filter(|call| call.start > end);
-    let later = later.filter_map(|call| call.result.as_ref()).take(MAX_LATER).collect();
+    let later = later.filter_map(|call| call.result.as_ref()).take(MAX_LATER_RESULTS).collect();
     let exchange = Exchange {
         task,
         answer,
@@ -293,10 +295,10 @@ fn compare(
     let mut compared = ComparedAnswer { agent: i, at, is_answer, findings: Vec::new() };
     let comparisons = if is_written_on_request { &[TEST_RUNS][..] } else { &COMPARISONS };
     let mut examined = false;
-    let may_find = |(_, comparison): &(usize, &Comparison)| {
+    let is_applicable = |(_, comparison): &(usize, &Comparison)| {
         (!comparison.is_english || exchange.is_english()) && (!comparison.needs_digit || has_digits)
     };
-    for (nth, comparison) in comparisons.iter().enumerate().filter(may_find) {
+    for (nth, comparison) in comparisons.iter().enumerate().filter(is_applicable) {
         if memo.budget.is_exceeded() {
             return None;
         }

@@ -1,8 +1,8 @@
 //! The rows of results that an answer or a request may name.
 //!
 //! In: the results before an answer, and the words of a text. Out: the lists of results, and the results of one tool
-//! for several things, each as a table of rows with the names by which the text may name them. Most texts name no row
-//! of most tables, so that those tables are skipped by a cheap test of the words.
+//! for several things, each as a table of rows with the names that the text may contain. Most texts name no row of most
+//! tables, so a cheap test of the words excludes these tables.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -34,7 +34,7 @@ const MIN_COMMON_NAME: usize = 4;
 /// Minimum characters of a value that names a row.
 const MIN_NAME: usize = 3;
 
-/// Whether values of a key that ends in this word name a row.
+/// Whether a key that ends in this word has names of rows as its values.
 fn is_name_key(word: &str) -> bool {
     matches!(word, "name" | "title" | "label") || names_identifier(word)
 }
@@ -76,14 +76,15 @@ impl<'a> NamedRow<'a> {
         NamedRow { source, at, record, names: Vec::new(), cells: Vec::new() }
     }
 
+    /// Adds fields up to the maximum number of cells.
     fn add_cells(&mut self, fields: &'a [RecordField]) {
         self.cells.extend(fields.iter().take(MAX_CELLS - self.cells.len().min(MAX_CELLS)));
     }
 
     /// The fields of the records in the row that may name the row.
     fn child_names(&self) -> impl Iterator<Item = &'a RecordField> {
-        let own_count = self.record.fields.len().min(MAX_CELLS);
-        self.cells.iter().copied().skip(own_count).filter(|field| is_child_name(field))
+        let row_field_count = self.record.fields.len().min(MAX_CELLS);
+        self.cells.iter().copied().skip(row_field_count).filter(|field| is_child_name(field))
     }
 
     /// Accepts a name in any spelling if the request has it: "what does the lamp cost?"
@@ -95,6 +96,7 @@ impl<'a> NamedRow<'a> {
         }
     }
 
+    /// Whether the sentence of a clause has one of the names, as in the words of the clause.
     pub(super) fn is_named_in(&self, clause: &Clause<'_>) -> bool {
         self.names.iter().any(|name| name.is_in(clause.sentence, &clause.words))
     }
@@ -113,7 +115,7 @@ pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, words: &str) -> Option<Vec<
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
         exchange.spends(1 + parsed.records.len() / 4).then_some(())?;
-        tables.extend(lists(source, parsed, words));
+        tables.extend(named_lists(source, parsed, words));
         if parsed.records.first().is_some_and(|first| first.list.is_none()) {
             by_tool.entry(source.call.name.trim()).or_default().push((source, parsed));
         }
@@ -130,7 +132,7 @@ pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, words: &str) -> Option<Vec<
 }
 
 /// The lists of a result with a row that the words may name.
-fn lists<'e>(
+fn named_lists<'e>(
     source: &'e ResultSource<'_>,
     parsed: &'e Records,
     words: &WordSet<'_>,
@@ -146,10 +148,10 @@ fn lists<'e>(
             && record.fields.iter().any(|f| is_child_name(f) && may_be_in(f, words))
         {
             let ancestors =
-                std::iter::successors(record.parent.and_then(|at| parsed.records.get(at)), |holder| {
-                    holder.parent.and_then(|at| parsed.records.get(at))
+                std::iter::successors(record.parent.and_then(|at| parsed.records.get(at)), |ancestor| {
+                    ancestor.parent.and_then(|at| parsed.records.get(at))
                 });
-            let lists = ancestors.take(MAX_LEVELS).filter_map(|holder| holder.list);
+            let lists = ancestors.take(MAX_LEVELS).filter_map(|ancestor| ancestor.list);
             lists.for_each(|list| named.get_mut(list).into_iter().for_each(|is_named| *is_named = true));
         }
     }
@@ -161,18 +163,18 @@ fn lists<'e>(
     for (at, record) in parsed.records.iter().enumerate() {
         let mut current = Some(at);
         for _ in 0..MAX_LEVELS {
-            let Some((index, holder)) = current.and_then(|i| Some((i, parsed.records.get(i)?))) else {
+            let Some((index, ancestor)) = current.and_then(|i| Some((i, parsed.records.get(i)?))) else {
                 break;
             };
-            let list = holder.list.filter(|list| named.get(*list) == Some(&true));
+            let list = ancestor.list.filter(|list| named.get(*list) == Some(&true));
             if let Some(rows) = list.map(|list| lists.entry(list).or_default())
                 && (rows.len() < MAX_ROWS || rows.contains_key(&index))
             {
                 rows.entry(index)
-                    .or_insert_with(|| NamedRow::new(source, index, holder))
+                    .or_insert_with(|| NamedRow::new(source, index, ancestor))
                     .add_cells(&record.fields);
             }
-            current = holder.parent;
+            current = ancestor.parent;
         }
     }
     lists.into_values().map(|rows| rows.into_values().collect()).collect()
@@ -207,7 +209,8 @@ fn tool_result_rows<'e>(
     Some(latest)
 }
 
-/// The keys of texts that the call was given as well: its result is about what they name.
+/// The keys of those texts of a result that the call also passed as arguments: they name the thing that the result is
+/// about.
 fn passed_keys(row: &NamedRow<'_>) -> Vec<KeyName> {
     let arguments = row.source.call.parsed.as_deref().and_then(serde_json::Value::as_object);
     let is_passed = |field: &&RecordField| {
@@ -237,7 +240,7 @@ struct WordSet<'t> {
     /// The runs of the text, computed when a word is not excluded by `has_hash`.
     runs: OnceCell<HashSet<&'t [u8], foldhash::fast::RandomState>>,
     /// By byte, whether a run begins with the byte.
-    begins: [bool; 256],
+    is_first_byte: [bool; 256],
     /// By [`hash`], whether a run with the hash occurs.
     has_hash: [bool; 256],
 }
@@ -269,10 +272,11 @@ fn runs(text: &str) -> impl Iterator<Item = &[u8]> {
 
 impl<'t> WordSet<'t> {
     fn new(text: &'t str) -> WordSet<'t> {
-        let mut set = WordSet { text, runs: OnceCell::new(), begins: [false; 256], has_hash: [false; 256] };
+        let mut set =
+            WordSet { text, runs: OnceCell::new(), is_first_byte: [false; 256], has_hash: [false; 256] };
         for run in runs(text) {
             set.has_hash[hash(run)] = true;
-            run.first().into_iter().for_each(|first| set.begins[usize::from(*first)] = true);
+            run.first().into_iter().for_each(|first| set.is_first_byte[usize::from(*first)] = true);
         }
         set
     }
@@ -308,7 +312,7 @@ fn may_be_in(field: &RecordField, words: &WordSet<'_>) -> bool {
     // The first byte excludes most short values.
     let shown = field.shown();
     let first = shown.as_bytes().first().filter(|first| first.is_ascii_alphanumeric());
-    let may_begin = first.is_none_or(|first| words.begins[usize::from(first.to_ascii_lowercase())]);
+    let may_begin = first.is_none_or(|first| words.is_first_byte[usize::from(first.to_ascii_lowercase())]);
     let may_occur = may_begin || shown.len() > MAX_WORD || !shown.is_ascii();
     may_occur && runs().all(|run| words.has_hash[hash(run)]) && runs().all(occurs)
 }
@@ -335,8 +339,8 @@ fn add_child_names(rows: &mut [NamedRow<'_>], words: &WordSet<'_>) {
         // A value that several rows have names none of them.
         let column_fields =
             rows.iter().flat_map(NamedRow::child_names).filter(|field| **field.name == *column);
-        let all: Vec<&str> = column_fields.map(RecordField::shown).collect();
-        if !rows.iter().all(has_name) || all.iter().collect::<HashSet<_>>().len() < all.len() {
+        let values: Vec<&str> = column_fields.map(RecordField::shown).collect();
+        if !rows.iter().all(has_name) || values.iter().collect::<HashSet<_>>().len() < values.len() {
             continue;
         }
         for row in rows.iter_mut() {
@@ -352,10 +356,10 @@ fn is_named_by_key(_: usize, field: &RecordField) -> bool {
     field.name.has_fact(KeyFact::RowName, |words| words.last().is_some_and(|word| is_name_key(word)))
 }
 
-/// Whether a field names its row: by its key, or because it is the first text of the record. `text` is the number of
-/// texts up to the field.
-fn is_named_by_position(text: usize, field: &RecordField) -> bool {
-    text == 1 && field.is_text() || is_named_by_key(text, field)
+/// Whether a field names its row: by its key, or because it is the first text of the record.
+/// `text_count` is the number of texts up to the field.
+fn is_named_by_position(text_count: usize, field: &RecordField) -> bool {
+    text_count == 1 && field.is_text() || is_named_by_key(text_count, field)
 }
 
 /// The fields of a record that satisfy `is_column`, which is called with the number of texts up to the field.
@@ -402,12 +406,13 @@ fn add_names(
 fn is_name(field: &RecordField) -> bool {
     let shown = field.shown();
     let is_short = || shown.trim_matches(|c: char| !c.is_alphanumeric()).len() < MIN_NAME;
-    let is_moment = || is_clock(shown) || has_digit(shown) && dates::all(shown).next().is_some();
+    let is_date_or_time = || is_clock(shown) || has_digit(shown) && dates::all(shown).next().is_some();
     let is_state = || field.text().is_some_and(|text| assertion(text).is_some());
     let is_column = field.is_text() || is_named_by_key(0, field);
-    is_column && !is_short() && !is_moment() && !is_state()
+    is_column && !is_short() && !is_date_or_time() && !is_state()
 }
 
+/// The name that a field gives its row.
 fn name_of(field: &RecordField) -> RowName {
     let name = words_of(field.shown()).trim().to_owned();
     let is_word = !name.contains(|c: char| c == ' ' || c.is_ascii_digit());

@@ -20,9 +20,9 @@ const MAX_NUMBERS: usize = 64;
 /// Maximum fields that are compared.
 const MAX_FIELDS: usize = 2_000;
 /// Whole numbers up to this one are not compared, since they are common.
-const SMALL: f64 = 9.0;
-/// Keys with several words of a field that has the unit of the other fields.
-const UNIT_FIELDS: [&str; 2] = ["unit of measure", "currency code"];
+const MAX_SMALL_NUMBER: f64 = 9.0;
+/// Keys of several words for a field with the unit of the other fields of its record.
+const UNIT_KEYS: [&str; 2] = ["unit of measure", "currency code"];
 const HOURS_OF_DAY: f64 = 24.0;
 /// Maximum characters of a unit next to a number.
 const MAX_UNIT: usize = 16;
@@ -31,7 +31,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
-    let is_compared = |n: &Number| !n.in_identifier && (n.value > SMALL || n.fractional);
+    let is_compared = |n: &Number| !n.in_identifier && (n.value > MAX_SMALL_NUMBER || n.fractional);
     let stated: Vec<(Number, Unit)> = numbers::all(&exchange.prose)
         .into_iter()
         .filter(is_compared)
@@ -64,7 +64,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             candidate.is_some_and(|other| other.quantity == unit.quantity && other != unit)
         };
         // Another reading of the number may be the converted value: "3.200 Liter" are 3.2 m³.
-        let converts = |(_, _, field): &(_, _, &RecordField)| {
+        let is_converted = |(_, _, field): &(_, _, &RecordField)| {
             let factor = field_unit.in_units(&unit);
             let value = field.number().zip(factor).map(|(value, factor)| value.abs() * factor);
             value.is_some_and(|value| n.possible_values().any(|v| (v - value).abs() <= value * 1e-9))
@@ -75,14 +75,14 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             let Some(ratio) = ratio else { return false };
             let is_count =
                 |number: &Number| !number.in_identifier && number.possible_values().any(|v| v == ratio);
-            let fields_have = fields().any(|(_, _, field)| field.number() == Some(ratio));
+            let is_in_fields = fields().any(|(_, _, field)| field.number() == Some(ratio));
             let texts = exchange.sources.seen.iter().map(|text| &***text).chain([&**exchange.prose]);
-            fields_have
+            is_in_fields
                 || exchange.spends_numbers()
                     && texts.into_iter().any(|text| numbers::all(text).iter().any(is_count))
         };
         findings.examined = true;
-        if is_hours_of_day(exchange, &n, &unit) || matching_fields.iter().any(converts) || is_multiple() {
+        if is_hours_of_day(exchange, &n, &unit) || matching_fields.iter().any(is_converted) || is_multiple() {
             continue;
         }
         // No other text has the number.
@@ -98,11 +98,12 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// Whether a number is that of "24 hours a day", which is not a duration.
+/// Whether a number is the 24 of "24 hours a day", which is not a duration.
 fn is_hours_of_day(exchange: &Exchange<'_>, n: &Number, unit: &Unit) -> bool {
     n.value == HOURS_OF_DAY && unit.symbol == "hours" && is_for_each(&exchange.prose, n, exchange.language)
 }
 
+/// Whether a text has a number with the same value.
 fn has_number(text: &str, n: &Number) -> bool {
     numbers::all(text).iter().any(|number| number.possible_values().any(|v| v == n.value))
 }
@@ -125,8 +126,7 @@ pub(super) fn unit_of(record: &Record, field: &RecordField) -> Option<Unit> {
         let joined = units::unit_for_word(&field.name.get(field.name.len().checked_sub(2)?..)?.concat());
         joined.or_else(|| units::unit_for_word(field.name.last()?))
     };
-    let is_unit =
-        |name: &str| vocabulary::has_meaning(name, WordMeaning::Unit) || UNIT_FIELDS.contains(&name);
+    let is_unit = |name: &str| vocabulary::has_meaning(name, WordMeaning::Unit) || UNIT_KEYS.contains(&name);
     let stated = |other: &&RecordField| is_unit(&other.name.join(" "));
     let record_unit = || units::unit_for_word(record.fields.iter().find(stated)?.text()?.trim());
     name_unit().or_else(record_unit)

@@ -19,7 +19,7 @@ use crate::measure::records::{FieldValue, RecordField, Records};
 use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Words by which a request asks for all items.
-const ALL: [WordMeaning; 2] = [WordMeaning::HowMany, WordMeaning::Total];
+const ASKS_FOR_ALL: [WordMeaning; 2] = [WordMeaning::HowMany, WordMeaning::Total];
 /// Words in keys, together with "next", for the next part of a list.
 const POSITION_WORDS: [&str; 9] =
     ["page", "cursor", "token", "url", "link", "offset", "marker", "start", "key"];
@@ -83,17 +83,17 @@ fn part_of_list<'e>(source: &ResultSource<'_>, parsed: &'e Records) -> Option<(&
     if let Some(flag) = flag {
         return (flag.value == FieldValue::Bool(true)).then_some((flag, list));
     }
-    let is_next = |field: &&RecordField| {
-        let leads = match &field.value {
+    let is_next_position = |field: &&RecordField| {
+        let may_be_position = match &field.value {
             FieldValue::Text(text) => !text.is_empty() && !text.contains(' '),
             FieldValue::Number(n) => *n > 1.0,
             FieldValue::Bool(_) => false,
         };
-        leads && has(&field.name, &["next", "continuation"]) && has(&field.name, &POSITION_WORDS)
+        may_be_position && has(&field.name, &["next", "continuation"]) && has(&field.name, &POSITION_WORDS)
     };
     // Whether the page has its maximum number of items.
     let is_full = || {
-        let is_most = |field: &&RecordField| {
+        let is_page_size = |field: &&RecordField| {
             (has(&field.name, &PAGE_SIZE_WORDS) || is_of_page(&field.name))
                 && field.number() == Some(len as f64)
         };
@@ -101,10 +101,10 @@ fn part_of_list<'e>(source: &ResultSource<'_>, parsed: &'e Records) -> Option<(&
         let is_limit = |(key, value): (&String, &serde_json::Value)| {
             has(&identifier_words(key), &PAGE_SIZE_WORDS) && value.as_u64() == Some(len as u64)
         };
-        envelope().any(|field| is_most(&field))
+        envelope().any(|field| is_page_size(&field))
             || arguments.is_some_and(|map| map.iter().take(MAX_ARGUMENTS).any(is_limit))
     };
-    let is_more = |field: &&RecordField| {
+    let is_larger_total = |field: &&RecordField| {
         has(&field.name, &TOTAL_WORDS) && field.number().is_some_and(|n| n > len as f64 && n.fract() == 0.0)
     };
     // The number of a page and the count of pages, such as `page: 1` and `pages: 2`.
@@ -116,13 +116,16 @@ fn part_of_list<'e>(source: &ResultSource<'_>, parsed: &'e Records) -> Option<(&
         envelope().find(is_named)
     };
     let page = number(&["page", "current page", "page number"]).and_then(RecordField::number);
-    let is_before =
+    let is_before_last_page =
         |field: &&RecordField| page.is_some_and(|page| field.number().is_some_and(|pages| page < pages));
-    if let Some(pages) = number(&["pages", "total pages", "page count", "last page"]).filter(is_before) {
+    if let Some(pages) =
+        number(&["pages", "total pages", "page count", "last page"]).filter(is_before_last_page)
+    {
         return Some((pages, list));
     }
-    let indication = envelope().find(is_next).or_else(|| envelope().find(is_more).filter(|_| is_full()));
-    indication.map(|field| (field, list))
+    let partial_field =
+        envelope().find(is_next_position).or_else(|| envelope().find(is_larger_total).filter(|_| is_full()));
+    partial_field.map(|field| (field, list))
 }
 
 /// Whether a flag of this name states that there are more items: `has_more`, `hasNextPage`, `truncated`.
@@ -140,7 +143,8 @@ fn is_called_again(exchange: &Exchange<'_>, source: &ResultSource<'_>) -> bool {
 fn asks_for_all(exchange: &Exchange<'_>) -> bool {
     let has_quantifier =
         |language: Language| language.places(exchange.task, exchange.memo).all().has(WordClass::Quantifier);
-    !vocabulary::find(exchange.task, &ALL).is_empty() || exchange.language.is_some_and(has_quantifier)
+    !vocabulary::find(exchange.task, &ASKS_FOR_ALL).is_empty()
+        || exchange.language.is_some_and(has_quantifier)
 }
 
 /// Whether the request or the answer mentions a part of the items.
@@ -158,18 +162,18 @@ fn stated_total<'a>(
 ) -> Option<&'a str> {
     let rows = || parsed.records.iter().filter(|record| record.list == Some(list));
     let columns = rows().next().into_iter().flat_map(|row| &row.fields).filter(|f| f.number().is_some());
-    let mut by_name: HashMap<&[String], f64> = columns.map(|column| (&column.name[..], 0.0)).collect();
+    let mut sums_by_column: HashMap<&[String], f64> = columns.map(|column| (&column.name[..], 0.0)).collect();
     for field in rows().flat_map(|row| &row.fields) {
-        if let (Some(sum), Some(number)) = (by_name.get_mut(&field.name[..]), field.number()) {
+        if let (Some(sum), Some(number)) = (sums_by_column.get_mut(&field.name[..]), field.number()) {
             *sum += number;
         }
     }
-    let sums: Vec<f64> = by_name.into_values().collect();
+    let sums: Vec<f64> = sums_by_column.into_values().collect();
     let task_numbers = numbers::all(exchange.task);
-    let is_given = |value: f64| task_numbers.iter().any(|number| number.value == value);
-    // Not if the request has the number, or the answer gives the number of all items.
+    let is_in_request = |value: f64| task_numbers.iter().any(|number| number.value == value);
+    // There is no finding if the request has the number, or the answer gives the number of all items.
     let prose_numbers = numbers::all(&exchange.prose);
-    let is_all = |field: &RecordField| {
+    let is_stated_total = |field: &RecordField| {
         let is_count = field.name.iter().any(|word| TOTAL_WORDS.contains(&word.as_str()));
         is_count
             && field
@@ -178,12 +182,12 @@ fn stated_total<'a>(
     };
     let mut envelope =
         parsed.records.iter().filter(|record| record.list.is_none()).flat_map(|record| &record.fields);
-    if is_given(shown as f64) || envelope.any(is_all) {
+    if is_in_request(shown as f64) || envelope.any(is_stated_total) {
         return None;
     }
     // The number may be from another result.
-    let mut others = exchange.sources.structured.iter().filter(|other| other.call.at != at);
-    let others: Vec<f64> = others
+    let mut other_numbers = exchange.sources.structured.iter().filter(|other| other.call.at != at);
+    let other_numbers: Vec<f64> = other_numbers
         .by_ref()
         .filter_map(|other| other.parsed.0.as_ref())
         .flat_map(|result| {
@@ -192,12 +196,12 @@ fn stated_total<'a>(
             fields.chain(result.lists.iter().map(|list| list.len as f64))
         })
         .collect();
-    let is_known = |value: f64| others.contains(&value);
+    let is_known = |value: f64| other_numbers.contains(&value);
     let is_total = |n: &numbers::Number| {
         let is_count = n.value == shown as f64 && !n.fractional;
         let is_sum =
             sums.iter().any(|sum: &f64| sum.abs() > 20.0 && (sum.abs() - n.value).abs() <= n.tolerance);
-        !n.in_identifier && (is_count || is_sum) && !is_given(n.value) && !is_known(n.value)
+        !n.in_identifier && (is_count || is_sum) && !is_in_request(n.value) && !is_known(n.value)
     };
     let mut stated = exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated);
     stated.find(|clause| numbers::all(&clause.words).iter().any(is_total)).map(|clause| clause.sentence)

@@ -1,7 +1,7 @@
 //! States as predicates: the assertions of flags and of words for states, and the statements that they refute.
 //!
-//! A word asserts a predicate or its opposite ("sold out" is the opposite of "available"). A state of a process also
-//! asserts other predicates: a delivered thing has been shipped, and a thing in processing has not.
+//! A word asserts a predicate or its opposite: "sold out" asserts the opposite of "available". A state of a process
+//! also asserts other predicates: a delivered thing has been shipped, and a pending thing has not.
 
 use std::sync::LazyLock;
 
@@ -15,14 +15,14 @@ use crate::measure::records::{KeyFact, KeyName};
 /// The words of states in all languages.
 const STATES: &str = include_str!("../../language/data/states.txt");
 
-/// A predicate, and whether it is true.
+/// A predicate, and whether it is asserted (`true`) or its opposite (`false`).
 pub(super) type Assertion = (&'static str, bool);
 
 /// The words of one language that assert a predicate or its opposite.
 struct StateRow {
     assertion: Assertion,
     language: &'static str,
-    /// Words of texts, and of keys of flags.
+    /// The words and phrases in all their inflected forms.
     forms: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ struct StateWords {
     keys: HashSet<&'static str>,
     /// By language, the verbs before a state.
     verbs: HashMap<&'static str, Vec<&'static str>>,
-    /// By language, the words for states that are verbs.
+    /// By language, the words for states that are finite verbs, and thus assert a state without another verb.
     finite: HashMap<&'static str, Vec<&'static str>>,
 }
 
@@ -56,8 +56,8 @@ static WORDS: LazyLock<StateWords> = LazyLock::new(|| {
                     let word = word.trim_start_matches('.').to_owned();
                     out.assertions.entry(word).or_insert(assertion);
                 }
-                let in_texts = words.split('|').filter(|word| !word.starts_with('.'));
-                let forms = in_texts.flat_map(|word| inflected(word, language)).collect();
+                let text_words = words.split('|').filter(|word| !word.starts_with('.'));
+                let forms = text_words.flat_map(|word| inflected(word, language)).collect();
                 out.rows.push(StateRow { assertion, language, forms });
             }
         }
@@ -172,7 +172,7 @@ impl Predicate {
             }
             Predicate::Key(_) if language != Language::English => None,
             Predicate::Key(words) => {
-                let has_key = words.iter().all(|word| clause_has_stem(clause, word));
+                let has_key = words.iter().all(|word| has_stem(clause, word));
                 let opposite = || {
                     let key = words.concat();
                     ["un", "non-", "non", "in"].iter().any(|prefix| clause.has(&format!("{prefix}{key}")))
@@ -217,23 +217,23 @@ impl Predicate {
         }
     }
 
-    /// Whether a tool is named for causing this state.
+    /// Whether the name of a tool is that of an action that causes this state: `cancel_order`.
     pub(super) fn is_done_by(&self, tool: &str, language: Language) -> bool {
         let tool = identifier_words(tool);
-        let starts = |word: &str| {
+        let has_stem_of = |word: &str| {
             tool.iter()
                 .any(|t| t.len() >= 4 && (t.starts_with(stem(word)) || stem(word).starts_with(t.as_str())))
         };
         match self {
             Predicate::Known(name) => {
-                all_forms(name, language).any(|(_, form)| !form.contains(' ') && starts(form))
+                all_forms(name, language).any(|(_, form)| !form.contains(' ') && has_stem_of(form))
             }
             Predicate::Key(_) => false,
         }
     }
 }
 
-/// Whether a negation is directly before the verb of a state, or between the two. Elsewhere it may be of another word:
+/// Whether a negation is directly before the verb of a state, or between the two. Elsewhere it may negate another word:
 /// "il monitor non rilevato è in riparazione".
 fn is_negated_before(clause: &Clause<'_>, form: &str, language: Language) -> bool {
     let before = clause.words.split_once(&format!(" {form} ")).map_or("", |(before, _)| before);
@@ -261,7 +261,7 @@ fn complement<'c>(clause: &'c Clause<'_>, key: &[String]) -> Option<&'c str> {
 
 /// Whether a complement is positive (`true`) or negative (`false`); `None` if it is neither or both.
 fn is_positive(complement: &str) -> Option<bool> {
-    const PLAIN: [(bool, &str); 2] = [(false, "excluded"), (true, "included")];
+    const FORMS_OF_COMPLEMENTS: [(bool, &str); 2] = [(false, "excluded"), (true, "included")];
     // Only at the end, since "on" and "off" are prepositions before other words: "on the street".
     match complement.split_whitespace().next_back() {
         Some("on") => return Some(true),
@@ -269,7 +269,8 @@ fn is_positive(complement: &str) -> Option<bool> {
         _ => {}
     }
     let has_form = |wanted: bool| {
-        let plain_forms = PLAIN.iter().filter(|(positive, _)| *positive == wanted).map(|(_, form)| *form);
+        let plain_forms =
+            FORMS_OF_COMPLEMENTS.iter().filter(|(positive, _)| *positive == wanted).map(|(_, form)| *form);
         let rows = WORDS.rows.iter().filter(|row| row.language == Language::English.as_str());
         let rows = rows.filter(|row| row.assertion.1 == wanted);
         let mut wanted_forms = rows.flat_map(|row| row.forms.iter().map(String::as_str)).chain(plain_forms);
@@ -287,13 +288,14 @@ pub(super) fn is_verb(word: &str, language: Language) -> bool {
     WORDS.verbs.get(language.as_str()).is_some_and(|verbs| verbs.contains(&word))
 }
 
-/// Whether the words are in a clause at most [`MAX_TO_VERB`] words after a verb.
+/// Whether the form of a state is in a clause at most [`MAX_TO_VERB`] words after a verb.
 pub(super) fn follows_verb(clause: &Clause<'_>, form: &str, language: Language) -> bool {
     let Some(at) = clause.words.find(&format!(" {form} ")) else { return false };
     let before = clause.words.get(..at).unwrap_or_default();
     before.split(' ').rev().take(MAX_TO_VERB).any(|word| is_verb(word, language))
 }
 
+/// The beginning of a word, without a possible ending: at least four characters.
 pub(super) fn stem(word: &str) -> &str {
     let end = word
         .char_indices()
@@ -302,7 +304,8 @@ pub(super) fn stem(word: &str) -> &str {
     word.get(..end).unwrap_or(word)
 }
 
-fn clause_has_stem(clause: &Clause<'_>, word: &str) -> bool {
+/// Whether a clause has a word with the same stem, or a short word itself.
+fn has_stem(clause: &Clause<'_>, word: &str) -> bool {
     // The stem of a short word is the beginning of many other words.
     match word.len() <= MAX_SHORT_WORD {
         true => clause.has(word),
@@ -317,7 +320,7 @@ mod tests {
     use crate::measure::reasoning::statements::{Prose, clauses};
 
     #[test]
-    fn longest_word_is_looked_up() {
+    fn maximum_bytes_are_those_of_the_longest_form() {
         assert_eq!(WORDS.assertions.keys().map(String::len).max(), Some(MAX_FORM));
     }
 
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_those_of_their_sentences() {
+    fn states_are_recognised_in_example_sentences() {
         let mut sections: Vec<(Language, bool, usize)> = Vec::new();
         let mut wrong = Vec::new();
         for line in include_str!("../../language/sentences/states.txt").lines() {
@@ -359,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_has_two_assertions() {
+    fn no_word_asserts_a_predicate_and_its_opposite() {
         for row in &WORDS.rows {
             for form in &row.forms {
                 let (name, holds) = assertion(form).unwrap();

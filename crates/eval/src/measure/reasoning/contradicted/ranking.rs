@@ -2,8 +2,8 @@
 //! the ones with the most downloads.
 //!
 //! Principle: a request for the best or the most of a named field is answered by the rows with the best values of this
-//! field. An answer that names the requested number of rows, and others than these, is a contradiction. It is compared
-//! only if the request does not limit the rows by a value, and each row has the field.
+//! field. An answer that names the requested number of rows, but other rows, is a contradiction. It is compared only if
+//! the request does not limit the rows by a value, and each row has the field.
 //!
 //! In: a request with a superlative, the only list with that field, and the sentence of the answer that names rows
 //! of it. Out: one contradiction.
@@ -56,7 +56,7 @@ const LARGER_IS_BETTER: [&str; 16] = [
     "coverage",
     "profit",
 ];
-/// Last words in keys of fields in which 1 may be the highest.
+/// Last words in keys of fields in which 1 may be the highest rank.
 const RANK_WORDS: [&str; 7] = ["rank", "ranking", "priority", "place", "position", "severity", "tier"];
 /// Number of words after a superlative that may name its field.
 const MAX_FIELD_WORDS: usize = 4;
@@ -73,17 +73,17 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.task.len() > MAX_REQUEST || exchange.task.matches('?').count() != 1 {
         return;
     }
-    // The words of most requests, which have no superlative, need not be read.
+    // Most requests have no superlative, so that their words need not be read.
     if !FORMS.is_match(exchange.task) {
         return;
     }
-    let asked = exchange.task_words();
-    let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(asked, form));
+    let request_words = exchange.task_words();
+    let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(request_words, form));
     let (Some((form, direction)), None) = (superlatives.next(), superlatives.next()) else { return };
     if limits_time(exchange.task) || Language::English.classes(exchange.task).has_any(LIMITATION) {
         return;
     }
-    let Some((_, after)) = asked.split_once(&format!(" {form} ")) else { return };
+    let Some((_, after)) = request_words.split_once(&format!(" {form} ")) else { return };
     let named_words: Vec<&str> = after.split_whitespace().take(MAX_FIELD_WORDS).collect();
     let mut candidates = exchange.sources.structured.iter().flat_map(|source| {
         let parsed = source.parsed.0.iter();
@@ -111,7 +111,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         return;
     }
     let values: Option<Vec<f64>> = rows.iter().map(|row| cell(row, field)).collect();
-    let Some(values) = values.filter(|_| !is_limited(exchange, rows)) else { return };
+    let Some(values) = values.filter(|_| !may_be_limited(exchange, rows)) else { return };
     let Some((clause, chosen)) = exchange
         .clauses
         .iter()
@@ -130,8 +130,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         return;
     };
     findings.examined = true;
-    let is_among = |value: f64| if is_highest { value >= *last } else { value <= *last };
-    let wrong = chosen.iter().filter_map(|at| values.get(*at)).find(|value| !is_among(**value));
+    let is_among_best = |value: f64| if is_highest { value >= *last } else { value <= *last };
+    let wrong = chosen.iter().filter_map(|at| values.get(*at)).find(|value| !is_among_best(**value));
     if let Some(value) = wrong {
         let returned = format!(
             "better ones by {}: {value} for one that it names, and {last} or better for {count}",
@@ -141,11 +141,12 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
+/// The number of a row in the column of `column`.
 fn cell(row: &Record, column: &RecordField) -> Option<f64> {
     row.fields.iter().find(|field| field.name == column.name)?.number()
 }
 
-/// The only numeric column whose name has all its words after the superlative.
+/// The only numeric column all of whose words are among the words after the superlative.
 fn column<'r>(rows: &[&'r Record], named_words: &[&str]) -> Option<&'r RecordField> {
     let is_named = |word: &String| {
         let is_same_word = |asked_word: &&str| {
@@ -160,15 +161,15 @@ fn column<'r>(rows: &[&'r Record], named_words: &[&str]) -> Option<&'r RecordFie
     columns.next().filter(|_| columns.next().is_none())
 }
 
-/// Whether the request names a value of the rows, or a number other than the requested count. True beyond the work
-/// budget.
-fn is_limited(exchange: &Exchange<'_>, rows: &[&Record]) -> bool {
-    let asked = exchange.task_words();
-    let counts = requested_count(exchange);
-    let has_number = |n: &Number| !n.in_identifier && counts != Some(n.value as usize);
+/// Whether the request may be about some of the rows only: it names a value of the rows, or a number other than the
+/// requested count. True beyond the work budget.
+fn may_be_limited(exchange: &Exchange<'_>, rows: &[&Record]) -> bool {
+    let request_words = exchange.task_words();
+    let expected_count = requested_count(exchange);
+    let has_number = |n: &Number| !n.in_identifier && expected_count != Some(n.value as usize);
     let mut values = rows.iter().flat_map(|row| &row.fields).filter_map(RecordField::text);
     let is_named = |text: &str| {
-        words_of(text).split_whitespace().any(|word| word.len() > 2 && contains_words(asked, word))
+        words_of(text).split_whitespace().any(|word| word.len() > 2 && contains_words(request_words, word))
     };
     !exchange.spends(rows.iter().map(|row| row.fields.len()).sum())
         || numbers::all(exchange.task).iter().any(has_number)
@@ -178,11 +179,11 @@ fn is_limited(exchange: &Exchange<'_>, rows: &[&Record]) -> bool {
 /// The number of rows that the request asks for.
 fn requested_count(exchange: &Exchange<'_>) -> Option<usize> {
     let places = Language::English.places(exchange.task, exchange.memo);
-    let mut named =
+    let mut spelled =
         places.iter().filter(|place| place.classes.has(WordClass::Number)).map(|p| usize::from(p.value));
     let figures = numbers::all(exchange.task);
     let mut figures = figures.iter().filter(|n| !n.in_identifier && !n.fractional).map(|n| n.value as usize);
-    named.next().or_else(|| figures.next())
+    spelled.next().or_else(|| figures.next())
 }
 
 /// The indices of the rows that a clause names as the answer, by their names or by whole numbers that identify rows.
@@ -214,13 +215,13 @@ fn chosen_rows(
         _ => false,
     };
     is_answer.then_some(())?;
-    let by_name = |row: &&Record| {
+    let is_named = |row: &&Record| {
         names_of(row).any(|name| name.contains(char::is_alphabetic) && contains_words(&words, &name))
     };
-    let named: Vec<usize> =
-        rows.iter().enumerate().filter(|(_, row)| by_name(row)).map(|(at, _)| at).collect();
-    if !named.is_empty() {
-        return Some(named);
+    let named_rows: Vec<usize> =
+        rows.iter().enumerate().filter(|(_, row)| is_named(row)).map(|(at, _)| at).collect();
+    if !named_rows.is_empty() {
+        return Some(named_rows);
     }
     let stated = numbers::all(&words);
     let is_whole = |n: &&Number| !n.in_identifier && !n.fractional;

@@ -20,7 +20,7 @@ use crate::measure::reasoning::statements::Clause;
 use crate::measure::records::{KeyFact, KeyName, Record, RecordField};
 use crate::measure::vocabulary::{self, WordMeaning};
 
-/// Percent of a whole, and hundredths of a currency unit.
+/// The number of percent in a whole, and of hundredths in a currency unit.
 const HUNDRED: f64 = 100.0;
 /// Maximum bytes between the word for the amount and the amount.
 const MAX_GAP: usize = 14;
@@ -32,7 +32,7 @@ const MAX_KNOWN: usize = 200;
 const NOT_STATED: WordClasses = classes!(Negation Condition Exception Bound Share Comparison Alternative);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    // The answer is read only if a result has such a key.
+    // The answer is read only if a result has a key of a refund.
     let has_key = |source: &ResultSource<'_>| source.may_have_key(may_be_of_refund);
     if exchange.spends(exchange.sources.field_count()) && exchange.sources.structured.iter().any(has_key) {
         check_amount(exchange, findings);
@@ -52,7 +52,7 @@ fn may_be_of_refund(name: &KeyName) -> bool {
     name.has_fact(KeyFact::Refund, |words| words.iter().any(is_of))
 }
 
-/// The fields with such keys in records outside lists, each with its source and record.
+/// The fields with a key as by [`may_be_of_refund`] in records outside lists, each with its source and record.
 fn refund_fields<'e>(
     exchange: &'e Exchange<'_>,
 ) -> impl Iterator<Item = (&'e ResultSource<'e>, &'e Record, &'e RecordField)> {
@@ -75,15 +75,16 @@ fn is_amount_key(field: &RecordField, source: &ResultSource<'_>) -> bool {
     let is_amount = |word: &str| vocabulary::has_meaning(word, WordMeaning::Amount);
     let is_unit =
         |word: &str| vocabulary::has_meaning(word, WordMeaning::Hundredth) || currency::is_code(word);
-    let has_main = field.name.iter().any(|word| is_refund(word))
+    let has_refund_word = field.name.iter().any(|word| is_refund(word))
         || field.name.iter().any(|word| is_amount(word)) && is_of_refund_tool(source);
     let is_count = matches!(&**field.name, [word] if word.ends_with("ed"));
     let is_plain = |word: &String| is_refund(word) || is_amount(word) || is_unit(word) || word == "total";
-    has_main
+    has_refund_word
         && field.name.iter().all(is_plain)
         && (!is_count || field.number().is_some_and(|n| n.fract() != 0.0))
 }
 
+/// Adds a finding for a wrong amount of a refund.
 fn check_amount(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let mut amounts: Vec<(&ResultSource<'_>, &Record, &RecordField, f64)> = Vec::new();
     // The answer may give the sum of several refunds.
@@ -91,9 +92,9 @@ fn check_amount(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     for (source, record, field) in refund_fields(exchange) {
         let value = field.number().filter(|value| *value > 0.0 && is_amount_key(field, source));
         if let Some(value) = value {
-            let is_minor =
+            let is_in_hundredths =
                 field.name.iter().any(|word| vocabulary::has_meaning(word, WordMeaning::Hundredth));
-            let value = if is_minor { value / HUNDRED } else { value };
+            let value = if is_in_hundredths { value / HUNDRED } else { value };
             sum += value;
             if !amounts.iter().any(|(.., other)| *other == value) {
                 amounts.push((source, record, field, value));
@@ -137,7 +138,7 @@ fn check_amount(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         {
             continue;
         }
-        if !follows(exchange, record, *value, &stated) {
+        if !follows_from_refund(exchange, record, *value, &stated) {
             let returned = format!("{}: {}", field.name.join(" "), field.shown());
             let quote = exchange.answer.get(start..end).unwrap_or(sentence).trim();
             findings.contradicts(&returned, source.call, quote);
@@ -157,8 +158,8 @@ fn stated_refund(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
         let is_beside = unit_of_number(sentence, n).is_some_and(|unit| unit.quantity == "money");
         !n.in_identifier && (is_beside || currency::is_beside(sentence, n.start..n.end))
     };
-    let all = numbers::all(sentence);
-    let mut amounts = all.iter().filter(|n| is_money(n));
+    let sentence_numbers = numbers::all(sentence);
+    let mut amounts = sentence_numbers.iter().filter(|n| is_money(n));
     let (amount, None) = (amounts.next()?, amounts.next()) else { return None };
     let amount_words = vocabulary::find(sentence, &[WordMeaning::Amount, WordMeaning::Refund]);
     let is_linked = |end: usize| {
@@ -174,7 +175,7 @@ fn stated_refund(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
 
 /// Whether a stated amount is a number of the result, of the user or of the instructions, or follows from the refund by
 /// such a number, as a fee or a share.
-fn follows(exchange: &Exchange<'_>, record: &Record, value: f64, stated: &Number) -> bool {
+fn follows_from_refund(exchange: &Exchange<'_>, record: &Record, value: f64, stated: &Number) -> bool {
     let is_passed = |text: &str| exchange.sources.passed.iter().any(|passed| &***passed == text);
     let text_numbers = unstructured(&exchange.sources).filter(|text| !is_passed(text)).flat_map(numbers::all);
     let text_values = text_numbers.filter(|n| !n.in_identifier).map(|n| n.value);
@@ -186,8 +187,8 @@ fn follows(exchange: &Exchange<'_>, record: &Record, value: f64, stated: &Number
     };
     let record_values = record.fields.iter().filter_map(RecordField::number);
     // The amount may be for one of several things: "19.00 each".
-    let is_each = (2..=MAX_COUNT).any(|count| is_near(value / count as f64));
-    is_each
+    let is_part_for_one_thing = (2..=MAX_COUNT).any(|count| is_near(value / count as f64));
+    is_part_for_one_thing
         || record_values
             .chain(text_values)
             .take(MAX_KNOWN)
@@ -211,16 +212,17 @@ fn check_count(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if !vocabulary::has(&exchange.prose, WordMeaning::Refund) {
         return;
     }
-    let counted: Vec<(&Clause<'_>, Vec<usize>)> =
+    let counts_by_clause: Vec<(&Clause<'_>, Vec<usize>)> =
         exchange.clauses.iter().map(|clause| (clause, counts_of(exchange, clause))).collect();
-    if counted.iter().any(|(_, counts)| counts.contains(&count)) {
+    if counts_by_clause.iter().any(|(_, counts)| counts.contains(&count)) {
         return;
     }
     let is_about_refund = |clause: &Clause<'_>| {
         !clause.negated && !clause.modal && vocabulary::has(&clause.words, WordMeaning::Refund)
     };
-    let refund_clauses =
-        counted.iter().filter(|(clause, _)| is_about_refund(clause) && !clause.classes.has_any(NOT_STATED));
+    let refund_clauses = counts_by_clause
+        .iter()
+        .filter(|(clause, _)| is_about_refund(clause) && !clause.classes.has_any(NOT_STATED));
     for (clause, counts) in refund_clauses {
         findings.examined = true;
         if matches!(counts.as_slice(), [n] if *n < count) {
@@ -235,9 +237,9 @@ fn check_count(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 fn counts_of(exchange: &Exchange<'_>, clause: &Clause<'_>) -> Vec<usize> {
     let figures = numbers::all(&clause.words).into_iter().filter(|n| !n.in_identifier && !n.fractional);
     let places = exchange.language.map(|language| language.table().places(&clause.words));
-    let named =
+    let spelled_counts =
         places.iter().flat_map(|places| places.iter()).filter(|place| place.classes.has(WordClass::Number));
     let mut out: Vec<usize> = figures.map(|n| n.value as usize).collect();
-    out.extend(named.map(|place| usize::from(place.value)));
+    out.extend(spelled_counts.map(|place| usize::from(place.value)));
     out
 }

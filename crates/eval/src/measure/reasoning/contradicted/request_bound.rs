@@ -14,6 +14,7 @@ use crate::measure::reasoning::statements::{contains_words, words_of};
 use crate::measure::records::{Record, RecordField};
 use crate::measure::{currency, numbers};
 
+// An upper bound with a currency.
 regex!(
     BOUND,
     r"(?i)\b(?:under|below|less than|at most|up to|no more than|not more than|cheaper than|maximum of|max\.?) +(?P<n>[€$£]? ?\d[\d.,]*\d? ?(?:[€$£]|[a-z]+))"
@@ -48,8 +49,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             .filter_map(|record| Some((record, amount(record)?)))
             .collect();
         // The bound may be on another field: "a commute under 30 EUR".
-        let bounded = before.split_whitespace().next_back().unwrap_or_default();
-        let is_bounded = |field: &RecordField| field.name.iter().any(|word| word == bounded);
+        let bounded_key = before.split_whitespace().next_back().unwrap_or_default();
+        let is_bounded = |field: &RecordField| field.name.iter().any(|word| word == bounded_key);
         if rows.iter().any(|(row, amount)| !is_bounded(amount) && row.fields.iter().any(is_bounded)) {
             continue;
         }
@@ -60,24 +61,24 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 name.contains(char::is_alphabetic) && exchange.clauses.iter().any(|c| c.has(&name))
             })
         };
-        // Not a row that the request names, since the answer did not choose it.
+        // A row that the request names is not compared, since the answer did not choose it.
         let is_in_request =
             |row: &Record| names_of(row).any(|name| contains_words(exchange.task_words(), &name));
-        let named: Vec<&(&Record, &RecordField)> =
+        let named_rows: Vec<&(&Record, &RecordField)> =
             rows.iter().filter(|(row, _)| is_named(row) && !is_in_request(row)).collect();
-        let [(_, field)] = named.as_slice() else { continue };
+        let [(_, field)] = named_rows.as_slice() else { continue };
         findings.examined = true;
         let value = field.number().unwrap_or_default();
-        let gives = exchange.clauses.iter().find(|clause| {
+        let stating_clause = exchange.clauses.iter().find(|clause| {
             let stated = numbers::all(&clause.words);
             let is_amount = stated.iter().any(|n| n.value == value && !n.in_identifier);
             // With a discount or a share, the amount may be within the bound.
             let has_smaller = stated.iter().any(|n| n.value <= bound && !n.in_identifier);
-            let is_only = !has_smaller || stated.len() == 1;
-            is_amount && is_only && currency_of(&clause.words) == Some(currency) && !clause.modal
+            let is_without_reduction = !has_smaller || stated.len() == 1;
+            is_amount && is_without_reduction && currency_of(&clause.words) == Some(currency) && !clause.modal
         });
         let has_row_within = rows.iter().any(|(_, other)| is_within(other));
-        if let Some(clause) = gives.filter(|_| !is_within(field) && has_row_within) {
+        if let Some(clause) = stating_clause.filter(|_| !is_within(field) && has_row_within) {
             let returned = format!(
                 "{} {value} for it, above the bound of the request, and others that keep it",
                 field.name.join(" ")

@@ -2,9 +2,9 @@
 //! 80 and 44.
 //!
 //! Principle: the values that an answer gives for each row of a list are calculated from two columns of it if all but
-//! one of them are. The other one is wrong, unless a text or a result has its value, or another number of its row or of
-//! its line explains how it differs. Rounding of the digits that are shown is allowed. (`table_columns` compares the
-//! columns of the answer's own tables.)
+//! one of them are. The exception is wrong, unless a text or a result has its value, or another number of its row or of
+//! its line explains the difference. Rounding of the digits that are shown is allowed. (`table_columns` compares the
+//! columns of tables in the answer.)
 //!
 //! In: consecutive lines of an answer, each with the name of another row, and the lists of results or the results of
 //! one tool for several things. Out: one contradiction for the first wrong line.
@@ -19,18 +19,18 @@ use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{contains_words, words_of};
 use crate::measure::records::{Record, RecordField};
 
-/// Fewest rows, and fewest right ones.
+/// Minimum rows of a block, and minimum rows in which the calculation is correct.
 const MIN_ROWS: usize = 3;
-const MIN_RIGHT: usize = 2;
+const MIN_CORRECT: usize = 2;
 const MAX_ROWS: usize = 40;
 /// Maximum numbers of a line, and columns of a result.
 const MAX_NUMBERS: usize = 8;
 const MAX_COLUMNS: usize = 12;
-/// How many times larger than its rounding a value is that is no coincidence.
-const PRECISE: f64 = 20.0;
-/// Least whole number that is no coincidence.
-const MIN_WHOLE: f64 = 10.0;
-const EXACT: f64 = 1e-6;
+/// Minimum ratio of a calculated value to its rounding, so that a match is not accidental.
+const MIN_PRECISION: f64 = 20.0;
+/// The smallest whole number whose match is not accidental.
+const MIN_WHOLE_VALUE: f64 = 10.0;
+const MAX_ROUNDING_ERROR: f64 = 1e-6;
 const PERCENT: f64 = 100.0;
 
 /// How a value follows from those of two columns.
@@ -44,7 +44,7 @@ enum Calculation {
     Remainder,
 }
 
-const ALL: [Calculation; 6] = [
+const CALCULATIONS: [Calculation; 6] = [
     Calculation::Difference,
     Calculation::Sum,
     Calculation::Product,
@@ -75,7 +75,7 @@ impl Calculation {
     }
 }
 
-/// A line of the answer: its label, and its numbers by their place.
+/// A line of the answer with a label. `numbers` are by cell of a table, or in the order of a list item.
 struct LabelledLine<'a> {
     label: String,
     numbers: Vec<Option<Number>>,
@@ -97,11 +97,11 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 return;
             }
             let Some(lines) = lines_of_rows(block, rows) else { continue };
-            // Several results may be about one thing: then it is not known which of them counts.
+            // Several results of one tool may be about one thing, so that the valid one is not known.
             if rows.first().is_none_or(|row| row.list.is_none()) && lines.len() < rows.len() {
                 continue;
             }
-            if let Some((returned, line)) = wrong(exchange, &lines, findings) {
+            if let Some((returned, line)) = wrong_value(exchange, &lines, findings) {
                 findings.contradicts(&returned, source.call, line);
                 return;
             }
@@ -109,7 +109,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// Runs of lines of a list or a table.
+/// The consecutive lines of each list and table of the answer.
 fn blocks<'a>(exchange: &Exchange<'a>) -> Vec<Vec<LabelledLine<'a>>> {
     let mut blocks: Vec<Vec<LabelledLine<'a>>> = Vec::new();
     let mut is_open = false;
@@ -120,17 +120,18 @@ fn blocks<'a>(exchange: &Exchange<'a>) -> Vec<Vec<LabelledLine<'a>>> {
             (Some(line), None) => blocks.push(vec![line]),
             _ => {}
         }
-        is_open = read_is_part(line);
+        is_open = may_be_part(line);
     }
     blocks.retain(|block| (MIN_ROWS..=MAX_ROWS).contains(&block.len()));
     blocks
 }
 
 /// Whether a line may be one of a list or a table.
-fn read_is_part(line: &str) -> bool {
+fn may_be_part(line: &str) -> bool {
     line.starts_with(['|', '-', '*', '•']) || line.starts_with(|c: char| c.is_ascii_digit())
 }
 
+/// Whether a number may be a value: not part of an identifier or of a date.
 fn is_value(text: &str, n: &Number) -> bool {
     !n.in_identifier && !is_in_date(text, n) && !dates::begins_with_month(text.get(n.end..))
 }
@@ -152,7 +153,7 @@ fn table_line(line: &str) -> Option<LabelledLine<'_>> {
 
 /// An item of a list: its label is before a colon, a dash or its first number.
 fn list_line(line: &str) -> Option<LabelledLine<'_>> {
-    if !read_is_part(line) {
+    if !may_be_part(line) {
         return None;
     }
     let marker = line.find(|c: char| c.is_whitespace()).filter(|at| *at <= 3)?;
@@ -192,8 +193,8 @@ fn cell<'r>(row: &'r Record, name: &RecordField) -> Option<&'r RecordField> {
     row.fields.iter().find(|field| field.name == name.name)
 }
 
-/// The row of each line, if each has another one: a column of texts tells the rows apart, and each label has one of
-/// them.
+/// The lines with the row that each names, if all name different rows: a column of texts distinguishes the rows, and
+/// each label contains the text of one row.
 fn lines_of_rows<'e, 'a>(block: &'e [LabelledLine<'a>], rows: &[&'e Record]) -> Option<Vec<RowLine<'e, 'a>>> {
     let columns = rows.first()?.fields.iter().take(MAX_COLUMNS).filter(|field| field.is_text());
     columns.into_iter().find_map(|column| {
@@ -203,13 +204,14 @@ fn lines_of_rows<'e, 'a>(block: &'e [LabelledLine<'a>], rows: &[&'e Record]) -> 
         });
         let names: Vec<String> = names.collect::<Option<_>>()?;
         let row_of = |line: &'e LabelledLine<'a>| {
-            let mut found = names.iter().enumerate().filter(|(_, name)| contains_words(&line.label, name));
-            let (at, _) = found.next()?;
+            let mut matching_names =
+                names.iter().enumerate().filter(|(_, name)| contains_words(&line.label, name));
+            let (at, _) = matching_names.next()?;
             let row = *rows.get(at)?;
-            found.next().is_none().then_some((at, (line, row)))
+            matching_names.next().is_none().then_some((at, (line, row)))
         };
         let mut lines: Vec<(usize, RowLine<'e, 'a>)> = block.iter().filter_map(row_of).collect();
-        // A head or a total is no row.
+        // At most two lines may have no row: the header and the total.
         if lines.len() < MIN_ROWS || lines.len() + 2 < block.len() {
             return None;
         }
@@ -219,8 +221,9 @@ fn lines_of_rows<'e, 'a>(block: &'e [LabelledLine<'a>], rows: &[&'e Record]) -> 
     })
 }
 
-/// A line with a value that does not follow from the columns from which the others do.
-fn wrong<'a>(
+/// The expected calculation and the line of a value that does not follow from two columns from which the values of the
+/// other lines follow.
+fn wrong_value<'a>(
     exchange: &Exchange<'a>,
     lines: &[RowLine<'_, 'a>],
     findings: &mut ExchangeFindings,
@@ -229,32 +232,35 @@ fn wrong<'a>(
     let is_column = |field: &&RecordField| lines.iter().all(|(_, row)| number_of(row, field).is_some());
     let columns: Vec<&RecordField> = first.fields.iter().filter(is_column).take(MAX_COLUMNS).collect();
     let width = lines.iter().map(|(line, _)| line.numbers.len()).min()?;
-    for place in 0..width {
+    for index in 0..width {
         let stated: Option<Vec<Number>> =
-            lines.iter().map(|(line, _)| line.numbers.get(place).copied().flatten()).collect();
+            lines.iter().map(|(line, _)| line.numbers.get(index).copied().flatten()).collect();
         let Some(stated) = stated else { continue };
-        // A value of the rows themselves is not calculated.
-        let is_own = |column: &&RecordField| {
+        // Values of a column of the rows are not calculated.
+        let is_stated_column = |column: &&RecordField| {
             let rows = lines.iter().zip(&stated);
             let equal = rows.filter(|((_, row), n)| number_of(row, column) == Some(n.value));
-            equal.count() >= MIN_RIGHT
+            equal.count() >= MIN_CORRECT
         };
-        if columns.iter().any(is_own) {
+        if columns.iter().any(is_stated_column) {
             continue;
         }
         let pairs = columns.iter().enumerate().flat_map(|(at_a, a)| {
             let others = columns.iter().enumerate().filter(move |(at_b, _)| *at_b != at_a);
             others.flat_map(move |(at_b, b)| {
-                let used = ALL.into_iter().filter(move |c| at_a < at_b || !c.is_commutative());
-                used.map(move |calculation| (calculation, *a, *b))
+                let calculations =
+                    CALCULATIONS.into_iter().filter(move |c| at_a < at_b || !c.is_commutative());
+                calculations.map(move |calculation| (calculation, *a, *b))
             })
         });
-        exchange.spends(lines.len() * columns.len() * columns.len() * ALL.len()).then_some(())?;
+        exchange.spends(lines.len() * columns.len() * columns.len() * CALCULATIONS.len()).then_some(())?;
         let calculated: Vec<_> = pairs
-            .filter_map(|(calculation, a, b)| Some((a, b, differing(calculation, lines, &stated, (a, b))?)))
+            .filter_map(|(calculation, a, b)| {
+                Some((a, b, only_differing(calculation, lines, &stated, (a, b))?))
+            })
             .collect();
         findings.examined |= !calculated.is_empty();
-        // The answer gives a value from which no row differs.
+        // All values follow from two columns, so that no line is wrong.
         if calculated.iter().any(|(.., wrong)| wrong.is_none()) {
             continue;
         }
@@ -283,17 +289,17 @@ fn number_of(row: &Record, column: &RecordField) -> Option<f64> {
     cell(row, column)?.number()
 }
 
-/// Whether the values of all lines but one follow from two columns: that line, and the value that would; no line if all
-/// of them do.
-fn differing(
+/// The index of the only line whose value does not follow from two columns, with the computed value; `Some(None)` if
+/// all values follow, and `None` if several do not, or if the match may be accidental.
+fn only_differing(
     calculation: Calculation,
     lines: &[RowLine<'_, '_>],
     stated: &[Number],
     (a, b): (&RecordField, &RecordField),
 ) -> Option<Option<(usize, f64)>> {
     let mut wrong = None;
-    let mut right: Vec<f64> = Vec::new();
-    let mut is_telling = false;
+    let mut correct: Vec<f64> = Vec::new();
+    let mut is_significant = false;
     for (at, ((_, row), n)) in lines.iter().zip(stated).enumerate() {
         let (a, b) = (number_of(row, a)?, number_of(row, b)?);
         let computed = calculation.apply(a, b);
@@ -301,17 +307,18 @@ fn differing(
             return None;
         }
         let is_exact = calculation.is_whole() && a.fract() == 0.0 && b.fract() == 0.0 && !n.fractional;
-        let slack = if is_exact { EXACT } else { n.tolerance * 1.01 };
+        let slack = if is_exact { MAX_ROUNDING_ERROR } else { n.tolerance * 1.01 };
         let is_near = |value: f64| (value.abs() - computed.abs()).abs() <= slack;
-        // Nothing is left of what is exceeded.
+        // A negative remainder may be stated as 0.
         if n.value == 0.0 && computed < 0.0 {
             continue;
         }
         if n.possible_values().any(is_near) {
-            // None, or one of a thing, proves nothing.
-            if computed.abs() > 1.0 && !right.contains(&computed) {
-                right.push(computed);
-                is_telling |= computed.abs() >= if is_exact { MIN_WHOLE } else { PRECISE * slack };
+            // The values 0 and 1 may match by chance.
+            if computed.abs() > 1.0 && !correct.contains(&computed) {
+                correct.push(computed);
+                is_significant |=
+                    computed.abs() >= if is_exact { MIN_WHOLE_VALUE } else { MIN_PRECISION * slack };
             }
         } else if wrong.is_some() {
             return None;
@@ -319,11 +326,11 @@ fn differing(
             wrong = Some((at, computed));
         }
     }
-    (right.len() >= MIN_RIGHT && is_telling).then_some(wrong)
+    (correct.len() >= MIN_CORRECT && is_significant).then_some(wrong)
 }
 
-/// Whether another result is about the thing of a line, by a text of its row that no other row has: it may be the
-/// right one.
+/// Whether another result may have the correct value for a line: it has a text of the row of the line that no other row
+/// has.
 fn has_other_result(exchange: &Exchange<'_>, lines: &[RowLine<'_, '_>], at: usize) -> bool {
     let Some((line, row)) = lines.get(at) else { return true };
     let has = |record: &Record, field: &RecordField| {
@@ -333,14 +340,14 @@ fn has_other_result(exchange: &Exchange<'_>, lines: &[RowLine<'_, '_>], at: usiz
         field.text().is_some_and(|text| contains_words(&line.label, words_of(text).trim()))
             && !lines.iter().any(|(_, other)| has(other, field))
     };
-    let named: Vec<&RecordField> = row.fields.iter().filter(is_name).collect();
+    let naming_fields: Vec<&RecordField> = row.fields.iter().filter(is_name).collect();
     let mut records = exchange.sources.records().map(|(.., record)| record);
-    !exchange.spends(named.len() * exchange.sources.field_count())
-        || records.any(|record| named.iter().any(|field| has(record, field)))
+    !exchange.spends(naming_fields.len() * exchange.sources.field_count())
+        || records.any(|record| naming_fields.iter().any(|field| has(record, field)))
 }
 
-/// Whether a text or a result has the value, or a number of the row, of the line or of the request explains how it
-/// differs.
+/// Whether a text or a result has the value, or a number of the row, of the line or of the request explains the
+/// difference. True beyond the work budget.
 fn is_explained(exchange: &Exchange<'_>, line: &str, row: &Record, n: &Number, computed: f64) -> bool {
     if !exchange.spends_numbers() {
         return true;

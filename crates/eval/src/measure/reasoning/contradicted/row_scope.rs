@@ -32,7 +32,7 @@ pub(super) enum Named {
     Several,
 }
 
-/// Whether a clause compares a row with others, or spans from one to another.
+/// Whether a clause compares a row with others, or gives a range of times.
 pub(super) fn compares(clause: &Clause<'_>) -> bool {
     let is_span = || clause.has("from") && clause.has("to") && !times(&clause.words).is_empty();
     clause.classes.has(WordClass::Comparison) || is_span()
@@ -46,32 +46,34 @@ pub(super) fn measures(clause: &Clause<'_>) -> bool {
 /// A line of the answer.
 #[derive(Clone, Copy, PartialEq)]
 struct AnswerLine {
+    /// The byte position in the answer.
     start: usize,
+    /// The number of bytes of white space at the beginning.
     indent: usize,
-    /// Whether the line is an item of a list, or a label with a value.
+    /// Whether the line is an item of a list, a row of a table, or a label with a value.
     is_item: bool,
 }
 
 /// A line and the row that it names.
-type LineOfRow = (AnswerLine, usize);
+type LineWithRow = (AnswerLine, usize);
 
 /// By clause, the row of the line or list to which a clause without a named row belongs.
 pub(super) fn inherited_rows(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<usize>> {
     let clauses = &exchange.clauses;
     let mut out = vec![None; clauses.len()];
     // The row of the sentence above the list, and of the item above, each with its line.
-    let (mut heading_row, mut item): (Option<LineOfRow>, Option<LineOfRow>) = (None, None);
+    let (mut heading_row, mut item): (Option<LineWithRow>, Option<LineWithRow>) = (None, None);
     let mut from = 0;
     while let Some(first) = clauses.get(from) {
         let is_same = |clause: &&Clause<'_>| std::ptr::eq(clause.sentence, first.sentence);
         let to = from + clauses.iter().skip(from).take_while(is_same).count();
         let Some(line) = line_of(exchange.answer, first.sentence) else { return out };
         let rows = named.get(from..to).unwrap_or_default();
-        let compared =
+        let is_comparison =
             clauses.iter().take(to).skip(from).any(|clause| compares(clause) || has_exception(clause));
         match (only_row(rows), rows.iter().all(|named| *named == Named::None)) {
             // An item that names a row; if it begins with the name as a label, the other clauses are about the row.
-            (Some(row), _) if line.is_item && !compared => {
+            (Some(row), _) if line.is_item && !is_comparison => {
                 let is_label = rows.first() == Some(&Named::One(row));
                 let later_clauses = out.get_mut(from + 1..to).unwrap_or_default();
                 later_clauses.iter_mut().zip(rows.iter().skip(1)).for_each(|(slot, named)| {
@@ -79,9 +81,9 @@ pub(super) fn inherited_rows(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Op
                 });
                 item = Some((line, row));
             }
-            (Some(row), _) if !compared => (heading_row, item) = (Some((line, row)), None),
-            (None, true) if line.is_item && !compared => {
-                let is_within = |(item_line, _): &LineOfRow| {
+            (Some(row), _) if !is_comparison => (heading_row, item) = (Some((line, row)), None),
+            (None, true) if line.is_item && !is_comparison => {
+                let is_within = |(item_line, _): &LineWithRow| {
                     line.start == item_line.start || line.indent > item_line.indent
                 };
                 let row = item.filter(is_within).or(heading_row).map(|(_, row)| row);
@@ -114,10 +116,10 @@ fn line_of(answer: &str, part: &str) -> Option<AnswerLine> {
     let number = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let is_numbered = number.len() < text.len() && number.starts_with(['.', ')']);
     let is_bulleted = text.starts_with(['•', '|', '–']) || text.starts_with("- ") || text.starts_with("* ");
-    let label = text
+    let labelled_value = text
         .split_once(':')
         .filter(|(label, value)| label.len() <= MAX_LABEL && value.chars().any(char::is_alphanumeric));
-    let is_item = is_numbered || is_bulleted || label.is_some();
+    let is_item = is_numbered || is_bulleted || labelled_value.is_some();
     Some(AnswerLine { start, indent: line.len() - text.len(), is_item })
 }
 

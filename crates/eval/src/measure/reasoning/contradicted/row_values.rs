@@ -14,12 +14,12 @@ use crate::measure::records::{FieldValue, RecordField};
 
 /// Minimum bytes of a text that is compared.
 const MIN_TEXT: usize = 3;
-/// Minimum bytes of a text that consists mostly of digits, such as the number of a parcel.
-const MIN_CODE: usize = 8;
+/// Minimum bytes of a code that consists mostly of digits, such as the number of a parcel.
+const MIN_CODE_LENGTH: usize = 8;
 /// Maximum words of a text that is a value.
 const MAX_WORDS: usize = 4;
 /// Whole numbers up to this one are common, and are compared only if the text has the name of their column.
-const SMALL: f64 = 20.0;
+const MAX_COMMON_NUMBER: f64 = 20.0;
 
 /// Whether two fields have the same value, or the first one contains the text of the other.
 pub(super) fn has_value(field: &RecordField, other: &RecordField) -> bool {
@@ -30,18 +30,18 @@ pub(super) fn has_value(field: &RecordField, other: &RecordField) -> bool {
     }
 }
 
-/// Whether the text has the other one as whole words and numbers.
+/// Whether a text contains `part`, and not inside of a longer word or number.
 fn has_words(text: &str, part: &str) -> bool {
     // A digit next to a letter ends a word: "2025-11-09T08:00" contains the date.
-    let continues = |c: char, next: char| {
+    let is_same_word = |c: char, next: char| {
         c.is_alphabetic() && next.is_alphabetic() || c.is_numeric() && next.is_numeric()
     };
     let (first, last) = (part.chars().next(), part.chars().next_back());
-    let joins = |a: Option<char>, b: Option<char>| a.zip(b).is_some_and(|(a, b)| continues(a, b));
+    let is_inside_word = |a: Option<char>, b: Option<char>| a.zip(b).is_some_and(|(a, b)| is_same_word(a, b));
     text.match_indices(part).any(|(at, _)| {
         let (before, after) =
             (text.get(..at).unwrap_or_default(), text.get(at + part.len()..).unwrap_or_default());
-        !joins(before.chars().next_back(), first) && !joins(last, after.chars().next())
+        !is_inside_word(before.chars().next_back(), first) && !is_inside_word(last, after.chars().next())
     })
 }
 
@@ -52,6 +52,7 @@ pub(super) struct RowStatement<'w> {
 }
 
 impl<'w> RowStatement<'w> {
+    /// Reads a clause that is given by its words in lower case.
     pub(super) fn new(words: &'w str) -> RowStatement<'w> {
         RowStatement { words: Cow::Borrowed(words), numbers: numbers::all(words) }
     }
@@ -71,9 +72,10 @@ impl<'w> RowStatement<'w> {
         }
     }
 
+    /// Whether a number of the text is the value of a field, and not part of a date or a time.
     fn states_value(&self, number: &Number, value: f64, field: &RecordField) -> bool {
         let is_day = || dates::begins_with_month(self.words.get(number.end..));
-        let is_common = value <= SMALL && value.fract() == 0.0;
+        let is_common = value <= MAX_COMMON_NUMBER && value.fract() == 0.0;
         let is_named = || field.name.iter().all(|word| contains_words(&self.words, word));
         number.value == value
             && !number.in_identifier
@@ -90,36 +92,39 @@ impl<'w> RowStatement<'w> {
             || after.is_some_and(|after| after.starts_with(|c: char| c.is_ascii_digit()))
     }
 
-    fn gives_text(&self, shown: &str, lower: &str, field: &RecordField) -> bool {
+    /// Whether the text gives the value of a text field: a date, a time, a code, a state or a name.
+    fn gives_text(&self, shown: &str, lowercase_text: &str, field: &RecordField) -> bool {
         if let Some(date) = dates::all(shown).next().filter(|date| date.at.start == 0) {
-            let named =
+            let date_forms =
                 date.forms_without_year().into_iter().filter(|form| form.contains(char::is_alphabetic));
-            let figures = shown.get(date.at).map(str::to_owned);
-            // Of languages in which no dot follows the day: "6 septembre".
+            let written_date = shown.get(date.at).map(str::to_owned);
+            // The day before the name of the month, in languages without a dot after the day: "6 septembre".
             let is_day_of_month = |n: &Number| {
                 n.value == date.day_of_month as f64
                     && dates::month_after(self.words.get(n.end..)) == Some(date.month)
             };
-            return named.chain(figures).any(|form| contains_words(&self.words, &form))
+            return date_forms.chain(written_date).any(|form| contains_words(&self.words, &form))
                 || self.numbers.iter().any(is_day_of_month);
         }
-        let digits = lower.bytes().filter(u8::is_ascii_digit).count();
-        if lower.len() < MIN_TEXT
-            || lower.split(' ').count() > MAX_WORDS
-            || digits * 2 > lower.len() && !is_clock(lower) && lower.len() < MIN_CODE
+        let digits = lowercase_text.bytes().filter(u8::is_ascii_digit).count();
+        if lowercase_text.len() < MIN_TEXT
+            || lowercase_text.split(' ').count() > MAX_WORDS
+            || digits * 2 > lowercase_text.len()
+                && !is_clock(lowercase_text)
+                && lowercase_text.len() < MIN_CODE_LENGTH
         {
             return false;
         }
-        // A common word counts only as the value of a state, or together with the name of its column.
-        let is_name = shown.starts_with(char::is_uppercase) && lower.len() > MIN_TEXT;
+        // A common word is compared only as a state, or together with the name of its column.
+        let is_name = shown.starts_with(char::is_uppercase) && lowercase_text.len() > MIN_TEXT;
         let is_named = || field.name.iter().all(|word| contains_words(&self.words, word));
-        if is_clock(lower) {
-            let time = times(lower);
+        if is_clock(lowercase_text) {
+            let time = times(lowercase_text);
             return times(&self.words).iter().any(|stated_time| time.contains(stated_time));
         }
-        let is_code = digits * 2 > lower.len();
+        let is_code = digits * 2 > lowercase_text.len();
         let is_value = is_name || is_code || is_state(field) || is_named();
-        is_value && contains_words(&self.words, &lower.replace('_', " "))
+        is_value && contains_words(&self.words, &lowercase_text.replace('_', " "))
     }
 
     /// Whether the text has the day of the month of a date, as in "5 to 9 December".

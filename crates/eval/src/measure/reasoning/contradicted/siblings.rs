@@ -1,9 +1,9 @@
 //! Values of a sibling object or column: "the primary contact is Ben", where Ben is in the object `secondary`.
 //!
-//! Principle: sibling objects, under different keys of one object, have the same fields, and so do columns whose names
-//! differ only in a year (`yield_2024`, `yield_2025`). An answer contradicts the result if it names the key of one
-//! object, links a value to this key that only a sibling object has, and contains neither the sibling's key nor the
-//! value of the named object.
+//! Principle: sibling objects, under different keys of one object, have the same fields. Columns whose names differ
+//! only in a year are compared in the same way (`yield_2024`, `yield_2025`). An answer contradicts the result if it
+//! names the key of one object, links a value to this key that only a sibling object has, and contains neither the
+//! sibling's key nor the value of the named object.
 //!
 //! In: the sentences of an answer, and the objects and rows of results. Out: one contradiction.
 
@@ -62,9 +62,9 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             sentences.push(AnswerSentence { text, words: words_of(text) });
         }
     }
-    let relates =
+    let is_about_several =
         |text: &str| exchange.language.is_none_or(|language| language.classes(text).has_any(RELATION));
-    sentences.retain(|sentence| !relates(sentence.text));
+    sentences.retain(|sentence| !is_about_several(sentence.text));
     if sentences.is_empty() {
         return;
     }
@@ -80,15 +80,17 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// Whether a result has two objects with keys, or a column for a year.
+/// Whether a result has several objects with keys, or a column for a year.
 fn has_siblings(source: &ResultSource<'_>) -> bool {
     source.records().filter(|(_, record)| is_object(record)).nth(1).is_some() || source.may_have_key(has_year)
 }
 
+/// Whether a key has exactly one year and other words.
 fn has_year(name: &KeyName) -> bool {
     name.has_fact(KeyFact::Year, |words| year_in(words).is_some())
 }
 
+/// Whether a record is an object under a key, and not a row of a list.
 fn is_object(record: &Record) -> bool {
     record.list.is_none() && record.key.iter().map(String::len).sum::<usize>() >= MIN_KEY
 }
@@ -104,8 +106,9 @@ fn sibling_value<'a>(
     let parsed = source.parsed.0.as_ref()?;
     let objects = parsed.records.iter().filter(|record| is_object(record));
     let objects: Vec<&Record> = objects.take(MAX_OBJECTS).collect();
-    let is_said = |object: &&&Record| object.key.iter().all(|word| answer_words.contains(word.as_str()));
-    for object in objects.iter().filter(is_said) {
+    let is_key_in_answer =
+        |object: &&&Record| object.key.iter().all(|word| answer_words.contains(word.as_str()));
+    for object in objects.iter().filter(is_key_in_answer) {
         let siblings: Vec<&&Record> = objects
             .iter()
             .filter(|other| other.parent == object.parent && other.key != object.key)
@@ -136,11 +139,13 @@ fn sibling_value<'a>(
                     .filter_map(|sibling| sibling.fields.iter().find(|f| f.name == field.name));
                 let mut others = others.filter(|f| is_distinctive(f) && f.value != field.value);
                 findings.examined = true;
-                let is_given = |given_field: &RecordField| {
+                let is_in_answer = |given_field: &RecordField| {
                     contains_words(&words_of(exchange.answer), &text_of(given_field))
                 };
                 let linked = others.find(|f| is_linked(sentence.text, &key, &text_of(f)));
-                if let Some(other) = linked.filter(|other| !is_given(field) && is_only(exchange, other)) {
+                if let Some(other) =
+                    linked.filter(|other| !is_in_answer(field) && occurs_once(exchange, other))
+                {
                     let returned = format!("{key} {}: {}", field.name.join(" "), field.shown());
                     return Some((
                         format!("{returned}, and {} for another one", other.shown()),
@@ -162,14 +167,16 @@ fn is_distinctive(field: &RecordField) -> bool {
     }
 }
 
+/// The words of the value of a field.
 fn text_of(field: &RecordField) -> String {
     words_of(field.shown()).trim().to_owned()
 }
 
 /// Whether a sentence links a value to a key by a verb or a colon: "the primary contact of the team is Ben".
 fn is_linked(sentence: &str, key: &str, value: &str) -> bool {
-    let lower = sentence.to_lowercase().replace(['*', '_', '`'], "");
-    let mut texts_after = lower.match_indices(key).filter_map(|(at, _)| lower.get(at + key.len()..));
+    let lowercase_sentence = sentence.to_lowercase().replace(['*', '_', '`'], "");
+    let mut texts_after =
+        lowercase_sentence.match_indices(key).filter_map(|(at, _)| lowercase_sentence.get(at + key.len()..));
     texts_after.any(|text| {
         let Some((between, after)) = text.split_once(value) else { return false };
         let is_whole = !after.starts_with(char::is_alphanumeric) && !between.ends_with(char::is_alphanumeric);
@@ -182,7 +189,7 @@ fn is_linked(sentence: &str, key: &str, value: &str) -> bool {
 }
 
 /// Whether no other field of the results and no message of the user has the value. False beyond the work budget.
-fn is_only(exchange: &Exchange<'_>, field: &RecordField) -> bool {
+fn occurs_once(exchange: &Exchange<'_>, field: &RecordField) -> bool {
     let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
     let equal_fields = || fields().filter(|other| other.value == field.value);
     let value = text_of(field);
@@ -223,41 +230,45 @@ fn other_year_value<'a>(
     };
     let answer = RowStatement::from_text(exchange.answer);
     for sentence in sentences {
-        let (stated_years, asked) = (years(&sentence.words), years(exchange.task_words()));
-        let (Some(year), true) =
-            (stated_years.first().or(asked.first()), stated_years.len() <= 1 && asked.len() <= 1)
-        else {
+        let (stated_years, request_years) = (years(&sentence.words), years(exchange.task_words()));
+        let (Some(year), true) = (
+            stated_years.first().or(request_years.first()),
+            stated_years.len() <= 1 && request_years.len() <= 1,
+        ) else {
             continue;
         };
         // The names of each row are searched for in the sentence.
         exchange.spends(parsed.records.len() * (1 + sentence.words.len() / 32)).then_some(())?;
         let rows = parsed.records.iter().filter(|record| !record.fields.is_empty());
-        let mut named = rows.filter(|row| names_of(row).any(|name| contains_words(&sentence.words, &name)));
-        let (Some(row), None) = (named.next(), named.next()) else { continue };
+        let mut named_rows =
+            rows.filter(|row| names_of(row).any(|name| contains_words(&sentence.words, &name)));
+        let (Some(row), None) = (named_rows.next(), named_rows.next()) else { continue };
         exchange.spends(columns.len() * row.fields.len()).then_some(())?;
-        for (column_year, rest) in columns.iter().filter(|(column_year, _)| column_year == year) {
+        for (column_year, other_words) in columns.iter().filter(|(column_year, _)| column_year == year) {
             let cell = |wanted: u32| {
-                let is_it = |f: &&RecordField| {
-                    year_in(&f.name).is_some_and(|(y, words)| y == wanted && words == *rest)
+                let is_in_column = |f: &&RecordField| {
+                    year_in(&f.name).is_some_and(|(y, words)| y == wanted && words == *other_words)
                 };
-                row.fields.iter().find(is_it)
+                row.fields.iter().find(is_in_column)
             };
-            let Some(right) = cell(*column_year).filter(|field| is_distinctive(field)) else { continue };
-            let others = columns.iter().filter(|(y, words)| y != column_year && words == rest);
+            let Some(expected) = cell(*column_year).filter(|field| is_distinctive(field)) else { continue };
+            let others = columns.iter().filter(|(y, words)| y != column_year && words == other_words);
             findings.examined = true;
             let statement = RowStatement::new(&sentence.words);
-            let mut wrong =
-                others.filter_map(|(y, _)| cell(*y)).filter(|f| f.value != right.value && statement.gives(f));
-            let is_new = |f: &RecordField| {
+            let mut sibling = others
+                .filter_map(|(y, _)| cell(*y))
+                .filter(|f| f.value != expected.value && statement.gives(f));
+            let is_without_source = |f: &RecordField| {
                 let is_unique = row.fields.iter().filter(|other| other.value == f.value).count() == 1;
                 is_unique
                     && !exchange.sources.from_user.iter().any(|text| RowStatement::from_text(text).gives(f))
             };
-            if let Some(wrong) =
-                wrong.find(|f| is_distinctive(f) && is_new(f)).filter(|_| !answer.gives(right))
+            if let Some(sibling) = sibling
+                .find(|f| is_distinctive(f) && is_without_source(f))
+                .filter(|_| !answer.gives(expected))
             {
-                let returned = format!("{}: {}", right.name.join(" "), right.shown());
-                let other = format!("{}: {}", wrong.name.join(" "), wrong.shown());
+                let returned = format!("{}: {}", expected.name.join(" "), expected.shown());
+                let other = format!("{}: {}", sibling.name.join(" "), sibling.shown());
                 return Some((format!("{returned}, and {other}"), sentence.text));
             }
         }

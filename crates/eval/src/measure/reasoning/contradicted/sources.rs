@@ -28,7 +28,7 @@ use crate::recognise::{AgentTrace, Call, Role, Text};
 const MAX_RESULTS: usize = 64;
 /// Maximum arguments of a call whose names are compared with a field's.
 const MAX_KEYS: usize = 40;
-/// Maximum nested records whose names are compared with arguments.
+/// Maximum levels of nested records whose names are compared with arguments.
 const MAX_LEVELS: usize = 8;
 /// Minimum bytes of a value that identifies a record.
 const MIN_NAME: usize = 3;
@@ -50,30 +50,30 @@ impl ResultSource<'_> {
         self.parsed.0.iter().flat_map(|parsed| &parsed.records).enumerate()
     }
 
-    /// Whether a field of the result may have such a key.
+    /// Whether a field of the result may have a key that satisfies a predicate.
     pub(super) fn may_have_key(&self, predicate: impl FnMut(&KeyName) -> bool) -> bool {
         self.parsed.0.as_ref().is_some_and(|parsed| parsed.may_have_key(predicate))
     }
 
-    /// Whether no later call may have changed a record.
+    /// Whether no later call passed a value of a record, so that the record has not changed.
     pub(super) fn is_current(&self, record: usize) -> bool {
-        !self.stale.get_or_init(|| self.find_stale()).get(record).copied().unwrap_or_default()
+        !self.stale.get_or_init(|| self.stale_records()).get(record).copied().unwrap_or_default()
     }
 
-    /// Whether later calls that were given a value of a record only looked something up, and their results have none of
-    /// these words: the facts that the words name have not changed.
+    /// Whether all later calls that passed a name of a record are queries, and their results have none of these words,
+    /// so that the facts with these words have not changed.
     pub(super) fn is_only_queried(&self, record: usize, words: &[String]) -> bool {
         let records = self.parsed.0.as_ref().map_or(&[][..], |parsed| parsed.records.as_slice());
-        let holders = std::iter::successors(records.get(record), |holder| {
-            holder.parent.and_then(|parent| records.get(parent))
+        let with_ancestors = std::iter::successors(records.get(record), |ancestor| {
+            ancestor.parent.and_then(|parent| records.get(parent))
         });
-        let names: Vec<String> = holders.take(MAX_LEVELS).flat_map(names_of).collect();
+        let names: Vec<String> = with_ancestors.take(MAX_LEVELS).flat_map(names_of).collect();
         let later = self.earlier_calls.iter().filter(|call| call.start > self.call.start);
-        let mut concerned = later.filter(|call| {
+        let mut calls_with_name = later.filter(|call| {
             let arguments = call.arguments.as_deref().map(str::to_lowercase).unwrap_or_default();
             names.iter().any(|name| contains(&arguments, name))
         });
-        concerned.all(|call| {
+        calls_with_name.all(|call| {
             let has = |word: &String| {
                 call.result.as_deref().is_none_or(|result| contains_ignoring_case(result, word))
             };
@@ -88,7 +88,8 @@ impl ResultSource<'_> {
         arguments.any(|map| map.keys().take(MAX_KEYS).any(|key| *identifier_words(key) == **field.name))
     }
 
-    fn find_stale(&self) -> Vec<bool> {
+    /// By record, whether a later call passed one of its names or one of a record that contains it.
+    fn stale_records(&self) -> Vec<bool> {
         let later = self.earlier_calls.iter().filter(|call| call.start > self.call.start);
         let arguments: Vec<String> =
             later.filter_map(|call| call.arguments.as_deref()).map(str::to_lowercase).collect();
@@ -114,7 +115,7 @@ pub(super) struct ResultSources<'a> {
     pub prose: Vec<String>,
     /// The successful calls before the answer.
     pub calls: Rc<[&'a Call]>,
-    /// All texts that the model had read: results, prompt and arguments.
+    /// All texts that the model had read or written: the prompt, and the arguments and results of calls.
     pub seen: Vec<&'a Text>,
     /// See [`ResultSources::unstructured`].
     unstructured: OnceCell<Vec<&'a Text>>,
@@ -200,12 +201,12 @@ impl<'a> ResultSources<'a> {
             let results = self.structured.iter().filter_map(|source| source.call.result.as_ref());
             // By a hash of the text without white space, the lengths of the results with that hash.
             let mut result_lengths: HashMap<u64, Vec<usize>> = HashMap::default();
-            let (hasher, mut plain) = (result_lengths.hasher().clone(), Vec::new());
+            let (hasher, mut without_whitespace) = (result_lengths.hasher().clone(), Vec::new());
             let mut hash = |text: &str| {
                 work::count(text.len());
-                plain.clear();
-                plain.extend(text.bytes().filter(|byte| !byte.is_ascii_whitespace()));
-                hasher.hash_one(&plain)
+                without_whitespace.clear();
+                without_whitespace.extend(text.bytes().filter(|byte| !byte.is_ascii_whitespace()));
+                hasher.hash_one(&without_whitespace)
             };
             results.for_each(|result| result_lengths.entry(hash(result)).or_default().push(result.len()));
             let mut is_result = |text: &Text| {
@@ -217,23 +218,24 @@ impl<'a> ResultSources<'a> {
     }
 
     /// Whether any text that the model had read contains this text, ignoring case.
-    pub(super) fn any_contains(&self, wanted: &str) -> bool {
-        let wanted = wanted.to_ascii_lowercase();
-        self.seen.iter().any(|text| contains_ignoring_case(text, &wanted))
+    pub(super) fn any_contains(&self, substring: &str) -> bool {
+        let substring = substring.to_ascii_lowercase();
+        self.seen.iter().any(|text| contains_ignoring_case(text, &substring))
     }
 }
 
 /// Maximum bytes of a text that is searched byte by byte, which costs less than the preparation of a search.
 const MAX_SHORT_TEXT: usize = 256;
 
-fn contains(text: &str, wanted: &str) -> bool {
-    let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
-    match wanted.first() {
+/// Whether a text contains another text.
+fn contains(text: &str, substring: &str) -> bool {
+    let (text, substring) = (text.as_bytes(), substring.as_bytes());
+    match substring.first() {
         Some(first) if text.len() <= MAX_SHORT_TEXT => {
             let mut starts = memchr::memchr_iter(*first, text);
-            starts.any(|at| text.get(at..).is_some_and(|end| end.starts_with(wanted)))
+            starts.any(|at| text.get(at..).is_some_and(|end| end.starts_with(substring)))
         }
-        _ => memchr::memmem::find(text, wanted).is_some(),
+        _ => memchr::memmem::find(text, substring).is_some(),
     }
 }
 

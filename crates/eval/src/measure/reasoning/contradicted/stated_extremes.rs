@@ -2,10 +2,10 @@
 //! is `v`.
 //!
 //! Principle: the value that a statement gives a thing together with a superlative shows the column that the
-//! superlative is about. Another row of it must not have a better value. Nothing is said where the request, the
-//! instructions or the answer may exclude that row: all words and numbers of the request have to be those of a call, of
-//! a key or of another result, and the two rows have the same states and flags, except a flag that only the answer
-//! speaks of, as a property of the named row. (`extremes` finds the column by its name.)
+//! superlative is about. Another row of it must not have a better value. There is no finding where the request, the
+//! instructions or the answer may exclude that row: all words and numbers of the request must occur in a call, a key or
+//! another result, and the two rows must have the same states and flags, except a flag that only the answer mentions,
+//! as a property of the named row. (`extremes` finds the column by its name.)
 //!
 //! In: the superlatives of an answer, and the lists and maps of numbers of results. Out: one contradiction.
 
@@ -37,27 +37,28 @@ const MAX_STATED: usize = 6;
 const MAX_COLUMNS: usize = 12;
 /// Shortest name of a row.
 const MIN_NAME: usize = 2;
-/// Longer texts may say what excludes a row.
+/// Maximum bytes of a text of a row: longer texts may contain a reason that excludes the row.
 const MAX_TEXT: usize = 40;
 /// Words before a superlative that belongs to one thing alone: not "second", "two", "at".
-const BEFORE: [&str; 9] = ["the", "your", "its", "our", "is", "was", "has", "had", "with"];
+const BEFORE_SUPERLATIVE: [&str; 9] = ["the", "your", "its", "our", "is", "was", "has", "had", "with"];
 /// Words of answers that exclude rows.
-const LIMITS: WordClasses =
+const ANSWER_LIMITS: WordClasses =
     classes!(Condition Exception Comparison Restriction Alternative Neighbour Bound Negation);
-/// Words of requests that do; the number of "or better" and "at least" is that of a call as well.
+/// Words of requests that exclude rows, without those for bounds, since the number of "at least" must occur in a call.
 const REQUEST_LIMITS: WordClasses = classes!(Condition Exception Comparison Neighbour Negation);
-/// Words of requests that are in no call: of dates, numbers and amounts.
-const PLAIN: WordClasses = classes!(Month TimeUnit Number Which);
+/// Words of requests that need not occur in a call: words for dates, numbers and questions.
+const UNCONDITIONAL: WordClasses = classes!(Month TimeUnit Number Which);
 
-/// Words with which a request asks for an order or a number, or limits a number that the call has.
-const ASKS: [&str; 10] = ["rank", "list", "sort", "name", "tell", "much", "many", "better", "more", "top"];
+/// Words with which a request asks for an order or a number, or limits a number that must occur in a call.
+const REQUEST_WORDS: [&str; 10] =
+    ["rank", "list", "sort", "name", "tell", "much", "many", "better", "more", "top"];
 
 /// One value of a thing.
 struct Entry<'e> {
-    /// Its names, as words apart by single spaces.
+    /// Its names, as by [`separated_words`].
     names: Rc<[String]>,
     value: f64,
-    /// One of the names is a day.
+    /// Whether one of the names is a day.
     is_dated: bool,
     row: Option<&'e Record>,
 }
@@ -67,7 +68,7 @@ struct Series<'e> {
     source: &'e ResultSource<'e>,
     column: Option<&'e RecordField>,
     entries: Vec<Entry<'e>>,
-    /// The rows have no other column of numbers that could be meant.
+    /// Whether the rows have no other column of numbers that could be meant.
     is_only: bool,
 }
 
@@ -94,7 +95,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             if !exchange.spends(series.entries.len() * (1 + exchange.answer.len() / 64)) {
                 return;
             }
-            if let Some(returned) = wrong(exchange, &series, clause, *superlative, findings) {
+            if let Some(returned) = better_row(exchange, &series, clause, *superlative, findings) {
                 findings.contradicts(&returned, series.source.call, clause.sentence);
                 return;
             }
@@ -102,7 +103,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// Whether words of the request exclude rows; "tell me whether" asks for something else.
+/// Whether words of the request exclude rows. "Whether" is not a condition in "tell me whether".
 fn is_limited(exchange: &Exchange<'_>) -> bool {
     let places = Language::English.places(exchange.task, exchange.memo);
     let limits = |place: &ClassifiedWord| {
@@ -119,15 +120,15 @@ fn is_of_one(clause: &Clause<'_>, form: &str) -> bool {
     let is_after_of = after.starts_with("of ") || after.starts_with("recent");
     let is_start = before.trim().is_empty();
     let needs_article = matches!(form, "most" | "least" | "fewest");
-    !is_after_of && (BEFORE.contains(&previous) || is_start && !needs_article)
+    !is_after_of && (BEFORE_SUPERLATIVE.contains(&previous) || is_start && !needs_article)
 }
 
 /// The columns of lists, and the maps of names to numbers.
 fn series<'e>(exchange: &'e Exchange<'_>) -> Vec<Series<'e>> {
-    let mut out = Vec::new();
+    let mut series_list = Vec::new();
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
-        out.extend(parsed.records.iter().filter_map(|record| map_of(source, record)));
+        series_list.extend(parsed.records.iter().filter_map(|record| map_of(source, record)));
         for rows in parsed.rows_by_list().iter().filter(|rows| (MIN_ROWS..=MAX_ROWS).contains(&rows.len())) {
             let Some(first) = rows.first() else { continue };
             let columns = first.fields.iter().filter(|field| field.number().is_some()).take(MAX_COLUMNS);
@@ -140,14 +141,19 @@ fn series<'e>(exchange: &'e Exchange<'_>) -> Vec<Series<'e>> {
                     Some(Entry { names, value: number_in(row, column)?, is_dated, row: Some(row) })
                 });
                 let is_only = columns.len() == 1;
-                out.push(Series { source, column: Some(column), entries: entries.collect(), is_only });
+                series_list.push(Series {
+                    source,
+                    column: Some(column),
+                    entries: entries.collect(),
+                    is_only,
+                });
             }
         }
     }
-    out
+    series_list
 }
 
-/// A record all of whose fields are numbers under names, none of them the total of the others.
+/// A record as a map of names to numbers, if all of its fields are numbers and none is the total of the others.
 fn map_of<'e>(source: &'e ResultSource<'e>, record: &'e Record) -> Option<Series<'e>> {
     let fields = &record.fields;
     let is_map = (MIN_ROWS..=MAX_ROWS).contains(&fields.len())
@@ -156,8 +162,8 @@ fn map_of<'e>(source: &'e ResultSource<'e>, record: &'e Record) -> Option<Series
         && fields.iter().all(|field| field.number().is_some());
     let sum: f64 = fields.iter().filter_map(RecordField::number).sum();
     let is_total = |field: &RecordField| {
-        let is_named = field.name.iter().any(|word| vocabulary::has_meaning(word, WordMeaning::Total));
-        is_named || field.number().is_some_and(|n| (2.0 * n - sum).abs() < 1e-6)
+        let is_named_in = field.name.iter().any(|word| vocabulary::has_meaning(word, WordMeaning::Total));
+        is_named_in || field.number().is_some_and(|n| (2.0 * n - sum).abs() < 1e-6)
     };
     if !is_map || fields.iter().any(is_total) {
         return None;
@@ -191,12 +197,12 @@ fn names(row: &Record) -> RowNames {
     let numbers: Vec<&str> =
         row.fields.iter().filter(|field| field.number().is_some()).map(|f| f.shown()).collect();
     let names = names_of(row).filter(|name| !numbers.contains(&name.as_str()));
-    let names = names.chain(dates).map(|name| apart(&name)).filter(|name| name.len() >= MIN_NAME);
+    let names = names.chain(dates).map(|name| separated_words(&name)).filter(|name| name.len() >= MIN_NAME);
     (names.collect(), is_dated)
 }
 
-/// The words of a text, also those that a hyphen joins, with single spaces between and around them.
-fn apart(text: &str) -> String {
+/// The words of a text in lower case, separated by single spaces. Parts of a word with a hyphen are separate words.
+fn separated_words(text: &str) -> String {
     text.split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
         .collect::<Vec<_>>()
@@ -204,49 +210,50 @@ fn apart(text: &str) -> String {
         .to_lowercase()
 }
 
-/// The value of another row, if it is better than the one that the clause calls the best.
-fn wrong(
+/// The description of the best row that refutes the superlative of a clause.
+fn better_row(
     exchange: &Exchange<'_>,
     series: &Series<'_>,
     clause: &Clause<'_>,
-    (form, least, topic): Superlative,
+    (form, is_minimum, topic): Superlative,
     findings: &mut ExchangeFindings,
 ) -> Option<String> {
-    let sentence = apart(clause.sentence);
-    let is_named =
+    let sentence = separated_words(clause.sentence);
+    let is_named_in =
         |entry: &&Entry<'_>, words: &str| entry.names.iter().any(|name| contains_words(words, name));
-    let mut named = series.entries.iter().filter(|entry| is_named(entry, &sentence));
-    let (Some(named), None) = (named.next(), named.next()) else { return None };
-    // A request that names some of them compares these; the days at both ends are those of a period.
-    let asked = apart(exchange.task);
+    let mut named_entries = series.entries.iter().filter(|entry| is_named_in(entry, &sentence));
+    let (Some(named), None) = (named_entries.next(), named_entries.next()) else { return None };
+    // If the request names some of the rows, only these are compared. The first and the last day are the ends of a
+    // period.
+    let request_words = separated_words(exchange.task);
     let last = series.entries.len().saturating_sub(1);
     let is_end = |at: usize, entry: &Entry<'_>| entry.is_dated && (at == 0 || at == last);
     let mut entries = series.entries.iter().enumerate();
-    if entries.any(|(at, entry)| !is_end(at, entry) && is_named(&entry, &asked)) {
+    if entries.any(|(at, entry)| !is_end(at, entry) && is_named_in(&entry, &request_words)) {
         return None;
     }
-    let place =
+    let value_position =
         stated_place(exchange, series, clause, named, topic).filter(|_| form != "most" || series.is_only)?;
     findings.examined = true;
     let is_better =
-        |entry: &&Entry<'_>| if least { entry.value < named.value } else { entry.value > named.value };
+        |entry: &&Entry<'_>| if is_minimum { entry.value < named.value } else { entry.value > named.value };
     let best = series.entries.iter().filter(is_better).filter(|entry| match (entry.row, named.row) {
-        (Some(better), Some(row)) => is_as_eligible(exchange, series, (better, row), place),
+        (Some(better), Some(row)) => is_as_eligible(exchange, series, (better, row), value_position),
         _ => true,
     });
-    let best =
-        best.min_by(|a, b| if least { a.value.total_cmp(&b.value) } else { b.value.total_cmp(&a.value) })?;
-    let before = exchange.answer.get(..place).unwrap_or_default();
-    let is_limited = exchange.language?.classes(before).has_any(LIMITS)
+    let best = best
+        .min_by(|a, b| if is_minimum { a.value.total_cmp(&b.value) } else { b.value.total_cmp(&a.value) })?;
+    let before = exchange.answer.get(..value_position).unwrap_or_default();
+    let is_limited = exchange.language?.classes(before).has_any(ANSWER_LIMITS)
         || is_contrasted(exchange, best)
-        || !is_accounted(exchange, series, form);
+        || !is_request_covered(exchange, series, form);
     let name = best.names.first()?;
     let column = series.column.map(|column| column.name.join(" ") + " ").unwrap_or_default();
     (!is_limited)
         .then(|| format!("{column}{} for {name}, and {} for what the answer names", best.value, named.value))
 }
 
-/// The byte of the answer at which it gives the named row the value of the column.
+/// The byte position in the answer of the value of the column for the named row.
 fn stated_place(
     exchange: &Exchange<'_>,
     series: &Series<'_>,
@@ -256,10 +263,10 @@ fn stated_place(
 ) -> Option<usize> {
     let is_topic =
         series.column.is_some_and(|column| column.name.iter().any(|word| topic.contains(&word.as_str())));
-    let gives = |text: &str| {
+    let value_position_in = |text: &str| {
         let stated =
             |n: &Number| !n.in_identifier && n.possible_values().any(|value| value == named.value.abs());
-        let is_money = |n: &Number| currency::is_beside(text, n.start..n.end) || has_sign(text, n);
+        let is_money = |n: &Number| currency::is_beside(text, n.start..n.end) || has_currency_sign(text, n);
         let is_meant =
             |n: &Number| is_topic || series.is_only && topic.is_empty() || topic == PRICE && is_money(n);
         // The first amount is the one that the superlative is about.
@@ -270,31 +277,31 @@ fn stated_place(
         }
     };
     let offset = |part: &str| part.as_ptr().addr().checked_sub(exchange.answer.as_ptr().addr());
-    if let Some(at) = gives(clause.sentence) {
+    if let Some(at) = value_position_in(clause.sentence) {
         return Some(offset(clause.sentence)? + at);
     }
     // The line of the row in a list or a table.
     let mut lines = exchange.answer.lines().filter(|line| {
-        let words = apart(line);
+        let words = separated_words(line);
         named.names.iter().any(|name| contains_words(&words, name))
     });
-    let line = lines.find(|line| series.is_only && gives(line).is_some())?;
+    let line = lines.find(|line| series.is_only && value_position_in(line).is_some())?;
     offset(line)
 }
 
-/// Whether a sign of a currency is directly before or behind a number.
-fn has_sign(text: &str, n: &Number) -> bool {
+/// Whether the sign of a currency is directly before or after a number.
+fn has_currency_sign(text: &str, n: &Number) -> bool {
     let before = text.get(..n.start).and_then(|before| before.chars().next_back());
-    let behind = text.get(n.end..).and_then(|behind| behind.chars().next());
-    [before, behind].into_iter().flatten().any(|c| "€$£¥₹".contains(c))
+    let after = text.get(n.end..).and_then(|after| after.chars().next());
+    [before, after].into_iter().flatten().any(|c| "€$£¥₹".contains(c))
 }
 
-/// Whether nothing that the two rows show excludes the better one.
+/// Whether the better row is as eligible as the named one by the flags, states and numbers of both.
 fn is_as_eligible(
     exchange: &Exchange<'_>,
     series: &Series<'_>,
     (better, named): (&Record, &Record),
-    place: usize,
+    value_position: usize,
 ) -> bool {
     let Some(column) = series.column else { return true };
     let rows: Vec<&Record> = series.entries.iter().filter_map(|entry| entry.row).collect();
@@ -303,11 +310,13 @@ fn is_as_eligible(
     named.fields.iter().filter(|field| field.name != column.name).all(|field| {
         let Some(other) = value(field) else { return false };
         match (&field.value, &other.value) {
-            (FieldValue::Bool(a), FieldValue::Bool(b)) => a == b || is_property(exchange, field, place),
+            (FieldValue::Bool(a), FieldValue::Bool(b)) => {
+                a == b || is_property(exchange, field, value_position)
+            }
             (FieldValue::Number(a), FieldValue::Number(b)) => {
                 let is_price = field.name.iter().any(|word| PRICE.contains(&word.as_str()));
-                let is_between = |n: f64| (*a >= n) != (*b >= n) || (*a > n) != (*b > n);
-                (*a == 0.0) == (*b == 0.0) && (!is_price || a == b) && !limits().any(is_between)
+                let separates_rows = |n: f64| (*a >= n) != (*b >= n) || (*a > n) != (*b > n);
+                (*a == 0.0) == (*b == 0.0) && (!is_price || a == b) && !limits().any(separates_rows)
             }
             (FieldValue::Text(a), FieldValue::Text(_)) => {
                 let is_shared = rows
@@ -329,31 +338,31 @@ fn is_as_eligible(
     }) && better.fields.len() == named.fields.len()
 }
 
-/// Whether only the answer speaks of a flag, behind the value, as a property of what it names.
-fn is_property(exchange: &Exchange<'_>, field: &RecordField, place: usize) -> bool {
+/// Whether only the answer mentions a flag, and only after the value, as a property of the named row.
+fn is_property(exchange: &Exchange<'_>, field: &RecordField, value_position: usize) -> bool {
     let words: Vec<&str> = field.name.iter().map(|word| stem(word)).collect();
     let has = |text: &str| words.iter().any(|word| contains_ignoring_case(text, word));
-    let (before, behind) = exchange.answer.split_at_checked(place).unwrap_or_default();
+    let (before, after) = exchange.answer.split_at_checked(value_position).unwrap_or_default();
     let is_told = exchange.sources.unstructured().iter().any(|text| has(text));
-    assertion(&field.name.join(" ")).is_none() && !has(before) && has(behind) && !is_told
+    assertion(&field.name.join(" ")).is_none() && !has(before) && has(after) && !is_told
 }
 
-/// Whether the answer speaks of the better row in a sentence that may say what excludes it.
+/// Whether the answer mentions the better row in a sentence that may contain the reason that excludes it.
 fn is_contrasted(exchange: &Exchange<'_>, best: &Entry<'_>) -> bool {
-    let speaks = |clause: &&Clause<'_>| {
-        let words = apart(clause.sentence);
+    let mentions_row = |clause: &&Clause<'_>| {
+        let words = separated_words(clause.sentence);
         best.names.iter().any(|name| contains_words(&words, name))
     };
     let contrast: WordClasses = classes!(Condition Exception Comparison Contrast Negation Restriction);
-    exchange.clauses.iter().filter(speaks).any(|clause| {
+    exchange.clauses.iter().filter(mentions_row).any(|clause| {
         clause.negated
             || exchange.language.is_none_or(|language| language.classes(clause.sentence).has_any(contrast))
     })
 }
 
-/// Whether all words and numbers of the request are those of a call, of a key or of another result, so that it has no
+/// Whether all words and numbers of the request occur in a call, a key or another result, so that the request has no
 /// condition that only the model could apply.
-fn is_accounted(exchange: &Exchange<'_>, series: &Series<'_>, form: &str) -> bool {
+fn is_request_covered(exchange: &Exchange<'_>, series: &Series<'_>, form: &str) -> bool {
     let calls = &exchange.sources.calls;
     if !exchange.spends_search() || !exchange.spends(exchange.sources.field_count()) {
         return false;
@@ -368,39 +377,42 @@ fn is_accounted(exchange: &Exchange<'_>, series: &Series<'_>, form: &str) -> boo
     let lists =
         || series.source.parsed.0.iter().flat_map(|parsed| &parsed.lists).flat_map(|list| list.name.iter());
     // The noun of the superlative names the column.
-    let asked = exchange.task_words();
-    let form = superlatives_in(asked).next().unwrap_or(form);
-    let noun = noun_group(asked, form).pop().unwrap_or_default();
-    // "Which store sold the most?"
-    let verb =
-        asked.split_once(&format!(" the {form} ")).and_then(|(before, _)| before.split(' ').next_back());
+    let request_words = exchange.task_words();
+    let form = superlatives_in(request_words).next().unwrap_or(form);
+    let noun = noun_group(request_words, form).pop().unwrap_or_default();
+    // The verb before the superlative is no condition: "Which store sold the most?"
+    let verb = request_words
+        .split_once(&format!(" the {form} "))
+        .and_then(|(before, _)| before.split(' ').next_back());
     let is_known = |word: &String| {
-        // "Rated" is "rating".
-        let begin = stem(word).trim_end_matches('e');
-        let is_same =
-            |other: &String| other.starts_with(begin) || begin.starts_with(other.as_str()) && other.len() > 2;
+        // "Rated" and "rating" have the same stem.
+        let word_stem = stem(word).trim_end_matches('e');
+        let is_same = |other: &String| {
+            other.starts_with(word_stem) || word_stem.starts_with(other.as_str()) && other.len() > 2
+        };
         let is_row = |entry: &Entry<'_>| entry.names.iter().any(|name| contains_words(name, word));
         form.split([' ', '-']).any(|part| part == word)
             || word == noun
             || Some(word.as_str()) == verb
-            || ASKS.contains(&word.as_str())
+            || REQUEST_WORDS.contains(&word.as_str())
             || numbers::has_digit(word)
-            || Language::English.classes(word).has_any(PLAIN)
-            || passed().any(|text| contains_ignoring_case(text, begin))
+            || Language::English.classes(word).has_any(UNCONDITIONAL)
+            || passed().any(|text| contains_ignoring_case(text, word_stem))
             || !series.entries.iter().any(is_row)
                 && others().any(|source| {
-                    source.call.result.as_deref().is_some_and(|text| contains_ignoring_case(text, begin))
+                    source.call.result.as_deref().is_some_and(|text| contains_ignoring_case(text, word_stem))
                 })
             || calls.iter().any(|call| identifier_words(&call.name).iter().any(is_same))
             || keys().chain(lists()).any(is_same)
     };
-    let dates: Vec<f64> = passed()
+    let passed_numbers: Vec<f64> = passed()
         .flat_map(|text| numbers::all(&text.replace(['-', '/', 'T', '"'], " ")))
         .map(|n| n.value)
         .collect();
-    let is_given = |n: &Number| {
-        n.possible_values().any(|value| dates.contains(&value)) || n.value == series.entries.len() as f64
+    let is_passed_number = |n: &Number| {
+        n.possible_values().any(|value| passed_numbers.contains(&value))
+            || n.value == series.entries.len() as f64
     };
     Language::English.content_words(exchange.task).iter().all(is_known)
-        && numbers::all(exchange.task).iter().filter(|n| !n.in_identifier).all(is_given)
+        && numbers::all(exchange.task).iter().filter(|n| !n.in_identifier).all(is_passed_number)
 }

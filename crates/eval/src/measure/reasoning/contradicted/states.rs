@@ -23,7 +23,7 @@ use crate::pattern::contains_ignoring_case;
 /// Maximum predicates of the results of one run that are compared.
 const MAX_PREDICATES: usize = 64;
 /// Keys of flags that describe the response and not the thing.
-const ENVELOPE: [&str; 16] = [
+const RESPONSE_FLAGS: [&str; 16] = [
     "ok",
     "success",
     "successful",
@@ -41,7 +41,7 @@ const ENVELOPE: [&str; 16] = [
     "done",
     "result",
 ];
-/// Minimum bytes of a word of a name by which a thing may be named.
+/// Minimum bytes of a word by which an answer may name a thing with a longer name.
 const MIN_WORD: usize = 4;
 
 /// A predicate that a result asserts or denies of a record.
@@ -55,7 +55,8 @@ struct StateFact<'a> {
     at: usize,
 }
 
-/// Whether a predicate is claimed to be true, whether of all things, the sentence, and the clause with its words.
+/// Whether the predicate is claimed to be true, whether it is claimed of all things, the sentence of the claim, and its
+/// clause; no clause for "yes" and "no".
 type Claim<'e, 'a> = (bool, bool, &'a str, Option<&'e Clause<'a>>);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -103,7 +104,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             })
             .collect();
         let claims = match claims.is_empty() {
-            true => answered(predicate, exchange).into_iter().collect(),
+            true => yes_or_no_claim(predicate, exchange).into_iter().collect(),
             false => claims,
         };
         let is_mixed =
@@ -150,19 +151,19 @@ fn refuting_fact<'f, 'a>(
     if named_facts.is_empty() && is_mixed {
         return None;
     }
-    let is_general = || facts.iter().all(|fact| fact.holds != claimed);
-    // A part of a name may name a thing.
+    let refute_all = || facts.iter().all(|fact| fact.holds != claimed);
+    // An answer may name a thing by a part of its name.
     let is_named_in_part =
         |fact: &&&StateFact<'_>| fact.holds == claimed && is_named_in_part(exchange, fact, &words);
-    let supported = match named_facts.is_empty() {
+    let is_supported = match named_facts.is_empty() {
         false => {
             named_facts.iter().any(|fact| fact.holds == claimed)
                 || facts.iter().any(|fact| is_named_in_part(&fact))
         }
-        true => !is_general(),
+        true => !refute_all(),
     };
     let is_stated = |text: &str| predicate.is_in(&words_of(text), language);
-    let mentioned = exchange.sources.prose.iter().any(|text| predicate.is_in(text, language))
+    let is_mentioned = exchange.sources.prose.iter().any(|text| predicate.is_in(text, language))
         || exchange
             .sources
             .from_user
@@ -170,13 +171,13 @@ fn refuting_fact<'f, 'a>(
             .any(|text| !text.contains('?') && text.len() < 400 && is_stated(text) && claimed)
         || exchange.sources.structured.iter().any(|source| predicate.is_done_by(&source.call.name, language))
         || is_in_field(exchange, predicate, claimed);
-    if supported || mentioned {
+    if is_supported || is_mentioned {
         return None;
     }
     let is_meant = |fact: &&'f StateFact<'a>| {
         named_facts.is_empty() || named_facts.iter().any(|named| std::ptr::eq(**named, *fact))
     };
-    // A lookup of something else does not change a flag.
+    // A later query does not change a flag.
     let is_unchanged = |fact: &StateFact<'_>| {
         fact.source.is_current(fact.at)
             || matches!(predicate, Predicate::Key(words) if fact.source.is_only_queried(fact.at, words))
@@ -186,7 +187,7 @@ fn refuting_fact<'f, 'a>(
         .copied()
         .find(|fact| is_meant(fact) && fact.holds != claimed && is_unchanged(fact))
         .filter(|fact| !fact.source.may_be_set_later(fact.field));
-    refuting.filter(|fact| !names_other(&words, fact) && !is_of_other_time(&words, fact))
+    refuting.filter(|fact| !names_only_other_things(&words, fact) && !is_of_other_time(&words, fact))
 }
 
 /// Whether the words have a name of the record.
@@ -194,7 +195,7 @@ fn is_named(fact: &StateFact<'_>, words: &str) -> bool {
     names_of(fact.record).any(|name| contains_words(words, &name))
 }
 
-/// Whether the record says from when or until when it has the state (`available_from` beside `available`), and the
+/// Whether the record has the time at which its state begins or ends (`available_from` beside `available`), and the
 /// words have a number of that time: "it is available again from 6 pm".
 fn is_of_other_time(words: &str, fact: &StateFact<'_>) -> bool {
     let is_time = |field: &&RecordField| {
@@ -235,18 +236,18 @@ fn is_in_field(exchange: &Exchange<'_>, predicate: &Predicate, claimed: bool) ->
 }
 
 /// Whether the sentence names things only by identifiers that neither the result nor the arguments have.
-fn names_other(words: &str, fact: &StateFact<'_>) -> bool {
+fn names_only_other_things(words: &str, fact: &StateFact<'_>) -> bool {
     let result = fact.source.call.result.as_deref().unwrap_or_default();
     let arguments = fact.source.call.arguments.as_deref().unwrap_or_default();
     let dates: Vec<_> = dates::all(words).filter_map(|date| words.get(date.at)).collect();
     let is_in_date = |word: &str| dates.iter().any(|date| date.split(' ').any(|part| part == word));
-    let mut named = words.split(' ').filter(|word| !is_in_date(word)).filter(|word| {
+    let mut identifiers = words.split(' ').filter(|word| !is_in_date(word)).filter(|word| {
         word.len() >= 4
             && word.bytes().filter(u8::is_ascii_digit).count() >= 3
             && !word.contains([':', '.', ','])
     });
     let has = |word: &str| [result, arguments].iter().any(|text| contains_ignoring_case(text, word));
-    named.clone().next().is_some() && !named.any(has)
+    identifiers.clone().next().is_some() && !identifiers.any(has)
 }
 
 /// The predicates that a record asserts or denies by its flags and states.
@@ -260,7 +261,7 @@ fn facts_of<'a>(source: &'a ResultSource<'a>, at: usize, record: &'a Record) -> 
             FieldValue::Bool(value) => {
                 let words: Vec<String> = flag_words(field);
                 if words.is_empty()
-                    || words.len() == 1 && words.iter().any(|w| ENVELOPE.contains(&w.as_str()))
+                    || words.len() == 1 && words.iter().any(|w| RESPONSE_FLAGS.contains(&w.as_str()))
                 {
                     continue;
                 }
@@ -304,13 +305,13 @@ fn is_booking_tool(tool: &str) -> bool {
 
 /// The words of a flag's key without its verb: `is_blocked`, `hasGiftWrap`.
 fn flag_words(field: &RecordField) -> Vec<String> {
-    let verb = |word: &&String| ["is", "has", "was", "are", "can", "have", "flag"].contains(&word.as_str());
-    field.name.iter().filter(|word| !verb(word)).cloned().collect()
+    let is_auxiliary_verb =
+        |word: &&String| ["is", "has", "was", "are", "can", "have", "flag"].contains(&word.as_str());
+    field.name.iter().filter(|word| !is_auxiliary_verb(word)).cloned().collect()
 }
 
-/// The claim of a "yes" or "no" if the request asks for this predicate: whether the predicate is claimed to be true,
-/// whether of all things, and the sentence.
-fn answered<'e, 'a>(predicate: &Predicate, exchange: &'e Exchange<'a>) -> Option<Claim<'e, 'a>> {
+/// The claim of a "yes" or "no", if the request asks for this predicate.
+fn yes_or_no_claim<'e, 'a>(predicate: &Predicate, exchange: &'e Exchange<'a>) -> Option<Claim<'e, 'a>> {
     let (is_affirmative, sentence) = exchange.yes_or_no()?;
     // "No" denies the predicate only of some things.
     let is_universal = is_affirmative && universal_claims::asks_of_all(exchange.task_words());
@@ -328,6 +329,6 @@ fn exception<'f, 'a>(
         .iter()
         .map(|fact| TestedRow { source: fact.source, at: fact.at, record: fact.record, holds: fact.holds })
         .collect();
-    let at = universal_claims::exception(exchange, &rows, claimed, sentence)?;
+    let at = universal_claims::counterexample(exchange, &rows, claimed, sentence)?;
     facts.get(at).copied()
 }

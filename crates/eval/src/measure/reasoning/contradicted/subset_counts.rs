@@ -24,12 +24,12 @@ const MAX_ROWS: usize = 400;
 const MAX_COLUMNS: usize = 12;
 /// Phrases that refer to the rows counted before.
 const PARTITIVES: [&str; 5] = ["of them", "of these", "of those", "of which", "of whom"];
-// The beginning of each of these phrases.
-static OF: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(" of "));
-/// Bytes at the beginning that forms of one word share: "breached" and "breaching".
-const VALUE_STEM: usize = 5;
-/// Bytes at the beginning that the name of a column and a word share: "failures" and "failed".
-const COLUMN_STEM: usize = 4;
+// A fast search for the beginning of each of these phrases.
+static OF_FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(" of "));
+/// Number of bytes at the beginning that forms of one word share: "breached" and "breaching".
+const MIN_VALUE_STEM: usize = 5;
+/// Number of bytes at the beginning that the name of a column and a word share: "failures" and "failed".
+const LEN_COLUMN_STEM: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     check_clause_pairs(exchange, findings);
@@ -51,7 +51,7 @@ fn count(clause: &Clause<'_>) -> Option<usize> {
 /// Adds a finding for a clause with "of them" after a clause with a count.
 fn check_clause_pairs(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_of_them = |clause: &Clause<'_>| {
-        OF.find(clause.words.as_bytes()).is_some() && contains_any(&clause.words, &PARTITIVES)
+        OF_FINDER.find(clause.words.as_bytes()).is_some() && contains_any(&clause.words, &PARTITIVES)
     };
     for pair in exchange.clauses.windows(2) {
         let [whole, part] = pair else { continue };
@@ -68,11 +68,13 @@ fn check_clause_pairs(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) 
                     return;
                 }
                 let rows: Vec<&Record> = parsed.records.iter().filter(|r| r.list == Some(list)).collect();
-                let Some((kind, among)) = subset_count(whole, part, all, part_count, &rows) else { continue };
+                let Some((kind, subset_size)) = subset_count(whole, part, all, part_count, &rows) else {
+                    continue;
+                };
                 findings.examined = true;
-                if among != part_count {
+                if subset_size != part_count {
                     let returned =
-                        format!("{among} of {all} with {kind}, and {part_count} of all {}", rows.len());
+                        format!("{subset_size} of {all} with {kind}, and {part_count} of all {}", rows.len());
                     findings.contradicts(&returned, source.call, part.sentence);
                     return;
                 }
@@ -97,7 +99,7 @@ fn subset_count(
     let columns = || rows.first().into_iter().flat_map(|row| &row.fields).take(MAX_COLUMNS);
     let texts = || columns().filter(|field| field.is_text());
     // The value of a column that a clause names and that `count` rows have, and for each row whether it has the value.
-    let named = |is_named: &dyn Fn(&str) -> bool, count: usize| {
+    let named_value_of = |is_named: &dyn Fn(&str) -> bool, count: usize| {
         texts().find_map(|column| {
             let named_value =
                 rows.iter().filter_map(|row| value(row, column)).find(|value| is_named(value))?;
@@ -109,12 +111,13 @@ fn subset_count(
     };
     let is_whole = |value: &str| value.len() > 2 && contains_words(&whole.words, value);
     let is_part = |value: &str| {
-        let is_form =
-            |word: &str| word == value || value.get(..VALUE_STEM).is_some_and(|stem| word.starts_with(stem));
+        let is_form = |word: &str| {
+            word == value || value.get(..MIN_VALUE_STEM).is_some_and(|stem| word.starts_with(stem))
+        };
         value.len() > 2 && !value.contains(' ') && part.words.split(' ').any(is_form)
     };
-    let (_, wholes) = named(&is_whole, whole_count)?;
-    let (kind, parts) = named(&is_part, part_count)?;
+    let (_, wholes) = named_value_of(&is_whole, whole_count)?;
+    let (kind, parts) = named_value_of(&is_part, part_count)?;
     Some((kind, wholes.iter().zip(&parts).filter(|(whole, part)| **whole && **part).count()))
 }
 
@@ -148,7 +151,7 @@ fn check_table_total(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let names = cells(head);
     let stem_of = |name: &str| {
         let words = words_of(name);
-        words.split_whitespace().next_back().and_then(|word| word.get(..COLUMN_STEM)).map(str::to_owned)
+        words.split_whitespace().next_back().and_then(|word| word.get(..LEN_COLUMN_STEM)).map(str::to_owned)
     };
     for (at, name) in names.iter().enumerate().skip(1) {
         let column: Option<Vec<f64>> = rows.iter().map(|row| whole(row.get(at)?)).collect();

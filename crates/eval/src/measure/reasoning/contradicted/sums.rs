@@ -1,8 +1,9 @@
 //! Wrong sums of the rows of a list: by group ("Meals: 47.30"), or of all rows ("18.4 km in 9 sessions").
 //!
-//! Principle: if some amounts next to the values of one column are the sums of another column by these values, all of
-//! them have to be, unless the rows of a group are selected by a value that no row of the correct groups has. An
-//! amount next to the number of all rows, with the unit or the name of a column, is the sum of the column.
+//! Principle: if some amounts next to the values of one column are the sums of another column by these values, all
+//! these amounts must be such sums, unless the rows of a group are selected by a value that no row of the correct
+//! groups has. An amount next to the number of all rows, with the unit or the name of a column, is the sum of the
+//! column.
 //!
 //! In: the lines and clauses of an answer, and the lists of results. Out: one contradiction.
 
@@ -25,7 +26,7 @@ const MAX_LINES: usize = 60;
 const MAX_ROWS: usize = 400;
 /// Maximum columns of each kind that are compared.
 const MAX_COLUMNS: usize = 12;
-/// Longest article, which may be a word for "per".
+/// Maximum bytes of an article. An article may also mean "per", and is not read as such.
 const MAX_ARTICLE: usize = 2;
 /// Maximum bytes of a label.
 const MAX_LABEL: usize = 60;
@@ -65,6 +66,7 @@ struct LabelledAmount<'a> {
     line: &'a str,
 }
 
+/// The lines of the answer with a label and an amount.
 fn labelled_amounts<'a>(exchange: &Exchange<'a>) -> Vec<LabelledAmount<'a>> {
     let read = |line: &'a str| {
         let (label, after_label) = match line.trim_start().strip_prefix('|') {
@@ -89,17 +91,18 @@ fn is_rounded_value(amount: &Number, value: f64) -> bool {
         .any(|v| (v - value.abs()).abs() <= tolerance_of(amount, v, true).max(0.006) * 1.01)
 }
 
-/// The value of a row in the column of a field.
+/// The field of a row in the column of `column`.
 fn cell<'r>(row: &'r Record, column: &RecordField) -> Option<&'r RecordField> {
     row.fields.iter().find(|field| field.name == column.name)
 }
 
+/// The sum of the numbers of the rows in a column.
 fn sum_of<'r>(rows: impl Iterator<Item = &'r Record>, column: &RecordField) -> f64 {
     rows.filter_map(|row| cell(row, column)?.number()).sum()
 }
 
-/// The description of a group whose amount is not its sum although other groups have theirs, with the line of the
-/// amount.
+/// The description of a group whose amount is not the sum of its rows, although the amounts of other groups are, with
+/// the line of the amount.
 fn wrong_group_sum<'a>(
     exchange: &Exchange<'a>,
     lines: &[LabelledAmount<'a>],
@@ -114,9 +117,9 @@ fn wrong_group_sum<'a>(
             let Some(value) = cell(row, group_key).and_then(RecordField::text) else { continue };
             groups.entry(words_of(&value.replace('_', " ")).trim().to_owned()).or_default().push(row);
         }
-        let named: Vec<(&LabelledAmount<'a>, &Vec<&Record>)> =
+        let grouped_lines: Vec<(&LabelledAmount<'a>, &Vec<&Record>)> =
             lines.iter().filter_map(|line| Some((line, groups.get(&line.label)?))).collect();
-        let is_grouped = groups.len() < rows.len() && named.len() >= 2;
+        let is_grouped = groups.len() < rows.len() && grouped_lines.len() >= 2;
         if !is_grouped || exchange.clauses.iter().any(has_exception) {
             continue;
         }
@@ -124,7 +127,7 @@ fn wrong_group_sum<'a>(
         for column in fields().filter(|field| field.number().is_some()) {
             let sum = |group: &[&Record]| sum_of(group.iter().copied(), column);
             let (correct, wrong): (Vec<_>, Vec<_>) =
-                named.iter().partition(|(line, group)| is_rounded_value(&line.amount, sum(group)));
+                grouped_lines.iter().partition(|(line, group)| is_rounded_value(&line.amount, sum(group)));
             // A group of one row does not show that the amounts are sums.
             let are_sums = correct.iter().any(|(_, group)| group.len() > 1);
             if !are_sums || wrong.is_empty() || wrong.len() > correct.len() {
@@ -196,6 +199,7 @@ fn has_other_meaning(
         })
 }
 
+/// Whether the key of a field means a state.
 fn is_state(field: &RecordField) -> bool {
     field.name.last().is_some_and(|word| super::predicates::is_state_key(word))
 }
@@ -247,30 +251,31 @@ fn wrong_column_sum<'a>(
             (value_at(middle) + value_at(middle.saturating_sub(1))) / 2.0,
             value_at(last) - value_at(0),
         ];
-        let is_median = || medians_and_range.iter().any(|value| is_near(value / scale));
+        let is_median_or_range = || medians_and_range.iter().any(|value| is_near(value / scale));
         let is_row = || rows.iter().filter_map(|row| cell(row, column)?.number()).any(|n| is_near(n / scale));
         let is_aggregate = || parsed.aggregates().iter().any(|value| is_near(*value / scale));
         let is_seen = |text: &str| {
             numbers::all(text).iter().any(|n| n.value == amount.value && n.fractional == amount.fractional)
         };
-        // A number of another result, or the sum with one on top or taken off it: a reserve.
-        let is_here = |other: &ResultSource<'_>, record: &Record| {
+        // The amount may be a number of another result, or the sum increased or reduced by one, such as a reserve.
+        let is_same_list = |other: &ResultSource<'_>, record: &Record| {
             std::ptr::eq(other, source) && rows.first().is_some_and(|row| row.list == record.list)
         };
         let records = || {
-            let all = exchange.sources.records().filter(|(other, _, record)| !is_here(other, record));
+            let all = exchange.sources.records().filter(|(other, _, record)| !is_same_list(other, record));
             all.map(|(.., record)| record)
         };
         let fields = || records().flat_map(|record| &record.fields);
         let is_other = || {
-            let given = numbers::all(exchange.task).into_iter().map(|n| n.value);
-            let mut known = fields().filter_map(RecordField::number).chain(given);
+            let request_numbers = numbers::all(exchange.task).into_iter().map(|n| n.value);
+            let mut other_numbers = fields().filter_map(RecordField::number).chain(request_numbers);
             let is_amount = |value: f64| (value - amount.value).abs() <= amount.tolerance * 1.01;
-            known.any(|n| [n / scale, (sum - n / scale).abs(), sum + n / scale].into_iter().any(is_amount))
+            other_numbers
+                .any(|n| [n / scale, (sum - n / scale).abs(), sum + n / scale].into_iter().any(is_amount))
         };
         if !is_near(sum)
             && !is_other()
-            && !is_median()
+            && !is_median_or_range()
             && !is_row()
             && !is_aggregate()
             && !super::misattributed_values::unstructured(&exchange.sources).any(is_seen)

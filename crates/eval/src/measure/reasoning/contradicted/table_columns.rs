@@ -1,7 +1,7 @@
 //! Tables of an answer with a calculated column that is wrong in one row: price, pieces, and price for one piece.
 //!
 //! Principle: a column that is the product, the quotient, the sum or the difference of two others in all rows but one
-//! is calculated from them. The row that differs is wrong, unless a text has its value, or another number of the row
+//! is calculated from them. The differing row is wrong, unless a text has its value, or another number of the row
 //! or of a text explains the difference, as a discount or a fee. Rounding of the shown digits is allowed.
 //!
 //! In: the tables of an answer, as lines of cells between `|`. Out: one contradiction for the first wrong cell.
@@ -28,6 +28,7 @@ const PERCENT: f64 = 100.0;
 /// The numbers of a row by column, and its line.
 type NumberRow<'a> = (Vec<Option<Number>>, &'a str);
 
+/// How a column follows from two others.
 #[derive(Clone, Copy)]
 enum Calculation {
     Product,
@@ -70,9 +71,9 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let mut lines = exchange.prose.lines().peekable();
     while let Some(line) = lines.next() {
         let is_table = |line: &str| line.trim_start().starts_with('|');
-        let is_head =
+        let is_header =
             is_table(line) && lines.peek().is_some_and(|next| is_table(next) && next.contains("--"));
-        if !is_head {
+        if !is_header {
             continue;
         }
         lines.next();
@@ -88,7 +89,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         if rows.len() <= MIN_CORRECT || !exchange.spends(rows.len() * MAX_COLUMNS * MAX_COLUMNS) {
             continue;
         }
-        if let Some((line, stated, computed)) = wrong_cell(exchange, &rows, findings) {
+        if let Some((line, stated, computed)) = only_wrong_cell(exchange, &rows, findings) {
             let rationale = format!(
                 "a column that is calculated from the others was expected; they give {}, and the answer has {stated}",
                 (computed * 1e4).round() / 1e4
@@ -111,7 +112,7 @@ fn number(cell: &str) -> Option<Number> {
 }
 
 /// The line of the row that differs, with the stated and the computed value.
-fn wrong_cell<'a>(
+fn only_wrong_cell<'a>(
     exchange: &Exchange<'_>,
     rows: &[NumberRow<'a>],
     findings: &mut ExchangeFindings,

@@ -15,7 +15,7 @@ use crate::measure::language::names::month_pattern;
 use crate::measure::records::RecordField;
 
 /// Minutes of a day.
-const DAY: i32 = 24 * 60;
+const MINUTES_PER_DAY: i32 = 24 * 60;
 /// Maximum times of one answer, and of the results.
 const MAX_TIMES: usize = 200;
 /// Maximum bytes of a text that is searched for times; of longer results only the fields are read.
@@ -100,18 +100,22 @@ regex!(
         month = month_pattern(&[Language::English])
     )
 );
+// A time or a range of times with the abbreviation of a zone: "14:30 CET", "2–4 pm EST".
 regex!(
     LABELLED,
     r"(?:^|[^\d:.])(?P<h>\d{1,2})(?:[:.](?P<m>\d{2}))?(?: ?(?P<ap>[AaPp])\.?[Mm]\b\.?)?(?: Uhr| h)?(?: ?(?:–|—|-|to|bis) ?\d{1,2}(?:[:.]\d{2})?(?: ?(?P<ap2>[AaPp])\.?[Mm]\b\.?)?(?: Uhr| h)?)? ?\(?(?P<zone>[A-Z]{3,4})(?P<shift>[+−-]\d{1,2}(?::?\d{2})?)?\b"
 );
+// A time without a zone.
 regex!(
     PLAIN,
     r"(?:^|[^\d:.])(?P<h>\d{1,2})[:.](?P<m>\d{2})(?: ?(?P<ap>[AaPp])\.?[Mm]\b)?|\b(?P<h2>\d{1,2}) ?(?P<ap2>[AaPp])\.?[Mm]\b"
 );
+// A timestamp in ISO 8601 with an offset.
 regex!(
     TIMESTAMP,
     r"\d{4}-\d{2}-\d{2}[T ](?P<h>\d{2}):(?P<m>\d{2})(?::\d{2}(?:\.\d+)?)?(?P<o>Z|[+-]\d{2}:?\d{2})"
 );
+// An offset from UTC.
 regex!(OFFSET, r"\b(?:UTC|GMT) ?(?P<o>[+−-] ?\d{1,2}(?::?\d{2})?)");
 
 /// A time of day.
@@ -123,13 +127,14 @@ struct Time {
     offset: i32,
     /// The offset in summer, if the zone is named by a place with daylight saving time.
     summer_offset: Option<i32>,
+    /// The byte position in the text.
     start: usize,
 }
 
 impl Time {
     /// The time in UTC, for each of its offsets.
     fn in_utc(self) -> impl Iterator<Item = i32> {
-        self.offsets().map(move |offset| (self.shown - offset).rem_euclid(DAY))
+        self.offsets().map(move |offset| (self.shown - offset).rem_euclid(MINUTES_PER_DAY))
     }
 
     fn offsets(self) -> impl Iterator<Item = i32> {
@@ -141,6 +146,7 @@ impl Time {
         self.in_utc().any(|time| other.in_utc().any(|other| time == other))
     }
 
+    /// Whether both may have the same offset.
     fn shares_offset(self, other: Time) -> bool {
         self.offsets().any(|offset| other.offsets().any(|other| offset == other))
     }
@@ -149,8 +155,11 @@ impl Time {
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
     let stated = zoned_times(prose);
-    let is_in_utc =
-        || ["UTC", "GMT", "Zulu"].iter().any(|zone| prose.contains(zone) || exchange.task.contains(zone));
+    let is_in_utc = || {
+        ["UTC", "GMT", "Zulu"]
+            .iter()
+            .any(|zone_name| prose.contains(zone_name) || exchange.task.contains(zone_name))
+    };
     let plain = if stated.is_empty() && !is_in_utc() { times_without_zone(prose) } else { Vec::new() };
     if stated.is_empty() && plain.is_empty() || !exchange.spends(exchange.sources.field_count()) {
         return;
@@ -158,11 +167,11 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
     let mut known_times: Vec<Time> =
         fields.filter(|field| field.is_text()).map(RecordField::shown).flat_map(timestamps).collect();
-    let short = || exchange.sources.seen.iter().filter(|text| text.len() <= MAX_TEXT);
+    let short_texts = || exchange.sources.seen.iter().filter(|text| text.len() <= MAX_TEXT);
     if !exchange.spends_numbers() {
         return;
     }
-    known_times.extend(short().flat_map(|text| timestamps(text).into_iter().chain(zoned_times(text))));
+    known_times.extend(short_texts().flat_map(|text| timestamps(text).into_iter().chain(zoned_times(text))));
     known_times.truncate(MAX_TIMES);
     if known_times.is_empty() {
         return;
@@ -170,7 +179,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let mismatch = match stated.is_empty() {
         false => unconverted(&stated, &known_times),
         true => {
-            let mut offsets: Vec<i32> = short().flat_map(|text| offsets(text)).collect();
+            let mut offsets: Vec<i32> = short_texts().flat_map(|text| offsets(text)).collect();
             offsets.dedup();
             let only = offsets.first().filter(|_| {
                 offsets.len() == 1
@@ -182,20 +191,22 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     findings.examined = true;
     let Some((claimed, original)) = mismatch else { return };
     let in_utc = original.in_utc().next().unwrap_or_default();
-    let expected = |offset: i32| format!("{} at {}", clock((in_utc + offset).rem_euclid(DAY)), zone(offset));
+    let expected = |offset: i32| {
+        format!("{} at {}", clock((in_utc + offset).rem_euclid(MINUTES_PER_DAY)), zone_name(offset))
+    };
     let expected: Vec<String> = claimed.offsets().map(expected).collect();
     let rationale = format!(
         "a time in its own zone was expected: {} at {} is {}; the answer gives the time of the one for the other",
         clock(original.shown),
-        zone(original.offset),
+        zone_name(original.offset),
         expected.join(" or ")
     );
     let sentence = exchange.sentence_at(claimed.start);
     findings.entries.push((Defect::ContradictsResult.finding(rationale, sentence), None));
 }
 
-/// A stated time that no known time equals in UTC, with the known time that is written in the same way with another
-/// offset.
+/// A stated time that no known time equals in UTC, with the known time that has the same hour and minute in another
+/// zone.
 fn unconverted(stated: &[Time], known_times: &[Time]) -> Option<(Time, Time)> {
     stated.iter().filter(|time| known_times.iter().all(|other| !other.may_equal(**time))).find_map(|time| {
         let original =
@@ -204,11 +215,12 @@ fn unconverted(stated: &[Time], known_times: &[Time]) -> Option<(Time, Time)> {
     })
 }
 
-/// A time in UTC that an answer for a reader at `offset` repeats, with the known time, if the answer has no converted
-/// time.
+/// A time that the answer repeats unchanged from a known time in UTC, although the reader is at `offset`, with the
+/// known time; `None` if the answer has a converted time.
 fn unconverted_to_offset(plain: &[Time], offset: i32, known_times: &[Time]) -> Option<(Time, Time)> {
-    let converts =
-        |other: &Time| plain.iter().any(|time| time.shown == (other.shown + offset).rem_euclid(DAY));
+    let converts = |other: &Time| {
+        plain.iter().any(|time| time.shown == (other.shown + offset).rem_euclid(MINUTES_PER_DAY))
+    };
     if offset == 0 || known_times.iter().any(converts) {
         return None;
     }
@@ -218,19 +230,22 @@ fn unconverted_to_offset(plain: &[Time], offset: i32, known_times: &[Time]) -> O
     })
 }
 
+/// Minutes of the day as "14:30".
 fn clock(minutes: i32) -> String {
     format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-fn zone(offset: i32) -> String {
+/// An offset in minutes as "UTC+01:00".
+fn zone_name(offset: i32) -> String {
     let sign = if offset < 0 { '-' } else { '+' };
     format!("UTC{sign}{}", clock(offset.abs()))
 }
 
-fn minutes(hour: &str, minute: Option<&str>, half: Option<&str>) -> Option<i32> {
+/// The minutes of the day of a time as it is written; `day_half` is "a" or "p" of "am" and "pm".
+fn minutes(hour: &str, minute: Option<&str>, day_half: Option<&str>) -> Option<i32> {
     let (hour, minute): (i32, i32) = (hour.parse().ok()?, minute.map_or(Some(0), |m| m.parse().ok())?);
-    let hour = match half {
-        Some(half) if half.eq_ignore_ascii_case("p") => hour % 12 + 12,
+    let hour = match day_half {
+        Some(day_half) if day_half.eq_ignore_ascii_case("p") => hour % 12 + 12,
         Some(_) => hour % 12,
         None => hour,
     };
@@ -254,12 +269,12 @@ fn utc_offset(text: &str) -> Option<i32> {
 fn zoned_times(text: &str) -> Vec<Time> {
     let read_time = |captures: regex::Captures<'_>| {
         let group = |name: &str| captures.name(name).map(|group| group.as_str());
-        let half = group("ap").or_else(|| group("ap2"));
+        let day_half = group("ap").or_else(|| group("ap2"));
         // Without minutes or "am" and "pm", it is not a time: "5 EST patients".
-        group("m").or(half)?;
-        let base = ZONES.iter().find(|(zone, _)| Some(*zone) == group("zone"))?.1;
+        group("m").or(day_half)?;
+        let base = ZONES.iter().find(|(zone_name, _)| Some(*zone_name) == group("zone"))?.1;
         let offset = base + group("shift").map_or(Some(0), utc_offset)?;
-        let shown = minutes(group("h")?, group("m"), half)?;
+        let shown = minutes(group("h")?, group("m"), day_half)?;
         Some(Time { shown, offset, summer_offset: None, start: captures.name("h")?.start() })
     };
     let mut out: Vec<Time> = LABELLED.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect();
@@ -274,14 +289,14 @@ fn times_with_place(text: &str) -> Vec<Time> {
     }
     let read_time = |captures: regex::Captures<'_>| {
         let group = |name: &str| captures.name(name).map(|group| group.as_str());
-        let half = group("ap");
-        group("m").or(half)?;
+        let day_half = group("ap");
+        group("m").or(day_half)?;
         let place = ["en", "de", "r"].into_iter().find_map(group)?;
         let without_season =
             [" Standard", " Daylight", " Summer"].iter().find_map(|word| place.strip_suffix(word));
         let place = without_season.unwrap_or(place);
         let (_, offset, summer) = PLACES.iter().find(|(names, ..)| names.contains(&place))?;
-        let shown = minutes(group("h")?, group("m"), half)?;
+        let shown = minutes(group("h")?, group("m"), day_half)?;
         Some(Time { shown, offset: *offset, summer_offset: *summer, start: captures.name("h")?.start() })
     };
     PLACED.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect()
@@ -298,6 +313,7 @@ fn times_without_zone(text: &str) -> Vec<Time> {
     PLAIN.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect()
 }
 
+/// The times of the timestamps of a text.
 fn timestamps(text: &str) -> Vec<Time> {
     if !text.contains(':') {
         return Vec::new();
@@ -313,6 +329,7 @@ fn timestamps(text: &str) -> Vec<Time> {
     TIMESTAMP.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect()
 }
 
+/// The offsets from UTC that a text names, in minutes.
 fn offsets(text: &str) -> Vec<i32> {
     OFFSET.captures_iter(text).filter_map(|captures| utc_offset(captures.name("o")?.as_str())).collect()
 }
@@ -345,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unconverted_time_is_copied() {
+    fn only_an_unconverted_time_is_found() {
         let known_times = timestamps("2025-12-02T14:30:00Z");
         let stated = |text: &str| unconverted(&zoned_times(text), &known_times).is_some();
         assert!(stated("14:30 CET"));

@@ -29,15 +29,16 @@ const RELATIVE: WordClasses = classes!(
     Sequence Bound Approximation Alternative Exception Increment Comparison Condition Probability Advice
 );
 /// Maximum known times, and maximum numbers of texts, that are combined with each other.
-const MAX_KNOWN: usize = 64;
-/// Minimum digits of a word that names a row.
+const MAX_OPERANDS: usize = 64;
+/// Minimum digits of a code in a name, by which a clause may name the row.
 const MIN_DIGITS: usize = 3;
 
-/// Whether a key is that of a duration.
+/// Whether a word of a key means a duration.
 fn is_duration(word: &str) -> bool {
     matches!(word, "duration" | "delay" | "length" | "offset" | "interval") || is_unit_of_time(word)
 }
 
+/// Whether a word is a unit of time.
 fn is_unit_of_time(word: &str) -> bool {
     possible_unit(&lowercase(word)).is_some_and(|unit| unit.quantity == "time")
 }
@@ -46,7 +47,7 @@ fn is_unit_of_time(word: &str) -> bool {
 fn has_duration(text: &str) -> bool {
     DURATION
         .captures_iter(text)
-        .any(|found| found.name("unit").is_none_or(|unit| is_unit_of_time(unit.as_str())))
+        .any(|captures| captures.name("unit").is_none_or(|unit| is_unit_of_time(unit.as_str())))
 }
 
 /// The times of day of a text in any language.
@@ -86,24 +87,24 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         return;
     }
     let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
-    let timed = exchange.sources.structured.iter().find(|source| {
+    let source_with_times = exchange.sources.structured.iter().find(|source| {
         let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
         records.flat_map(|record| &record.fields).any(|field| !times(field.shown()).is_empty())
     });
-    let Some(source) = timed else { return };
+    let Some(source) = source_with_times else { return };
     let seen = || exchange.sources.seen.iter().map(|text| &***text);
-    let follows = |field: &RecordField| {
+    let may_give_time = |field: &RecordField| {
         let is_number = !is_english && field.number().is_some();
         field.name.iter().any(|word| is_duration(word))
             || is_number && names::has_word_of_class(&field.name, WordClass::TimeUnit)
     };
-    if fields().any(follows)
+    if fields().any(may_give_time)
         || seen().any(|text| is_zoned(text) || has_duration(text))
         || vocabulary::has(exchange.task, WordMeaning::TimeInWords)
     {
         return;
     }
-    // The values of a series may be those of times in equal steps, which it does not contain.
+    // The values of a series may belong to times in equal steps, which the series does not contain.
     let is_series = |list: &RecordList| list.is_numeric && list.len >= MIN_SERIES;
     if exchange
         .sources
@@ -116,15 +117,15 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
     // Rows with several times are intervals, and the answer may choose a time in the gaps between them.
     let has_gaps = exchange.sources.records().any(|(.., record)| {
-        let timed = record.fields.iter().filter(|field| !times(field.shown()).is_empty());
-        record.list.is_some() && timed.count() > 1
+        let source_with_times = record.fields.iter().filter(|field| !times(field.shown()).is_empty());
+        record.list.is_some() && source_with_times.count() > 1
     });
     findings.examined = true;
     let is_known = |stated: Clock| {
         let time = stated.time;
         let (hour, minute) = (time / 60, time % 60);
         let forms = [".", "h", "H", ""].map(|sign| format!("{hour:02}{sign}{minute:02}"));
-        let bare = |text: &str| {
+        let has_bare_hour = |text: &str| {
             text.split(|c: char| !c.is_ascii_digit())
                 .any(|n| n.parse() == Ok(hour) || n.parse() == Ok(hour % 12))
         };
@@ -134,7 +135,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             };
             clocks(text).into_iter().any(|clock| clock.may_equal(stated))
                 || has_form()
-                || minute == 0 && bare(text)
+                || minute == 0 && has_bare_hour(text)
         })
     };
     let names_row = |clause: &Clause<'_>| {
@@ -165,8 +166,10 @@ fn names_timed_row(exchange: &Exchange<'_>, clause: &Clause<'_>) -> bool {
             name.split(' ').filter(|word| word.bytes().filter(u8::is_ascii_digit).count() >= MIN_DIGITS);
         codes.any(|code| contains_words(&clause.words, code))
     };
-    let timed = exchange.sources.records().filter(|(.., record)| record.fields.iter().any(is_timed));
-    let mut names = timed.flat_map(|(.., record)| names_of(record)).filter(|name| times(name).is_empty());
+    let source_with_times =
+        exchange.sources.records().filter(|(.., record)| record.fields.iter().any(is_timed));
+    let mut names =
+        source_with_times.flat_map(|(.., record)| names_of(record)).filter(|name| times(name).is_empty());
     names.any(|name| has_code(&name) || name.contains(char::is_alphabetic) && clause.has(&name))
 }
 
@@ -177,15 +180,15 @@ fn may_follow(exchange: &Exchange<'_>, stated: Clock) -> bool {
     let known_times: Vec<u32> = texts()
         .flat_map(|text| clocks_in(text, exchange.is_english()))
         .map(|c| c.time)
-        .take(MAX_KNOWN)
+        .take(MAX_OPERANDS)
         .collect();
     // A length may be written as "0:33".
     let lengths = known_times.iter().map(|time| f64::from(*time));
-    let numbers = texts().flat_map(numbers::all).map(|n| n.value).take(MAX_KNOWN);
+    let numbers = texts().flat_map(numbers::all).map(|n| n.value).take(MAX_OPERANDS);
     let durations: Vec<f64> = numbers.chain(lengths).collect();
-    let differs = |time: &u32| f64::from(time.abs_diff(stated.time));
+    let difference = |time: &u32| f64::from(time.abs_diff(stated.time));
     !exchange.spends(known_times.len() * durations.len())
         || known_times
             .iter()
-            .any(|time| durations.iter().any(|n| *n == differs(time) || *n * 60.0 == differs(time)))
+            .any(|time| durations.iter().any(|n| *n == difference(time) || *n * 60.0 == difference(time)))
 }

@@ -5,8 +5,9 @@
 //!
 //! The parts are the last numbers of the lines before the total, or of the lines after one that announces the total
 //! ("came to a total of 89.40:"), or the numbers of the total's column in a table. A total that a result has is
-//! correct, and so is one that differs by an amount or a percentage in the answer or in a result. If the parts are a
-//! whole column of a result, neither a part nor a result that only repeats an argument explains a difference.
+//! correct, and so is a total that differs from the sum by an amount or a percentage in the answer or in a result. If
+//! the parts are a whole column of a result, neither a part nor a result that only repeats an argument explains a
+//! difference.
 //!
 //! In: the lines and sentences of an answer, and all texts. Out: one contradiction.
 
@@ -24,22 +25,24 @@ use crate::measure::{Finding, currency};
 use crate::recognise::Text;
 
 /// Maximum words before the word for a total at the beginning of a line: "in total", "which makes a total".
-const MAX_BEFORE: usize = 3;
+const MAX_WORDS_BEFORE: usize = 3;
 /// Maximum bytes between a word for a total and the total.
-const MAX_BETWEEN: usize = 20;
+const MAX_TO_TOTAL: usize = 20;
 /// Maximum numbers that may explain a difference.
 const MAX_ADJUSTMENTS: usize = 200;
 /// Maximum parts of a total.
 const MAX_PARTS: usize = 50;
 /// The smallest whole number that is an amount, if the total is only named in the label of a line.
-const MIN_WHOLE: f64 = 20.0;
+const MIN_WHOLE_AMOUNT: f64 = 20.0;
 /// Maximum bytes of the label of a total.
 const MAX_LABEL: usize = 32;
 /// Maximum bytes after a total in a line that announces its parts.
 const MAX_AFTER: usize = 32;
+/// A cent, with the rounding errors of floating-point numbers.
+const CENT: f64 = 0.011;
 /// Tolerance for rounding errors of floating-point numbers.
 const ROUNDING_ERROR: f64 = 1e-6;
-/// Classes of words by which a total may omit a part.
+/// Classes of words by which a total may leave out a part.
 const OMISSION: WordClasses = classes!(Negation Exception Restriction Condition);
 /// Classes of words by which a line does not announce the parts of its total.
 const NOT_PARTS: WordClasses = classes!(Comparison Exception Alternative Neighbour Condition);
@@ -57,13 +60,15 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         }
         if numbers::has_digit(line) && (begins_with_total(exchange, line) || is_labelled_total(line)) {
             if let Some(total) = numbers::all(line).first() {
-                let mut columns = columns_of(line, total, &lines);
+                let mut columns = possible_parts(line, total, &lines);
                 // Small whole numbers may be counts: "Rooms: 2, nights: 3, guests in total: 4".
-                let is_amount = |n: &Number| n.fractional || n.value.abs() >= MIN_WHOLE;
+                let is_amount = |n: &Number| n.fractional || n.value.abs() >= MIN_WHOLE_AMOUNT;
                 let are_amounts = |parts: &Vec<Number>| parts.iter().chain([total]).all(is_amount);
-                // In a line with several numbers, the last one may not be the amount: "Mug, 12.00 × 2".
-                let are_plain = lines.iter().all(|part| part.contains('=') || has_one_number(part));
-                columns.retain(|parts| begins_with_total(exchange, line) || are_plain && are_amounts(parts));
+                // In a line with several numbers, the last number may not be the amount: "Mug, 12.00 × 2".
+                let have_one_number = lines.iter().all(|part| part.contains('=') || has_one_number(part));
+                columns.retain(|parts| {
+                    begins_with_total(exchange, line) || have_one_number && are_amounts(parts)
+                });
                 findings.examined |= !columns.is_empty();
                 let is_correct = columns.iter().any(|parts| adds_up(exchange, parts, total));
                 if let Some(parts) = columns.last().filter(|_| !is_correct) {
@@ -75,7 +80,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             }
             lines.clear();
         } else if is_part(line) {
-            // A heading in bold above a table is no part, nor is a list above it.
+            // A bold heading or a list above a table has no parts of the total below the table.
             if lines.last().is_some_and(|part| is_table_row(part) != is_table_row(line)) {
                 lines.clear();
             }
@@ -108,14 +113,16 @@ fn begins_with_total(exchange: &Exchange<'_>, line: &str) -> bool {
     let before = text.get(..start).unwrap_or_default();
     let language = exchange.language.unwrap_or(Language::English);
     let is_plain = |word: &str| language.is_function_word(&word.to_lowercase());
-    !is_share && before.split_whitespace().count() <= MAX_BEFORE && before.split_whitespace().all(is_plain)
+    !is_share
+        && before.split_whitespace().count() <= MAX_WORDS_BEFORE
+        && before.split_whitespace().all(is_plain)
 }
 
 /// Whether the last word of a line's label is a word for a total, or a compound with one: "Weighted total: 6,777
 /// words", "Gesamtpreis: 40 €".
 fn is_labelled_total(line: &str) -> bool {
-    let begin = clip(line, MAX_LABEL + '：'.len_utf8());
-    let label = begin.split_once([':', '：']).map(|(label, _)| label);
+    let line_start = clip(line, MAX_LABEL + '：'.len_utf8());
+    let label = line_start.split_once([':', '：']).map(|(label, _)| label);
     let Some(label) = label.filter(|label| label.len() <= MAX_LABEL) else { return false };
     let label = label.trim_matches(|c: char| !c.is_alphanumeric());
     let start = label.rfind(' ').map_or(0, |at| at + 1);
@@ -133,20 +140,20 @@ fn check_announced(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         if !exchange.spends(1 + line.len() / 16) {
             return;
         }
-        let Some((total, is_all)) = announced(exchange, line) else { continue };
+        let Some((total, lists_all_parts)) = announced_total(exchange, line) else { continue };
         let mut parts: Vec<Number> = Vec::new();
         let mut is_plain = true;
         while let Some(part) = lines.next_if(|line| is_part(line)) {
             let part_amount = amount(part).filter(|n| has_one_number(part) && is_money(part, n));
             is_plain &=
                 part_amount.is_some() && parts.len() < MAX_PARTS && !begins_with_total(exchange, part);
-            parts.extend(part_amount.map(|n| Number { value: signed(part, &n), ..n }));
+            parts.extend(part_amount.map(|n| Number { value: signed_value(part, &n), ..n }));
         }
         if !is_plain || parts.len() < 2 || is_multiple(&parts, &total) {
             continue;
         }
         findings.examined = true;
-        if !adds_up(exchange, &parts, &total) && (is_all || is_column(exchange, &parts)) {
+        if !adds_up(exchange, &parts, &total) && (lists_all_parts || is_column(exchange, &parts)) {
             findings.entries.push((wrong_total(&parts, &total, line), None));
             return;
         }
@@ -159,9 +166,9 @@ pub(super) fn has_one_number(line: &str) -> bool {
     numbers::all(line).iter().filter(|n| !n.in_identifier && !is_in_date(line, n)).count() == 1
 }
 
-/// The total of a line that announces its parts, and whether no words are after it. Words such as "mainly for:" may
+/// The total of a line that announces its parts, and whether no words follow the total. Words such as "mainly for:" may
 /// mean that only some of the parts are listed.
-fn announced(exchange: &Exchange<'_>, line: &str) -> Option<(Number, bool)> {
+fn announced_total(exchange: &Exchange<'_>, line: &str) -> Option<(Number, bool)> {
     let text = line.trim_end().trim_end_matches('*').strip_suffix([':', '：'])?;
     if is_part(line) || exchange.language?.classes(text).has_any(NOT_PARTS) {
         return None;
@@ -170,8 +177,8 @@ fn announced(exchange: &Exchange<'_>, line: &str) -> Option<(Number, bool)> {
     let total = numbers::all(text).into_iter().find(|n| n.start >= word && !n.in_identifier)?;
     let (between, after) = (text.get(word..total.start)?, text.get(total.end..)?);
     let is_end = after.len() <= MAX_AFTER && !after.contains(['.', '?', '!', '。']);
-    let is_all = vocabulary::has_only(after, &[]);
-    (between.len() <= MAX_BETWEEN && is_end && is_money(text, &total)).then_some((total, is_all))
+    let lists_all_parts = vocabulary::has_only(after, &[]);
+    (between.len() <= MAX_TO_TOTAL && is_end && is_money(text, &total)).then_some((total, lists_all_parts))
 }
 
 /// Whether a number has decimals, or a currency next to it.
@@ -210,8 +217,8 @@ fn check_total_after_parts(exchange: &Exchange<'_>, findings: &mut ExchangeFindi
                 return;
             }
             let end = word.end;
-            let Some((parts, total)) = parts_of(sentence, &numbers, word) else { continue };
-            // In other languages, other words between may mean a total with something else.
+            let Some((parts, total)) = parts_and_total(sentence, &numbers, word) else { continue };
+            // In other languages, words before the number may mean a total with another amount.
             let between = sentence.get(end..total.start).unwrap_or_default();
             let is_plain =
                 || parts.len() > 2 && vocabulary::has_only(between, &[WordMeaning::Of, WordMeaning::Copula]);
@@ -245,9 +252,10 @@ fn check_total_before_parts(exchange: &Exchange<'_>, findings: &mut ExchangeFind
         };
         let (Some(total), Some(parts)) = (amounts(before), amounts(list)) else { continue };
         let [total] = total.as_slice() else { continue };
-        let is_near = before.get(total.end..).is_some_and(|text| text.len() <= MAX_BETWEEN);
-        let is_less = parts.iter().any(|part| part.value >= total.value);
-        let are_parts = (3..=MAX_PARTS).contains(&parts.len()) && !is_less && !is_multiple(&parts, total);
+        let is_near = before.get(total.end..).is_some_and(|text| text.len() <= MAX_TO_TOTAL);
+        let has_larger_part = parts.iter().any(|part| part.value >= total.value);
+        let are_parts =
+            (3..=MAX_PARTS).contains(&parts.len()) && !has_larger_part && !is_multiple(&parts, total);
         if is_near && are_parts && are_of_one_field(exchange, &parts) {
             findings.examined = true;
             if !adds_up(exchange, &parts, total) {
@@ -284,7 +292,7 @@ fn sorted(mut numbers: Vec<f64>) -> Vec<f64> {
 
 /// The amounts before a word for a total, and the amount after it, if that may be their sum. `numbers` has no parts of
 /// dates and identifiers.
-fn parts_of<'n>(
+fn parts_and_total<'n>(
     sentence: &str,
     numbers: &'n [Number],
     word: Range<usize>,
@@ -293,7 +301,7 @@ fn parts_of<'n>(
     let at = numbers.iter().position(|n| n.start >= word.end)?;
     let (parts, later) = numbers.split_at(at);
     let total = later.first().filter(|total| is_amount(total) && parts.len() > 1)?;
-    let is_near = sentence.get(word.end..total.start).is_some_and(|text| text.len() <= MAX_BETWEEN);
+    let is_near = sentence.get(word.end..total.start).is_some_and(|text| text.len() <= MAX_TO_TOTAL);
     // Percentages, numbers with different units, and subtotals among the parts are not compared.
     let unit = |n: &Number| unit_after(sentence, n);
     let is_other =
@@ -303,9 +311,9 @@ fn parts_of<'n>(
     let is_subtotal = parts.iter().enumerate().any(|(nth, part)| {
         let before = sum;
         sum += part.value;
-        nth > 1 && (part.value - before).abs() < 0.011
+        nth > 1 && (part.value - before).abs() < CENT
     });
-    // A total that is smaller than a part is about other things.
+    // A total that is smaller than one of the numbers is not their sum.
     let is_smaller = parts.iter().any(|part| part.value > total.value);
     let is_mixed = is_mixed || is_smaller;
     let is_sum =
@@ -322,18 +330,19 @@ fn unit_after<'s>(sentence: &'s str, n: &Number) -> &'s str {
     let unit = after.get(..end).unwrap_or_default();
     // A dash or an emphasis mark is not a unit.
     let is_sign = !unit.contains(|c: char| c.is_alphanumeric() || "€$£¥%°".contains(c));
-    let is_word =
+    let is_no_unit =
         is_sign || unit.len() > 3 || matches!(unit, "and" | "the" | "for" | "in" | "on" | "is" | "to");
-    if is_word { "" } else { unit }
+    if is_no_unit { "" } else { unit }
 }
 
 /// Whether a total is a multiple of the sum, such as for several nights, months or people.
 pub(super) fn is_multiple(parts: &[Number], total: &Number) -> bool {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
-    let times = if sum.abs() < 0.01 { 1.0 } else { total.value / sum };
-    times > 1.5 && (times - times.round()).abs() * sum.abs() < 0.02 && times < 366.0
+    let ratio = if sum.abs() < 0.01 { 1.0 } else { total.value / sum };
+    ratio > 1.5 && (ratio - ratio.round()).abs() * sum.abs() < 0.02 && ratio < 366.0
 }
 
+/// The finding on a total that differs from the sum of its parts.
 pub(super) fn wrong_total(parts: &[Number], total: &Number, passage: &str) -> Finding {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let rationale = format!(
@@ -346,9 +355,9 @@ pub(super) fn wrong_total(parts: &[Number], total: &Number, passage: &str) -> Fi
 
 /// The possible parts of a total: the last numbers of the lines, or the numbers of its column in a table. A total
 /// below a table may be that of any column; a total in percent only that of a column of percentages.
-fn columns_of(line: &str, total: &Number, lines: &[&str]) -> Vec<Vec<Number>> {
+fn possible_parts(line: &str, total: &Number, lines: &[&str]) -> Vec<Vec<Number>> {
     let lines = || lines.iter().take(MAX_PARTS + 1);
-    let part = |text: &str| amount(text).map(|part| Number { value: signed(text, &part), ..part });
+    let part = |text: &str| amount(text).map(|part| Number { value: signed_value(text, &part), ..part });
     let column = |at: usize| lines().filter_map(|line| part(line.split('|').nth(at)?)).collect::<Vec<_>>();
     let columns = if !lines().all(|line| is_table_row(line)) {
         let is_percent = |line: &str, n: &Number| {
@@ -370,7 +379,7 @@ fn columns_of(line: &str, total: &Number, lines: &[&str]) -> Vec<Vec<Number>> {
     columns.into_iter().filter(|parts| (2..=MAX_PARTS).contains(&parts.len())).collect()
 }
 
-/// Whether a line is an item of a list or a row of a table.
+/// Whether a line may have a part: it is an item of a list or a row of a table.
 fn is_part(line: &str) -> bool {
     line.trim_start().starts_with(['-', '*', '•', '|'])
         || line.trim_start().starts_with(|c: char| c.is_ascii_digit())
@@ -389,7 +398,7 @@ fn amount(line: &str) -> Option<Number> {
 }
 
 /// The amount with its sign, since a discount is subtracted. A minus sign before a space is a dash.
-fn signed(line: &str, amount: &Number) -> f64 {
+fn signed_value(line: &str, amount: &Number) -> f64 {
     let before = line.get(..amount.start).unwrap_or_default().trim_end_matches(['€', '$', '£', '¥']);
     let is_minus =
         before.strip_suffix(['-', '−']).is_some_and(|b| b.ends_with([' ', '|', '(']) && !b.trim().is_empty());
@@ -399,10 +408,9 @@ fn signed(line: &str, amount: &Number) -> f64 {
 /// Whether parts add up to a total, or known numbers explain the difference. True beyond the work budget.
 pub(super) fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
-    let tolerance =
-        0.011 + parts.iter().map(|p| p.tolerance.min(0.5)).sum::<f64>().min(1.0) + total.tolerance;
+    let tolerance = CENT + parts.iter().map(|p| p.tolerance.min(0.5)).sum::<f64>().min(1.0) + total.tolerance;
     let is_near = |value: f64| {
-        (value - total.value).abs() <= if parts.iter().any(|p| p.fractional) { 0.011 } else { tolerance }
+        (value - total.value).abs() <= if parts.iter().any(|p| p.fractional) { CENT } else { tolerance }
     };
     if is_near(sum) || has_product(parts, &is_near) {
         return true;
@@ -410,17 +418,17 @@ pub(super) fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number)
     if !exchange.spends_numbers() || !exchange.spends(exchange.sources.field_count()) {
         return true;
     }
-    // The total may omit a part: "without the taxi".
+    // The total may leave out a part: "without the taxi".
     let has_omission = |text: &str| {
         exchange.language.is_none_or(|language| language.places(text, exchange.memo).all().has_any(OMISSION))
     };
     let may_omit = || has_omission(exchange.task) || has_omission(&exchange.prose);
-    let is_whole = is_column(exchange, parts) && !may_omit();
+    let is_whole_column = is_column(exchange, parts) && !may_omit();
     // The digits of dates and identifiers explain no difference.
     let is_amount = |text: &str, n: &Number| !n.in_identifier && !is_in_date(text, n);
     let amounts =
         |text: &str| numbers::all(text).into_iter().filter(|n| is_amount(text, n)).collect::<Vec<_>>();
-    let texts = if is_whole { stated_texts(exchange, total) } else { exchange.sources.seen.clone() };
+    let texts = if is_whole_column { stated_texts(exchange, total) } else { exchange.sources.seen.clone() };
     let text_values = texts.iter().flat_map(|text| amounts(text)).map(|n| n.value);
     let aggregates = exchange.sources.structured.iter().filter_map(|s| s.parsed.0.as_ref());
     let aggregates = aggregates.flat_map(|parsed| parsed.aggregates().iter().copied());
@@ -430,13 +438,13 @@ pub(super) fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number)
         return true;
     }
     // A sum or mean of another column does not explain a difference to a whole column.
-    known_values.extend(aggregates.into_iter().filter(|_| !is_whole));
+    known_values.extend(aggregates.into_iter().filter(|_| !is_whole_column));
     let answer_values = amounts(exchange.answer).into_iter().map(|n| n.value);
     let is_part =
-        |value: f64| is_whole && parts.iter().any(|part| (part.value - value).abs() < ROUNDING_ERROR);
-    let others =
+        |value: f64| is_whole_column && parts.iter().any(|part| (part.value - value).abs() < ROUNDING_ERROR);
+    let adjustments =
         answer_values.chain(known_values).take(MAX_ADJUSTMENTS).filter(|v| *v != total.value && !is_part(*v));
-    let others: Vec<f64> = others.collect();
+    let adjustments: Vec<f64> = adjustments.collect();
     // An omitted amount has to explain the difference exactly.
     let is_exact =
         |value: f64| is_near(value) && (value - total.value).abs() < 0.006_f64.max(total.tolerance * 1.01);
@@ -447,11 +455,11 @@ pub(super) fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number)
             || is_near(sum * (1.0 - adjustment / 100.0))
             || is_near(sum * adjustment)
     };
-    others.into_iter().any(is_explained)
+    adjustments.into_iter().any(is_explained)
 }
 
-/// Whether two parts are a price and a number, such as of nights, so that the total has their product instead of their
-/// sum.
+/// Whether the total contains the product of two parts instead of their sum, since the two are a price and a count,
+/// such as a number of nights.
 fn has_product(parts: &[Number], is_near: &impl Fn(f64) -> bool) -> bool {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     parts.iter().enumerate().any(|(nth, a)| {
@@ -462,7 +470,7 @@ fn has_product(parts: &[Number], is_near: &impl Fn(f64) -> bool) -> bool {
 
 /// Whether the parts are the numbers of a whole column of a result.
 fn is_column(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
-    let wanted: Vec<f64> = sorted(parts.iter().map(|part| part.value).collect());
+    let part_values: Vec<f64> = sorted(parts.iter().map(|part| part.value).collect());
     exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref()).any(|parsed| {
         let lists = parsed.lists.iter().enumerate().filter(|(_, list)| list.len == parts.len());
         lists.take(MAX_COLUMNS).any(|(list, _)| {
@@ -472,8 +480,8 @@ fn is_column(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
             names.filter(|field| field.number().is_some()).any(|header| {
                 let cell = |row: &&Record| row.fields.iter().find(|f| f.name == header.name)?.number();
                 let column = sorted(rows.iter().filter_map(cell).collect());
-                column.len() == wanted.len()
-                    && column.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < ROUNDING_ERROR)
+                column.len() == part_values.len()
+                    && column.iter().zip(&part_values).all(|(a, b)| (a - b).abs() < ROUNDING_ERROR)
             })
         })
     })
@@ -495,9 +503,9 @@ fn stated_texts<'a>(exchange: &Exchange<'a>, total: &Number) -> Vec<&'a Text> {
 pub(super) fn is_in_date(text: &str, number: &Number) -> bool {
     let bytes = text.as_bytes();
     let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
-    let joins =
+    let is_separator =
         |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(|b| matches!(b, b'-' | b':' | b'/'));
     let before = number.start.checked_sub(1);
-    joins(before) && is_digit(before.and_then(|at| at.checked_sub(1)))
-        || joins(Some(number.end)) && is_digit(Some(number.end + 1))
+    is_separator(before) && is_digit(before.and_then(|at| at.checked_sub(1)))
+        || is_separator(Some(number.end)) && is_digit(Some(number.end + 1))
 }

@@ -14,7 +14,8 @@ use crate::measure::numbers;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, Record, RecordField};
 
-// Questions about all things, or whether something applies to the things. "Are there" asks for some.
+// A question about all things; and a question whether something applies to the things, unlike "are there", which asks
+// for some of them.
 regex!(ASKS_OF_ALL, r"^ (?:is|are|was|were|do|does|has|have) (?:all|both|each|every) ");
 regex!(
     ASKS_WHETHER,
@@ -24,7 +25,7 @@ regex!(
 /// Adds a finding for a claim such as "all pods are running", where a pod has another state.
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_plain = |clause: &&Clause<'_>| {
-        let is_of_all = subject(clause, exchange.task_words()).is_some() && !clause.modal;
+        let is_of_all = claimed_noun(clause, exchange.task_words()).is_some() && !clause.modal;
         is_of_all && !clause.negated
     };
     let claims: Vec<&Clause<'_>> = exchange.clauses.iter().filter(is_plain).collect();
@@ -54,7 +55,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                     .zip(holds)
                     .map(|((at, record, _), holds)| TestedRow { source, at: *at, record, holds })
                     .collect();
-                let other = exception(exchange, &compared, true, clause.sentence).and_then(|at| rows.get(at));
+                let other =
+                    counterexample(exchange, &compared, true, clause.sentence).and_then(|at| rows.get(at));
                 if let Some((_, record, state)) = other {
                     let name = names_of(record).next().unwrap_or_default();
                     let returned = format!("{} for {name}", state.trim());
@@ -76,8 +78,8 @@ pub(super) struct TestedRow<'e> {
 }
 
 /// Whether a clause is about all things of a kind.
-pub(super) fn is_of_all(clause: &Clause<'_>, asked: &str) -> bool {
-    subject(clause, asked).is_some()
+pub(super) fn is_of_all(clause: &Clause<'_>, request_words: &str) -> bool {
+    claimed_noun(clause, request_words).is_some()
 }
 
 /// Whether a clause makes an exception, so that it may state the opposite for the things that it names.
@@ -87,7 +89,7 @@ pub(super) fn has_exception(clause: &Clause<'_>) -> bool {
 
 /// The noun of a clause about all things of a kind, or an empty text without a noun; `None` for another clause. A place
 /// after the noun is allowed if the request names it as well.
-fn subject<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
+fn claimed_noun<'c>(clause: &'c Clause<'_>, request_words: &str) -> Option<&'c str> {
     const DETERMINERS: [&str; 8] = ["of", "the", "these", "those", "them", "your", "our", "one"];
     // Most clauses have no such word, and need not be split.
     if !clause.classes.has(WordClass::Quantifier) && !clause.negated {
@@ -108,7 +110,7 @@ fn subject<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
     let place =
         phrase.iter().position(|word| matches!(*word, "in" | "on" | "at" | "from")).unwrap_or(phrase.len());
     let (things, place) = phrase.split_at_checked(place)?;
-    if !place.iter().all(|word| DETERMINERS.contains(word) || contains_words(asked, word)) {
+    if !place.iter().all(|word| DETERMINERS.contains(word) || contains_words(request_words, word)) {
         return None;
     }
     let mut nouns = things.iter().filter(is_plain);
@@ -119,16 +121,18 @@ fn subject<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
     }
 }
 
+/// Whether a word is a count, in digits or spelled.
 fn is_number(word: &str) -> bool {
     word.parse::<usize>().is_ok() || (2..=20).any(|n| numbers::is_spelled(n, word))
 }
 
-pub(super) fn asks_of_all(asked: &str) -> bool {
-    ASKS_OF_ALL.is_match(asked)
+/// Whether a request asks whether something applies to all things.
+pub(super) fn asks_of_all(request_words: &str) -> bool {
+    ASKS_OF_ALL.is_match(request_words)
 }
 
 /// The index of a row for which a claim about all rows does not hold; `None` beyond the work budget.
-pub(super) fn exception(
+pub(super) fn counterexample(
     exchange: &Exchange<'_>,
     rows: &[TestedRow<'_>],
     claimed: bool,
@@ -147,7 +151,7 @@ pub(super) fn exception(
         let mut names = names_of(row.record);
         names.any(|name| exchange.clauses.iter().any(|clause| clause.has(&name)))
     };
-    // An answer with the state of an exceptional row has stated the exception.
+    // An answer with the state of a row that refutes the claim has stated the exception.
     let is_told = |row: &TestedRow<'_>| {
         let states =
             row.record.fields.iter().filter(|f| f.name.last().is_some_and(|word| is_state_key(word)));
@@ -159,41 +163,45 @@ pub(super) fn exception(
     }
     exchange.spends(rows.len() * exchange.clauses.len()).then_some(())?;
     let named: Vec<bool> = rows.iter().map(|row| is_named(&row)).collect();
-    let is_whole = named.iter().all(|mentioned| !mentioned) && is_about_whole(exchange, rows, len, sentence);
-    let differs = |(row, named): &(&TestedRow<'_>, &bool)| row.holds != claimed && (is_whole || **named);
+    let is_about_all_rows =
+        named.iter().all(|mentioned| !mentioned) && means_whole_list(exchange, rows, len, sentence);
+    let differs =
+        |(row, named): &(&TestedRow<'_>, &bool)| row.holds != claimed && (is_about_all_rows || **named);
     let is_current = |row: &TestedRow<'_>| row.source.is_current(row.at);
     rows.iter().zip(&named).position(|pair| differs(&pair) && is_current(pair.0))
 }
 
 /// Whether "all" means the whole list.
-fn is_about_whole(exchange: &Exchange<'_>, rows: &[TestedRow<'_>], len: usize, sentence: &str) -> bool {
-    let asked = exchange.task_words();
+fn means_whole_list(exchange: &Exchange<'_>, rows: &[TestedRow<'_>], len: usize, sentence: &str) -> bool {
+    let request_words = exchange.task_words();
     let fields = || rows.iter().flat_map(|row| &row.record.fields);
     // A value or a flag of rows that the request names may be a condition.
-    let selects =
-        fields().filter_map(RecordField::text).any(|text| text.len() > 2 && contains_words(asked, text))
-            || numbers::has_digit(exchange.task)
-            || !ASKS_WHETHER.is_match(asked)
-                && fields().filter(|field| matches!(field.value, FieldValue::Bool(_))).any(|flag| {
-                    flag.name.last().is_some_and(|word| word.len() > 3 && contains_words(asked, word))
-                });
+    let selects = fields()
+        .filter_map(RecordField::text)
+        .any(|text| text.len() > 2 && contains_words(request_words, text))
+        || numbers::has_digit(exchange.task)
+        || !ASKS_WHETHER.is_match(request_words)
+            && fields().filter(|field| matches!(field.value, FieldValue::Bool(_))).any(|flag| {
+                flag.name.last().is_some_and(|word| word.len() > 3 && contains_words(request_words, word))
+            });
     // The noun may mean only the rows of one kind.
     let noun = exchange
         .clauses
         .iter()
         .filter(|c| std::ptr::eq(c.sentence, sentence))
-        .find_map(|c| subject(c, asked));
+        .find_map(|c| claimed_noun(c, request_words));
     let noun = noun.unwrap_or_default().trim_end_matches('s');
     let mentions_noun = |row: &&TestedRow<'_>| {
         row.record.fields.iter().filter_map(RecordField::text).any(|t| t.contains(noun))
     };
-    let kind = rows.iter().filter(mentions_noun).count();
-    let is_part = noun.len() > 2 && (1..len).contains(&kind);
+    let rows_with_noun = rows.iter().filter(mentions_noun).count();
+    let is_about_some_rows = noun.len() > 2 && (1..len).contains(&rows_with_noun);
     // The answer may count only some of the rows.
     let is_other = |word: &str| match word.parse::<usize>() {
         Ok(n) => n != len,
         Err(_) => (2..=20).any(|n| n != len && numbers::is_spelled(n, word)),
     };
-    let counts = || exchange.clauses.iter().flat_map(|clause| clause.words.split_whitespace()).any(is_other);
-    !selects && !is_part && !counts()
+    let counts_other_number =
+        || exchange.clauses.iter().flat_map(|clause| clause.words.split_whitespace()).any(is_other);
+    !selects && !is_about_some_rows && !counts_other_number()
 }

@@ -3,10 +3,11 @@
 //! Principle: a date and the weekday next to it are one day of the calendar, or one of the two is wrong.
 //!
 //! In: the dates of an answer with a weekday before or after them, in the supported languages. Out: a contradiction if
-//! the calendar gives another weekday. A date without a year may be in any year in which a text that the model read
-//! has the date; if all these years are past, it may be in any year of the texts and of the run, or the year after. A
+//! the calendar gives another weekday. A date without a year may be in any year in which a text that the model read has
+//! the date; if all these years are past, it may be in any year of the texts and of the run, or the year after. A
 //! numeric date that can be read in two orders may be either day. A date that a text has with the same weekday is not
-//! compared, nor is a weekday in brackets that a range or a list of weekdays begins with: these are the days of a week.
+//! compared, nor is a weekday in brackets that begins a range or a list of weekdays, since these are the days of a
+//! week.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -36,9 +37,11 @@ const ARTICLES: [&str; 13] =
 const CJK_WEEKDAYS: [[char; 2]; 7] =
     [['月', '一'], ['火', '二'], ['水', '三'], ['木', '四'], ['金', '五'], ['土', '六'], ['日', '天']];
 
-regex!(SLASHED, r"(?:^|[\s(])(\d{1,2}/\d{1,2}/\d{4}|\d{4}/\d{1,2}/\d{1,2})(?:$|[\s).,;:!?（])");
+// A date with slashes.
+regex!(SLASHED_DATE, r"(?:^|[\s(])(\d{1,2}/\d{1,2}/\d{4}|\d{4}/\d{1,2}/\d{1,2})(?:$|[\s).,;:!?（])");
+// A date in Japanese or Chinese with its weekday.
 regex!(
-    CJK,
+    CJK_DATE,
     r"(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})日 ?[（(]?(?:(?:星期|周|週)(?P<zh>[一二三四五六日天])|(?P<ja>[月火水木金土日])(?:曜日?|[）)]))"
 );
 
@@ -47,11 +50,11 @@ struct DatedWeekday {
     year: Option<i64>,
     month: usize,
     day: usize,
-    /// The month and day of a numeric date that is read in the other order.
+    /// For a numeric date that can be read in two orders, the month and the day of the second reading.
     other_reading: Option<(usize, usize)>,
     /// The weekday, from 0 for Monday.
     weekday: usize,
-    /// The byte position in the answer.
+    /// The byte positions in the answer.
     start: usize,
     end: usize,
 }
@@ -98,7 +101,7 @@ fn with_slashed_dates<'p>(prose: &'p str, answer: &str) -> Cow<'p, str> {
         return Cow::Borrowed(prose);
     }
     let mut out = Cow::Borrowed(prose);
-    for date in SLASHED.captures_iter(answer).filter_map(|captures| captures.get(1)).take(MAX_DATES) {
+    for date in SLASHED_DATE.captures_iter(answer).filter_map(|captures| captures.get(1)).take(MAX_DATES) {
         if out.get(date.range()).is_some_and(|masked| masked.trim().is_empty()) {
             out.to_mut().replace_range(date.range(), date.as_str());
         }
@@ -147,11 +150,12 @@ struct AnswerWord<'t> {
     end: usize,
 }
 
+/// The words of a text, without the punctuation around them.
 fn words(text: &str) -> Vec<AnswerWord<'_>> {
-    let is_sign = |c: char| !c.is_alphanumeric();
+    let is_punctuation = |c: char| !c.is_alphanumeric();
     let offset = |part: &'_ str| part.as_ptr().addr() - text.as_ptr().addr();
     let words =
-        text.split_whitespace().map(|part| part.trim_matches(is_sign)).filter(|part| !part.is_empty());
+        text.split_whitespace().map(|part| part.trim_matches(is_punctuation)).filter(|part| !part.is_empty());
     words.map(|part| AnswerWord { text: part, start: offset(part), end: offset(part) + part.len() }).collect()
 }
 
@@ -160,12 +164,14 @@ fn weekday_of(word: &str) -> Option<usize> {
     names::weekday_of(&lowercase(word))?.checked_sub(1)
 }
 
+/// The day of the month that a word is, possibly an ordinal number: "3rd".
 fn day_of_month(word: &str) -> Option<usize> {
     let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit());
     let is_ordinal = matches!(word.get(digits.len()..)?, "" | "st" | "nd" | "rd" | "th" | "er" | "º");
     digits.parse().ok().filter(|day| is_ordinal && digits.len() <= 2 && (1..=31).contains(day))
 }
 
+/// The year that a word is.
 fn year(word: &str) -> Option<i64> {
     word.parse().ok().filter(|year| word.len() == 4 && (1900..2100).contains(year))
 }
@@ -188,9 +194,9 @@ fn dates_with_weekday(text: &str) -> Vec<DatedWeekday> {
     };
     let after = |at: usize| if is_article(at + 1) { at + 2 } else { at + 1 };
     let mut out = Vec::new();
-    for (at, this) in words.iter().enumerate() {
+    for (at, current) in words.iter().enumerate() {
         let mut other_reading = None;
-        let (first, last, year, month, day) = if let Some(month) = month_of(this.text) {
+        let (first, last, year, month, day) = if let Some(month) = month_of(current.text) {
             let day_before = before(at).and_then(|day| Some((day, day_of_month(word(day)?)?)));
             let (first, day_at, day) = match day_before {
                 Some((day_at, day)) => (day_at, at, day),
@@ -204,8 +210,8 @@ fn dates_with_weekday(text: &str) -> Vec<DatedWeekday> {
                 Some(year) => (first, year_at, Some(year), month, day),
                 None => (first, day_at, None, month, day),
             }
-        } else if let [date, rest @ ..] = numeric_dates(this.text).as_slice() {
-            other_reading = rest.first().map(|(_, month, day)| (*month, *day));
+        } else if let [date, other_readings @ ..] = numeric_dates(current.text).as_slice() {
+            other_reading = other_readings.first().map(|(_, month, day)| (*month, *day));
             (at, at, Some(date.0), date.1, date.2)
         } else {
             continue;
@@ -214,7 +220,7 @@ fn dates_with_weekday(text: &str) -> Vec<DatedWeekday> {
         let between =
             |from: usize, to: usize| -> Option<&str> { text.get(words.get(from)?.end..words.get(to)?.start) };
         // A weekday after the date must be in brackets: "3 December (Wednesday)".
-        let in_brackets = || between(last, last + 1).is_some_and(|between| between.contains('('));
+        let is_in_brackets = || between(last, last + 1).is_some_and(|between| between.contains('('));
         let is_in_list = || {
             let begins = |at: usize| between(at - 1, at).is_some_and(|between| !between.contains(')'));
             let is_weekday = |at: &usize| word(*at).and_then(weekday_of).is_some();
@@ -225,7 +231,7 @@ fn dates_with_weekday(text: &str) -> Vec<DatedWeekday> {
             Some((at, weekday)) if !are_separated(word(at), between(at, first)) => Some((at, last, weekday)),
             _ => word(last + 1)
                 .and_then(weekday_of)
-                .filter(|_| in_brackets() && !is_in_list())
+                .filter(|_| is_in_brackets() && !is_in_list())
                 .map(|weekday| (first, last + 1, weekday)),
         };
         let ends = dated.and_then(|(from, to, day)| Some((words.get(from)?.start, words.get(to)?.end, day)));
@@ -256,6 +262,7 @@ fn numeric_dates(word: &str) -> Vec<Ymd> {
     }
 }
 
+/// The date in ISO 8601 that a word is.
 fn iso_date(word: &str) -> Option<Ymd> {
     let mut parts = word.splitn(3, '-');
     let (year, month, day) = (self::year(parts.next()?)?, parts.next()?, parts.next()?);
@@ -265,14 +272,14 @@ fn iso_date(word: &str) -> Option<Ymd> {
 
 /// The dates in Japanese and Chinese with a weekday after them.
 fn cjk_dates_with_weekday(text: &str) -> impl Iterator<Item = DatedWeekday> {
-    CJK.captures_iter(text).filter_map(|captures| {
+    CJK_DATE.captures_iter(text).filter_map(|captures| {
         let number = |name: &str| captures.name(name)?.as_str().parse::<usize>().ok();
         let sign = captures.name("ja").or_else(|| captures.name("zh"))?.as_str().chars().next()?;
         let language = usize::from(captures.name("ja").is_none());
         // Chinese has two characters for Sunday.
-        let is_of =
+        let has_sign =
             |signs: &[char; 2]| signs.get(language) == Some(&sign) || sign == '日' && signs.contains(&sign);
-        let weekday = CJK_WEEKDAYS.iter().position(is_of)?;
+        let weekday = CJK_WEEKDAYS.iter().position(has_sign)?;
         let whole = captures.get(0)?;
         Some(DatedWeekday {
             year: number("y").and_then(|year| i64::try_from(year).ok()),
@@ -317,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn weekday_of_another_date_is_not_taken() {
+    fn weekday_of_another_date_is_ignored() {
         for text in [
             "Open Monday - 3 December is a holiday",
             "We are closed on Sunday. 3 December is fine.",
@@ -333,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn weekdays_are_those_of_the_calendar() {
+    fn weekdays_are_computed_from_dates() {
         assert_eq!(weekday(2025, 11, 25), 1);
         assert_eq!(weekday(2024, 2, 29), 3);
         assert_eq!(weekday(2000, 1, 1), 5);

@@ -28,19 +28,19 @@ impl Evidence<'_> {
     pub(super) fn derives(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {
         let n = self.operands.len();
         let chance = (n * n) as f64 * 2.0 * tolerance / value.max(1.0);
-        let mut pool: Vec<f64> = stated.to_vec();
+        let mut operands: Vec<f64> = stated.to_vec();
         if n <= MAX_FOR_PAIRS && chance <= MAX_CHANCE {
-            pool.extend_from_slice(&self.operands);
+            operands.extend_from_slice(&self.operands);
         } else {
-            pool.extend(self.single_numbers.iter().rev().take(MAX_FOR_PAIRS).map(|(v, _)| *v));
-            pool.extend(
+            operands.extend(self.single_numbers.iter().rev().take(MAX_FOR_PAIRS).map(|(v, _)| *v));
+            operands.extend(
                 self.model_numbers.iter().rev().take(MAX_MODEL_NUMBERS).filter(|v| self.contains(**v, 0.0)),
             );
         }
-        pool.sort_by(f64::total_cmp);
-        pool.dedup();
-        let pool = pool.as_slice();
-        if !self.spend(STEPS_PER_OPERAND * (pool.len() + stated.len())) {
+        operands.sort_by(f64::total_cmp);
+        operands.dedup();
+        let operands = operands.as_slice();
+        if !self.spend(STEPS_PER_OPERAND * (operands.len() + stated.len())) {
             return false;
         }
         if self.adds_to_aggregate(value, tolerance)
@@ -51,11 +51,11 @@ impl Evidence<'_> {
         {
             return true;
         }
-        // A coarse ratio counts only among few numbers: n numbers have n² ratios, and one of them is near any two-digit
-        // number. Ratios of the answer's own numbers always count.
-        let counts_ratios =
-            tolerance / value <= PRECISE || (pool.len() * pool.len()) as f64 * tolerance / value <= 0.5;
-        if pool.iter().any(|a| pair_gives(pool, *a, value, tolerance, counts_ratios)) {
+        // A coarse ratio is used only among few numbers: n numbers have n² ratios, and one of them is near any
+        // two-digit number. Ratios of the numbers of the answer itself are always used.
+        let may_use_ratios = tolerance / value <= PRECISE
+            || (operands.len() * operands.len()) as f64 * tolerance / value <= 0.5;
+        if operands.iter().any(|a| pair_gives(operands, *a, value, tolerance, may_use_ratios)) {
             return true;
         }
         let mut amounts = stated.to_vec();
@@ -71,32 +71,37 @@ impl Evidence<'_> {
         if stated.len() > 2 && totals.iter().any(|total| near(*total, value, tolerance)) {
             return true;
         }
-        let is_small = pool.len() <= MAX_FOR_TRIPLES;
-        if is_small && self.spend(4 * pool.len() * pool.len()) && product_gives(pool, value, tolerance) {
+        let is_small = operands.len() <= MAX_FOR_TRIPLES;
+        if is_small
+            && self.spend(4 * operands.len() * operands.len())
+            && product_gives(operands, value, tolerance)
+        {
             return true;
         }
-        let pool: Vec<f64> = pool.iter().copied().filter(|v| *v >= 10.0 || v.fract() != 0.0).collect();
-        pool.len() <= MAX_FOR_TRIPLES
-            && self.spend(2 * pool.len() * pool.len())
-            && triple_gives(&pool, value, tolerance)
+        let operands: Vec<f64> =
+            operands.iter().copied().filter(|v| *v >= 10.0 || v.fract() != 0.0).collect();
+        operands.len() <= MAX_FOR_TRIPLES
+            && self.spend(2 * operands.len() * operands.len())
+            && triple_gives(&operands, value, tolerance)
     }
 
     /// Whether the value follows from two numbers of one record: a price per square metre, the share of reached
     /// points. Only numbers of the same record are combined, so that there are few pairs; among many pairs, the match
     /// must be exact.
     fn follows_from_row(&self, value: f64, tolerance: f64) -> bool {
-        const MAX_CHANCE: f64 = 0.5;
+        const MAX_ROW_CHANCE: f64 = 0.5;
         const SUM_ERROR: f64 = 1e-9;
         let pairs: usize = self.rows.iter().map(|row| row.len() * row.len()).sum();
         let matches = pairs as f64 * 2.0 * tolerance / value.max(1.0);
-        let tolerance = if matches > MAX_CHANCE { value * SUM_ERROR } else { tolerance };
+        let tolerance = if matches > MAX_ROW_CHANCE { value * SUM_ERROR } else { tolerance };
         self.spend(pairs)
             && self.rows.iter().any(|row| row.iter().any(|a| pair_gives(row, *a, value, tolerance, true)))
     }
 
-    /// Whether a date follows from one of the texts: it is at most a day away from it, or a number of days, weeks,
-    /// months or years that a text has, or the weekday next to it that a text names; or it is the first or the last day
-    /// of a year that a text has. Dates after it may follow from a date that follows. True beyond the work budget.
+    /// Whether a date follows from a date of the texts: it is at most a day away from that date, or as many days,
+    /// weeks, months or years as a text states, or a weekday near that date that a text names; or it is the first or
+    /// the last day of a year that a text has. A date that follows is added to the dates, since other dates may follow
+    /// from it. True beyond the work budget.
     pub(in crate::measure::reasoning) fn derives_date(&mut self, date: &Date) -> bool {
         self.merge_new_values();
         let steps = self.dates.read(&self.texts);
@@ -115,8 +120,8 @@ impl Evidence<'_> {
         follows
     }
 
-    /// Whether a day is a known distance away from a date of the texts, or the working day next to the end of such a
-    /// term at a weekend.
+    /// Whether a day is a known distance away from a date of the texts, or a Monday or Friday next to the end of such a
+    /// distance at a weekend.
     fn is_near_known_date(&self, day: i64) -> bool {
         const MONDAY: usize = 0;
         const FRIDAY: usize = 4;
@@ -155,7 +160,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// The months of terms that a text writes in words: "six months".
+    /// The lengths in months of terms that a text contains in words: "six months".
     fn spelled_terms(&mut self) -> Vec<i64> {
         let terms = (1..=12).filter_map(|n: i64| Some((n, numbers::spelled(n as f64)? + " month")));
         let (terms, phrases): (Vec<i64>, Vec<String>) = terms.unzip();
@@ -217,7 +222,7 @@ impl Evidence<'_> {
     /// third number of one of them: the use by day and by night at two rates, with a monthly fee. Among many records a
     /// match may be accidental.
     fn is_weighted_sum(&self, value: f64, tolerance: f64) -> bool {
-        const MAX_CHANCE: f64 = 0.5;
+        const MAX_SUM_CHANCE: f64 = 0.5;
         const MAX_WEIGHTED_ROWS: usize = 8;
         let rows: Vec<&Vec<f64>> =
             self.rows.iter().filter(|row| row.len() <= MAX_WEIGHTS).take(MAX_WEIGHTED_ROWS).collect();
@@ -226,7 +231,7 @@ impl Evidence<'_> {
         // Two of the products, with each of the numbers or none.
         let sums: usize =
             pairs().map(|(a, b)| (a.len() * b.len()).pow(2) / 2 * (1 + a.len() + b.len())).sum();
-        if sums as f64 * 2.0 * tolerance > MAX_CHANCE * value || !self.spend(2 * sums) {
+        if sums as f64 * 2.0 * tolerance > MAX_SUM_CHANCE * value || !self.spend(2 * sums) {
             return false;
         }
         let is_sum = |amounts: &[f64], rates: &[f64]| {
@@ -247,10 +252,12 @@ impl Evidence<'_> {
     /// Whether the value and a number of the texts add up to 100 %, where the numbers are so few that a match is not
     /// accidental.
     fn is_complement(&self, value: f64, tolerance: f64) -> bool {
-        const MAX_CHANCE: f64 = 0.5;
-        let rest = 100.0 - value;
+        const MAX_COMPLEMENT_CHANCE: f64 = 0.5;
+        let complement = 100.0 - value;
         let chance = self.operands.len() as f64 * 2.0 * tolerance / 100.0;
-        rest > 0.0 && chance <= MAX_CHANCE && within(&self.operands, rest - tolerance, rest + tolerance)
+        complement > 0.0
+            && chance <= MAX_COMPLEMENT_CHANCE
+            && within(&self.operands, complement - tolerance, complement + tolerance)
     }
 
     /// Whether the value is a growth factor: 1.05 for a rate of 0.05 or 5 %.

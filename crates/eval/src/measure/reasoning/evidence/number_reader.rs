@@ -1,7 +1,7 @@
 //! Reads the numbers of the texts of the evidence.
 //!
-//! In: the texts that were added since the last reading, in order. Out: their numbers, with what each may be used for;
-//! and, of results, the sums of their columns and the numbers of their records.
+//! In: the texts that were added since the last reading, in order. Out: their numbers, each with whether arithmetic may
+//! use it; and the sums of the columns and the numbers of the records of results.
 
 use super::{
     Evidence, MAX_AGGREGATES, MAX_MODEL_NUMBERS, MAX_TOTALLED, MAX_VALUES, Support, TextSource, Unread,
@@ -16,12 +16,14 @@ use crate::recognise::Text;
 const MAX_ROWS: usize = 200;
 /// Maximum numbers of such a record.
 const MAX_ROW_NUMBERS: usize = 8;
-/// Maximum rounds over the numbers of a proposal, of which some follow from others.
-const PROPOSAL_ROUNDS: usize = 3;
+/// Maximum rounds over the numbers of a proposal, since some may follow from others.
+const MAX_PROPOSAL_ROUNDS: usize = 3;
 /// Maximum numbers of a proposal that are compared with the evidence before it.
 const MAX_PROPOSED: usize = 64;
 /// Maximum bytes of a message whose numbers in words are read: "two of us", "for three nights".
 const MAX_SPELLED: usize = 1_000;
+/// Maximum bytes of a result that is a single number with a unit or a label.
+const MAX_SINGLE_NUMBER_TEXT: usize = 48;
 /// The largest number in words that is read.
 const LARGEST_SPELLED: usize = 12;
 
@@ -46,7 +48,7 @@ impl<'a> Evidence<'a> {
         unsupported.retain(|number| !number.in_identifier);
         unsupported.truncate(MAX_PROPOSED);
         let mut supported: Vec<f64> = Vec::new();
-        for _ in 0..PROPOSAL_ROUNDS {
+        for _ in 0..MAX_PROPOSAL_ROUNDS {
             let before = supported.len();
             unsupported.retain(|number| {
                 let is_supported = self.supports(number, false, &supported) != Support::None;
@@ -63,6 +65,7 @@ impl<'a> Evidence<'a> {
         self.new_values.extend(supported.into_iter().map(|value| (value, true)));
     }
 
+    /// Adds the numbers of a text of another source than the model.
     fn read_text(&mut self, text: &'a str, source: TextSource) {
         if self.values.len() + self.new_values.len() > MAX_VALUES {
             self.is_full = true;
@@ -107,6 +110,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
+    /// Adds the numbers that a structured result has by its columns, records and lists.
     fn read_columns(&mut self, result: &Text, memo: &Memo) {
         let structure = Structure::cached(result, memo);
         let Some(Structure(Some(records))) = structure.as_deref() else { return };
@@ -163,6 +167,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
+    /// Adds the numbers of a text of the model, and drops the oldest ones.
     fn read_model_text(&mut self, text: &str) {
         let model_numbers = &mut self.model_numbers;
         numbers::scan(text, |n| model_numbers.push(n.value));
@@ -181,5 +186,5 @@ fn is_rate_or_year(text: &str, number: &Number) -> bool {
 
 /// Whether the text is short and has only the number `n`, with a unit, a label or brackets.
 fn is_single_number(text: &str, n: &Number) -> bool {
-    text.len() <= 48 && numbers::all(text).len() == 1 && !n.in_identifier
+    text.len() <= MAX_SINGLE_NUMBER_TEXT && numbers::all(text).len() == 1 && !n.in_identifier
 }

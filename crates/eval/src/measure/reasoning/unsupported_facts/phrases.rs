@@ -42,9 +42,10 @@ impl FactChecker<'_, '_> {
         if facts.is_empty() {
             return;
         }
-        self.out.examined += facts.len();
-        let repeats = |fact: &&PhraseFact| fact.phrases.iter().any(|phrase| self.request.has_phrase(phrase));
-        self.out.beyond_request += facts.len() - facts.iter().filter(repeats).count();
+        self.result.examined += facts.len();
+        let is_in_request =
+            |fact: &&PhraseFact| fact.phrases.iter().any(|phrase| self.request.has_phrase(phrase));
+        self.result.beyond_request += facts.len() - facts.iter().filter(is_in_request).count();
         let phrases: Vec<&str> = facts.iter().flat_map(|f| f.phrases.iter().map(String::as_str)).collect();
         let mut are_mentioned = self.evidence.mentions(&phrases).into_iter();
         let mut is_supported = |fact: &PhraseFact| {
@@ -53,11 +54,11 @@ impl FactChecker<'_, '_> {
         let mut checked: Vec<(&PhraseFact, bool)> = facts.iter().map(|f| (f, is_supported(f))).collect();
         let mut names = checked.iter().filter(|(fact, supported)| fact.kind == NAME && !supported);
         // An unsupported name may be spelled out from a code in a result.
-        let are_codes = names.next().is_some() && self.evidence.has_codes(self.answer);
+        let may_be_from_codes = names.next().is_some() && self.evidence.has_codes(self.answer);
         for (fact, supported) in &mut checked {
             let parts: Vec<&str> = fact.parts.iter().map(String::as_str).collect();
             *supported = *supported
-                || fact.kind == NAME && are_codes
+                || fact.kind == NAME && may_be_from_codes
                 || fact.defect == Defect::UnsupportedQuote && self.evidence.was_passed(&fact.phrases)
                 || fact.date.as_ref().is_some_and(|date| {
                     self.evidence.derives_date(date) || self.evidence.was_day_passed(|day| day == date.day)
@@ -79,7 +80,7 @@ impl FactChecker<'_, '_> {
                     head(&fact.shown, 120)
                 );
                 let finding = defect.finding(rationale, &fact.quote);
-                self.out.findings.push(match defect {
+                self.result.findings.push(match defect {
                     Defect::UnsupportedFact => finding.by_rule(fact.kind),
                     _ => finding,
                 });
@@ -87,7 +88,7 @@ impl FactChecker<'_, '_> {
         }
     }
 
-    /// The dates of the answer.
+    /// The dates of the answer, as facts.
     fn dates(&self) -> Vec<PhraseFact> {
         let fact = |date: dates::Date| PhraseFact {
             phrases: date.forms_without_year(),
@@ -106,10 +107,12 @@ impl FactChecker<'_, '_> {
         let mut facts = Vec::new();
         for &(start, end) in &self.sentences {
             let Some(sentence) = self.prose.get(start..end) else { continue };
-            let lower = sentence.split_whitespace().filter(|w| w.starts_with(char::is_lowercase));
+            let lowercase_words = sentence.split_whitespace().filter(|w| w.starts_with(char::is_lowercase));
             let is_heading =
                 sentence.trim_start().starts_with(['#', '*', '-', '|']) || sentence.trim_end().ends_with(':');
-            if is_heading || (lower.take(2).count() < 2 && sentence.trim().len() != self.prose.trim().len()) {
+            if is_heading
+                || (lowercase_words.take(2).count() < 2 && sentence.trim().len() != self.prose.trim().len())
+            {
                 continue;
             }
             for name in request::names(sentence) {

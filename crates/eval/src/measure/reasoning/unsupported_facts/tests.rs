@@ -92,7 +92,7 @@ fn facts_are_compared_in_all_languages() {
             checked(task, &[read], answer).findings
         );
     }
-    // After a failed lookup, the memory of the model is no source.
+    // After a failed lookup, the memory of the model is not a source.
     for (task, answer, expected) in [
         (
             "Wer hat die Brücke gebaut?",

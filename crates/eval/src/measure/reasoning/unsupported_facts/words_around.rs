@@ -1,4 +1,4 @@
-//! Words next to a number of an answer, by which it is rounded, a limit or a name.
+//! Words next to a number of an answer that make the number an approximation, a limit or a label.
 //!
 //! In: the position of a number, and the words of closed classes of its text. Out: whether the number is hedged ("about
 //! 800"), and whether it is a label ("page 31").
@@ -10,7 +10,7 @@ use crate::measure::numbers::Number;
 
 /// Maximum bytes before or after a number that are read.
 const MAX_AROUND: usize = 32;
-/// Classes of words before a number by which it is rounded, or a limit.
+/// Classes of words that make the number after them an approximation or a limit.
 const HEDGES: WordClasses = classes!(Approximation Bound Restriction);
 /// Values of the words of class `Bound`.
 const AT_MOST: u8 = 1;
@@ -19,7 +19,7 @@ const ABOVE: u8 = 2;
 const MAX_LIMIT_RATIO: f64 = 1.5;
 /// Signs before a number with the same meaning.
 const HEDGE_SIGNS: [char; 4] = ['~', '≈', '<', '>'];
-/// Classes of words before a number that is a name.
+/// Classes of words that make the number after them a label.
 const LABELS: WordClasses = classes!(Label Identifier);
 
 /// The words of closed classes next to a number.
@@ -38,7 +38,7 @@ impl WordsAround<'_> {
         Some((word.classes, self.text.get(word.at.end..self.at.start)?))
     }
 
-    /// Whether the number is rounded, or a limit: "about 800", "800 metres or so".
+    /// Whether the number is an approximation or a limit: "about 800", "800 metres or so".
     pub(super) fn is_hedged(&self) -> bool {
         let text_before = self.text.get(..self.at.start).unwrap_or_default();
         let has_word_before = self.before().is_some_and(|(classes, gap)| {
@@ -55,8 +55,8 @@ impl WordsAround<'_> {
             || has_word_after().unwrap_or_default()
     }
 
-    /// The values that the number limits: "over 300" is true of 340. They are at most by half larger or smaller than the
-    /// number, since a limit is named for a value near it. `None` without a word for a limit next to the number.
+    /// The values that the number limits: "over 300" is true of 340. They are at most by half larger or smaller than
+    /// the number, since a limit is named for a value near it. `None` without a word for a limit next to the number.
     pub(super) fn limited_values(&self, number: f64) -> Option<Range<f64>> {
         let is_next = |gap: &str| gap.split_whitespace().count() < 2 && !gap.contains([',', '.', ';', '\n']);
         let is_bound = |word: &&ClassifiedWord| word.classes.has(WordClass::Bound);
@@ -73,7 +73,7 @@ impl WordsAround<'_> {
         })
     }
 
-    /// Whether the number is a name: "page 31".
+    /// Whether the number is a label and not a quantity: "page 31".
     pub(super) fn is_label(&self) -> bool {
         self.before().is_some_and(|(classes, gap)| {
             classes.has_any(LABELS) && gap.chars().all(|c| c.is_whitespace() || "#:.".contains(c))

@@ -45,7 +45,7 @@ pub(super) fn with_children(parsed: &Records, list: usize) -> Vec<Record> {
     rows().map(merge).collect()
 }
 
-/// Whether a value is a date that a text names.
+/// Whether a value is a date that the text also contains, possibly in another format.
 pub(super) fn is_date_of(value: &str, text: &str) -> bool {
     let date = dates::all(value).next().filter(|date| date.at == (0..value.len()));
     date.is_some_and(|date| {
@@ -57,13 +57,14 @@ pub(super) fn is_date_of(value: &str, text: &str) -> bool {
     })
 }
 
-/// The words of a row's values.
+/// The words of a row's values, without the shortest ones.
 pub(super) fn words(row: &Record) -> HashSet<String> {
     let texts = row.fields.iter().map(|field| words_of(&field.shown().replace(['@', '.', '_', '-'], " ")));
     let words = texts.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     words.filter(|word| word.len() >= MIN_NAME - 1).collect()
 }
 
+/// Whether the key of a field means a state.
 pub(super) fn is_state(field: &RecordField) -> bool {
     field.name.last().is_some_and(|word| matches!(word.as_str(), "status" | "state" | "availability"))
 }
