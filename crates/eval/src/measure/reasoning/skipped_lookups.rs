@@ -12,7 +12,7 @@ use verdict_otlp::trace::Idx;
 use super::answer::{final_answer, masked, sentences};
 use super::answer_span::answered_by;
 use super::missing_announced_call::instructions;
-use super::skipped_step::verbs;
+use super::skipped_step::actions_of_verbs;
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::calls::empty_result::is_nothing;
 use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_prompt, writes_code};
@@ -44,7 +44,7 @@ pub(crate) fn looks_up(step: &str, memo: &Memo) -> bool {
     let step = clip(step, MAX_STEP);
     let Some(language) = Language::detected(step, None, memo) else { return false };
     if !language.is_spaced() {
-        return verbs(step, language).contains(&Action::Search);
+        return actions_of_verbs(step, language).contains(&Action::Search);
     }
     let words = step.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<String> = words.map(str::to_lowercase).collect();
@@ -157,13 +157,13 @@ impl AnswerContext<'_> {
     /// The finding if every result is an error or empty, and the answer states a result.
     fn against_empty_results(&self) -> Option<Finding> {
         let EmptyResult { words, source, failed } = self.empty_result()?;
-        let is_put_to_user = || {
+        let reports_refusal_to_user = || {
             let mut calls = self.agent.calls.iter().rev().filter_map(|c| self.trace.calls.get(*c));
-            calls.next().is_some_and(|call| recovery::is_put_to_user(self.trace, self.memo, call))
+            calls.next().is_some_and(|call| recovery::reports_refusal_to_user(self.trace, self.memo, call))
         };
         if avoidance::mentions_lack(self.answer, self.memo)
             || self.code_retrieves()
-            || failed && is_put_to_user()
+            || failed && reports_refusal_to_user()
         {
             return None;
         }

@@ -66,9 +66,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let clauses = clauses(answer, &Prose::cached(answer, memo), language, memo);
     memo.budget.spend(clauses.len() * last_calls.len()).then_some(())?;
     let stated = clauses.iter().filter(|clause| !clause.negated && !clause.modal);
-    let (clause, call) = stated
-        .flat_map(|clause| last_calls.iter().map(move |attempt| (clause, attempt)))
-        .find_map(|(clause, (verb, call, _))| says_done(&clause.words, verb).then_some((clause, *call)))?;
+    let (clause, call) =
+        stated.flat_map(|clause| last_calls.iter().map(move |attempt| (clause, attempt))).find_map(
+            |(clause, (verb, call, _))| states_action_done(&clause.words, verb).then_some((clause, *call)),
+        )?;
     let rationale =
         format!("a report of what was done was expected; {} reported that it was not", call.name.trim());
     let finding = Defect::FalseClaim.finding(rationale, clause.sentence.trim()).citing_at(trace, call.at);
@@ -100,7 +101,7 @@ pub(super) fn has_failed(call: &Call, memo: &Memo) -> bool {
 }
 
 /// Whether words state that the action of the verb was done: "i have now restarted", "was cancelled".
-fn says_done(words: &str, verb: &str) -> bool {
+fn states_action_done(words: &str, verb: &str) -> bool {
     let mut preceding: Option<&str> = None;
     for word in words.split_whitespace() {
         if preceding.is_some_and(precedes_participle) && is_past_of(word, verb) {
