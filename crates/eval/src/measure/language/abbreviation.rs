@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::word_class::{WordClass, WordClassTable};
 
-/// Maximum digits of an ordinal number, which is the number of a day.
+/// Maximum digits of an ordinal number, which is the day of a month.
 const MAX_DAY_DIGITS: usize = 2;
 
 /// The section `abbreviations` of a data file.

@@ -85,7 +85,7 @@ pub(crate) struct ActionClaim<'t> {
 }
 
 impl ActionClaim<'_> {
-    /// The same claim with another sentence.
+    /// The same claim with another sentence, for a claim that was cached without its sentence.
     pub(super) fn with_sentence<'s>(self, sentence: &'s str) -> ActionClaim<'s> {
         let ActionClaim { action, tense, verb, instrument, names_source, .. } = self;
         ActionClaim { action, tense, verb, sentence, instrument, names_source }
@@ -168,8 +168,8 @@ impl Claims {
         for (action, forms) in actions {
             for (form, source) in forms {
                 let source = compiler.expand(source, 0)?;
-                let whole = Pattern::new(&format!("^(?:{source})$"));
-                verbs.entry(form.clone()).or_default().push((*action, whole));
+                let matched = Pattern::new(&format!("^(?:{source})$"));
+                verbs.entry(form.clone()).or_default().push((*action, matched));
                 verbs_by_form.entry(form).or_default().push(source);
             }
         }
@@ -250,18 +250,18 @@ impl Claims {
         self.search(sentence, |_| true, out);
     }
 
-    /// Adds the claims of done actions that [`Claims::find`] finds.
+    /// As [`Claims::find`], but only for claims of done actions.
     pub(super) fn find_done<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<ActionClaim<'t>>) {
         if !sentence.is_question && self.may_have_done(sentence.words()) {
             self.search(sentence, |prefilter| prefilter.is_done, out);
         }
     }
 
-    /// Adds the claims of `sentence` by the patterns whose prefilter `is_wanted`.
+    /// Adds the claims of `sentence` by the patterns whose prefilter `is_included`.
     fn search<'t>(
         &self,
         sentence: &Sentence<'t>,
-        is_wanted: impl Fn(&Prefilter) -> bool,
+        is_included: impl Fn(&Prefilter) -> bool,
         out: &mut Vec<ActionClaim<'t>>,
     ) {
         let first = out.len();
@@ -270,26 +270,26 @@ impl Claims {
         let verb_groups = self.finder.find(words);
         let prefilters = self.prefilters.iter().enumerate();
         let passes = |(nth, prefilter): &(usize, &Prefilter)| {
-            is_wanted(prefilter) && verb_groups.has(*nth) && prefilter.frames.is_match(words)
+            is_included(prefilter) && verb_groups.has(*nth) && prefilter.frames.is_match(words)
         };
-        let passed = prefilters
+        let passed_prefilters = prefilters
             .filter(passes)
             .fold(VerbGroups::default(), |all, (nth, _)| all.union(VerbGroups::only(nth)));
         for ClaimPattern { tense, form, pattern, .. } in
-            self.patterns.iter().filter(|candidate| passed.has(candidate.prefilter))
+            self.patterns.iter().filter(|candidate| passed_prefilters.has(candidate.prefilter))
         {
             // A search for captures costs more than a test for a match.
             if !pattern.is_match(words) {
                 continue;
             }
             for captures in pattern.captures_iter(words) {
-                let (Some(whole), Some(verb)) = (captures.get(0), captures.name("verb")) else { continue };
+                let (Some(matched), Some(verb)) = (captures.get(0), captures.name("verb")) else { continue };
                 let verb = words.get(verb.range()).unwrap_or_default();
                 let Some(action) = self.action(form, verb) else { continue };
-                let clause = clause(words, whole.start(), whole.end());
+                let clause = clause(words, matched.start(), matched.end());
                 let is_excluded = match tense.is_done() {
                     true => {
-                        let is_hypothetical = || is_hypothetical(&self.hypothetical, words, whole.start());
+                        let is_hypothetical = || is_hypothetical(&self.hypothetical, words, matched.start());
                         sentence.is_question || is_hypothetical() || self.is_excluded(*tense, clause)
                     }
                     false => {

@@ -26,11 +26,12 @@ pub(super) fn is_hypothetical(hypothetical: &Pattern, words: &str, start: usize)
 
 /// The clause of `words` around a match, which commas, colons and parentheses delimit.
 pub(super) fn clause(words: &str, start: usize, end: usize) -> &str {
-    let until =
+    let end_of_clause =
         words.get(end..).and_then(|rest| rest.find(CLAUSE_DELIMITERS)).map_or(words.len(), |at| end + at);
-    words.get(clause_start(words, start)..until).unwrap_or(words)
+    words.get(clause_start(words, start)..end_of_clause).unwrap_or(words)
 }
 
+/// The signs that delimit clauses in the words of a sentence, where "(" is any parenthesis.
 const CLAUSE_DELIMITERS: [char; 3] = [',', ':', '('];
 
 fn clause_start(words: &str, start: usize) -> usize {
@@ -71,7 +72,7 @@ impl PatternCompiler<'_> {
         if self.has_spaces { format!(" (?:{source}) ") } else { format!("(?:{source})") }
     }
 
-    /// The regular expression of a pattern.
+    /// The regular expression of a pattern. `depth` is the number of classes of words that contain the pattern.
     pub(super) fn expand(&self, source: &str, depth: usize) -> Result<String, String> {
         let source = without_final_gaps(source);
         let mut out = String::with_capacity(source.len() * 2);
@@ -134,7 +135,7 @@ fn without_final_gaps(source: &str) -> String {
     source
 }
 
-/// `source` without gaps at the beginning and at the end of a whole pattern. They also match without any words, and
+/// `source` without gaps at the beginning and at the end of a whole pattern. Such gaps also match no words at all, and
 /// would move the start of a match, before which conditions are searched.
 fn without_outer_gaps(source: &str) -> &str {
     let source = ["{gap}", "({gap})?", "{near}"]
@@ -171,6 +172,7 @@ impl Pattern {
         pattern
     }
 
+    /// Whether the pattern matches at any position.
     pub(super) fn is_match(&self, words: &str) -> bool {
         self.anywhere().is_match(words.as_bytes())
     }

@@ -1,7 +1,8 @@
 //! Words with content, and function words.
 //!
-//! In: a text or a word in a known language. Out: its content words; whether it is a function word. Function words are
-//! those of closed classes, of instructions, and of prose by which the language of a text is detected.
+//! In: a text or a word in a known language. Out: the content words of the text; whether the word is a function word.
+//! Function words are the words of closed classes, the words without content of instructions, and the words by which the
+//! language of a text is detected.
 
 use super::word_class::FUNCTION_CLASSES;
 use super::{ClassifiedWord, Language, RequestWords, WordClass, WordClasses, classes, detect};
@@ -11,13 +12,16 @@ impl Language {
     /// ask for any result.
     pub(crate) fn content_words(self, text: &str) -> Vec<String> {
         let lists = self.lists();
-        let places = lists.classes.places(text);
+        let classified_words = lists.classes.places(text);
         let base = text.as_ptr().addr();
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().nth(2).is_some());
         let is_no_function_word = |word: &&str| {
             let at = word.as_ptr().addr() - base;
-            let is_beside = |place: &ClassifiedWord| place.at.end <= at || at + word.len() <= place.at.start;
-            places.iter().all(|place| is_beside(place) || !place.classes.has_any(FUNCTION_CLASSES))
+            let is_elsewhere =
+                |other: &ClassifiedWord| other.at.end <= at || at + word.len() <= other.at.start;
+            classified_words
+                .iter()
+                .all(|other| is_elsewhere(other) || !other.classes.has_any(FUNCTION_CLASSES))
         };
         let words = words.filter(is_no_function_word).map(str::to_lowercase);
         let has_content =
@@ -25,8 +29,8 @@ impl Language {
         words.filter(has_content).collect()
     }
 
-    /// Whether a word in lower case is a function word, or a verb that asks for any result. Not for words that are also
-    /// names: "will".
+    /// Whether a word in lower case is a function word with which a sentence may begin, or a verb that asks for any
+    /// result. False for words that are also names of persons: "will".
     pub(crate) fn is_sentence_opener(self, word: &str) -> bool {
         const FUNCTION: WordClasses = classes!(Condition Sequence Conjunction Contrast Reason);
         let lists = self.lists();

@@ -15,7 +15,7 @@ pub(super) const CLAUSE_DELIMITERS: [char; 14] =
 /// A negation that also has one of these classes is a part of an offer ("don't hesitate"), a prohibition, a limit, or
 /// a phrase such as "without delay", and denies nothing.
 const NON_DENYING: WordClasses = classes!(Offer Obligation Bound AtOnce Condition Confirmation);
-/// The part of a clause after a word of these classes is not stated.
+/// Classes of words after which the content of a clause is not stated as a fact.
 const NOT_STATED: WordClasses = classes!(Condition Offer);
 
 impl Language {

@@ -21,7 +21,7 @@ const MIN_SCORE: f32 = 1.3;
 const MIN_SHARE: f32 = 0.58;
 /// Minimum score of another language that excludes English, although it is too low to recognise the language.
 const MIN_HINT: f32 = 1.0;
-/// From this number of words in lower case, prose has function words of its language.
+/// Minimum words in lower case of a text that is taken for prose, which has function words of its language.
 const MIN_PROSE_WORDS: usize = 20;
 /// Maximum bytes of a function word.
 const MAX_WORD_BYTES: usize = 24;
@@ -30,12 +30,13 @@ const MAX_WORD_BYTES: usize = 24;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Detected {
     /// A language that rules read.
-    In(Language),
+    Supported(Language),
     /// A language that rules do not read.
-    Other,
+    Unsupported,
     /// The text has too few words, and no hint at another language than English.
     TooFewWords,
-    /// The text has too few known words, which hint at another language than English; at this one, if there is one.
+    /// The text has too few known words for a result, and is probably not English; with the most probable language, if
+    /// there is one.
     Unclear(Option<Language>),
     /// The text has no letters.
     NoWords,
@@ -45,7 +46,7 @@ impl Detected {
     #[cfg(test)]
     pub(super) fn language(self) -> Option<Language> {
         match self {
-            Detected::In(language) => Some(language),
+            Detected::Supported(language) => Some(language),
             _ => None,
         }
     }
@@ -149,7 +150,7 @@ pub(super) fn is_function_word(word: &str, language: Language) -> bool {
 pub(super) fn detect(text: &str) -> Detected {
     let text = text.get(..text.floor_char_boundary(MAX_BYTES)).unwrap_or(text);
     let scripts = Scripts::from_text(text);
-    scripts.language().unwrap_or_else(|| by_words(text))
+    scripts.language().unwrap_or_else(|| language_by_words(text))
 }
 
 /// The numbers of letters by script.
@@ -161,7 +162,7 @@ struct Scripts {
     other: usize,
 }
 
-/// Bytes of a chunk that is skipped if all its bytes are ASCII.
+/// Bytes of a chunk of the text; a chunk of ASCII is skipped in the count of other characters.
 const CHUNK_BYTES: usize = 32;
 
 impl Scripts {
@@ -200,18 +201,20 @@ impl Scripts {
         let asian = (self.han + self.kana) * 3;
         match () {
             () if self.latin + asian + self.other == 0 => Some(Detected::NoWords),
-            () if self.other > self.latin.max(asian) => Some(Detected::Other),
+            () if self.other > self.latin.max(asian) => Some(Detected::Unsupported),
             () if asian < self.latin => None,
-            () if self.kana * 8 >= self.han => Some(Detected::In(Language::Japanese)),
-            () => Some(Detected::In(Language::Chinese)),
+            () if self.kana * 8 >= self.han => Some(Detected::Supported(Language::Japanese)),
+            () => Some(Detected::Supported(Language::Chinese)),
         }
     }
 }
 
-/// From this score on, a language is recognised early if all other scores together are at most a quarter of it.
+/// Minimum score of a language that is recognised before the end of the text, if the sum of all other scores is at most
+/// a quarter of it.
 const CLEAR_SCORE: f32 = 8.0;
 
-fn by_words(text: &str) -> Detected {
+/// The language of a text by its function words.
+fn language_by_words(text: &str) -> Detected {
     let table = &*TABLE;
     let mut scores = [0.0_f32; MAX_LANGUAGES];
     let scores = scores.get_mut(..table.codes.len()).unwrap_or_default();
@@ -241,7 +244,7 @@ fn by_words(text: &str) -> Detected {
             false => Detected::TooFewWords,
         };
     }
-    table.language(best).map_or(Detected::Other, Detected::In)
+    table.language(best).map_or(Detected::Unsupported, Detected::Supported)
 }
 
 /// Whether a text with too few known words is probably not English. `best` is the highest score of a language.
@@ -274,9 +277,9 @@ fn is_clear(scores: &[f32]) -> bool {
     best >= CLEAR_SCORE && others <= best / 4.0
 }
 
-/// Byte classes, which are combined as bits for a word.
+/// The classes of bytes, of which a word has the union as bits.
 const LETTER: u8 = 0;
-/// A byte of an identifier, a path or code.
+/// A byte of an identifier, a path or code, which joins its words.
 const JOINT: u8 = 1;
 /// A byte of a character that is not ASCII.
 const NON_ASCII: u8 = 2;
@@ -341,7 +344,7 @@ impl WordReader<'_> {
                 return true;
             }
             let Some((word, classes)) = self.next_word() else { return false };
-            // The letter of a label such as "W-4411" is no word.
+            // The letter of an identifier such as "W-4411" is no word.
             let is_label = word.len() == 1 && self.text.as_bytes().get(word.end) == Some(&b'-');
             if classes & JOINT != 0 || word.len() > MAX_WORD_BYTES || is_label {
                 continue;

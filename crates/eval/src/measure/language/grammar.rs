@@ -18,7 +18,7 @@ verdict_otlp::labelled_enum! {
         Auxiliary = "auxiliary",
         /// Words between an auxiliary and its verb.
         Adverb = "adverb",
-        /// Subjects other than the writer, and words by which a clause speaks about nothing in particular.
+        /// Subjects other than the writer, and words of clauses that are about no particular thing.
         OtherActor = "other_actor",
         /// Prepositions before words that are not the object of a verb.
         Preposition = "preposition",
@@ -32,7 +32,7 @@ verdict_otlp::labelled_enum! {
         Definite = "definite",
         /// Words before a property that is wanted: "with", "only".
         Wanted = "wanted",
-        /// Words by which a request leaves its properties open: "whether", "either".
+        /// Words by which a request allows several properties: "whether", "either".
         Open = "open",
     }
 }

@@ -3,7 +3,8 @@
 //! In: a YAML file. Out: one [`PatternList`] for each kind of statement, and the [`Claims`]. A pattern is a regular
 //! expression over the words of a sentence with these additions: a space separates words, `{name}` is a class of
 //! words of the file, `{gap}` matches up to eight words and `{near}` up to three without a comma or colon between
-//! them, `~` matches any further letters of a word, and `<form>` is a verb of any action in that form.
+//! them, `~` matches any further letters of a word, and `<form>` is a verb of any action in the form of this name
+//! (a key of the section `actions`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ struct LanguageFile {
     /// Words of instructions; absent in languages without spaces.
     #[serde(default)]
     requests: Option<RequestsFile>,
-    /// Only of English.
+    /// Present only in the file of English.
     #[serde(default)]
     grammar: GrammarFile,
     classes: ClassesFile,
@@ -167,12 +168,12 @@ impl Lists {
         let compiler = PatternCompiler { words: &file.words, has_spaces };
         let classes = WordClassTable::new(&file.classes, has_spaces)?;
         let hypothetical = Arc::new(compiler.any_or_first(&file.hypothetical.any, &file.hypothetical.first)?);
-        let list = |list: &ListFile| {
-            let unless = (!list.unless.is_empty()).then(|| compiler.any(&list.unless)).transpose()?;
+        let list = |source: &ListFile| {
+            let unless = (!source.unless.is_empty()).then(|| compiler.any(&source.unless)).transpose()?;
             Ok::<_, String>(PatternList {
-                any: match list.first.as_slice() {
-                    [] => compiler.any(&list.any)?,
-                    first => compiler.any_or_first(&list.any, first)?,
+                any: match source.first.as_slice() {
+                    [] => compiler.any(&source.any)?,
+                    first => compiler.any_or_first(&source.any, first)?,
                 },
                 unless,
                 hypothetical: hypothetical.clone(),
@@ -244,9 +245,9 @@ impl PatternList {
     /// `unless`.
     pub(super) fn first(&self, sentence: &Sentence<'_>) -> Option<[String; 2]> {
         let words = sentence.words();
-        let found = self.any.find(words).filter(|_| !self.is_limited(sentence))?;
+        let matched = self.any.find(words).filter(|_| !self.is_limited(sentence))?;
         let part = |part: Option<&str>| part.map(|words| words.trim().to_owned());
-        Some([part(words.get(found.clone()))?, part(words.get(found.end..))?])
+        Some([part(words.get(matched.clone()))?, part(words.get(matched.end..))?])
     }
 
     /// The union of the patterns of the list.

@@ -3,8 +3,8 @@
 //! replies of a user that agree or withdraw; requests for a text, an estimate, a number or a source.
 //!
 //! In: a text. Out: its sentences of such a kind, verbatim. Patterns are data, with one file per language in `data/`:
-//! classes of words (speaker, auxiliary, negation, verbs by class of action), and patterns over these classes. They
-//! apply to one sentence as words without case and punctuation. Code and quotations are ignored; questions and
+//! classes of words (speaker, auxiliary, negation, verbs by class of action), and patterns over these classes. A pattern
+//! is matched with one sentence, as words without case and punctuation. Code and quotations are ignored; questions and
 //! conditions claim nothing. `sentences/` contains sentences that the patterns must and must not match. In other
 //! languages, or if the language is not recognised, metrics that need the language are unmeasured.
 //!
@@ -62,7 +62,7 @@ use crate::recognise::Text;
 const MAX_SHORT_BYTES: usize = 120;
 
 impl Language {
-    /// The language of a text, or `None` for another one or if it is not recognised.
+    /// The language of a text; `None` for a language that rules do not read, or if the language is not recognised.
     #[cfg(test)]
     pub(crate) fn from_text(text: &str) -> Option<Language> {
         detect::detect(text).language()
@@ -82,7 +82,7 @@ impl Language {
     pub(crate) fn mentions_consent(self, text: &str) -> bool {
         let consent = &self.lists().consent;
         let split = Reading::default().split(text, self);
-        // The test of `ReadText::may_match`.
+        // As in `ReadText::may_match`, one search over all words excludes most texts.
         (!self.is_spaced() || consent.any().is_match(split.words()))
             && split.sentences(text).any(|s| consent.any().is_match(s.words()) && !consent.is_limited(&s))
     }
@@ -92,7 +92,8 @@ impl Language {
         self.lists().claims.action_of(verb)
     }
 
-    /// The verbs in their base form of which a word in lower case may be a form. Most of them are no words.
+    /// The verbs in their base form of which a word in lower case may be a form. Most of the results are not words of
+    /// the language.
     pub(crate) fn possible_verbs(self, word: &str) -> impl Iterator<Item = String> + use<'_> {
         self.lists().requests.iter().flat_map(move |words| words.possible_verbs(word))
     }
@@ -107,7 +108,7 @@ impl Language {
         self.table().places(text).all()
     }
 
-    /// The data file of the language.
+    /// The text of the language's data file.
     fn data(self) -> &'static str {
         match self {
             Language::English => include_str!("data/en.yaml"),
@@ -152,14 +153,14 @@ pub(crate) struct Invention<'t> {
     pub is_assumption: bool,
 }
 
-/// The language of a text or, if it is not recognised, of `fallback`, the text that it answers. If both texts only hint
-/// at the same language, it counts as recognised.
+/// The language of a text or, if it is not recognised, of `fallback`, the text that it answers. If both texts hint at the
+/// same language, that language counts as recognised.
 fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Memo) -> detect::Detected {
-    use detect::Detected::{In, TooFewWords, Unclear};
+    use detect::Detected::{Supported, TooFewWords, Unclear};
     let detected = reading.language(text);
     let (TooFewWords | Unclear(_), Some(fallback)) = (detected, fallback) else { return detected };
     match (detected, Reading::cached(fallback, memo).language(fallback)) {
-        (Unclear(Some(language)), Unclear(Some(other))) if language == other => In(language),
+        (Unclear(Some(language)), Unclear(Some(other))) if language == other => Supported(language),
         (_, fallback_language) => fallback_language,
     }
 }
@@ -213,7 +214,7 @@ impl<'t> ReadText<'t> {
         ReadText { text: part, languages: self.languages, is_known: self.is_known, reading }
     }
 
-    /// The analysis without the text.
+    /// The analysis without the text, so that it can be stored apart from the text; see [`ReadText::with_text`].
     pub(crate) fn without_text(&self) -> ReadText<'static> {
         ReadText {
             text: "",
@@ -223,7 +224,7 @@ impl<'t> ReadText<'t> {
         }
     }
 
-    /// The analysis with the text of which it is the analysis.
+    /// The analysis together with its text again, after [`ReadText::without_text`].
     pub(crate) fn with_text<'o>(&self, text: &'o str) -> ReadText<'o> {
         ReadText {
             text,
@@ -235,13 +236,13 @@ impl<'t> ReadText<'t> {
 
     fn with_language(text: &'t str, detected: detect::Detected, reading: Rc<Reading>) -> ReadText<'t> {
         let languages = match detected {
-            detect::Detected::In(language) => only(language),
+            detect::Detected::Supported(language) => slice_of(language),
             detect::Detected::TooFewWords | detect::Detected::Unclear(_) if text.len() <= MAX_SHORT_BYTES => {
                 &Language::ALL
             }
             _ => &[],
         };
-        let is_known = matches!(detected, detect::Detected::In(_) | detect::Detected::NoWords);
+        let is_known = matches!(detected, detect::Detected::Supported(_) | detect::Detected::NoWords);
         ReadText { text, languages, is_known, reading }
     }
 
@@ -283,7 +284,7 @@ impl<'t> ReadText<'t> {
         out
     }
 
-    /// Whether a sentence or a question is about an error.
+    /// Whether a statement or a question of the text is about an error.
     pub(crate) fn mentions_errors(&self) -> bool {
         self.languages.iter().any(|&language| {
             let error = &language.lists().error;
@@ -384,6 +385,7 @@ impl<'t> ReadText<'t> {
         out
     }
 
+    /// Whether a sentence or a question has a match of a list, and no clause of it is excluded.
     fn asks(&self, list: impl Fn(&'static Lists) -> &'static PatternList) -> bool {
         self.languages.iter().any(|&language| {
             let list = list(language.lists());
@@ -440,6 +442,7 @@ impl<'t> ReadText<'t> {
         })
     }
 
+    /// The statements with a match of a list.
     fn sentences_of(&self, list: impl Fn(&'static Lists) -> &'static PatternList) -> Vec<&'t str> {
         let mut out = Vec::new();
         for &language in self.languages {
@@ -465,7 +468,7 @@ impl<'t> ReadText<'t> {
 }
 
 /// The slice that contains only `language`.
-fn only(language: Language) -> &'static [Language] {
+fn slice_of(language: Language) -> &'static [Language] {
     const ALL: &[Language] = &Language::ALL;
     ALL.get(language as usize..=language as usize).unwrap_or_default()
 }

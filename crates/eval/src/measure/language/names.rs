@@ -16,20 +16,20 @@ use crate::measure::excerpt::lowercase;
 /// Minimum letters of the name of a day or month: shorter abbreviations are also other words ("So.", "Do.").
 const MIN_NAME_LETTERS: usize = 3;
 /// The classes of names of months and weekdays, then the classes of words of keys.
-const CLASSES: [WordClass; 12] =
+const NAME_CLASSES: [WordClass; 12] =
     [Month, Weekday, Amount, Identifier, Origin, Phone, Quantifier, Reason, Share, Target, TimeUnit, Title];
-/// The number of the former.
-const CALENDAR_CLASSES: usize = 2;
+/// The number of classes of months and weekdays, at the beginning of [`NAME_CLASSES`].
+const CALENDAR_CLASS_COUNT: usize = 2;
 
 /// By word, its classes, and the number of the month or weekday.
 static NAMES: LazyLock<HashMap<String, (WordClasses, u8)>> = LazyLock::new(|| {
     let mut names: HashMap<String, (WordClasses, u8)> = HashMap::default();
     for language in Language::ALL {
-        for (nth, class) in CLASSES.into_iter().enumerate() {
+        for (nth, class) in NAME_CLASSES.into_iter().enumerate() {
             for (name, value) in names_of_class(language, class) {
                 let (classes, calendar_value) = names.entry(name).or_default();
                 *classes = classes.union(WordClasses::new(&[class]));
-                *calendar_value = if nth < CALENDAR_CLASSES { value } else { *calendar_value };
+                *calendar_value = if nth < CALENDAR_CLASS_COUNT { value } else { *calendar_value };
             }
         }
     }
@@ -43,7 +43,7 @@ fn names_of_class(language: Language, class: WordClass) -> impl Iterator<Item = 
     let lists = lines.into_iter().find_map(|line| line.strip_prefix(&head)).unwrap_or_default();
     let lists = (1..).zip(lists.trim_matches(['[', ']']).split(", "));
     let entries = lists.flat_map(|(value, entries)| entries.split('|').map(move |entry| (entry, value)));
-    let is_calendar = CLASSES.iter().take(CALENDAR_CLASSES).any(|calendar| *calendar == class);
+    let is_calendar = NAME_CLASSES.iter().take(CALENDAR_CLASS_COUNT).any(|calendar| *calendar == class);
     entries.filter_map(move |(entry, value)| {
         let name = entry.trim_start_matches(['=', '+']).trim_end_matches(" <n>");
         let name = name.trim_end_matches(['*', '.']).to_lowercase();
@@ -69,7 +69,8 @@ pub(crate) fn month_pattern(languages: &[Language]) -> String {
 static ENGLISH_MONTHS: LazyLock<HashSet<String>> =
     LazyLock::new(|| names_of_class(Language::English, Month).map(|(name, _)| name).collect());
 
-/// The month of a name as it is written: English names begin with a capital letter, unlike "may" and "march".
+/// The month of a name in the spelling of a text: an English name needs a capital letter, since "may" and "march" are
+/// also verbs.
 pub(crate) fn written_month(word: &str) -> Option<usize> {
     let lower = lowercase(word);
     (word.starts_with(char::is_uppercase) || !ENGLISH_MONTHS.contains(&lower))
@@ -77,7 +78,7 @@ pub(crate) fn written_month(word: &str) -> Option<usize> {
         .flatten()
 }
 
-/// The number of a name of this class.
+/// The number of a month or weekday by its name.
 fn value(name: &str, class: WordClass) -> Option<usize> {
     NAMES.get(name).filter(|(classes, _)| classes.has(class)).map(|(_, value)| usize::from(*value))
 }

@@ -29,20 +29,20 @@ pub(super) struct Reading {
     /// By language, the claims of done actions.
     done_claims: RefCell<Vec<(Language, Rc<[DoneClaim]>)>>,
     /// By language, the words of closed classes.
-    places: RefCell<Vec<(Language, Rc<ClassifiedWords>)>>,
+    word_classes: RefCell<Vec<(Language, Rc<ClassifiedWords>)>>,
     /// By language and sentence, the kinds that were tested.
     kinds: RefCell<Vec<(Language, Vec<KnownKinds>)>>,
 }
 
-/// The kinds that a sentence was tested for, and those that it has, with a bit for each [`SentenceKind`].
+/// The kinds that a sentence was tested for, and the kinds that it matches, with a bit for each [`SentenceKind`].
 #[derive(Clone, Copy, Default, Debug)]
 struct KnownKinds {
     tested: u8,
-    true_kinds: u8,
+    matching: u8,
 }
 
-/// The index of a sentence, and a claim of a done action in it. The claim has no text of the sentence, so that it can
-/// be cached.
+/// The index of a sentence, and a claim of a done action in it. The claim does not borrow the text of the sentence, so
+/// that it can be cached.
 pub(super) type DoneClaim = (usize, ActionClaim<'static>);
 
 impl Reading {
@@ -73,12 +73,13 @@ impl Reading {
 
     /// The words of closed classes in `text`, of which this is the reading.
     pub(super) fn places(&self, text: &str, language: Language, memo: &Memo) -> Rc<ClassifiedWords> {
-        let cached = self.places.borrow().iter().find(|(key, _)| *key == language).map(|(_, p)| p.clone());
+        let cached =
+            self.word_classes.borrow().iter().find(|(key, _)| *key == language).map(|(_, p)| p.clone());
         cached.unwrap_or_else(|| {
             memo.budget.spend(1 + text.len() / 16);
-            let places = Rc::new(language.lists().classes.places(text));
-            self.places.borrow_mut().push((language, Rc::clone(&places)));
-            places
+            let word_classes = Rc::new(language.lists().classes.places(text));
+            self.word_classes.borrow_mut().push((language, Rc::clone(&word_classes)));
+            word_classes
         })
     }
 
@@ -105,9 +106,9 @@ impl Reading {
         let bit = 1 << kind as u8;
         if sentence_kinds.tested & bit == 0 {
             sentence_kinds.tested |= bit;
-            sentence_kinds.true_kinds |= if kind.includes(sentence, language.lists()) { bit } else { 0 };
+            sentence_kinds.matching |= if kind.includes(sentence, language.lists()) { bit } else { 0 };
         }
-        sentence_kinds.true_kinds & bit != 0
+        sentence_kinds.matching & bit != 0
     }
 
     /// The claims of done actions in `text`, of which this is the reading.
@@ -117,7 +118,7 @@ impl Reading {
         cached.unwrap_or_else(|| {
             let (claims, split) = (&language.lists().claims, self.split(text, language));
             let mut done = Vec::new();
-            // The test of `ReadText::may_match`.
+            // As in `ReadText::may_match`, one search over all words excludes most texts.
             if !language.is_spaced() || claims.may_have_done(split.words()) {
                 for (nth, sentence) in split.sentences(text).enumerate() {
                     let mut sentence_claims = Vec::new();

@@ -19,7 +19,7 @@ pub(super) struct RequestsFile {
     /// Verbs that ask for any kind of result: "fetch", "list".
     verbs: String,
     negation: String,
-    /// Prefixes that negate the rest of a word: "un".
+    /// Prefixes that negate a word: "un".
     prefixes: String,
     /// Endings of inflected forms, longest first.
     endings: String,
@@ -28,7 +28,7 @@ pub(super) struct RequestsFile {
     verb_forms: Vec<String>,
     /// Names of seasons, and of days that are not in the closed classes.
     calendar: String,
-    /// Words between two objects whose order matters: "from", "to".
+    /// Words between two objects whose order has a meaning: "from", "to".
     directed: String,
     /// Whether common nouns begin with a capital letter, so that a capital letter does not indicate a name.
     #[serde(default)]
@@ -113,7 +113,7 @@ impl RequestWords {
         self.negation.contains(word)
     }
 
-    /// Whether a word is between two objects whose order matters.
+    /// Whether a word is between two objects whose order has a meaning: "from", "to".
     pub(crate) fn is_directed(&self, word: &str) -> bool {
         self.directed.contains(word)
     }
@@ -140,12 +140,12 @@ impl RequestWords {
     }
 
     /// The verbs in their base form of which a word in lower case may be an imperative, a participle or a noun. Most of
-    /// them are no words.
+    /// the results are not words of the language.
     pub(super) fn possible_verbs<'w>(&'w self, word: &'w str) -> impl Iterator<Item = String> + 'w {
         self.verb_forms.iter().flat_map(move |(ending, verb_endings)| {
             let root =
                 word.strip_suffix(ending.as_str()).filter(|root| root.chars().count() >= MIN_STEM_CHARS);
-            // "Stopping".
+            // A doubled consonant before the ending: "stopping".
             let doubled = root.filter(|_| !ending.is_empty()).and_then(|root| {
                 root.strip_suffix(|c| root.strip_suffix(c).is_some_and(|rest| rest.ends_with(c)))
             });
@@ -158,8 +158,8 @@ impl RequestWords {
     /// The word without each negating prefix that it begins with: "resolved" of "unresolved", but also "der" of
     /// "under". The caller decides by a text that contains the rest as a word.
     pub(crate) fn without_prefix<'w>(&'w self, word: &'w str) -> impl Iterator<Item = &'w str> + 'w {
-        let rests = self.prefixes.iter().filter_map(move |prefix| word.strip_prefix(prefix.as_str()));
-        rests.filter(|rest| rest.chars().count() >= MIN_STEM_CHARS)
+        let words = self.prefixes.iter().filter_map(move |prefix| word.strip_prefix(prefix.as_str()));
+        words.filter(|word| word.chars().count() >= MIN_STEM_CHARS)
     }
 }
 

@@ -3,7 +3,7 @@
 //! In: a text. Out: its sentences, each verbatim and as words in lower case: single spaces surround every word, an
 //! apostrophe ends a word ("i' ve", "j' ai"), and commas, colons and parentheses are words. In a language without
 //! spaces there are no separators. Code or a quotation, also of whole lines, is replaced by the word `"`. A contrast
-//! ("but") begins a new sentence, since the statement after it is independent.
+//! ("but") begins a new sentence, since the statement after the contrast is independent.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -67,7 +67,7 @@ impl SplitText {
         loop {
             words.begin();
             let from = splitter.at;
-            let Some(end) = splitter.read(&mut words) else { break };
+            let Some(end) = splitter.read_sentence(&mut words) else { break };
             if words.is_empty() {
                 continue;
             }
@@ -128,22 +128,22 @@ pub(super) struct Contrast {
     words: Vec<String>,
     beginnings: Beginnings,
     /// Expressions with such a word that do not begin a statement, each after the offset of the word in it.
-    unless: Vec<(usize, String)>,
+    exceptions: Vec<(usize, String)>,
 }
 
 impl Contrast {
-    pub(super) fn new(words: Vec<String>, unless: Vec<String>) -> Contrast {
+    pub(super) fn new(words: Vec<String>, exceptions: Vec<String>) -> Contrast {
         let with_offsets = |expression: String| {
             let offsets: Vec<usize> =
                 words.iter().filter_map(|word| expression.find(word.as_str())).collect();
             offsets.into_iter().map(move |offset| (offset, expression.clone()))
         };
-        let unless = unless.into_iter().flat_map(with_offsets).collect();
-        Contrast { beginnings: Beginnings::new(&words), unless, words }
+        let exceptions = exceptions.into_iter().flat_map(with_offsets).collect();
+        Contrast { beginnings: Beginnings::new(&words), exceptions, words }
     }
 
     /// Whether the word at `at` belongs to an expression that does not begin a statement.
-    fn is_excepted(&self, text: &str, at: usize) -> bool {
+    fn is_exception(&self, text: &str, at: usize) -> bool {
         let is_around = |(offset, expression): &(usize, String)| {
             let Some((before, rest)) =
                 at.checked_sub(*offset).and_then(|from| text.as_bytes().split_at_checked(from))
@@ -155,7 +155,7 @@ impl Contrast {
             let candidate = rest.get(..expression.len());
             begins_word && candidate.is_some_and(|bytes| bytes.eq_ignore_ascii_case(expression.as_bytes()))
         };
-        self.unless.iter().any(is_around)
+        self.exceptions.iter().any(is_around)
     }
 
     /// Whether `rest` begins with a word of a contrast. In a language with spaces, a space or a comma must follow it.
@@ -185,7 +185,7 @@ enum SentenceEnd {
 
 impl SentenceSplitter<'_, '_> {
     /// Reads up to the end of a sentence, after its punctuation; `None` at the end of the text.
-    fn read(&mut self, words: &mut SentenceWords) -> Option<SentenceEnd> {
+    fn read_sentence(&mut self, words: &mut SentenceWords) -> Option<SentenceEnd> {
         let from = self.at;
         if self.skip_quoted_lines(words) {
             return Some(SentenceEnd::Other);
@@ -199,7 +199,7 @@ impl SentenceSplitter<'_, '_> {
             if self.is_contrast(rest, before) && !words.is_empty() {
                 return Some(SentenceEnd::Other);
             }
-            // Most of a text is such a run.
+            // Fast path: most of a text is such a run.
             if byte.is_ascii_alphanumeric() {
                 let run = self.plain_run(rest.as_bytes());
                 words.push_ascii(rest.get(..run).unwrap_or_default());
@@ -256,8 +256,7 @@ impl SentenceSplitter<'_, '_> {
         }
     }
 
-    /// Skips lines that are marked as a quotation: the wording of somebody else, or one that is suggested. Whether
-    /// there are any.
+    /// Skips lines that are marked as a quotation: a text of another writer, or a draft. Returns whether there are any.
     fn skip_quoted_lines(&mut self, words: &mut SentenceWords) -> bool {
         let is_line_start =
             self.at.checked_sub(1).is_none_or(|at| self.text.as_bytes().get(at) == Some(&b'\n'));
@@ -303,11 +302,11 @@ impl SentenceSplitter<'_, '_> {
         self.has_spaces && self.signs.abbreviations.is_inner_stop(words.current(), after)
     }
 
-    /// Whether a contrast begins here.
+    /// Whether a contrast begins at the current position.
     fn is_contrast(&self, rest: &str, before: char) -> bool {
         (!self.has_spaces || before == ' ')
             && self.signs.contrast.begins(rest.as_bytes(), self.has_spaces)
-            && !self.signs.contrast.is_excepted(self.text, self.at)
+            && !self.signs.contrast.is_exception(self.text, self.at)
     }
 
     /// Skips a fenced block or inline code after its first backtick.

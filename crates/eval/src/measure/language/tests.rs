@@ -30,7 +30,7 @@ fn sections(language: Language) -> Vec<(String, bool, Vec<&'static str>)> {
 
 /// Reads the text in this language.
 fn read(text: &str, language: Language) -> ReadText<'_> {
-    ReadText { text, languages: only(language), is_known: true, reading: Rc::default() }
+    ReadText { text, languages: slice_of(language), is_known: true, reading: Rc::default() }
 }
 
 /// The matches in a sentence of a section: the name of its list, or the actions or instruments; empty without a match.
@@ -406,7 +406,7 @@ fn language_of_one_sentence_is_recognised_by_its_function_words() {
         let sentences: Vec<&str> = selected.flat_map(|s| s.2).collect();
         for sentence in &sentences {
             match detect(sentence) {
-                Detected::In(found) if found == language => recognised += 1,
+                Detected::Supported(found) if found == language => recognised += 1,
                 Detected::TooFewWords | Detected::Unclear(_) | Detected::NoWords => {}
                 other => mistaken.push(format!("{language:?}: {sentence}: {other:?}")),
             }

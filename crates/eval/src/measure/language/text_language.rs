@@ -13,16 +13,16 @@ impl Language {
     /// words without a hint at another language is read as English. `None` for a language that rules do not read.
     pub(crate) fn detected(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<Language> {
         match language_of(text, &Reading::cached(text, memo), fallback, memo) {
-            Detected::In(language) => Some(language),
+            Detected::Supported(language) => Some(language),
             Detected::TooFewWords | Detected::NoWords => Some(Language::English),
-            Detected::Unclear(_) | Detected::Other => None,
+            Detected::Unclear(_) | Detected::Unsupported => None,
         }
     }
 
-    /// The language of a text, if its own words are enough to recognise one that rules read.
+    /// The language of a text, if its own words are enough to recognise the language and rules read that language.
     pub(crate) fn recognised(text: &str, memo: &Memo) -> Option<Language> {
         match Reading::cached(text, memo).language(text) {
-            Detected::In(language) => Some(language),
+            Detected::Supported(language) => Some(language),
             _ => None,
         }
     }
@@ -30,9 +30,9 @@ impl Language {
     /// As [`Language::detected`] without a fallback, for a text that is not cached.
     pub(crate) fn for_instructions(text: &str) -> Option<Language> {
         match detect(text) {
-            Detected::In(language) => Some(language),
+            Detected::Supported(language) => Some(language),
             Detected::TooFewWords | Detected::NoWords => Some(Language::English),
-            Detected::Unclear(_) | Detected::Other => None,
+            Detected::Unclear(_) | Detected::Unsupported => None,
         }
     }
 }
@@ -57,18 +57,20 @@ pub(crate) enum Readable {
     No,
 }
 
-/// The rules that can read `text`. If it has too few words, the language of `fallback` decides, the text that it
-/// answers. Rules with English words only must not read other texts: they would miss hedges, labels, negations and
-/// requests in another language.
+/// The rules that can read `text`. If the text has too few words, they are the rules for the language of `fallback`, the
+/// text that it answers. Rules with English words only must not read other texts: they would miss hedges, labels,
+/// negations and requests in another language.
 pub(crate) fn readable(text: &str, fallback: Option<&str>, memo: &Memo) -> Readable {
     readable_in(language_of(text, &Reading::cached(text, memo), fallback, memo))
 }
 
 fn readable_in(detected: Detected) -> Readable {
     match detected {
-        Detected::In(Language::English) | Detected::TooFewWords | Detected::NoWords => Readable::InEnglish,
-        Detected::In(_) => Readable::ByLists,
-        Detected::Unclear(_) | Detected::Other => Readable::No,
+        Detected::Supported(Language::English) | Detected::TooFewWords | Detected::NoWords => {
+            Readable::InEnglish
+        }
+        Detected::Supported(_) => Readable::ByLists,
+        Detected::Unclear(_) | Detected::Unsupported => Readable::No,
     }
 }
 

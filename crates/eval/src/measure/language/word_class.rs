@@ -51,7 +51,7 @@ verdict_otlp::labelled_enum! {
         Already = "already",
         /// An upper bound ("at most"), 1; "above", 2; others, 3.
         Bound = "bound",
-        /// A word for a wording, or the beginning of an example.
+        /// A word for a text that is quoted or drafted, or the beginning of an example.
         Example = "example",
         /// Words for test data or data that does not exist.
         MadeUp = "made_up",
@@ -73,7 +73,7 @@ verdict_otlp::labelled_enum! {
         Which = "which",
         /// "Than", "unlike", "between".
         Comparison = "comparison",
-        /// "Next", "similar", "same": a thing is described by another one.
+        /// "Next", "similar", "same": a thing is described by its relation to another one.
         Neighbour = "neighbour",
         /// Prepositions before words that are no object of the verb: "about", "for", "with".
         Relation = "relation",
@@ -97,7 +97,7 @@ verdict_otlp::labelled_enum! {
         Ending = "ending",
         /// Words for amounts of money, 1, and for prices of one item, 2.
         Amount = "amount",
-        /// "Percent", "discount".
+        /// Words for a part of an amount: "percent", "discount".
         Share = "share",
         /// Words for a simulated, assumed or imagined thing.
         Unreal = "unreal",
@@ -141,10 +141,10 @@ pub(crate) struct WordClasses(u64);
 
 impl WordClasses {
     pub(crate) const fn new(classes: &[WordClass]) -> WordClasses {
-        let (mut bits, mut rest) = (0, classes);
-        while let [first, others @ ..] = rest {
+        let (mut bits, mut remaining) = (0, classes);
+        while let [first, others @ ..] = remaining {
             bits |= 1 << *first as u32;
-            rest = others;
+            remaining = others;
         }
         WordClasses(bits)
     }
@@ -186,8 +186,8 @@ pub(crate) struct ClassifiedWords(Vec<ClassifiedWord>);
 impl ClassifiedWords {
     /// The words within these bytes of the text.
     pub(crate) fn within(&self, bytes: Range<usize>) -> &[ClassifiedWord] {
-        let from = self.0.partition_point(|place| place.at.start < bytes.start);
-        let end = self.0.partition_point(|place| place.at.end <= bytes.end);
+        let from = self.0.partition_point(|word| word.at.start < bytes.start);
+        let end = self.0.partition_point(|word| word.at.end <= bytes.end);
         self.0.get(from..end).unwrap_or_default()
     }
 
@@ -201,9 +201,9 @@ impl ClassifiedWords {
     }
 }
 
-/// The classes of some words.
-pub(crate) fn classes_of(places: &[ClassifiedWord]) -> WordClasses {
-    places.iter().fold(WordClasses::default(), |all, place| all.union(place.classes))
+/// The union of the classes of the words.
+pub(crate) fn classes_of(words: &[ClassifiedWord]) -> WordClasses {
+    words.iter().fold(WordClasses::default(), |all, word| all.union(word.classes))
 }
 
 /// The entries of the classes of a data file.
@@ -212,12 +212,13 @@ pub(super) type ClassesFile = BTreeMap<String, ClassEntries>;
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum ClassEntries {
+    /// Entries without a value.
     Any(String),
     /// The entries by value, from 1 on.
     Ordered(Vec<String>),
 }
 
-/// An entry, parsed: its word and the conditions for a match.
+/// A parsed entry: its word and the conditions for a match.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct EntryForm {
     /// The word, without the signs of the data file.
@@ -227,8 +228,8 @@ struct EntryForm {
     before_number: bool,
     begins_clause: bool,
     is_case_sensitive: bool,
-    /// Whether texts are not searched for it.
-    is_name: bool,
+    /// Whether the entry is only looked up as a single word, and texts are not searched for it.
+    is_lookup_only: bool,
 }
 
 #[derive(Debug)]
@@ -266,11 +267,11 @@ impl WordClassTable {
                 None if name == "none" => WordClasses::default(),
                 None => return Err(format!("no class of words {name:?}")),
             };
-            let (lists, first) = match entries {
+            let (lists, first_value) = match entries {
                 ClassEntries::Any(list) => (std::slice::from_ref(list), 0),
                 ClassEntries::Ordered(lists) => (lists.as_slice(), 1),
             };
-            for (value, list) in (first..).zip(lists) {
+            for (value, list) in (first_value..).zip(lists) {
                 for entry in list.split('|') {
                     let (form_classes, form_value) = forms.entry(EntryForm::parse(entry)).or_default();
                     (*form_classes, *form_value) = (form_classes.union(classes), value.max(*form_value));
@@ -297,7 +298,7 @@ impl WordClassTable {
         let valued = entries.iter().filter(|entry| entry.value > 0 && !is_short(&entry.form.word));
         let mut values: HashMap<String, Vec<(WordClasses, u8)>> = HashMap::default();
         valued.for_each(|entry| values.entry(name(entry)).or_default().push((entry.classes, entry.value)));
-        let names = entries.iter().filter(|entry| entry.form.is_name);
+        let names = entries.iter().filter(|entry| entry.form.is_lookup_only);
         let names = names.map(|entry| (entry.form.word.clone(), (entry.classes, entry.value))).collect();
         let positions = if has_spaces { SearchAt::WordBeginnings } else { SearchAt::AllBytes };
         Ok(WordClassTable {
@@ -324,23 +325,23 @@ impl WordClassTable {
         matches.sort_by_key(|(at, end, entry)| {
             (at.start, usize::MAX - at.end, usize::MAX - end, usize::MAX - entry.form.condition_count())
         });
-        let mut places: Vec<ClassifiedWord> = Vec::with_capacity(matches.len());
-        let mut until = 0;
-        let mut last = None;
+        let mut words: Vec<ClassifiedWord> = Vec::with_capacity(matches.len());
+        let mut last_end = 0;
+        let mut last_key = None;
         for (at, end, entry) in matches {
             let key = (at.start, at.end, end, entry.form.condition_count());
-            if at.start >= until {
-                places.push(ClassifiedWord { at: at.start..end, classes: entry.classes, value: entry.value });
-                (until, last) = (end, Some(key));
-            } else if last == Some(key)
-                && let Some(place) = places.last_mut()
+            if at.start >= last_end {
+                words.push(ClassifiedWord { at: at.start..end, classes: entry.classes, value: entry.value });
+                (last_end, last_key) = (end, Some(key));
+            } else if last_key == Some(key)
+                && let Some(word) = words.last_mut()
             {
-                place.classes = place.classes.union(entry.classes);
-                place.value = place.value.max(entry.value);
+                word.classes = word.classes.union(entry.classes);
+                word.value = word.value.max(entry.value);
             }
         }
-        places.retain(|place| place.classes != WordClasses::default());
-        ClassifiedWords(places)
+        words.retain(|word| word.classes != WordClasses::default());
+        ClassifiedWords(words)
     }
 
     /// The bytes of the first word of a class with this value. `text` is in lower case, with single spaces between
@@ -349,7 +350,7 @@ impl WordClassTable {
         let has_value = |(classes, word_value): (WordClasses, u8)| classes.has(class) && word_value == value;
         if !self.has_spaces {
             return Some(
-                self.places(text).0.into_iter().find(|place| has_value((place.classes, place.value)))?.at,
+                self.places(text).0.into_iter().find(|word| has_value((word.classes, word.value)))?.at,
             );
         }
         let word = text.split(' ').find(|word| has_value(self.name(word)))?;
@@ -365,19 +366,19 @@ impl WordClassTable {
     /// The single words of a class, with their values.
     pub(super) fn words(&self, class: WordClass) -> impl Iterator<Item = (&str, u8)> {
         let class_entries = self.entries.iter().filter(move |entry| entry.classes.has(class));
-        class_entries.filter_map(|entry| Some((entry.single()?, entry.value)))
+        class_entries.filter_map(|entry| Some((entry.single_word()?, entry.value)))
     }
 
     /// The value of a word in lower case, if it is of the class, for example the number of a month's name.
     pub(crate) fn value(&self, class: WordClass, word: &str) -> Option<u8> {
-        let mut readings = self.values.get(word)?.iter();
-        readings.find(|(classes, _)| classes.has(class)).map(|(_, value)| *value)
+        let mut meanings = self.values.get(word)?.iter();
+        meanings.find(|(classes, _)| classes.has(class)).map(|(_, value)| *value)
     }
 }
 
 impl ClassEntry {
     /// The word of the entry, if it is a single word without a full stop.
-    fn single(&self) -> Option<&str> {
+    fn single_word(&self) -> Option<&str> {
         Some(&*self.form.word).filter(|word| !word.contains([' ', '.']))
     }
 
@@ -392,13 +393,13 @@ impl ClassEntry {
 
 impl EntryForm {
     fn parse(entry: &str) -> EntryForm {
-        let (word, is_name) = strip_sign(entry, str::strip_prefix, "+");
+        let (word, is_lookup_only) = strip_sign(entry, str::strip_prefix, "+");
         let (word, begins_clause) = strip_sign(word, str::strip_prefix, "^");
         let (word, is_case_sensitive) = strip_sign(word, str::strip_prefix, "=");
         let (word, before_number) = strip_sign(word, str::strip_suffix, " <n>");
         let (word, has_open_end) = strip_sign(word, str::strip_suffix, "*");
         let word = if is_case_sensitive { word.to_owned() } else { word.to_lowercase() };
-        EntryForm { word, has_open_end, before_number, begins_clause, is_case_sensitive, is_name }
+        EntryForm { word, has_open_end, before_number, begins_clause, is_case_sensitive, is_lookup_only }
     }
 
     /// The number of conditions in addition to the letters.
@@ -411,13 +412,13 @@ impl EntryForm {
 
     /// The spellings that differ in more than the case of ASCII letters.
     fn spellings(&self) -> Vec<String> {
-        if self.is_name {
+        if self.is_lookup_only {
             return Vec::new();
         }
         let mut out = vec![self.word.clone()];
         if !self.is_case_sensitive && !self.word.is_ascii() {
-            let (first, rest) = self.word.split_at(self.word.chars().next().map_or(0, char::len_utf8));
-            out.extend([format!("{}{rest}", first.to_uppercase()), self.word.to_uppercase()]);
+            let (first, remaining) = self.word.split_at(self.word.chars().next().map_or(0, char::len_utf8));
+            out.extend([format!("{}{remaining}", first.to_uppercase()), self.word.to_uppercase()]);
         }
         out.sort();
         out.dedup();
@@ -468,7 +469,7 @@ fn strip_sign<'w>(
     strip: impl Fn(&'w str, &'static str) -> Option<&'w str>,
     sign: &'static str,
 ) -> (&'w str, bool) {
-    strip(word, sign).map_or((word, false), |rest| (rest, true))
+    strip(word, sign).map_or((word, false), |remaining| (remaining, true))
 }
 
 /// Whether a number follows `end`, with at most a currency sign, punctuation and spaces between.

@@ -69,12 +69,12 @@ pub(crate) fn masked(text: &str) -> Cow<'_, str> {
     // The regular expression is run only if the text has a first character of a match, or a dot as in an extension or
     // after "www".
     let bytes = text.as_bytes();
-    let is_inner_dot = |at: usize| {
+    let may_be_extension = |at: usize| {
         bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase)
             || at.checked_sub(1).and_then(|before| bytes.get(before)) == Some(&b'w')
     };
     let may_match = || memchr::memchr3(b'`', b'<', b'/', bytes).is_some();
-    if !may_match() && !memchr::memchr_iter(b'.', bytes).any(is_inner_dot) {
+    if !may_match() && !memchr::memchr_iter(b'.', bytes).any(may_be_extension) {
         return Cow::Borrowed(text);
     }
     MASKED.replace_all(text, |masked: &regex::Captures<'_>| " ".repeat(masked.get(0).map_or(0, |m| m.len())))
@@ -90,7 +90,7 @@ pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
     for end in end_signs(bytes) {
         let next = end + 1;
         let ends = bytes.get(end) == Some(&b'\n')
-            || bytes.get(next).is_none_or(u8::is_ascii_whitespace) && !abbreviates(text, end);
+            || bytes.get(next).is_none_or(u8::is_ascii_whitespace) && !is_inner_dot(text, end);
         if ends {
             if has_text(start..next) {
                 out.push((start, next));
@@ -104,8 +104,8 @@ pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
     out
 }
 
-/// Bytes before a dot that are read: more than an initial, an abbreviation or a list number has.
-const MAX_ABBREVIATION: usize = 8;
+/// Bytes before a dot that are read: more than the bytes of an initial, an abbreviation or a list number.
+const MAX_ABBREVIATION_BYTES: usize = 8;
 
 /// The positions of the bytes that may end a sentence, in order.
 fn end_signs(bytes: &[u8]) -> impl Iterator<Item = usize> {
@@ -119,9 +119,9 @@ fn end_signs(bytes: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 /// Whether the dot at `at` belongs to an initial, an abbreviation or a list number.
-fn abbreviates(text: &str, at: usize) -> bool {
+fn is_inner_dot(text: &str, at: usize) -> bool {
     // Only a few bytes are read, so that the work is bounded in a text of dots.
-    let from = text.floor_char_boundary(at.saturating_sub(MAX_ABBREVIATION));
+    let from = text.floor_char_boundary(at.saturating_sub(MAX_ABBREVIATION_BYTES));
     let end = text.get(from..at).unwrap_or_default();
     work::count(end.len());
     let word = end.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Whether a number follows from others by rounding, a change of units, or one or two operations.
+//! Whether a number follows from other numbers by rounding, a change of units, or one or two operations.
 
 use std::sync::LazyLock;
 
@@ -68,7 +68,7 @@ pub(super) const PRECISE: f64 = 1e-3;
 /// The relative tolerance above which a number has at most two digits.
 const COARSE: f64 = 5e-3;
 /// The number of decimal prefixes at the start of [`FACTORS`].
-const PREFIXES: usize = 5;
+const PREFIX_COUNT: usize = 5;
 /// Maximum numbers to which conversions other than prefixes are applied: among more numbers they match by chance.
 const MAX_CONVERTED: usize = 60;
 const PERCENT: f64 = 100.0;
@@ -87,7 +87,7 @@ pub(super) fn converts(operands: &[f64], value: f64, tolerance: f64, units: Opti
     let (low, high) = (value - rough, value + rough);
     let has = |low: f64, high: f64| within(operands, low, high);
     let is_many = operands.len() > MAX_CONVERTED;
-    let factors = if is_many { FACTORS.get(..PREFIXES).unwrap_or_default() } else { &FACTORS };
+    let factors = if is_many { FACTORS.get(..PREFIX_COUNT).unwrap_or_default() } else { &FACTORS };
     let gives = |f: f64| has(low / f, high / f) || has(low * f, high * f);
     let converts_units = || match units {
         Some(units) => units.iter().any(|f| gives(*f)),

@@ -1,12 +1,12 @@
 //! Bookings and orders with another value in a field than the user gave and the lookup before had: `checkout: 8 May` in
 //! the search, as requested, and `checkout: 7 May` in the booking.
 //!
-//! Principle: a number or a day of the request, which a lookup passed in a field or returned in it, is what the
-//! action after it has in the same field. There is a finding if the action has another value there, of which neither
-//! the user nor the answer speaks, and which no earlier call passed. The requested value is then known to be possible,
-//! so that the other one is no substitute. A value that only results have is found if they have both in this field.
-//! Only actions that create something are compared, since an update changes the value that the user names. A request
-//! with words for a change or an alternative leaves the value to the agent.
+//! Principle: if a lookup passed a number or a day of the request in a field, or returned it in that field, the action
+//! after the lookup has the same value in this field. There is a finding if the action has another value there that
+//! neither the user nor the answer mentions, and that no earlier call passed. The requested value is then known to be
+//! possible, so that the other value is no substitute. A value that only a result has counts if the result has both values
+//! in this field. Only actions that create something are compared, since an update changes the value that the user names.
+//! A request with words for a change or an alternative leaves the value to the agent.
 //!
 //! In: the messages of the user, the calls of an agent and its answer. Out: one finding for each agent, on the model
 //! span that requested the call.
@@ -25,17 +25,19 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
-/// Longer messages and answers are about several things.
+/// Maximum bytes of the user's messages, and of the answer: longer texts are about several things.
 const MAX_USER_BYTES: usize = 600;
-const MAX_ANSWER: usize = 2_000;
-/// Most calls of an agent, and fields of one, that are compared, and bytes of a result that is read.
+const MAX_ANSWER_BYTES: usize = 2_000;
+/// Maximum calls of an agent that are compared.
 const MAX_CALLS: usize = 40;
+/// Maximum fields of a call that are compared.
 const MAX_FIELDS: usize = 16;
-const MAX_RESULT: usize = 8_000;
-/// The smallest number that is compared: smaller ones may be written in words or belong to something else.
+/// Maximum bytes of a result that is read.
+const MAX_RESULT_BYTES: usize = 8_000;
+/// The smallest number that is compared: smaller numbers may be written in words or belong to something else.
 const MIN_NUMBER: f64 = 20.0;
-/// Words of a request that leaves a value to the agent.
-const CHANGES: WordClasses = classes!(Increment Quantifier Alternative Exception Contrast Approximation);
+/// Classes of words of a request that leaves a value to the agent.
+const CHANGE: WordClasses = classes!(Increment Quantifier Alternative Exception Contrast Approximation);
 
 /// A value of a field that is compared.
 #[derive(Clone, Copy, PartialEq)]
@@ -45,6 +47,7 @@ enum FieldValue {
 }
 
 impl FieldValue {
+    /// Reads a value of JSON; `None` for a small number, or a text that does not begin with a single day.
     fn read(value: &Value) -> Option<FieldValue> {
         if let Some(number) = value.as_f64() {
             return (number >= MIN_NUMBER).then_some(FieldValue::Number(number));
@@ -76,7 +79,7 @@ impl FieldValue {
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent, .. } = *conduct;
-    let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER)?;
+    let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER_BYTES)?;
     if !(2..=MAX_CALLS).contains(&agent.calls.len()) {
         return None;
     }
@@ -96,7 +99,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if bytes > MAX_USER_BYTES || !memo.budget.spend(1 + (bytes + answer.len()) / 4) {
         return None;
     }
-    let is_known = |value: FieldValue| value.is_in(answer) || user_texts.iter().any(|text| value.is_in(text));
+    let is_mentioned =
+        |value: FieldValue| value.is_in(answer) || user_texts.iter().any(|text| value.is_in(text));
     let differing = actions.iter().find_map(|action| {
         fields(action).find_map(|(key, passed)| {
             let earlier = || calls.iter().copied().filter(|call| call.start < action.start && !creates(call));
@@ -105,22 +109,23 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             memo.budget.spend(1 + 2 * bytes / BYTES_PER_STEP).then_some(())?;
             let passed_before = || earlier().flat_map(fields).filter(|(other, _)| *other == key);
             let is_requested = |value: &FieldValue| user_texts.iter().any(|text| value.is_in(text));
-            let is_other =
-                |value: &FieldValue| *value != passed && is_same_kind(*value, passed) && is_requested(value);
+            let is_other = |value: &FieldValue| {
+                *value != passed && are_comparable(*value, passed) && is_requested(value)
+            };
             let expected = passed_before()
                 .map(|(_, value)| value)
                 .find(is_other)
                 .filter(|_| !texts().any(|text| passed.is_in(text)))
-                .or_else(|| earlier().find_map(|call| option(call, key, passed, is_requested)))?;
-            // Another action may have it, and a value that was looked up is a choice.
+                .or_else(|| earlier().find_map(|call| requested_option(call, key, passed, is_requested)))?;
+            // Another action may have the requested value, and a value that was looked up is a choice.
             let is_used = actions.iter().flat_map(|call| fields(call)).any(|(_, value)| value == expected);
             let is_looked_up = passed_before().any(|(_, value)| value == passed);
-            (!is_used && !is_looked_up && !is_known(passed)).then_some((*action, key, passed, expected))
+            (!is_used && !is_looked_up && !is_mentioned(passed)).then_some((*action, key, passed, expected))
         })
     });
     let (action, key, passed, expected) = differing?;
-    // Most runs need not read the words of the request.
-    if user_texts.iter().any(|text| classes_in(text, None, memo).is_none_or(|all| all.has_any(CHANGES))) {
+    // The words of the request are read last, since most runs have no such field.
+    if user_texts.iter().any(|text| classes_in(text, None, memo).is_none_or(|all| all.has_any(CHANGE))) {
         return None;
     }
     let rationale = format!(
@@ -132,8 +137,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     conduct.finding(Defect::ContradictsRequest, rationale, action)
 }
 
-/// Two days of one thing are not far apart.
-fn is_same_kind(one: FieldValue, other: FieldValue) -> bool {
+/// Whether two values may belong to the same field: two numbers, or two days that are not far apart.
+fn are_comparable(one: FieldValue, other: FieldValue) -> bool {
     const MAX_DAYS: i64 = 31;
     match (one, other) {
         (FieldValue::Day(a), FieldValue::Day(b)) => a.days_until(b).abs() <= MAX_DAYS,
@@ -148,21 +153,21 @@ fn fields(call: &Call) -> impl Iterator<Item = (&str, FieldValue)> {
     members.filter_map(|(key, value)| Some((key.as_str(), FieldValue::read(value)?)))
 }
 
-/// The requested number in a list of a result under this key, which has the passed number as well.
-fn option(
+/// The requested number of a list in a result under this key, if the list also has the passed number.
+fn requested_option(
     call: &Call,
     key: &str,
     passed: FieldValue,
     is_requested: impl Fn(&FieldValue) -> bool,
 ) -> Option<FieldValue> {
     let FieldValue::Number(_) = passed else { return None };
-    let result = call.result.as_deref().filter(|text| text.len() <= MAX_RESULT)?;
+    let result = call.result.as_deref().filter(|text| text.len() <= MAX_RESULT_BYTES)?;
     if !contains_ignoring_case(result, &format!("\"{}\"", key.to_lowercase())) {
         return None;
     }
     let parsed: Value = serde_json::from_str(result).ok()?;
-    let mut open = vec![&parsed];
-    while let Some(value) = open.pop() {
+    let mut pending_values = vec![&parsed];
+    while let Some(value) = pending_values.pop() {
         match value {
             Value::Object(members) => {
                 let list = members.get(key).and_then(Value::as_array);
@@ -172,9 +177,9 @@ fn option(
                 if let Some(requested) = requested.filter(|_| values.contains(&passed)) {
                     return Some(requested);
                 }
-                open.extend(members.values());
+                pending_values.extend(members.values());
             }
-            Value::Array(items) => open.extend(items),
+            Value::Array(items) => pending_values.extend(items),
             _ => {}
         }
     }

@@ -9,7 +9,7 @@
 //! that reports no effect, or one whose result still waits for approval (`pending_approval`) unless the answer says
 //! so. An action supports claims of its consequences in the same turn ("the refund has been issued"). A state that a
 //! result reports is not a claim of the model. Actions on the text that the model writes ("I have added a paragraph")
-//! are claims only where a tool for them was offered. A draft for the user claims nothing.
+//! are claims only where a tool for them was offered. A draft for the user contains no claims.
 
 mod effects;
 mod insufficient_calls;
@@ -23,7 +23,7 @@ use verdict_otlp::work;
 use super::history::end_of;
 use super::linked_identifiers::{identifiers, is_known_otherwise, shape};
 use super::missing_announced_call::instructions;
-use super::skipped_step::verbs;
+use super::skipped_step::actions_of_verbs;
 use super::statements::before_draft;
 use super::wrong_date_time;
 use crate::measure::calls::attempts::CallAttempts;
@@ -41,11 +41,11 @@ use crate::measure::{Finding, Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Text};
 use effects::{CalledTool, Effects, MAX_BYTES};
-pub(super) use insufficient_calls::{is_form_of, says_done};
+pub(super) use insufficient_calls::{is_form_of, states_action_done};
 use offers::{NamedTool, Offers, things};
 
 /// Classes of words that restrict a claim to a part of the things.
-const PARTS: WordClasses = classes!(Exception Restriction Bound);
+const PARTIAL: WordClasses = classes!(Exception Restriction Bound);
 /// Maximum texts of one trace that are read.
 const MAX_TEXTS: usize = 2_000;
 /// Maximum calls whose arguments and results are searched for one claim.
@@ -59,47 +59,49 @@ const MAX_IDENTIFIERS: usize = 8;
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Option<Finding>)> {
     let mut out = Vec::new();
     let mut effects = None;
-    let mut read = 0;
+    let mut text_count = 0;
     for (i, agent) in trace.agents.iter().enumerate() {
         if agent.tools.is_empty() && agent.calls.is_empty() {
             continue;
         }
         let mut offers = None;
         let mut turn_start = 0;
-        for &at in &agent.llms {
-            let Some(view) = trace.views.get(at) else { continue };
+        for &llm in &agent.llms {
+            let Some(view) = trace.views.get(llm) else { continue };
             let text = view.output_text();
-            read += 1;
-            if read > MAX_TEXTS || !memo.budget.spend(1 + text.len() / 4) {
+            text_count += 1;
+            if text_count > MAX_TEXTS || !memo.budget.spend(1 + text.len() / 4) {
                 return out;
             }
             if view.output_content == Content::Present && !text.trim().is_empty() && !writes_code(&text) {
                 let task = agent_index::task(trace, i).map(|task| &**task);
                 let analysed = ReadText::new(&text, task, memo);
-                let drafted = analysed.languages().map(|language| before_draft(&text, language).len()).min();
-                let drafted = text.as_ptr().addr() + drafted.unwrap_or(text.len());
+                let draft_start =
+                    analysed.languages().map(|language| before_draft(&text, language).len()).min();
+                let draft_start = text.as_ptr().addr() + draft_start.unwrap_or(text.len());
                 for claim in analysed.claims_of_done_action() {
-                    if claim.action.is_work() || claim.sentence.as_ptr().addr() >= drafted {
+                    if claim.action.is_work() || claim.sentence.as_ptr().addr() >= draft_start {
                         continue;
                     }
                     let effects = effects.get_or_insert_with(|| Effects::new(trace, memo, attempts));
                     let offers = offers.get_or_insert_with(|| offers::offers(trace, i));
                     let classes = analysed.classes(claim.sentence);
                     let verdict =
-                        ClaimCheck { trace, memo, span: at, turn_start, claim, classes, effects, offers }
+                        ClaimCheck { trace, memo, span: llm, turn_start, claim, classes, effects, offers }
                             .examine();
-                    out.extend(verdict.map(|finding| (at, finding)));
+                    out.extend(verdict.map(|finding| (llm, finding)));
                 }
             }
-            if Replies::cached(trace, memo).to(at).is_some() {
-                turn_start = end_of(trace, at);
+            if Replies::cached(trace, memo).to(llm).is_some() {
+                turn_start = end_of(trace, llm);
             }
         }
     }
     out
 }
 
-fn never_sent(tool: &str) -> String {
+/// The reason of a finding on a claim of sending, for an offered tool that was not called.
+fn never_sent_reason(tool: &str) -> String {
     format!("{tool} was never called, and no call or result says that anything was sent")
 }
 
@@ -151,17 +153,18 @@ impl ClaimCheck<'_, '_> {
         let is_offered = self.offers.actions.contains(&action);
         // Verbs that are also used for the order of a text ("moved to the top") or for a decision ("settled on").
         let is_editing = || Language::English.is_in_group(&self.claim.verb, GrammarGroup::Editing);
-        let is_of_text = || !self.offers.may_change && is_editing() || action == Order && self.arranges();
+        let is_about_text =
+            || !self.offers.may_change && is_editing() || action == Order && self.is_arrangement();
         if action == Action::Notify && !is_offered {
             // Messages have a recipient.
-            let unsent = self.unused_sender().map(|tool| never_sent(tool));
-            let lacking = || Some(format!("no call has its words: {}", self.not_passed_on()?));
-            return unsent.or_else(lacking).map(|reason| Some(self.finding(&reason)));
+            let unsent = self.unused_sender().map(|tool| never_sent_reason(tool));
+            let not_passed_on = || Some(format!("no call has its words: {}", self.words_not_passed_on()?));
+            return unsent.or_else(not_passed_on).map(|reason| Some(self.finding(&reason)));
         }
-        if !is_offered && (!is_external || is_of_text()) {
+        if !is_offered && (!is_external || is_about_text()) {
             return None;
         }
-        if let Some(id) = self.missing_of_all() {
+        if let Some(id) = self.omitted_identifier() {
             return Some(Some(self.finding(&format!("none that was made names {id} of the request"))));
         }
         if let Some(call) = self.denied_call() {
@@ -198,7 +201,7 @@ impl ClaimCheck<'_, '_> {
             return Some(Some(self.finding(&reason)));
         }
         if let Some(tool) = self.unused_sender() {
-            return Some(Some(self.finding(&never_sent(tool))));
+            return Some(Some(self.finding(&never_sent_reason(tool))));
         }
         if let Some(tool) = self.uncalled_tool(action) {
             return Some(Some(
@@ -208,27 +211,27 @@ impl ClaimCheck<'_, '_> {
         if let Some(id) = self.unknown_identifier() {
             return Some(Some(self.finding(&format!("none that was made names {id}"))));
         }
-        Some(self.other_moment().map(|call| {
+        Some(self.call_at_other_time().map(|call| {
             self.finding("the call that was made has another day or time").citing_at(self.trace, call.at)
         }))
     }
 
     /// Whether the claim is about all things of the request, without an exception.
-    fn says_all(&self) -> bool {
-        self.classes.has(WordClass::Quantifier) && !self.classes.has_any(PARTS)
+    fn is_about_all(&self) -> bool {
+        self.classes.has(WordClass::Quantifier) && !self.classes.has_any(PARTIAL)
     }
 
     /// An identifier that the request lists and no call names, if the claim is about all things of the request, and the
     /// calls name other identifiers of that list.
-    fn missing_of_all(&self) -> Option<String> {
-        let says_all = self.says_all() && identifiers(self.claim.sentence).next().is_none();
+    fn omitted_identifier(&self) -> Option<String> {
+        let claims_whole_list = self.is_about_all() && identifiers(self.claim.sentence).next().is_none();
         let agent = self
             .trace
             .owner
             .get(self.span)
             .copied()
             .flatten()
-            .filter(|_| says_all && self.effects.is_fully_recorded)?;
+            .filter(|_| claims_whole_list && self.effects.is_fully_recorded)?;
         let task = agent_index::task(self.trace, agent)?;
         let listed: Vec<String> = identifiers(task).take(MAX_IDENTIFIERS).collect();
         let is_list = listed.len() > 1
@@ -252,7 +255,7 @@ impl ClaimCheck<'_, '_> {
 
     /// The call that books or orders for another day or time than the claim states. Claims of changes are not examined,
     /// since they name the old day or time as well.
-    fn other_moment(&self) -> Option<&Call> {
+    fn call_at_other_time(&self) -> Option<&Call> {
         use Action::{Book, Create, Order, Schedule};
         // Another clause is about another moment: "it is booked, and it arrives on 6 March".
         let clauses = self.claim.sentence.split(", ");
@@ -285,21 +288,23 @@ impl ClaimCheck<'_, '_> {
         let is_read = !texts.iter().any(|text| text.len() > MAX_BYTES || wrong_date_time::is_zoned(text))
             && self.memo.budget.spend(texts.iter().map(|text| text.len()).sum());
         let (arguments, call_text) = (texts.first().copied().unwrap_or_default(), texts.join(" "));
-        let other_day = || {
-            let passed = wrong_date_time::days(arguments);
+        let has_other_day = || {
+            let argument_days = wrong_date_time::days(arguments);
             let call_days = wrong_date_time::days(&call_text);
             days.first().is_some_and(|day| {
-                !passed.is_empty() && !call_days.iter().any(|call_day| call_day.may_equal(*day))
+                !argument_days.is_empty() && !call_days.iter().any(|call_day| call_day.may_equal(*day))
             })
         };
-        let other_time = || {
-            let passed = wrong_date_time::times(arguments);
+        let has_other_time = || {
+            let argument_times = wrong_date_time::times(arguments);
             let call_times = wrong_date_time::times(&call_text);
             times.first().is_some_and(|time| {
-                !passed.is_empty() && !call_times.iter().any(|call_time| call_time % 720 == time % 720)
+                // The hours of a clock of 12 hours: a claim of "3" may be 15:00.
+                !argument_times.is_empty()
+                    && !call_times.iter().any(|call_time| call_time % 720 == time % 720)
             })
         };
-        (is_read && (other_day() || other_time())).then_some(call)
+        (is_read && (has_other_day() || has_other_time())).then_some(call)
     }
 
     /// Whether a text of the prompt or a result contains the verb of the claim, or a participle of the same action.
@@ -318,7 +323,7 @@ impl ClaimCheck<'_, '_> {
     }
 
     /// Whether "ordered" means "arranged": "ordered by price", where a result has prices.
-    fn arranges(&self) -> bool {
+    fn is_arrangement(&self) -> bool {
         let criterion = self.claim.sentence.split_once(" by ").map(|(_, criterion)| criterion);
         let words = criterion
             .into_iter()
@@ -342,12 +347,13 @@ impl ClaimCheck<'_, '_> {
             return None;
         }
         let claim_stems: HashSet<String> = stems(self.claim.sentence).collect();
-        let is_said = |named: &&NamedTool| {
+        let is_named_by_claim = |named: &&NamedTool| {
             named.is_action_noun || named.things.iter().all(|thing| claim_stems.contains(thing))
         };
         let action_tools = self.offers.named.iter().filter(|named| named.action == action);
-        let NamedTool { tool, things: wanted, is_action_noun, .. } = action_tools.clone().find(is_said)?;
-        // Another tool may have done it: one about the same thing, or one that may do anything.
+        let NamedTool { tool, things: tool_things, is_action_noun, .. } =
+            action_tools.clone().find(is_named_by_claim)?;
+        // Another tool may have carried out the action: one about the same thing, or one that may do anything.
         let end = end_of(self.trace, self.span);
         let mut called_tools = self.effects.tools.iter().filter(|(_, tool)| tool.first_start <= end);
         let may_be_done = called_tools.any(|(name, tool)| {
@@ -369,22 +375,25 @@ impl ClaimCheck<'_, '_> {
                 || actions.is_empty()
                 || actions.contains(&Action::Execute)
                 || *is_action_noun && actions.contains(&action)
-                || things.iter().any(|thing| wanted.contains(thing))
+                || things.iter().any(|thing| tool_things.contains(thing))
         });
         // The instructions may state what one action includes.
-        if may_be_done || *is_action_noun && self.instructions_mention(wanted) {
+        if may_be_done || *is_action_noun && self.instructions_mention(tool_things) {
             return None;
         }
         let earlier_calls = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
         // A call that changed something may have included the action, by its arguments or with a file that the claim
         // names.
-        let passed = |call: &'_ Call| call.arguments.as_ref().filter(|_| self.effects.changes(call)).cloned();
-        let texts: Vec<Text> =
-            earlier_calls.flat_map(|call| [call.result.clone(), passed(call)]).flatten().collect();
+        let changing_arguments =
+            |call: &'_ Call| call.arguments.as_ref().filter(|_| self.effects.changes(call)).cloned();
+        let texts: Vec<Text> = earlier_calls
+            .flat_map(|call| [call.result.clone(), changing_arguments(call)])
+            .flatten()
+            .collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         let paths: Vec<&str> = paths(self.claim.sentence).collect();
         let mentions = |text: &Text| {
-            wanted.iter().all(|thing| contains_ignoring_case(text, thing))
+            tool_things.iter().all(|thing| contains_ignoring_case(text, thing))
                 || paths.iter().any(|path| text.contains(path))
         };
         let is_clear = self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) && !texts.iter().any(mentions);
@@ -406,12 +415,13 @@ impl ClaimCheck<'_, '_> {
         let agent = self.trace.owner.get(self.span).copied().flatten();
         // Cached, since an agent may claim many things.
         *self.effects.asked_question.borrow_mut().entry(agent).or_insert_with(|| {
-            let asks = |text: &Text| {
+            let is_plain_question = |text: &Text| {
                 let classes = classes_in(text, None, self.memo);
-                let asks = text.contains(['?', '\u{ff1f}']) || text.trim_end_matches('。').ends_with('か');
-                asks && !classes.is_some_and(|classes| classes.has(WordClass::Modal))
+                let has_mark =
+                    text.contains(['?', '\u{ff1f}']) || text.trim_end_matches('。').ends_with('か');
+                has_mark && !classes.is_some_and(|classes| classes.has(WordClass::Modal))
             };
-            self.user_messages().is_none_or(|messages| messages.iter().any(asks))
+            self.user_messages().is_none_or(|messages| messages.iter().any(is_plain_question))
         })
     }
 
@@ -419,7 +429,7 @@ impl ClaimCheck<'_, '_> {
     fn is_asked(&self) -> bool {
         let names = |text: &Text| {
             let language = Language::detected(text, None, self.memo);
-            language.is_some_and(|language| verbs(text, language).contains(&self.claim.action))
+            language.is_some_and(|language| actions_of_verbs(text, language).contains(&self.claim.action))
         };
         self.user_messages().is_some_and(|messages| messages.iter().any(names))
     }
@@ -428,11 +438,11 @@ impl ClaimCheck<'_, '_> {
     /// answer may repeat a claim many times.
     fn instructions_mention(&self, words: &[String]) -> bool {
         let has_all = |text: &str| words.iter().all(|word| contains_ignoring_case(text, word));
-        self.instructions_say(&words.join(" "), has_all)
+        self.any_instruction_matches(&words.join(" "), has_all)
     }
 
-    /// Whether a text of the instructions says something, cached by `key`. True beyond the work budget.
-    fn instructions_say(&self, key: &str, says: impl Fn(&str) -> bool) -> bool {
+    /// Whether a text of the instructions matches a predicate, cached by `key`. True beyond the work budget.
+    fn any_instruction_matches(&self, key: &str, matches: impl Fn(&str) -> bool) -> bool {
         let key = (self.span, key.to_owned());
         if let Some(cached) = self.effects.mentioned_in_instructions.borrow().get(&key) {
             return *cached;
@@ -440,19 +450,19 @@ impl ClaimCheck<'_, '_> {
         let texts = || self.trace.views.get(self.span).into_iter().flat_map(instructions);
         let bytes: usize = texts().map(str::len).sum();
         work::count(bytes);
-        let is_said = !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts().any(says);
-        self.effects.mentioned_in_instructions.borrow_mut().insert(key, is_said);
-        is_said
+        let is_match = !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts().any(matches);
+        self.effects.mentioned_in_instructions.borrow_mut().insert(key, is_match);
+        is_match
     }
 
     /// Whether a call before the claim, or one that the same message requests, may be the claimed action or its cause.
     fn has_supporting_call(&self, action: Action) -> bool {
         let end = end_of(self.trace, self.span);
         let effects = self.effects;
-        effects.authors.contains(&self.span)
+        effects.requesting_spans.contains(&self.span)
             || effects.may_have_done(action, end)
-            || effects.any_within(self.turn_start, end)
-            || !self.offers.actions.contains(&action) && effects.any_within(0, end)
+            || effects.has_call_within(self.turn_start, end)
+            || !self.offers.actions.contains(&action) && effects.has_call_within(0, end)
     }
 
     /// An identifier of the claim that no call names, if the calls are recorded and name no identifier of the claim; or
@@ -471,14 +481,14 @@ impl ClaimCheck<'_, '_> {
         }
         // The user may name a thing by another number than the one that was passed to the tool.
         let earlier_calls = || self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
-        let passed: Vec<&Text> = earlier_calls()
+        let arguments: Vec<&Text> = earlier_calls()
             .filter(|call| self.effects.changes(call))
             .filter_map(|call| call.arguments.as_ref())
             .collect();
-        let bytes: usize = passed.iter().map(|text| text.len()).sum();
+        let bytes: usize = arguments.iter().map(|text| text.len()).sum();
         let is_passed = |code: &str| {
             self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
-                && passed.iter().any(|text| contains_ignoring_case(text, code))
+                && arguments.iter().any(|text| contains_ignoring_case(text, code))
         };
         let mut unknown = named.iter().filter(|id| !is_known(id));
         unknown.find(|id| !is_known_otherwise(earlier_calls(), id, is_passed, self.memo)).cloned()
@@ -553,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn tool_that_is_named_by_the_claim_has_to_be_called() {
+    fn claim_that_names_a_tool_needs_a_call_of_the_tool() {
         let run = |result: &str| {
             let tools = &["read_file", "write_file", "run_tests", "send_invoice"][..];
             script_with(tools).calls("", &[("write_file", r#"{"path":"a.py"}"#)]).returns(result)
@@ -567,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_and_is_said_to_be_done_needs_its_own_call() {
+    fn passive_claim_of_a_requested_action_needs_its_own_call() {
         let run = |task: &str, tool: &str, result: &str, answer: &str| {
             let tools = &["list_visits", "book_visit", "cancel_visit", "update_visit"][..];
             let run = Script::new(task).tools(tools).calls("", &[(tool, r#"{"id":"V-12"}"#)]);
@@ -581,7 +591,7 @@ mod tests {
         let german = "Buche Donnerstag und storniere meinen Termin am 8.";
         assert_eq!(run(german, "book_visit", booked, passive), 1);
         for (task, tool, result, answer) in [
-            // Nobody asked, so that it may be a report.
+            // The user did not ask for the action, so that the sentence may be a report.
             ("What about my visit?", "book_visit", booked, passive),
             (both, "update_visit", "ok", passive),
             (both, "cancel_visit", "ok", passive),
@@ -684,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn passive_of_what_nobody_did_is_found() {
+    fn passive_claim_without_an_action_is_found() {
         let tools = &["check_table", "reserve_table"][..];
         let text = "Your table for 6 is now reserved under the name Okafor.";
         let looked = |result: &str| script_with(tools).calls("", &[("check_table", "{}")]).returns(result);
@@ -708,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_a_list_that_no_call_names_is_found() {
+    fn identifier_of_a_claimed_list_that_no_call_names_is_found() {
         let tools = &["update_address"][..];
         let run = || {
             let first =
@@ -721,7 +731,7 @@ mod tests {
     }
 
     #[test]
-    fn second_action_that_a_tool_is_named_for_has_to_be_called() {
+    fn second_action_with_a_tool_of_its_name_needs_a_call_of_the_tool() {
         let run = |tool: &str, result: &str, text: &str| {
             let tools = &["cancel_order", tool][..];
             let called = script_with(tools)
@@ -746,10 +756,11 @@ mod tests {
             script_with(&["cancel_order", "issue_refund"]).calls("", &[("cancel_order", "{}")]).returns("ok");
         let both = both.calls("", &[("issue_refund", "{}")]).returns("ok");
         assert!(unsupported(both.answers(text)).is_empty());
-        let ruled = script_with(&["cancel_order", "issue_refund"])
+        let with_policy = script_with(&["cancel_order", "issue_refund"])
             .system("A cancelled order is refunded: the refund is automatic.");
         assert!(
-            unsupported(ruled.calls("", &[("cancel_order", "{}")]).returns("ok").answers(text)).is_empty()
+            unsupported(with_policy.calls("", &[("cancel_order", "{}")]).returns("ok").answers(text))
+                .is_empty()
         );
     }
 
@@ -770,7 +781,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_list_have_to_be_named_by_calls() {
+    fn every_identifier_of_a_requested_list_has_to_be_named_by_a_call() {
         let run = |ids: &[&str], text: &str| {
             let script = Script::new("Cancel W-4411, W-4412 and W-4413.").tools(&["cancel_order"]);
             let call = |s: Script, id: &&str| {

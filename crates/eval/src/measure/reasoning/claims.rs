@@ -1,7 +1,7 @@
 //! Claims of work: "I verified", "computed with the calculator", "according to the page I read".
 //!
-//! Principle: work that an answer names as its source was done in the run, since a reader trusts a number that was
-//! looked up or calculated more than one from memory. Whether the answer is right is not examined.
+//! Principle: work that an answer names as its source was done in the run, since a reader trusts a number from a lookup
+//! or a calculation more than a number from memory. Whether the answer is right is not examined.
 //!
 //! In: a model's prose. Out: its claims of work, with the tool that each names. The caller compares a claim that names
 //! a tool with the calls of that tool, and a claim that names a source with all successful calls. In an unsupported
@@ -15,9 +15,9 @@ use crate::measure::language::ReadText;
 use crate::measure::tool_purpose::action_of;
 
 /// Minimum bytes of a noun that means a tool.
-const MIN_NOUN: usize = 4;
+const MIN_NOUN_BYTES: usize = 4;
 /// Minimum bytes of a noun that means a tool by one word of the tool's name.
-const MIN_WORD: usize = 6;
+const MIN_SINGLE_NOUN_BYTES: usize = 6;
 
 /// A claim of work.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,22 +45,23 @@ pub(crate) fn claims<'t>(prose: &'t str, memo: &Memo) -> Vec<WorkClaim<'t>> {
     out
 }
 
-/// Whether the noun of a claim means the tool `name`: it has the same words, or is one of them ("calculator" for
-/// `simple_calculator`). The nouns of a name with a verb are the object of the verb: "account" does not mean
+/// Whether the noun of a claim means the tool `name`: the noun has the words of the name, or is one of them ("calculator"
+/// for `simple_calculator`). The nouns of a name with a verb are the object of the verb: "account" does not mean
 /// `get_account`.
 pub(crate) fn noun_means_tool(noun: &str, name: &str) -> bool {
     let (noun, name) = (identifier_words(noun), identifier_words(name));
     let plain = noun.concat();
-    plain.len() >= MIN_NOUN && (plain == name.concat() || single_nouns(&name).any(|word| *word == plain))
+    plain.len() >= MIN_NOUN_BYTES
+        && (plain == name.concat() || single_nouns(&name).any(|word| *word == plain))
 }
 
 /// The words each of which means a tool of this name: the long words of a name without a verb.
 fn single_nouns(name: &[String]) -> impl Iterator<Item = &String> {
     let has_verb = name.iter().any(|word| action_of(word).is_some());
-    name.iter().filter(move |word| !has_verb && word.len() >= MIN_WORD)
+    name.iter().filter(move |word| !has_verb && word.len() >= MIN_SINGLE_NOUN_BYTES)
 }
 
-/// Values of tools by the nouns that mean them, as [`noun_means_tool`] compares.
+/// A number for each tool, such as the start of its first call, by the nouns that mean the tool by [`noun_means_tool`].
 #[derive(Debug, Default)]
 pub(crate) struct ToolsByNoun(HashMap<String, u64>);
 
@@ -83,11 +84,11 @@ impl ToolsByNoun {
     /// The least value among the tools that the noun means.
     pub(crate) fn meant_by(&self, noun: &str) -> Option<u64> {
         let plain = identifier_words(noun).concat();
-        self.0.get(&plain).filter(|_| plain.len() >= MIN_NOUN).copied()
+        self.0.get(&plain).filter(|_| plain.len() >= MIN_NOUN_BYTES).copied()
     }
 }
 
-/// Values of tools by their names, for the search of names that, as nouns, mean another tool.
+/// A number for each tool by its name: the names are looked up as nouns that mean another tool.
 #[derive(Debug, Default)]
 pub(crate) struct ToolsAsNouns(HashMap<String, u64>);
 
@@ -99,7 +100,7 @@ impl ToolsAsNouns {
             let least: &mut u64 = by_name.entry(identifier_words(name).concat()).or_insert(value);
             *least = value.min(*least);
         }
-        by_name.retain(|name, _| name.len() >= MIN_NOUN);
+        by_name.retain(|name, _| name.len() >= MIN_NOUN_BYTES);
         ToolsAsNouns(by_name)
     }
 

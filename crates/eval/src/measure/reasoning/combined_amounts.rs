@@ -6,7 +6,7 @@ use crate::measure::numbers;
 use crate::recognise::Text;
 
 /// The largest denominator of a fraction in words.
-const MAX_FRACTION: u8 = 12;
+const MAX_DENOMINATOR: u8 = 12;
 /// Maximum numbers of a request that are combined.
 const MAX_COMBINED: usize = 6;
 /// Half of a cent, with a margin for rounding errors of floating-point sums.
@@ -28,7 +28,7 @@ pub(super) fn is_rounded(exact: f64, shown: f64) -> bool {
 
 /// Whether an amount is a fraction of a total, or the total without one: a twelfth of it, or two thirds of it.
 pub(super) fn is_share(number: f64, total: f64) -> bool {
-    let mut parts = (2..=MAX_FRACTION).map(f64::from);
+    let mut parts = (2..=MAX_DENOMINATOR).map(f64::from);
     parts.any(|n| is_rounded(total / n, number) || is_rounded(total - total / n, number))
 }
 

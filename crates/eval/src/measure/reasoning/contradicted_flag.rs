@@ -55,18 +55,18 @@ const FILLERS: [&str; 16] = [
     "required",
 ];
 /// Words in the name of a flag, or before a property in a request, that negate or exclude the property.
-const NEGATIVE: [&str; 10] =
+const NEGATIVE_WORDS: [&str; 10] =
     ["no", "not", "non", "without", "exclude", "excluding", "hide", "skip", "avoid", "omit"];
 /// Classes of words before a property that exclude it.
 const EXCLUSION: WordClasses = classes!(Negation Exception);
-/// Classes of words that are not a noun, so that a property before them is not an attribute. Other function words are
-/// none either.
+/// Classes of words that are not nouns, so that a property before such a word is not an attribute. Other function words
+/// are not nouns either.
 const NO_NOUN: WordClasses = classes!(Negation Modal Condition Sequence Alternative RelativeDay AtOnce);
 /// Maximum bytes of a request: a longer one contains other texts.
-const MAX_TASK: usize = 4000;
+const MAX_TASK_BYTES: usize = 4000;
 /// Maximum calls and plans of an agent that are compared.
 const MAX_STEPS: usize = 200;
-/// Maximum flags of each of them.
+/// Maximum flags of each call or plan.
 const MAX_FLAGS: usize = 32;
 
 /// Findings by model span.
@@ -77,7 +77,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
 
 /// A call, or a plan in the form of the arguments of a call, with its flags.
 struct FlaggedStep<'a> {
-    /// The model span that wrote it.
+    /// The model span that wrote the call or plan.
     author: Option<Idx>,
     at: Idx,
     name: &'a str,
@@ -87,7 +87,7 @@ struct FlaggedStep<'a> {
 
 /// The finding on the first step of an agent with a flag against the request.
 fn first_finding(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
-    let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK)?;
+    let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK_BYTES)?;
     let planned = agent.plans.iter().take(MAX_STEPS).filter(|(_, plan)| plan.text.starts_with('{'));
     let planned = planned.filter_map(|(at, plan)| {
         let flags = flags(&json_keys::parse(&plan.text)?);
@@ -119,7 +119,8 @@ fn first_finding(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Op
         return None;
     }
     let (step, key, value) = steps.iter().find_map(|step| {
-        let contradicts = |(key, value): &&(String, bool)| request.wants(key).is_some_and(|w| w != *value);
+        let contradicts =
+            |(key, value): &&(String, bool)| request.demanded_value(key).is_some_and(|w| w != *value);
         let (key, value) = step.flags.iter().find(contradicts)?;
         Some((step, key, *value))
     })?;
@@ -137,7 +138,7 @@ fn first_finding(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Op
     Some((step.author?, finding))
 }
 
-/// The boolean members of arguments, those of nested objects included.
+/// The boolean members of arguments and of the objects in them.
 fn flags(arguments: &Value) -> Vec<(String, bool)> {
     let Some(arguments) = arguments.as_object() else { return Vec::new() };
     let nested = arguments.values().filter_map(Value::as_object).flatten();
@@ -214,15 +215,15 @@ impl RequestTokens {
     }
 
     /// The value that the request demands of the flag `key`; `None` if it demands none.
-    fn wants(&self, key: &str) -> Option<bool> {
+    fn demanded_value(&self, key: &str) -> Option<bool> {
         let words = identifier_words(key);
-        let negated = words.iter().filter(|w| NEGATIVE.contains(&w.as_str())).count() % 2 == 1;
+        let negated = words.iter().filter(|w| NEGATIVE_WORDS.contains(&w.as_str())).count() % 2 == 1;
         let property: Vec<&str> = words
             .iter()
             .map(String::as_str)
-            .filter(|w| !FILLERS.contains(w) && !NEGATIVE.contains(w))
+            .filter(|w| !FILLERS.contains(w) && !NEGATIVE_WORDS.contains(w))
             .collect();
-        if property.is_empty() || property.iter().any(|w| w.len() < 3) || self.is_open() {
+        if property.is_empty() || property.iter().any(|w| w.len() < 3) || self.leaves_properties_open() {
             return None;
         }
         let places = self.0.windows(property.len()).enumerate();
@@ -234,7 +235,7 @@ impl RequestTokens {
         Some(stated != negated)
     }
 
-    fn is_open(&self) -> bool {
+    fn leaves_properties_open(&self) -> bool {
         self.0.iter().any(|(word, _)| Language::English.is_in_group(word, GrammarGroup::Open))
     }
 
@@ -246,7 +247,7 @@ impl RequestTokens {
             token.map(|(word, _)| word.as_str())
         };
         let is_exclusion = |word: &str| {
-            NEGATIVE.contains(&word)
+            NEGATIVE_WORDS.contains(&word)
                 || ENGLISH.classes(word).has_any(EXCLUSION)
                 || action_of(word) == Some(Action::Delete)
         };
@@ -269,8 +270,8 @@ mod tests {
     use crate::measure::testing::Script;
     use crate::recognise::RecordedPlan;
 
-    fn wants(task: &str, key: &str) -> Option<bool> {
-        RequestTokens::from_task(task).wants(key)
+    fn demanded_value(task: &str, key: &str) -> Option<bool> {
+        RequestTokens::from_task(task).demanded_value(key)
     }
 
     #[test]
@@ -282,14 +283,14 @@ mod tests {
             ("The flight must be refundable.", "refundable"),
             ("Only verified sellers.", "verified_only"),
         ] {
-            assert_eq!(wants(task, key), Some(true), "{task}");
+            assert_eq!(demanded_value(task, key), Some(true), "{task}");
         }
         for (task, key) in [
             ("A room without breakfast, please.", "breakfast"),
             ("Non-smoking rooms in Porto.", "smoking"),
             ("List verified sellers.", "exclude_verified"),
         ] {
-            assert_eq!(wants(task, key), Some(false), "{task}");
+            assert_eq!(demanded_value(task, key), Some(false), "{task}");
         }
     }
 
@@ -306,7 +307,7 @@ mod tests {
             ("Create an invoice for our recurring customer Lindt.", "recurring"),
             ("Book a room for the visit of the remote team.", "remote"),
         ] {
-            assert_eq!(wants(task, key), None, "{task}");
+            assert_eq!(demanded_value(task, key), None, "{task}");
         }
     }
 

@@ -26,7 +26,7 @@ use crate::recognise::{AgentTrace, Call, Role, Text};
 /// Maximum calls, the latest ones, of one agent.
 const MAX_CALLS: usize = 64;
 /// Maximum bytes of a message that is read: longer messages contain pasted text, whose numbers are not the user's.
-const MAX_MESSAGE: usize = 1000;
+const MAX_MESSAGE_BYTES: usize = 1000;
 /// Maximum texts whose numbers an amount may follow from.
 const MAX_TEXTS: usize = 64;
 /// Maximum numbers that an amount may follow from; any two are combined.
@@ -91,8 +91,8 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
         let agent = call.agent.and_then(|agent| trace.agents.get(agent));
         let mut texts = texts.chain(agent.and_then(|agent| agent.task.as_ref()));
         texts.any(|text| {
-            text.len() <= MAX_MESSAGE
-                && counts.iter().any(|(.., nouns)| !counted(memo, text, nouns).is_empty())
+            text.len() <= MAX_MESSAGE_BYTES
+                && counts.iter().any(|(.., nouns)| !numbers_with_noun(memo, text, nouns).is_empty())
         })
     };
     if counts.is_empty() || !may_be_counted() {
@@ -101,7 +101,7 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
     let known = KnownTexts::cached(trace, memo);
     let before = known.before(trace, call)?;
     let written_by = |origin: Origin| {
-        let is_short = |known: &&KnownText| known.text.len() <= MAX_MESSAGE;
+        let is_short = |known: &&KnownText| known.text.len() <= MAX_MESSAGE_BYTES;
         before.iter().filter(move |known| known.origin == origin).filter(is_short)
     };
     let from_user = written_by(Origin::User).filter(|known| known.agent == call.agent);
@@ -112,7 +112,7 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
     for (key, passed, name, nouns) in &counts {
         let passed = *passed;
         let stated: Vec<(f64, &Text, Number)> =
-            from_user.iter().flat_map(|text| counted(memo, text, nouns)).collect();
+            from_user.iter().flat_map(|text| numbers_with_noun(memo, text, nouns)).collect();
         let Some((number, text, position)) =
             stated.first().filter(|(n, ..)| stated.iter().all(|(other, ..)| other == n))
         else {
@@ -121,14 +121,15 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
         // The number may be the same amount in another unit.
         let is_scaled =
             [100.0, 1000.0].iter().any(|factor| passed == number * factor || *number == passed * factor);
-        let is_part = || is_money(key) && (follows(before, passed) || is_share(passed, *number));
-        let rules = || written_by(Origin::System).map(|known| &known.text).collect::<Vec<&Text>>();
+        let is_part = || is_money(key) && (follows_from_known(before, passed) || is_share(passed, *number));
+        let instruction_texts =
+            || written_by(Origin::System).map(|known| &known.text).collect::<Vec<&Text>>();
         let given_numbers = given_numbers.get_or_insert_with(|| numbers_of(&from_user));
         // The number may be a product of two: 15 reams in 3 boxes of 5.
         let is_pack = given_numbers.iter().any(|count| count * number == passed);
         let mut is_derived = || {
             derived
-                .get_or_insert_with(|| derived_from(memo, given_numbers, &rules()))
+                .get_or_insert_with(|| derived_from(memo, given_numbers, &instruction_texts()))
                 .iter()
                 .any(|candidate| is_rounded(*candidate, passed))
         };
@@ -159,9 +160,9 @@ fn numbers_of(texts: &[&Text]) -> Vec<f64> {
 
 /// The values that follow from several of these numbers and from rates of the instructions; none beyond the work
 /// budget.
-fn derived_from(memo: &Memo, given_numbers: &[f64], rules: &[&Text]) -> Vec<f64> {
-    let bytes: usize = rules.iter().map(|text| text.len()).sum();
-    let rates = if memo.budget.spend(1 + bytes / 16) { numbers_of(rules) } else { Vec::new() };
+fn derived_from(memo: &Memo, given_numbers: &[f64], instruction_texts: &[&Text]) -> Vec<f64> {
+    let bytes: usize = instruction_texts.iter().map(|text| text.len()).sum();
+    let rates = if memo.budget.spend(1 + bytes / 16) { numbers_of(instruction_texts) } else { Vec::new() };
     let is_read = memo
         .budget
         .spend(given_numbers.len() * (given_numbers.len() + rates.len()) * (1 + given_numbers.len()));
@@ -179,10 +180,10 @@ fn has_approximation(memo: &Memo, texts: &[&Text]) -> bool {
 
 /// Whether an amount follows from the numbers of messages and results: as a share of one, a sum or a difference of
 /// two, or one with a rate.
-fn follows(before: &[KnownText], amount: f64) -> bool {
+fn follows_from_known(before: &[KnownText], amount: f64) -> bool {
     const SHARES: [f64; 5] = [2.0, 3.0, 4.0, 5.0, 10.0];
     let mut earlier_numbers: Vec<f64> = Vec::new();
-    for known in before.iter().filter(|known| known.text.len() <= MAX_MESSAGE).take(MAX_TEXTS) {
+    for known in before.iter().filter(|known| known.text.len() <= MAX_MESSAGE_BYTES).take(MAX_TEXTS) {
         numbers::scan(&known.text, |n| {
             if !n.in_identifier && earlier_numbers.len() < MAX_NUMBERS {
                 earlier_numbers.push(n.value);
@@ -206,12 +207,12 @@ fn follows(before: &[KnownText], amount: f64) -> bool {
     earlier_numbers.iter().any(|a| gives(a) || rates(a))
 }
 
-/// The numbers of a message of the user, as they are cached for all later calls.
+/// The cached numbers of a message of the user.
 struct Numbers(Vec<Number>);
 
 /// The numbers of a text with one of the nouns after them, in the singular or plural, or with one of the nouns that is
 /// a sign, such as "$", before or after them.
-fn counted<'t>(memo: &Memo, text: &'t Text, nouns: &[String]) -> Vec<(f64, &'t Text, Number)> {
+fn numbers_with_noun<'t>(memo: &Memo, text: &'t Text, nouns: &[String]) -> Vec<(f64, &'t Text, Number)> {
     let names_noun = |word: &str| {
         nouns.iter().any(|noun| {
             let (noun, word) = (noun.trim_end_matches('s'), word.trim_end_matches('s'));

@@ -37,7 +37,7 @@ pub(super) struct Date {
     pub year: i64,
     pub month: usize,
     pub day_of_month: usize,
-    /// The day as by [`day_number`].
+    /// The number of the day, see [`day_number`].
     pub day: i64,
 }
 

@@ -40,9 +40,9 @@ regex!(
     RELATIVE,
     r"(?i)\b(?:before|after|prior|earlier|later|eve|following|until|till|since|by|ago|or|if|instead|except|every|each|not|around|about|between|days?|weeks?|months?|hours?|minutes?|nights?|early|late|midnight|deadline|due|previous|again|moved?|reschedul\w+|postpon\w+|chang\w+|was|remind\w*)\b|n't\b"
 );
-// The length of something: "for two nights", "a 30-minute call".
+// The duration of a thing: "for two nights", "a 30-minute call".
 regex!(
-    LENGTH,
+    DURATION,
     r"(?i)\bfor (?P<n>\d+(?:\.5)?|an?|[a-z]+) ?(?P<u>minutes?|mins?|hours?|hrs?|h|days?|nights?|weeks?)\b|\b(?P<n2>\d+)-(?P<u2>minute|min|hour|day|night|week)\b"
 );
 /// The English abbreviations of the months.
@@ -51,9 +51,9 @@ pub(super) const MONTHS: [&str; 12] =
 /// The English names of the weekdays without "day", from Monday.
 pub(super) const WEEKDAYS: [&str; 7] = ["mon", "tues", "wednes", "thurs", "fri", "satur", "sun"];
 /// Bytes before a date that are searched for [`TODAY`].
-const MAX_BEFORE: usize = 40;
+const MAX_BYTES_BEFORE: usize = 40;
 /// The first minute of the day that has only one reading without "am" or "pm": 13:00.
-const AFTERNOON: u32 = 13 * 60;
+const UNAMBIGUOUS_FROM: u32 = 13 * 60;
 
 /// A day of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,13 +111,13 @@ pub(super) struct Clock {
     /// Minutes of the day.
     pub(super) time: u32,
     /// Whether the time has "am" or "pm".
-    has_half: bool,
+    has_half_of_day: bool,
 }
 
 impl Clock {
     /// Whether both may be the same time: a time before 13:00 without "am" or "pm" may be in both halves of the day.
     pub(super) fn may_equal(self, other: Clock) -> bool {
-        let is_ambiguous = |clock: Clock| !clock.has_half && clock.time < AFTERNOON;
+        let is_ambiguous = |clock: Clock| !clock.has_half_of_day && clock.time < UNAMBIGUOUS_FROM;
         self.time == other.time
             || (is_ambiguous(self) || is_ambiguous(other)) && self.time % 720 == other.time % 720
     }
@@ -188,7 +188,7 @@ pub(super) fn located_clocks(text: &str) -> Vec<Located<Clock>> {
             Some(_) => hour % 12,
             None => hour,
         };
-        let clock = Clock { time: hour * 60 + minute, has_half: half.is_some() };
+        let clock = Clock { time: hour * 60 + minute, has_half_of_day: half.is_some() };
         (hour < 24 && minute < 60)
             .then(|| (clock, first.start()..captures.get(0).map_or(0, |whole| whole.end())))
     };
@@ -233,7 +233,7 @@ fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
 pub(super) fn today<'t>(texts: impl Iterator<Item = &'t str>) -> Option<Day> {
     let today_in_text = |text: &'t str| {
         dates::all(text).filter_map(move |date| {
-            let is_today = TODAY.is_match(clip_end(text.get(..date.at.start)?, MAX_BEFORE));
+            let is_today = TODAY.is_match(clip_end(text.get(..date.at.start)?, MAX_BYTES_BEFORE));
             is_today.then_some(Day { year: Some(date.year), month: date.month, day: date.day_of_month })
         })
     };
@@ -248,7 +248,7 @@ pub(super) fn today<'t>(texts: impl Iterator<Item = &'t str>) -> Option<Day> {
 pub(super) fn without_lengths(text: &str) -> (String, Vec<i64>) {
     let mut lengths = Vec::new();
     let mut out = text.to_owned();
-    for captures in LENGTH.captures_iter(text) {
+    for captures in DURATION.captures_iter(text) {
         let group = |names: [&str; 2]| names.iter().find_map(|name| captures.name(name)).map(|g| g.as_str());
         let (Some(n), Some(unit), Some(whole)) = (group(["n", "n2"]), group(["u", "u2"]), captures.get(0))
         else {

@@ -340,13 +340,13 @@ impl<'a> Evidence<'a> {
         }
         let moments = &self.moments.0;
         time_arithmetic::clock_at(sentence, n).is_some() && moments.are_too_many()
-            || moments.give(sentence, n)
+            || moments.supports(sentence, n)
     }
 
     /// Whether a number of a sentence in an unsupported language is a difference of dates or times of the texts. True
     /// beyond the work budget.
     pub(crate) fn gives_difference(&mut self, sentence: &str, n: &Number) -> bool {
-        !self.read_moments() || self.moments.0.give_difference(sentence, n)
+        !self.read_moments() || self.moments.0.supports_difference(sentence, n)
     }
 
     /// For each lower-case phrase whether some text contains it, ignoring case; true for all when the

@@ -16,7 +16,7 @@ use super::answer::sentences;
 use super::conduct::Conduct;
 use super::contradicted::has_state_key;
 use super::rates::is_for_each;
-use super::skipped_step::verbs;
+use super::skipped_step::actions_of_verbs;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
@@ -32,8 +32,8 @@ use crate::recognise::{AgentTrace, Call, Text};
 
 /// Maximum bytes of instructions that are read.
 const MAX_BYTES: usize = 64 << 10;
-/// Maximum bytes of a sentence of them that is read.
-const MAX_SENTENCE: usize = 300;
+/// Maximum bytes of a sentence of the instructions that is read.
+const MAX_SENTENCE_BYTES: usize = 300;
 /// Maximum limits of one text.
 const MAX_LIMITS: usize = 64;
 /// Maximum calls that are compared, the latest ones.
@@ -41,37 +41,40 @@ const MAX_CALLS: usize = 64;
 /// Maximum arguments of a call that are compared.
 const MAX_ARGUMENTS: usize = 40;
 /// Maximum bytes between a number and the word for a bound after it: "200元以上".
-const MAX_GAP: usize = 16;
+const MAX_GAP_BYTES: usize = 16;
 /// Values of the words of class `Bound`.
 const AT_MOST: u8 = 1;
 const ABOVE: u8 = 2;
 
 /// Classes of words for a condition on an amount above a limit, or for its prohibition.
-const DEMANDS: WordClasses = classes!(Restriction Barrier);
+const DEMAND: WordClasses = classes!(Restriction Barrier);
 /// Classes of words with which a negation is a prohibition. In "are not instant", it is not.
-const FORBIDS: WordClasses = classes!(Modal Obligation Confirmation Barrier);
+const PROHIBITION: WordClasses = classes!(Modal Obligation Confirmation Barrier);
 /// Maximum bytes before a negation that begins a sentence.
-const MAX_BEFORE_NEGATION: usize = 4;
+const MAX_BYTES_BEFORE_NEGATION: usize = 4;
 /// Classes of words by which a limit does not always apply.
 const CONDITION: WordClasses = classes!(Condition Exception);
 /// Classes of words by which somebody else decides.
 const APPROVAL: WordClasses = classes!(Confirmation Barrier);
 
+/// The unit of a limit.
 #[derive(Clone, PartialEq, Debug)]
 enum LimitUnit {
     Money,
     Percent,
     /// The stem of the noun after the number.
-    Of(String),
+    Noun(String),
 }
 
+/// A limit that a sentence of the instructions states.
 #[derive(Debug)]
 struct StatedLimit {
     maximum: f64,
     unit: LimitUnit,
     /// The stems of the words in the sentence.
     topic_stems: Vec<String>,
-    /// The actions of its verbs; empty in English, whose words are compared with names of tools.
+    /// The actions of the verbs in the sentence; empty in English, where `topic_stems` are compared with the names of
+    /// tools.
     actions: Vec<Action>,
     /// Whether the sentence is about a discount or another share: "10 % off".
     is_share: bool,
@@ -81,6 +84,7 @@ struct StatedLimit {
 /// The limits of instructions, as they are cached.
 struct StatedLimits(Vec<StatedLimit>);
 
+/// The limits of instructions; `None` without a number, a recognised language or a word for a bound.
 fn limits(text: &str, memo: &Memo) -> Option<Vec<StatedLimit>> {
     numbers::has_digit(text).then_some(())?;
     let language = Language::detected(text, None, memo)?;
@@ -103,22 +107,22 @@ struct InstructionSentence<'t> {
 
 impl InstructionSentence<'_> {
     fn limits(&self) -> Vec<StatedLimit> {
-        let is_condition = |place: &ClassifiedWord| {
-            place.classes.has_any(CONDITION)
-                || place.classes.has(WordClass::Sequence) && !place.classes.has(WordClass::Before)
+        let is_condition = |word: &ClassifiedWord| {
+            word.classes.has_any(CONDITION)
+                || word.classes.has(WordClass::Sequence) && !word.classes.has(WordClass::Before)
         };
-        let mut conditional = self.words.iter().skip_while(|place| !is_condition(place)).peekable();
-        let is_plain =
-            conditional.peek().is_none() || conditional.any(|place| place.classes.has_any(APPROVAL));
-        if self.text.len() > MAX_SENTENCE || !numbers::has_digit(self.text) || !is_plain {
+        let mut conditional = self.words.iter().skip_while(|word| !is_condition(word)).peekable();
+        let is_unconditional =
+            conditional.peek().is_none() || conditional.any(|word| word.classes.has_any(APPROVAL));
+        if self.text.len() > MAX_SENTENCE_BYTES || !numbers::has_digit(self.text) || !is_unconditional {
             return Vec::new();
         }
         let topic_stems: Vec<String> = stems(self.text).collect();
         let actions = match self.language {
             Language::English => Vec::new(),
-            language => verbs(self.text, language),
+            language => actions_of_verbs(self.text, language),
         };
-        let is_demand = classes_of(self.words).has_any(DEMANDS) || self.is_forbidden();
+        let is_demand = classes_of(self.words).has_any(DEMAND) || self.is_forbidden();
         let is_share = classes_of(self.words).has(WordClass::Share);
         let limit = |n: Number| {
             let bound = self.bound(&n)?;
@@ -135,20 +139,21 @@ impl InstructionSentence<'_> {
 
     /// Whether a negation of the sentence is a prohibition: "must not", "no refunds above".
     fn is_forbidden(&self) -> bool {
-        let mut negations = self.words.iter().filter(|place| place.classes.has(WordClass::Negation));
+        let mut negations = self.words.iter().filter(|word| word.classes.has(WordClass::Negation));
         negations.next().is_some_and(|first| {
-            first.at.start - self.start <= MAX_BEFORE_NEGATION || classes_of(self.words).has_any(FORBIDS)
+            first.at.start - self.start <= MAX_BYTES_BEFORE_NEGATION
+                || classes_of(self.words).has_any(PROHIBITION)
         })
     }
 
     /// The value of the bound directly before a number, or in other languages than English after the number and its
     /// unit.
     fn bound(&self, n: &Number) -> Option<u8> {
-        let bounds = self.words.iter().filter(|place| place.classes.has(WordClass::Bound));
-        let mut bounds = bounds.map(|place| (place, place.at.start - self.start, place.at.end - self.start));
+        let bounds = self.words.iter().filter(|word| word.classes.has(WordClass::Bound));
+        let mut bounds = bounds.map(|word| (word, word.at.start - self.start, word.at.end - self.start));
         // "Above EUR 200"
         let is_plain = |word: &str| !word.contains(char::is_alphanumeric) || is_money(word);
-        let is_unit = |text: &str| text.len() <= MAX_GAP && text.split_whitespace().count() <= 1;
+        let is_unit = |text: &str| text.len() <= MAX_GAP_BYTES && text.split_whitespace().count() <= 1;
         let (bound, ..) = bounds.find(|(_, start, end)| match self.text.get(*end..n.start) {
             Some(between) => between.split_whitespace().all(is_plain),
             None => self.language != Language::English && self.text.get(n.end..*start).is_some_and(is_unit),
@@ -165,16 +170,17 @@ impl InstructionSentence<'_> {
         let sign = after.chars().next().filter(|c| !c.is_alphanumeric());
         let mut neighbours =
             [sign_before, word_before, Some(word.to_owned()), sign.map(String::from)].into_iter().flatten();
-        let begins = || !self.language.is_spaced() && currency::all().any(|name| after.starts_with(name));
-        if neighbours.any(|word| is_money(&word)) || begins() {
+        let begins_with_currency =
+            || !self.language.is_spaced() && currency::all().any(|name| after.starts_with(name));
+        if neighbours.any(|word| is_money(&word)) || begins_with_currency() {
             return Some(LimitUnit::Money);
         }
         let at = self.start + self.text.len() - after.len();
-        let is_share = |place: &ClassifiedWord| place.at.start == at && place.classes.has(WordClass::Share);
+        let is_share = |word: &ClassifiedWord| word.at.start == at && word.classes.has(WordClass::Share);
         if sign == Some('%') || self.words.iter().any(is_share) {
             return Some(LimitUnit::Percent);
         }
-        (!word.is_empty()).then(|| LimitUnit::Of(stems(word).next().unwrap_or_else(|| lowercase(word))))
+        (!word.is_empty()).then(|| LimitUnit::Noun(stems(word).next().unwrap_or_else(|| lowercase(word))))
     }
 }
 
@@ -217,6 +223,7 @@ fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[StatedLimit]) -> Option
     let limit_amounts =
         matching_limits.filter_map(|limit| Some((limit, amount(conduct, call, &limit.unit)?)));
     let (limit, (shown, amount)) = limit_amounts.max_by(|(a, _), (b, _)| a.maximum.total_cmp(&b.maximum))?;
+    // The tolerance excludes rounding errors of the arithmetic.
     (amount > limit.maximum * (1.0 + 1e-9)).then_some(())?;
     let rationale = format!(
         "a call within the limit of the instructions was expected, \"{}\"; {} was called with {shown}",
@@ -249,18 +256,18 @@ fn is_lifted(call: &Call, limit: &StatedLimit) -> bool {
     let arguments = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
     arguments.take(MAX_ARGUMENTS).any(|(key, value)| {
         let words = identifier_words(key);
-        let is_given = !value.is_null() && value.as_bool() != Some(false);
+        let is_set = !value.is_null() && value.as_bool() != Some(false);
         let currency_code = |word: &str| {
             let word = lowercase(word);
             currency::code_for_word(&word).map_or(word, str::to_owned)
         };
         let is_currency = limit.unit == LimitUnit::Money && words.iter().any(|word| word == "currency");
-        let is_sign = |c: char| c.is_whitespace() || c.is_ascii_digit() || matches!(c, ',' | '.');
+        let is_separator = |c: char| c.is_whitespace() || c.is_ascii_digit() || matches!(c, ',' | '.');
         let is_same = |currency_name: &str| {
-            limit.sentence.split(is_sign).any(|word| currency_code(word) == currency_code(currency_name))
+            limit.sentence.split(is_separator).any(|word| currency_code(word) == currency_code(currency_name))
         };
         let is_other = is_currency && value.as_str().is_some_and(|text| !is_same(text));
-        is_other || is_given && is_of_kind("asks", &words)
+        is_other || is_set && is_of_kind("asks", &words)
     })
 }
 
@@ -268,7 +275,7 @@ fn is_lifted(call: &Call, limit: &StatedLimit) -> bool {
 /// of a few distinctive actions, or else another word of the name.
 fn is_about(words: &[String], limit: &StatedLimit) -> bool {
     use Action::{Cancel, Delete, Pay, Refund, Return, Send, Transfer};
-    let has = |word: &str| {
+    let is_in_sentence = |word: &str| {
         let is_similar = |limit_word: &String| {
             let stem = word.get(..word.len().min(5)).unwrap_or(word);
             limit_word == word || stem.len() >= 4 && limit_word.starts_with(stem)
@@ -283,12 +290,14 @@ fn is_about(words: &[String], limit: &StatedLimit) -> bool {
         matches!(action_of(word), Some(Cancel | Delete | Pay | Refund | Return | Send | Transfer))
     };
     match words.iter().find(is_action) {
-        Some(verb) => has(verb) || action_of(verb).is_some_and(|action| limit.actions.contains(&action)),
+        Some(verb) => {
+            is_in_sentence(verb) || action_of(verb).is_some_and(|action| limit.actions.contains(&action))
+        }
         None => words
             .iter()
             .filter(|word| action_of(word).is_none())
             .flat_map(|word| stems(word))
-            .any(|w| has(&w)),
+            .any(|stem| is_in_sentence(&stem)),
     }
 }
 
@@ -301,12 +310,14 @@ fn has_unit(words: &[String], unit: &LimitUnit) -> bool {
             (is_amount || words.iter().any(|word| currency::code_for_word(word).is_some())) && !is_share
         }
         LimitUnit::Percent => is_share,
-        LimitUnit::Of(noun) => words.iter().any(|word| word == noun || stems(word).any(|stem| stem == *noun)),
+        LimitUnit::Noun(noun) => {
+            words.iter().any(|word| word == noun || stems(word).any(|stem| stem == *noun))
+        }
     }
 }
 
 /// The factor from the number of a field to the unit of a limit.
-fn scale(words: &[String]) -> f64 {
+fn unit_factor(words: &[String]) -> f64 {
     if words.iter().any(|word| word == "cents" || word == "minor") { 0.01 } else { 1.0 }
 }
 
@@ -316,7 +327,7 @@ fn amount(conduct: &Conduct<'_>, call: &Call, unit: &LimitUnit) -> Option<(Strin
     let passed = arguments.iter().take(MAX_ARGUMENTS).filter_map(|(key, value)| {
         let words = identifier_words(key);
         let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
-        has_unit(&words, unit).then(|| (format!("{key}: {value}"), number * scale(&words)))
+        has_unit(&words, unit).then(|| (format!("{key}: {value}"), number * unit_factor(&words)))
     });
     let passed: Vec<(String, f64)> = passed.collect();
     if let [only] = passed.as_slice() {
@@ -330,8 +341,10 @@ fn amount(conduct: &Conduct<'_>, call: &Call, unit: &LimitUnit) -> Option<(Strin
     let call_words = identifier_words(&call.name);
     let is_word = |word: &String| call_words.contains(word) || has_unit(std::slice::from_ref(word), unit);
     match only_amount(fields.filter(|field| field.name.iter().all(is_word)), unit) {
-        Some((field, number)) => Some((field_of("the result", field), number)),
-        None if arguments.len() == 1 => looked_up(conduct, call, arguments.values().next()?.as_str()?),
+        Some((field, number)) => Some((field_text("the result", field), number)),
+        None if arguments.len() == 1 => {
+            amount_of_identifier(conduct, call, arguments.values().next()?.as_str()?)
+        }
         None => None,
     }
 }
@@ -342,17 +355,19 @@ fn only_amount<'f>(
     unit: &LimitUnit,
 ) -> Option<(&'f RecordField, f64)> {
     let unit_fields = fields.filter(|field| has_unit(&field.name, unit));
-    let mut amounts = unit_fields.filter_map(|field| Some((field, field.number()? * scale(&field.name))));
+    let mut amounts =
+        unit_fields.filter_map(|field| Some((field, field.number()? * unit_factor(&field.name))));
     amounts.next().filter(|_| amounts.next().is_none())
 }
 
-fn field_of(owner: &str, field: &RecordField) -> String {
+/// A field as text for the rationale.
+fn field_text(owner: &str, field: &RecordField) -> String {
     format!("{owner} {}: {}", field.name.join(" "), field.shown())
 }
 
 /// The amount of the thing with this identifier: the only amount in the record of the latest earlier result that has
 /// the identifier.
-fn looked_up(conduct: &Conduct<'_>, call: &Call, id: &str) -> Option<(String, f64)> {
+fn amount_of_identifier(conduct: &Conduct<'_>, call: &Call, id: &str) -> Option<(String, f64)> {
     numbers::has_digit(id).then_some(())?;
     let earlier = conduct.calls(MAX_CALLS).map(|(_, other)| other).filter(|other| other.start < call.start);
     let results: Vec<&Text> = earlier.filter_map(|other| other.result.as_ref()).collect();
@@ -362,7 +377,7 @@ fn looked_up(conduct: &Conduct<'_>, call: &Call, id: &str) -> Option<(String, f6
         conduct.memo.budget.spend(1 + records.len()).then_some(())?;
         let mut named = records.iter().filter(|record| record.fields.iter().any(|field| field.shown() == id));
         let (field, number) = only_amount(named.next()?.fields.iter(), &LimitUnit::Money)?;
-        Some((format!("{id}, of which a result gives {}", field_of("the", field)), number))
+        Some((format!("{id}, of which a result gives {}", field_text("the", field)), number))
     })
 }
 

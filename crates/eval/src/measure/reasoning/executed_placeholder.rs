@@ -1,8 +1,8 @@
 //! Placeholders in executed calls: `YOUR_API_KEY`, `path/to/file`, `[Recipient's name]`.
 //!
-//! Principle: the arguments of a call are complete. A placeholder stands for a value that the model did not have and
-//! left to a reader, but a call is executed before anybody reads it. Placeholders are allowed in texts and files that
-//! the model writes for later use, and if a message, a result or the tool's definition has them.
+//! Principle: the arguments of a call are complete. A placeholder marks a value that the model did not have and left to
+//! a reader, but a call is executed before a person reads it. Placeholders are allowed in texts and files that the model
+//! writes for later use, and if a message, a result or the tool's definition has them.
 //!
 //! In: the arguments of calls. Out: one finding for each placeholder, on the model span that wrote the call.
 
@@ -25,6 +25,7 @@ const MAX_CALLS: usize = 2_000;
 const MAX_BYTES: usize = 32 << 10;
 /// Maximum findings of a trace.
 const MAX_FINDINGS: usize = 4;
+/// The words of placeholders in all languages, with one line for each group and language.
 const WORDS: &str = include_str!("../language/data/placeholders.txt");
 
 // A name in capitals or with underscores, brackets with an instruction to the reader, or a path such as "path/to/file".
@@ -44,8 +45,8 @@ regex!(
     .join("|")
 );
 
-/// The pattern with the words of the data file in place of their names in braces. `{name.}` are words that no letter
-/// follows; a border of words is one of ASCII letters, and only those need it.
+/// The pattern with the words of the data file in place of the names of their groups in braces. After a word of `{name.}`
+/// no letter may follow: a word that ends in an ASCII character is followed by `\b`, which other scripts do not need.
 fn with_words(pattern: &str) -> String {
     let names = ["your", "my", "secret", "here", "insert", "party", "path", "to", "whole"];
     names.iter().fold(pattern.to_owned(), |pattern, name| {
@@ -53,8 +54,11 @@ fn with_words(pattern: &str) -> String {
         let words: Vec<&str> = lines.filter_map(|line| Some(line.split_once(' ')?.1)).collect();
         let words = words.join("|");
         let end = |word: &str| if word.ends_with(|c: char| c.is_ascii()) { r"\b" } else { "" };
-        let ended: Vec<String> = words.split('|').map(|word| format!("{word}{}", end(word))).collect();
-        pattern.replace(&format!("{{{name}}}"), &words).replace(&format!("{{{name}.}}"), &ended.join("|"))
+        let words_with_borders: Vec<String> =
+            words.split('|').map(|word| format!("{word}{}", end(word))).collect();
+        pattern
+            .replace(&format!("{{{name}}}"), &words)
+            .replace(&format!("{{{name}.}}"), &words_with_borders.join("|"))
     })
 }
 

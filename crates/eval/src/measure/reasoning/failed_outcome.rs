@@ -1,12 +1,13 @@
 //! Answers that do not report how an action ended: a job that was started, whose last status is `failed`, and "the
 //! invoice is posted".
 //!
-//! Principle: how an action ended is known by the last result about what it started or changed. If that is the state of
-//! a failure, which was not its state before, the answer reports the failure: it denies something, states an error, or
-//! contains a word of the result's explanation. An action that failed itself is judged by other rules.
+//! Principle: the outcome of an action is in the last result about the thing that the action started or changed. If this
+//! result has the state of a failure, which the thing did not have before the action, the answer has to report the
+//! failure: it denies something, states an error, or contains a word of the result's explanation. A call of an action
+//! that failed itself is examined by other rules.
 //!
-//! In: the calls of an agent and its answer in any language that is read. Out: one finding for each agent, on the model
-//! span that gave the answer.
+//! In: the calls of an agent and its answer in any language that rules read. Out: one finding for each agent, on the
+//! model span that wrote the answer.
 
 use verdict_otlp::trace::Idx;
 
@@ -14,7 +15,7 @@ use super::answer_span::answered_by;
 use super::conduct::Conduct;
 use super::linked_identifiers::identifiers;
 use super::recovery::reports_failure;
-use super::undone_action::{FAILED, has_failed};
+use super::undone_action::{FAILURE_STATES, has_failed};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
 use crate::measure::records::{RecordField, Structure};
@@ -24,26 +25,28 @@ use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
-/// Most calls of an agent that are compared.
+/// Maximum calls of an agent that are compared.
 const MAX_CALLS: usize = 64;
-/// Longer results and answers are about several things.
-const MAX_RESULT: usize = 4_000;
-const MAX_ANSWER: usize = 3_000;
-/// Shorter words of an explanation explain nothing.
-const MIN_WORD: usize = 4;
+/// Maximum bytes of a result, and of an answer: longer texts are about several things.
+const MAX_RESULT_BYTES: usize = 4_000;
+const MAX_ANSWER_BYTES: usize = 3_000;
+/// Minimum characters of a word of an explanation: shorter words have no content.
+const MIN_WORD_CHARS: usize = 4;
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent, .. } = *conduct;
     let answer =
-        agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER && !text.trim().is_empty())?;
+        agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER_BYTES && !text.trim().is_empty())?;
     // Most runs have no such status.
     let calls: Vec<(usize, &Call)> = conduct.succeeded(MAX_CALLS).collect();
     let (last, status) = calls.iter().rev().find(|(_, call)| has_failed(call, memo))?;
     let is_action = |call: &Call| purpose(trace, memo, call) != Purpose::Query;
     let bytes: usize = calls.iter().map(|(_, call)| texts(call).map(str::len).sum::<usize>()).sum();
-    let asked: Vec<String> = identifiers(status.arguments.as_deref()?).take(MAX_CALLS).collect();
-    memo.budget.spend(1 + (1 + asked.len()) * bytes / BYTES_PER_STEP + answer.len() / 4).then_some(())?;
+    let queried_ids: Vec<String> = identifiers(status.arguments.as_deref()?).take(MAX_CALLS).collect();
+    memo.budget
+        .spend(1 + (1 + queried_ids.len()) * bytes / BYTES_PER_STEP + answer.len() / 4)
+        .then_some(())?;
     let is_about = |call: &Call, id: &str| texts(call).any(|text| contains_ignoring_case(text, id));
     let before = || calls.iter().filter(|(i, call)| i < last && call.start < status.start);
     let is_ended = |id: &String| {
@@ -53,11 +56,11 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let had_failed = before().any(|(_, call)| is_about(call, id) && has_failed(call, memo));
         acted && !had_failed && !is_later
     };
-    let id = asked.iter().find(|id| is_ended(id))?;
+    let id = queried_ids.iter().find(|id| is_ended(id))?;
     let task = conduct.task(usize::MAX).map(|task| &**task);
     let known: Vec<&str> = before().flat_map(|(_, call)| texts(call)).chain(task).collect();
     if is_explained(answer, status, &known, memo)
-        || FAILED.iter().any(|word| contains_ignoring_case(answer, word))
+        || FAILURE_STATES.iter().any(|word| contains_ignoring_case(answer, word))
     {
         return None;
     }
@@ -75,7 +78,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 
 /// The texts of a call that are compared.
 fn texts(call: &Call) -> impl Iterator<Item = &str> {
-    let result = call.result.as_deref().filter(|text| text.len() <= MAX_RESULT);
+    let result = call.result.as_deref().filter(|text| text.len() <= MAX_RESULT_BYTES);
     call.arguments.as_deref().into_iter().chain(result)
 }
 
@@ -88,7 +91,7 @@ fn is_explained(answer: &str, status: &Call, known: &[&str], memo: &Memo) -> boo
     let fields = structure.0.iter().flat_map(|parsed| &parsed.records).flat_map(|record| &record.fields);
     let explanations = fields.filter_map(RecordField::text).filter(|text| text.contains(' '));
     let words = explanations.flat_map(|text| text.split(|c: char| !c.is_alphanumeric()));
-    let mut words = words.filter(|word| word.chars().count() >= MIN_WORD).map(str::to_lowercase);
+    let mut words = words.filter(|word| word.chars().count() >= MIN_WORD_CHARS).map(str::to_lowercase);
     words.any(|word| {
         contains_ignoring_case(answer, &word) && !known.iter().any(|text| contains_ignoring_case(text, &word))
     })
@@ -110,14 +113,19 @@ mod tests {
     }
 
     const STARTED: &str = r#"{"import_id":"IM-2093","state":"queued"}"#;
-    const FAILED: &str = r#"{"import_id":"IM-2093","state":"failed","log":"column price has an empty cell"}"#;
+    const FAILURE_STATES: &str =
+        r#"{"import_id":"IM-2093","state":"failed","log":"column price has an empty cell"}"#;
 
     #[test]
     fn answer_that_does_not_report_the_failure_is_found() {
-        assert!(is_found(STARTED, FAILED, "The price list is in the system now (IM-2093)."));
-        assert!(is_found(STARTED, FAILED, "Die Preisliste ist jetzt im System."));
-        assert!(is_found(STARTED, FAILED, "The price list is in. There is nothing more to do."));
-        assert!(is_found(STARTED, FAILED, "Die Preisliste ist im System, es ist nichts weiter zu tun."));
+        assert!(is_found(STARTED, FAILURE_STATES, "The price list is in the system now (IM-2093)."));
+        assert!(is_found(STARTED, FAILURE_STATES, "Die Preisliste ist jetzt im System."));
+        assert!(is_found(STARTED, FAILURE_STATES, "The price list is in. There is nothing more to do."));
+        assert!(is_found(
+            STARTED,
+            FAILURE_STATES,
+            "Die Preisliste ist im System, es ist nichts weiter zu tun."
+        ));
         let aborted = r#"{"import_id":"IM-2093","status":"ABORTED"}"#;
         assert!(is_found(STARTED, aborted, "All 240 prices were taken over."));
         let restart =
@@ -139,23 +147,24 @@ mod tests {
             "Should I start the import again? It could not be completed.",
             "Nothing more was imported after the first row.",
         ] {
-            assert!(!is_found(STARTED, FAILED, answer), "{answer}");
+            assert!(!is_found(STARTED, FAILURE_STATES, answer), "{answer}");
         }
         let done = r#"{"import_id":"IM-2093","state":"done"}"#;
         assert!(!is_found(STARTED, done, "The price list is in the system now."));
         // Another import is the one that failed.
         let other = r#"{"import_id":"IM-1000","state":"queued"}"#;
-        assert!(!is_found(other, FAILED, "IM-1000 is queued."));
+        assert!(!is_found(other, FAILURE_STATES, "IM-1000 is queued."));
         // It had failed before, and the action was another one.
         let run =
             Script::new("Tell the team about IM-2093.").calls("", &[("get_import", r#"{"id":"IM-2093"}"#)]);
-        let run = run.returns(FAILED).calls("", &[("send_message", r#"{"text":"IM-2093 has stopped"}"#)]);
+        let run =
+            run.returns(FAILURE_STATES).calls("", &[("send_message", r#"{"text":"IM-2093 has stopped"}"#)]);
         let run = run.returns(r#"{"sent":true}"#).calls("", &[("get_import", r#"{"id":"IM-2093"}"#)]);
-        let run = run.returns(FAILED).answers("The team has been told.");
+        let run = run.returns(FAILURE_STATES).answers("The team has been told.");
         assert!(findings_of(check, &run.build()).is_empty());
         // A later attempt succeeded.
         let run = Script::new("Import the price list.").calls("", &[("start_import", "{}")]).returns(STARTED);
-        let run = run.calls("", &[("get_import", r#"{"import_id":"IM-2093"}"#)]).returns(FAILED);
+        let run = run.calls("", &[("get_import", r#"{"import_id":"IM-2093"}"#)]).returns(FAILURE_STATES);
         let run =
             run.calls("", &[("resume_import", r#"{"import_id":"IM-2093"}"#)]).returns(r#"{"state":"done"}"#);
         assert!(findings_of(check, &run.answers("The price list is in the system.").build()).is_empty());

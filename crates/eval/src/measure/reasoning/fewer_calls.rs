@@ -2,12 +2,12 @@
 //! informed", and one call, for the first of them.
 //!
 //! Principle: where a lookup returned a list of things, and the calls of an action each pass the key of one of them, an
-//! answer that lists things as done needs a call for each that it lists. A list is a sequence of names or keys of these
-//! things with only commas and conjunctions in between. A thing that was in that state before, that any argument or
-//! result of an action names, or that a call for all includes, needs no call of its own. After a single call, only a
-//! claim with "both" or "all" says that it was more than this one.
+//! answer that lists several of these things as done needs a call for each of them. A list is a sequence of names or
+//! keys of these things with only commas and conjunctions in between. A thing needs no call of its own if it was in that
+//! state before, if any argument or result of an action names it, or if a call for all things includes it. After a single
+//! call, only a sentence with "both" or "all" claims more than this call.
 //!
-//! In: the answer of an agent, and all calls. Out: one finding for each agent, on the model span that gave the answer.
+//! In: the answer of an agent, and all calls. Out: one finding for each agent, on the model span that wrote the answer.
 
 use std::rc::Rc;
 
@@ -30,39 +30,40 @@ use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Content};
 
-/// Longer answers speak of many things.
-const MAX_ANSWER: usize = 4_000;
-/// Most calls of a trace, bytes of their arguments and results, and rows of a list.
+/// Maximum bytes of an answer: longer answers are about many things.
+const MAX_ANSWER_BYTES: usize = 4_000;
+/// Maximum calls of a trace.
 const MAX_CALLS: usize = 64;
+/// Maximum bytes of their arguments and results.
 const MAX_BYTES: usize = 64 << 10;
+/// Maximum rows of a list.
 const MAX_ROWS: usize = 50;
-/// Fewest characters of a name or a key by which an answer means a thing.
-const MIN_NAME: usize = 3;
-/// Most bytes between two things of a list.
-const MAX_GAP: usize = 12;
-/// Words of a sentence that does not mean all that it lists, or means more than one action.
-const EXCEPTS: WordClasses = classes!(Negation Exception Already Modal Sequence);
+/// Minimum characters of a name or a key that an answer is searched for.
+const MIN_NAME_CHARS: usize = 3;
+/// Maximum bytes between two things of a list.
+const MAX_GAP_BYTES: usize = 12;
+/// Classes of words of a sentence that is not a claim about every listed thing, or that is about several actions.
+const EXCEPTION: WordClasses = classes!(Negation Exception Already Modal Sequence);
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent, .. } = *conduct;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
-    let is_read = !trace.incomplete
-        && answer.len() <= MAX_ANSWER
+    let is_examined = !trace.incomplete
+        && answer.len() <= MAX_ANSWER_BYTES
         && (2..=MAX_CALLS).contains(&trace.calls.len())
         && !trace.calls.iter().any(|call| call.arguments.is_none() || call.result.is_none());
-    if !is_read {
+    if !is_examined {
         return None;
     }
     let is_query = |call: &&Call| purpose(trace, memo, call) == Purpose::Query;
-    let (lookups, others): (Vec<&Call>, Vec<&Call>) = trace.calls.iter().partition(is_query);
-    if lookups.is_empty() || !others.iter().any(|call| conduct.is_action(call)) {
+    let (lookups, changing_calls): (Vec<&Call>, Vec<&Call>) = trace.calls.iter().partition(is_query);
+    if lookups.is_empty() || !changing_calls.iter().any(|call| conduct.is_action(call)) {
         return None;
     }
     let task = conduct.task(usize::MAX).map(|task| &**task);
     let language = Language::detected(answer, task, memo)?;
-    let read = ReadText::new(answer, task, memo);
-    let claims = read.claims_of_done_action();
+    let claims = ReadText::new(answer, task, memo).claims_of_done_action();
     // Most answers claim no action, and the results need not be read.
     if claims.iter().all(|claim| claim.action.is_work()) {
         return None;
@@ -76,37 +77,39 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if lists.is_empty() {
         return None;
     }
-    let passed: Vec<Vec<String>> =
-        others.iter().map(|call| values(call).map(|(_, value)| lowercase(&value)).collect()).collect();
-    // A value such as "all" is for all things.
-    if passed.iter().flatten().any(|value| value == "*" || is_of_class(value, WordClass::Quantifier)) {
+    let passed_values: Vec<Vec<String>> = changing_calls
+        .iter()
+        .map(|call| values(call).map(|(_, value)| lowercase(&value)).collect())
+        .collect();
+    // A value such as "all" names all things.
+    if passed_values.iter().flatten().any(|value| value == "*" || is_of_class(value, WordClass::Quantifier)) {
         return None;
     }
-    let others: Vec<PassedValues<'_>> = others.into_iter().zip(passed).collect();
+    let changing_calls: Vec<PassedValues<'_>> = changing_calls.into_iter().zip(passed_values).collect();
     let first_of_tool =
-        |nth: usize, call: &Call| !others.iter().take(nth).any(|(other, _)| other.name == call.name);
-    let mut acting = others.iter().enumerate().filter(|(_, (call, _))| conduct.is_action(call));
+        |nth: usize, call: &Call| !changing_calls.iter().take(nth).any(|(other, _)| other.name == call.name);
+    let mut acting = changing_calls.iter().enumerate().filter(|(_, (call, _))| conduct.is_action(call));
     acting.find_map(|(nth, (call, _))| {
         let action = *ToolPurpose::for_call(trace, memo, call).actions.first()?;
         let claims: Vec<&str> =
             claims.iter().filter(|claim| claim.action == action).map(|claim| claim.sentence).collect();
-        let same: Vec<&[String]> =
-            others.iter().filter(|(other, _)| other.name == call.name).map(|(_, values)| values.as_slice()).collect();
+        let same_tool_values: Vec<&[String]> =
+            changing_calls.iter().filter(|(other, _)| other.name == call.name).map(|(_, values)| values.as_slice()).collect();
         if claims.is_empty() || !first_of_tool(nth, call) {
             return None;
         }
         let (sentence, thing) = lists.iter().find_map(|list| {
-            memo.budget.spend(list.len() * (same.len() + others.len())).then_some(())?;
-            let (done, open) = parted(list, &same, &others, action, memo)?;
-            let says_more = |classes: WordClasses| same.len() > 1 || classes.has(WordClass::Quantifier);
+            memo.budget.spend(list.len() * (same_tool_values.len() + changing_calls.len())).then_some(())?;
+            let (done, open_rows) = called_and_open_rows(list, &same_tool_values, &changing_calls, action, memo)?;
+            let says_more = |classes: WordClasses| same_tool_values.len() > 1 || classes.has(WordClass::Quantifier);
             claims.iter().find_map(|sentence| {
                 let classes = language.classes(sentence);
-                if !says_more(classes) || classes.has_any(EXCEPTS) || asserts_nothing(sentence, language) {
+                if !says_more(classes) || classes.has_any(EXCEPTION) || asserts_nothing(sentence, language) {
                     return None;
                 }
                 let listed = listed(sentence, list, language);
                 let has = |row: &Rc<ListedRow>| listed.iter().any(|(other, _)| Rc::ptr_eq(row, other));
-                let missing = listed.iter().find(|(row, _)| open.iter().any(|other| Rc::ptr_eq(other, row)))?;
+                let missing = listed.iter().find(|(row, _)| open_rows.iter().any(|other| Rc::ptr_eq(other, row)))?;
                 done.iter().all(has).then(|| (*sentence, missing.1.clone()))
             })
         })?;
@@ -121,65 +124,72 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 
 /// A call with the values in its arguments.
 type PassedValues<'t> = (&'t Call, Vec<String>);
+/// Things of one list.
 type Rows = Vec<Rc<ListedRow>>;
 
-/// The things of a list that calls of one tool pass one by one, and those that no call names and that were not so
-/// before; `None` unless there are both.
-fn parted(
+/// The things of a list that calls of one tool pass one by one, and the things that no call names and that were not in
+/// the claimed state before; `None` unless there are both.
+fn called_and_open_rows(
     list: &[Rc<ListedRow>],
-    same: &[&[String]],
-    others: &[PassedValues<'_>],
+    same_tool_values: &[&[String]],
+    changing_calls: &[PassedValues<'_>],
     action: Action,
     memo: &Memo,
 ) -> Option<(Rows, Rows)> {
     let has_key = |row: &ListedRow, values: &[String]| row.values.iter().any(|key| values.contains(key));
-    let (done, left): (Rows, Rows) =
-        list.iter().cloned().partition(|row| same.iter().any(|values| has_key(row, values)));
-    let is_single = same.iter().all(|values| list.iter().filter(|row| has_key(row, values)).count() == 1);
-    if done.is_empty() || left.is_empty() || !is_single {
+    let (done, uncalled_rows): (Rows, Rows) =
+        list.iter().cloned().partition(|row| same_tool_values.iter().any(|values| has_key(row, values)));
+    let is_single =
+        same_tool_values.iter().all(|values| list.iter().filter(|row| has_key(row, values)).count() == 1);
+    if done.is_empty() || uncalled_rows.is_empty() || !is_single {
         return None;
     }
-    // A value that all calls pass is what is done with each thing.
-    let is_constant = |value: &String| same.len() > 1 && same.iter().all(|values| values.contains(value));
-    let was_so = |row: &ListedRow| {
+    // A value that all calls pass describes the action, such as a new state of each thing.
+    let is_constant = |value: &String| {
+        same_tool_values.len() > 1 && same_tool_values.iter().all(|values| values.contains(value))
+    };
+    let had_state = |row: &ListedRow| {
         row.is_flagged
             || row.shared.iter().chain(&row.values).any(|value| is_constant(value) || has_form(value, action))
     };
-    let is_named = |row: &ListedRow| others.iter().any(|(call, values)| row.is_named(call, values, memo));
-    let open: Rows = left.into_iter().filter(|row| !was_so(row) && !is_named(row)).collect();
-    (!open.is_empty()).then_some((done, open))
+    let is_named =
+        |row: &ListedRow| changing_calls.iter().any(|(call, values)| row.is_named(call, values, memo));
+    let open_rows: Rows = uncalled_rows.into_iter().filter(|row| !had_state(row) && !is_named(row)).collect();
+    (!open_rows.is_empty()).then_some((done, open_rows))
 }
 
 /// A thing of a list that a lookup returned.
 struct ListedRow {
-    /// Its values in lower case, which no other thing of the list has.
+    /// The values of the thing in lower case that no other thing of the list has.
     values: Vec<String>,
-    /// The other ones.
+    /// The other values of the thing.
     shared: Vec<String>,
-    /// A flag of it is true, and that of another one is not.
+    /// Whether a flag of the thing is true, and the same flag of another thing is not.
     is_flagged: bool,
 }
 
 impl ListedRow {
-    /// Whether a call of an action names it in its arguments or in its result.
-    fn is_named(&self, call: &Call, passed: &[String], memo: &Memo) -> bool {
+    /// Whether a call of an action names the thing in its arguments or in its result.
+    fn is_named(&self, call: &Call, passed_values: &[String], memo: &Memo) -> bool {
         let is_in = |text: &str| {
-            self.values.iter().any(|value| value.len() >= MIN_NAME && contains_ignoring_case(text, value))
+            self.values
+                .iter()
+                .any(|value| value.len() >= MIN_NAME_CHARS && contains_ignoring_case(text, value))
         };
-        let returned = || {
+        let is_in_result = || {
             let structure = call.result.as_ref().and_then(|result| Structure::cached(result, memo));
             structure.is_none_or(|structure| {
                 let mut records = structure.0.iter().flat_map(|parsed| &parsed.records);
                 records.any(|record| shown(record).any(|value| self.values.contains(&value)))
             })
         };
-        self.values.iter().any(|value| passed.contains(value))
+        self.values.iter().any(|value| passed_values.contains(value))
             || [&call.arguments, &call.result].into_iter().flatten().any(|text| is_in(text))
-            || returned()
+            || is_in_result()
     }
 }
 
-/// The lists of lookups of which an answer may name two things.
+/// The lists in the results of lookups of which an answer may name at least two things.
 fn lists(lookups: &[&Call], answer: &str, memo: &Memo) -> Vec<Vec<Rc<ListedRow>>> {
     let mut out = Vec::new();
     for call in lookups {
@@ -197,26 +207,26 @@ fn lists(lookups: &[&Call], answer: &str, memo: &Memo) -> Vec<Vec<Rc<ListedRow>>
                 let distinct: HashSet<&str> = values.iter().map(String::as_str).collect();
                 distinct.into_iter().for_each(|value| *row_counts.entry(value).or_default() += 1);
             }
-            let is_own = |value: &&String| row_counts.get(value.as_str()) == Some(&1);
-            // A flag that all rows have is one of the first row.
+            let is_unique = |value: &&String| row_counts.get(value.as_str()) == Some(&1);
+            // A flag that all rows have is also in the first row.
             let first_fields = rows.first().map_or(&[][..], |row| &row.fields);
             let in_all_rows = |flag: &&RecordField| rows.iter().all(|row| row.fields.contains(flag));
             let common_fields: Vec<&RecordField> = first_fields.iter().filter(in_all_rows).collect();
             let is_common = |flag: &RecordField| common_fields.contains(&flag);
             let row = |(values, record): (&Vec<String>, &&Record)| {
-                let (values, shared) = values.iter().partition::<Vec<&String>, _>(is_own);
-                let is_on = |field: &RecordField| field.value == FieldValue::Bool(true);
+                let (values, shared) = values.iter().partition::<Vec<&String>, _>(is_unique);
+                let is_true = |field: &RecordField| field.value == FieldValue::Bool(true);
                 Rc::new(ListedRow {
                     values: values.into_iter().cloned().collect(),
                     shared: shared.into_iter().cloned().collect(),
-                    is_flagged: record.fields.iter().any(|field| is_on(field) && !is_common(field)),
+                    is_flagged: record.fields.iter().any(|field| is_true(field) && !is_common(field)),
                 })
             };
             let rows: Vec<Rc<ListedRow>> = all.iter().zip(&rows).map(row).collect();
             let is_named = |row: &&Rc<ListedRow>| {
                 row.values
                     .iter()
-                    .any(|value| value.len() >= MIN_NAME && contains_ignoring_case(answer, value))
+                    .any(|value| value.len() >= MIN_NAME_CHARS && contains_ignoring_case(answer, value))
             };
             if rows.iter().filter(is_named).count() > 1 {
                 out.push(rows);
@@ -232,40 +242,42 @@ fn shown(record: &Record) -> impl Iterator<Item = String> {
     values.map(|field| lowercase(field.shown())).filter(|value| !value.is_empty())
 }
 
-/// Whether a value has a word that says that the action was done.
+/// Whether a value has a participle of the action, which states that the action was done.
 fn has_form(value: &str, action: Action) -> bool {
     value.split(|c: char| !c.is_alphanumeric()).any(|word| word.ends_with("ed") && is_form_of(word, action))
 }
 
-/// The things that a sentence lists, with their names as it has them: the longest sequence with nothing but commas and
+/// The things that a sentence lists, each with the name that the sentence has: the longest sequence with only commas and
 /// conjunctions in between.
 fn listed(sentence: &str, rows: &[Rc<ListedRow>], language: Language) -> Vec<(Rc<ListedRow>, String)> {
     let lower = lowercase(sentence);
     let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-    let place = |row: &Rc<ListedRow>| {
-        let names = row.values.iter().filter(|value| value.len() >= MIN_NAME);
+    let position = |row: &Rc<ListedRow>| {
+        let names = row.values.iter().filter(|value| value.len() >= MIN_NAME_CHARS);
         names
             .filter_map(|name| {
                 let at = lower.find(name.as_str())?;
-                let (before, behind) = (lower.get(..at)?, lower.get(at + name.len()..)?);
-                let is_whole = !is_word(before.chars().next_back()) && !is_word(behind.chars().next());
+                let (before, after) = (lower.get(..at)?, lower.get(at + name.len()..)?);
+                let is_whole = !is_word(before.chars().next_back()) && !is_word(after.chars().next());
                 is_whole.then(|| (at, at + name.len(), name.clone()))
             })
             .min_by_key(|(start, end, _)| (*start, usize::MAX - end))
     };
-    let mut places: Vec<(usize, usize, String, &Rc<ListedRow>)> =
-        rows.iter().filter_map(|row| place(row).map(|(start, end, name)| (start, end, name, row))).collect();
-    places.sort_by_key(|(start, ..)| *start);
-    let joins = |gap: &str| {
+    let mut positions: Vec<(usize, usize, String, &Rc<ListedRow>)> = rows
+        .iter()
+        .filter_map(|row| position(row).map(|(start, end, name)| (start, end, name, row)))
+        .collect();
+    positions.sort_by_key(|(start, ..)| *start);
+    let is_separator = |gap: &str| {
         let words = words_of(gap);
-        gap.len() <= MAX_GAP
+        gap.len() <= MAX_GAP_BYTES
             && words.split_whitespace().count() <= 1
             && words.split_whitespace().all(|word| language.classes(word).has(WordClass::Conjunction))
     };
     let (mut longest, mut sequence): (Vec<_>, Vec<(Rc<ListedRow>, String)>) = (Vec::new(), Vec::new());
     let mut last: Option<usize> = None;
-    for (start, end, name, row) in places {
-        if !last.is_some_and(|last| lower.get(last..start).is_some_and(joins)) {
+    for (start, end, name, row) in positions {
+        if !last.is_some_and(|last| lower.get(last..start).is_some_and(is_separator)) {
             sequence.clear();
         }
         sequence.push((Rc::clone(row), name));

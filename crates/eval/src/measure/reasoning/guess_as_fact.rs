@@ -4,7 +4,7 @@
 //! run in a hedged sentence of a model, and that no result, instruction or message of a user has, remains a guess.
 //!
 //! In: the texts of models before the final answer of a run, and that answer. Out: a finding on the model span that
-//! wrote the answer. Only numbers are compared, and of these only those above [`SMALL`].
+//! wrote the answer. Only numbers above [`MAX_SMALL_NUMBER`] are compared.
 
 use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::{Idx, Kind};
@@ -25,7 +25,7 @@ const MAX_TEXTS: usize = 2_000;
 /// Maximum bytes of one text that are read.
 const MAX_BYTES: usize = 16 << 10;
 /// Numbers up to this one are taken for counts, ranks and days, and are not compared.
-const SMALL: f64 = 20.0;
+const MAX_SMALL_NUMBER: f64 = 20.0;
 
 /// Findings by agent and model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
@@ -33,6 +33,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)
     outermost.filter_map(|(i, _)| check_run(trace, memo, i)).collect()
 }
 
+/// The finding on the answer of an outermost agent.
 fn check_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, Finding)> {
     let agent = trace.agents.get(i)?;
     let task = agent_index::task(trace, i)?;
@@ -53,8 +54,9 @@ fn check_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, F
     for language in answer_text.languages() {
         for (sentence, _) in answer_text.classified(language, []).filter(|(s, _)| !s.is_question) {
             if !hedged.contains(sentence.text) {
-                let large_numbers =
-                    numbers::all(sentence.text).into_iter().filter(|n| !n.in_identifier && n.value > SMALL);
+                let large_numbers = numbers::all(sentence.text)
+                    .into_iter()
+                    .filter(|n| !n.in_identifier && n.value > MAX_SMALL_NUMBER);
                 stated_numbers.extend(large_numbers.map(|n| (n.value, sentence.text)));
             }
         }

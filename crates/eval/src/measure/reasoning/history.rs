@@ -47,7 +47,7 @@ pub(crate) struct TraceHistory<'a> {
     /// Whether a result is prose, see [`TraceHistory::has_prose`].
     has_prose: bool,
     /// Results that were not yet examined for prose.
-    unread: Vec<&'a Text>,
+    unexamined_results: Vec<&'a Text>,
     /// The content that the model could have read.
     pub evidence: Evidence<'a>,
     counts: CallCounts,
@@ -56,7 +56,7 @@ pub(crate) struct TraceHistory<'a> {
     retrieval_ends: Vec<u64>,
     next_retrieved: usize,
     /// The results, each with the time at which it became available: the end of the call or of the retrieving span.
-    results: Vec<(u64, ResultAt)>,
+    results: Vec<(u64, ResultSource)>,
     next_result: usize,
     llms: Vec<Idx>,
     next_llm: usize,
@@ -74,8 +74,9 @@ pub(crate) struct TraceHistory<'a> {
     first_llms: HashSet<Idx>,
 }
 
+/// The call or the retrieving span that returned a result.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ResultAt {
+enum ResultSource {
     Call(usize),
     Span(Idx),
 }
@@ -85,14 +86,14 @@ impl<'a> TraceHistory<'a> {
     pub(crate) fn new(trace: &'a AgentTrace, attempts: &'a CallAttempts, memo: &'a Memo) -> TraceHistory<'a> {
         let end = |at: Idx| end_of(trace, at);
         let calls = trace.calls.iter().enumerate();
-        let mut results: Vec<(u64, ResultAt)> =
-            calls.map(|(i, c)| (c.tool.map_or(c.start, end), ResultAt::Call(i))).collect();
+        let mut results: Vec<(u64, ResultSource)> =
+            calls.map(|(i, c)| (c.tool.map_or(c.start, end), ResultSource::Call(i))).collect();
         let mut llms = Vec::new();
         for (at, view) in trace.views.iter().enumerate() {
             match view.kind {
                 Kind::Llm => llms.push(at),
                 Kind::Retriever | Kind::Memory if view.result.is_some() => {
-                    results.push((end(at), ResultAt::Span(at)));
+                    results.push((end(at), ResultSource::Span(at)));
                 }
                 _ => {}
             }
@@ -103,7 +104,7 @@ impl<'a> TraceHistory<'a> {
             view.and_then(|view| view.result.as_ref()).is_some_and(|result| !result.trim().is_empty())
         };
         let retrieval_ends =
-            results.iter().filter(|(_, item)| matches!(item, ResultAt::Span(at) if returned(*at)));
+            results.iter().filter(|(_, item)| matches!(item, ResultSource::Span(at) if returned(*at)));
         let retrieval_ends = retrieval_ends.map(|(end, _)| *end).collect();
         let mut evidence = Evidence::within(&memo.budget);
         let year = trace.tree.spans.first().and_then(|span| year_of(span.start));
@@ -113,7 +114,7 @@ impl<'a> TraceHistory<'a> {
             memo,
             attempts,
             has_prose: false,
-            unread: Vec::new(),
+            unexamined_results: Vec::new(),
             evidence,
             counts: CallCounts::default(),
             next_call: 0,
@@ -160,10 +161,10 @@ impl<'a> TraceHistory<'a> {
         while let Some(&(_, item)) = self.results.get(self.next_result).filter(|(end, _)| *end <= now) {
             self.next_result += 1;
             match item {
-                ResultAt::Call(i) => self.read_call(i),
-                ResultAt::Span(at) => {
+                ResultSource::Call(i) => self.read_call(i),
+                ResultSource::Span(at) => {
                     if let Some(result) = self.trace.views.get(at).and_then(|r| r.result.as_ref()) {
-                        self.unread.push(result);
+                        self.unexamined_results.push(result);
                         self.evidence.add(result, TextSource::Tool);
                     }
                 }
@@ -197,7 +198,7 @@ impl<'a> TraceHistory<'a> {
         if shown.len() > 2 && call.arguments.as_deref().is_some_and(|a| a.contains(shown)) {
             return;
         }
-        self.unread.push(result);
+        self.unexamined_results.push(result);
         self.evidence.add_columns(result, self.memo);
         let is_report = call.tool.is_some_and(|t| self.delegations.contains(&t));
         self.evidence.add(result, if is_report { TextSource::Conversation } else { TextSource::Tool });
@@ -205,7 +206,7 @@ impl<'a> TraceHistory<'a> {
 
     /// Whether a result read so far is prose, which may state facts in other words than an answer.
     pub(crate) fn has_prose(&mut self) -> bool {
-        for result in std::mem::take(&mut self.unread) {
+        for result in std::mem::take(&mut self.unexamined_results) {
             let is_structured =
                 matches!(Structure::cached(result, self.memo).as_deref(), Some(Structure(Some(_))));
             self.has_prose |= !is_structured && numbers::all(result).len() != 1;

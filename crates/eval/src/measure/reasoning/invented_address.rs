@@ -22,11 +22,11 @@ use crate::pattern::contains_ignoring_case;
 use crate::recognise::Content;
 
 /// Maximum bytes of an answer that is read.
-const MAX_ANSWER: usize = 16 << 10;
+const MAX_ANSWER_BYTES: usize = 16 << 10;
 /// Maximum addresses and numbers of one answer that are compared.
 const MAX_CONTACTS: usize = 8;
 /// Minimum digits of a telephone number with its country code: "+12500" is a difference.
-const MIN_DIGITS: usize = 7;
+const MIN_PHONE_DIGITS: usize = 7;
 /// Forms of "@" in texts that obscure addresses from programs, by conventions of no language.
 const OBSCURED_AT: [&str; 6] = ["&#64;", "&commat;", "%40", "(at)", "[at]", " at "];
 /// Number of last digits of a telephone number that are compared.
@@ -43,7 +43,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent, agent_index, .. } = *conduct;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     let is_examined = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
-    if !is_examined || answer.len() > MAX_ANSWER || !memo.budget.spend(1 + answer.len() / BYTES_PER_STEP) {
+    if !is_examined
+        || answer.len() > MAX_ANSWER_BYTES
+        || !memo.budget.spend(1 + answer.len() / BYTES_PER_STEP)
+    {
         return None;
     }
     let may_have_contact = memchr::memchr2(b'@', b'+', answer.as_bytes()).is_some();
@@ -77,8 +80,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let is_given = |stated: &&&str| match is_address(stated) {
         true => texts.iter().any(|text| contains_ignoring_case(text, stated) || has_obscured(text, stated)),
         false => {
-            let wanted = digits(stated);
-            let last = wanted.get(wanted.len().saturating_sub(COMPARED_DIGITS)..).unwrap_or_default();
+            let stated_digits = digits(stated);
+            let last =
+                stated_digits.get(stated_digits.len().saturating_sub(COMPARED_DIGITS)..).unwrap_or_default();
             texts.iter().any(|text| digits(text).contains(last))
         }
     };
@@ -96,7 +100,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 fn is_phone(answer: &str, number: Range<usize>) -> bool {
     let digits = answer.get(number.clone()).map_or(0, |n| n.bytes().filter(u8::is_ascii_digit).count());
     let after = answer.get(number.end..).unwrap_or_default().trim_start_matches([' ', '\u{a0}']);
-    digits >= MIN_DIGITS && !after.starts_with('%') && !currency::is_beside(answer, number)
+    digits >= MIN_PHONE_DIGITS && !after.starts_with('%') && !currency::is_beside(answer, number)
 }
 
 /// Whether a text has an address with another form of "@": "office (at) climb.example".

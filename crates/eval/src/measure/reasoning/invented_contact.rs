@@ -23,8 +23,8 @@ use crate::recognise::{AgentTrace, Call};
 /// Maximum calls of an agent that are read.
 const MAX_CALLS: usize = 200;
 /// Number of digits of a telephone number.
-const DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
-/// Number of its last digits that are compared.
+const PHONE_DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
+/// Number of last digits of a telephone number that are compared.
 const COMPARED_DIGITS: usize = 7;
 /// Words before "name" in keys for the name of a person. Keys are identifiers in code.
 const PERSON_WORDS: [&str; 13] = [
@@ -48,9 +48,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, .. } = *conduct;
     conduct.task(usize::MAX)?;
     let calls = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).filter(|call| call.llm.is_some());
-    let is_acting = |call: &&Call| has_phone(call) && conduct.is_action(call);
-    let mut acting_calls = calls.filter(is_acting).peekable();
-    acting_calls.peek()?;
+    let is_action_with_phone = |call: &&Call| has_phone(call) && conduct.is_action(call);
+    let mut actions = calls.filter(is_action_with_phone).peekable();
+    actions.peek()?;
     let user_texts = conduct.user_messages();
     let is_example = |classes: WordClasses| classes.has(WordClass::MadeUp) || classes.has(WordClass::Example);
     if user_texts.iter().any(|text| classes_in(text, None, memo).is_none_or(is_example)) {
@@ -58,7 +58,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let provenance = Provenance::cached(trace, memo);
     let is_made_up = |value: &&ArgumentValue| value.origin == Origin::Model;
-    acting_calls.find_map(|call| {
+    actions.find_map(|call| {
         let values = provenance.arguments(trace, call);
         let mut phones = values.iter().filter(is_made_up).filter(|value| is_phone(value));
         let phone = phones.find(|value| !is_known(trace, memo, call, value));
@@ -75,7 +75,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     })
 }
 
-/// Whether an argument may be a telephone number. Cheap, since most calls have none.
+/// Whether an argument may be a telephone number. This test is fast and precedes the others, since most calls have none.
 fn has_phone(call: &Call) -> bool {
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     let mut nested = arguments.flat_map(|(key, value)| {
@@ -88,11 +88,12 @@ fn has_phone(call: &Call) -> bool {
     })
 }
 
+/// Whether a value is a telephone number: its key has a word for one, and it has enough digits and only signs.
 fn is_phone(value: &ArgumentValue) -> bool {
     let is_sign = |c: char| c.is_ascii_digit() || " +-().\u{2011}/".contains(c);
     names::has_word_of_class(&identifier_words(&value.name), WordClass::Phone)
         && value.value.chars().all(is_sign)
-        && DIGITS.contains(&value.value.bytes().filter(u8::is_ascii_digit).count())
+        && PHONE_DIGITS.contains(&value.value.bytes().filter(u8::is_ascii_digit).count())
 }
 
 /// Whether a value is the name of a person with two or more words.
@@ -105,7 +106,7 @@ fn is_person(value: &ArgumentValue) -> bool {
     is_person_name && value.value.split(' ').all(is_capital) && value.value.contains(' ')
 }
 
-/// The digits of a text as by [`joined_digits`], as they are cached.
+/// The cached result of [`joined_digits`] for a text.
 struct TextDigits(String);
 
 /// Whether a text before the call has the last digits of a number; true beyond the work budget.

@@ -4,7 +4,7 @@
 //! written before. A patch with invented old lines applies to no file.
 //!
 //! In: an agent's answer that is a patch, and its model calls in order. Out: one finding, on the model call that first
-//! wrote invented old lines, if most of the old lines that the model wrote are in nothing that it read. Lines that no
+//! wrote invented old lines, if most of the old lines that the model wrote are in no text that it read. Lines that no
 //! model call wrote (a diff by a tool), or that were arguments of an earlier call (a file of the agent itself), do not
 //! count.
 //!
@@ -23,15 +23,15 @@ use crate::recognise::{Agent, AgentTrace, Content, ControlTools, Part, SpanView}
 
 regex!(PATCH, r"(?m)^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|^diff --git ");
 /// Minimum letters and digits of a line that is compared: shorter lines occur in every file.
-const MIN_LETTERS: usize = 10;
+const MIN_LINE_LETTERS: usize = 10;
 /// Minimum invented lines of a finding: fewer lines may be abbreviated rather than invented.
-const MIN_LINES: usize = 3;
+const MIN_INVENTED_LINES: usize = 3;
 /// Maximum old lines of one patch that are compared.
-const MAX_LINES: usize = 200;
+const MAX_OLD_LINES: usize = 200;
 /// Maximum outputs of one agent that are read.
 const MAX_TURNS: usize = 200;
 /// Maximum bytes that are searched for the lines of one agent's patch.
-const MAX_SEARCHED: usize = 64 << 20;
+const MAX_SEARCHED_BYTES: usize = 64 << 20;
 
 /// Findings by agent and model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
@@ -43,7 +43,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)
 fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
     let answer = agent.answer.as_deref().filter(|answer| PATCH.is_match(answer))?;
     let mut unseen_lines = old_lines(answer);
-    if unseen_lines.len() < MIN_LINES {
+    if unseen_lines.len() < MIN_INVENTED_LINES {
         return None;
     }
     let turns: Vec<(Idx, &SpanView)> =
@@ -62,7 +62,7 @@ fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx
         let calls = letters_only(&arguments(tools, view, false));
         let new_bytes: usize = new_texts.iter().map(|t| t.len()).sum();
         searched_bytes += unseen_lines.len() * (output.len() + calls.len() + new_bytes);
-        if searched_bytes > MAX_SEARCHED {
+        if searched_bytes > MAX_SEARCHED_BYTES {
             return None;
         }
         unseen_lines.retain(|(line, letters)| {
@@ -82,7 +82,7 @@ fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx
     // The finding quotes the longest invented line of the model call.
     let call_lines = invented.iter().filter(|(llm, _)| *llm == at).map(|(_, line)| line.trim());
     let line = call_lines.max_by_key(|line| line.len())?;
-    if invented.len() < MIN_LINES || invented.len() <= known_lines {
+    if invented.len() < MIN_INVENTED_LINES || invented.len() <= known_lines {
         return None;
     }
     let rationale = format!(
@@ -112,7 +112,7 @@ fn old_lines(patch: &str) -> Vec<(&str, String)> {
         } else if let Some(old) = line.strip_prefix([' ', '-']).filter(|_| in_hunk) {
             let letters = letters_only(old);
             let is_new = !out.iter().any(|(_, existing)| *existing == letters);
-            if letters.len() >= MIN_LETTERS && is_new && out.len() < MAX_LINES {
+            if letters.len() >= MIN_LINE_LETTERS && is_new && out.len() < MAX_OLD_LINES {
                 out.push((old, letters));
             }
         }

@@ -34,13 +34,13 @@ const MAX_ARGUMENTS: usize = 32;
 /// Maximum rows of a list that is compared.
 const MAX_ROWS: usize = 100;
 /// Minimum characters of a value that names something.
-const MIN_LETTERS: usize = 4;
-/// The same for a value with a digit, or in a language without spaces.
-const MIN_CHARS: usize = 2;
+const MIN_NAME_CHARS: usize = 4;
+/// Minimum characters of such a value with a digit, or in a language without spaces.
+const MIN_SHORT_NAME_CHARS: usize = 2;
 /// Maximum characters of a value that names something.
-const MAX_LETTERS: usize = 60;
+const MAX_NAME_CHARS: usize = 60;
 /// Characters that end a clause.
-const ENDS: [char; 11] = ['.', '!', '?', ';', '\n', ',', '、', '。', '，', '！', '？'];
+const CLAUSE_ENDS: [char; 11] = ['.', '!', '?', ';', '\n', ',', '、', '。', '，', '！', '？'];
 /// Classes of words before a value by which the request does not ask for it.
 const EXCLUSION: WordClasses =
     classes!(Negation Exception Contrast Comparison Alternative Origin Condition Already Reversal);
@@ -65,7 +65,7 @@ impl RequestText {
     fn excludes(&self, value: &str) -> bool {
         let at = self.text.find(value).or_else(|| self.text.to_lowercase().find(value));
         let before = at.and_then(|at| self.text.get(..at)).unwrap_or_default();
-        let clause = before.rsplit(ENDS).next().unwrap_or(before);
+        let clause = before.rsplit(CLAUSE_ENDS).next().unwrap_or(before);
         match self.language {
             Some(language) => language.classes(clause).has_any(EXCLUSION),
             // In an unknown language, only a value with a digit is taken as requested.
@@ -83,8 +83,8 @@ fn is_unspaced(c: char) -> bool {
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let memo = conduct.memo;
     let results = || conduct.calls(MAX_CALLS).map(|(_, call)| call).filter(|call| call.result.is_some());
-    let acts = |call: &&Call| purpose(conduct.trace, memo, call) != Purpose::Query;
-    let actions: Vec<&Call> = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).filter(acts).collect();
+    let may_change = |call: &&Call| purpose(conduct.trace, memo, call) != Purpose::Query;
+    let actions: Vec<&Call> = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).filter(may_change).collect();
     // An action follows the list that it chooses from.
     let last = actions.iter().map(|call| call.start).max()?;
     let mut lists = results().filter(|call| call.start < last).peekable();
@@ -114,8 +114,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
                 return None;
             }
             let (wanted, chosen_field) = better_field(request, chosen, &rows)?;
-            let is_told = |field: &RecordField| contains_ignoring_case(answer, field.shown());
-            if chosen_field.is_some_and(is_told) {
+            let is_in_answer = |field: &RecordField| contains_ignoring_case(answer, field.shown());
+            if chosen_field.is_some_and(is_in_answer) {
                 return None;
             }
             let instead = chosen_field.map_or_else(|| "no such value".to_owned(), |field| field.shown().to_owned());
@@ -245,7 +245,8 @@ fn is_name(value: &str) -> bool {
     let chars = value.chars().count();
     let is_unspaced = value.chars().any(is_unspaced);
     let has_digit = value.contains(|c: char| c.is_ascii_digit());
-    chars <= MAX_LETTERS && (chars >= MIN_LETTERS || (is_unspaced || has_digit) && chars >= MIN_CHARS)
+    chars <= MAX_NAME_CHARS
+        && (chars >= MIN_NAME_CHARS || (is_unspaced || has_digit) && chars >= MIN_SHORT_NAME_CHARS)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Identifiers of one thing: an order, and the payment that its record names.
 //!
-//! In: an identifier, and which other identifiers are known. Out: whether a result has it together with a known
-//! identifier of another shape, in one record or in the record around it. The arguments of a lookup identify the one
-//! record that it returns. Identifiers of the same shape name things of one kind, so that two of them in a record are
-//! two things.
+//! In: an identifier, and a predicate for the known identifiers. Out: whether a result has the identifier together with a
+//! known identifier of another shape, in one record or in a record and the record that contains it. The arguments of a
+//! lookup identify the one record that it returns. Identifiers of the same shape name things of one kind, so that two of
+//! them in a record are two things.
 
 use crate::measure::Memo;
 use crate::measure::numbers::next_digit;
@@ -14,11 +14,11 @@ use crate::recognise::Call;
 /// Maximum identifiers of one record.
 const MAX_IDENTIFIERS: usize = 64;
 /// Length of an identifier in a text, in bytes.
-const IDENTIFIER: std::ops::RangeInclusive<usize> = 5..=64;
+const IDENTIFIER_BYTES: std::ops::RangeInclusive<usize> = 5..=64;
 /// Minimum digits of an identifier in a text.
 const MIN_DIGITS: usize = 2;
 /// Length of a field's value that is a code, in bytes: "pay_88123".
-const CODE: std::ops::RangeInclusive<usize> = 4..=64;
+const CODE_BYTES: std::ops::RangeInclusive<usize> = 4..=64;
 
 /// Whether a result of `calls` names `id` (in lower case) for the same thing as a known code.
 pub(super) fn is_known_otherwise<'c>(
@@ -61,7 +61,7 @@ fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
     let is_code = |value: &&str| {
         let count = |predicate: fn(&u8) -> bool| value.bytes().filter(predicate).count();
         let is_plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'#'));
-        CODE.contains(&value.len())
+        CODE_BYTES.contains(&value.len())
             && is_plain
             && count(u8::is_ascii_digit) > 1
             && count(u8::is_ascii_alphabetic) > 0
@@ -69,7 +69,9 @@ fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
     // A number is a code where its key ends in "id" or "number".
     let is_number = |field: &RecordField| {
         let is_id = field.name.last().is_some_and(|word| word == "id" || word == "number");
-        is_id && field.shown().len() >= *CODE.start() && field.shown().bytes().all(|b| b.is_ascii_digit())
+        is_id
+            && field.shown().len() >= *CODE_BYTES.start()
+            && field.shown().bytes().all(|b| b.is_ascii_digit())
     };
     let values = record.fields.iter().filter(move |field| is_code(&field.shown()) || is_number(field));
     values.map(|field| field.shown().trim_matches('#').to_lowercase())
@@ -101,7 +103,7 @@ pub(super) fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
 
 fn is_identifier(word: &[u8]) -> bool {
     let count = |predicate: fn(&u8) -> bool| word.iter().filter(|byte| predicate(byte)).count();
-    let digits = if IDENTIFIER.contains(&word.len()) { count(u8::is_ascii_digit) } else { 0 };
+    let digits = if IDENTIFIER_BYTES.contains(&word.len()) { count(u8::is_ascii_digit) } else { 0 };
     if digits < MIN_DIGITS || digits == word.len() {
         return false;
     }

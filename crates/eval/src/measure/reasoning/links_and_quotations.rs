@@ -22,19 +22,20 @@ const MIN_QUOTED_WORDS: usize = 6;
 /// Maximum braces and brackets of an answer at which JSON is searched for.
 const MAX_JSON_STARTS: usize = 64;
 /// Number of consecutive words of a quotation that are searched for together.
-const WINDOW: usize = 5;
+const WINDOW_WORDS: usize = 5;
 
 regex!(LINK, r#"https?://[^\s<>()\[\]"'`*]+"#);
 
 /// Classes of words before a link that point to further reading, not to the source of a fact.
-const TO_TRY: WordClasses = classes!(Visit Modal Obligation Probability Advice);
+const SUGGESTION: WordClasses = classes!(Visit Modal Obligation Probability Advice);
 /// Minimum bytes of the last segment of a path that identifies one thing without the other segments.
-const MIN_IDENTIFYING: usize = 4;
-/// Bytes before a link that are searched for [`TO_TRY`].
-const MAX_BEFORE: usize = 100;
+const MIN_IDENTIFYING_BYTES: usize = 4;
+/// Bytes before a link that are searched for [`SUGGESTION`].
+const MAX_BYTES_BEFORE: usize = 100;
 
 /// A fact in words, which is supported if the evidence contains one of the phrases, or all of the parts.
 pub(super) struct PhraseFact {
+    /// Phrases of which each alone supports the fact.
     pub phrases: Vec<String>,
     /// Phrases that support the fact only together.
     pub parts: Vec<String>,
@@ -53,16 +54,16 @@ pub(super) fn links(answer: &str, language: Language) -> Vec<PhraseFact> {
         let bare = url.split_once("://").map_or(url, |(_, address)| address);
         let bare = bare.strip_prefix("www.").unwrap_or(bare);
         let bare = bare.split(['#', '?']).next().unwrap_or(bare).trim_end_matches('/');
-        let before = clip_end(answer.get(..link.start()).unwrap_or_default(), MAX_BEFORE);
+        let before = clip_end(answer.get(..link.start()).unwrap_or_default(), MAX_BYTES_BEFORE);
         let before = before.rsplit(['.', '!', '?', '。']).next().unwrap_or_default();
         // A host without a path is common knowledge. Escaped and non-ASCII paths have several spellings.
         (bare.contains('/')
             && bare.is_ascii()
             && !bare.contains('%')
-            && !language.classes(before).has_any(TO_TRY))
+            && !language.classes(before).has_any(SUGGESTION))
         .then(|| PhraseFact {
             phrases: vec![bare.to_ascii_lowercase()],
-            parts: parts(bare).unwrap_or_default(),
+            parts: address_parts(bare).unwrap_or_default(),
             date: None,
             defect: Defect::UnsupportedUrl,
             kind: "address",
@@ -73,12 +74,13 @@ pub(super) fn links(answer: &str, language: Language) -> Vec<PhraseFact> {
     LINK.find_iter(answer).take(MAX_FACTS).filter_map(fact).collect()
 }
 
-/// The host of a link and its last segment, if that has a digit, since the model may compose a link from both ("the
-/// pull request 4214 of ..."). If the last segment is short, all segments. `None` without a digit.
-fn parts(bare: &str) -> Option<Vec<String>> {
+/// The host of a link and the last segment of its path, or all segments if the last one is short: a model may compose a
+/// link from them ("the pull request 4214 of ..."). `None` if the last segment has no digit.
+fn address_parts(bare: &str) -> Option<Vec<String>> {
     let (host, path) = bare.split_once('/')?;
     let last = path.rsplit('/').next().filter(|last| last.bytes().any(|b| b.is_ascii_digit()))?;
-    let parts = [host].into_iter().chain(if last.len() >= MIN_IDENTIFYING { last } else { path }.split('/'));
+    let parts =
+        [host].into_iter().chain(if last.len() >= MIN_IDENTIFYING_BYTES { last } else { path }.split('/'));
     Some(parts.map(str::to_ascii_lowercase).collect())
 }
 
@@ -98,7 +100,7 @@ pub(super) fn quotations(answer: &str) -> Vec<PhraseFact> {
         }
         // One sequence of words suffices, since quotations may be shortened and differ in their punctuation.
         let phrases = words
-            .windows(WINDOW)
+            .windows(WINDOW_WORDS)
             .map(|w| w.join(" ").to_ascii_lowercase())
             .map(|p| p.trim_matches(|c: char| !c.is_alphanumeric()).to_owned())
             .filter(|p| p.is_ascii() && !p.is_empty());

@@ -1,4 +1,4 @@
-//! Numeric dates in other forms than that of ISO 8601: "02.03.1958", "3/12/2025", "2025年12月4日".
+//! Numeric dates in other forms than the form of ISO 8601: "02.03.1958", "3/12/2025", "2025年12月4日".
 //!
 //! In: a text. Out: the year, month and day of its dates. A numeric date with slashes may be read in two ways, since
 //! some countries write the month first; both readings are returned where both are valid dates.

@@ -34,17 +34,17 @@ const MAX_WORDS_AFTER: usize = 2;
 const MAX_AGENTS: usize = 512;
 /// Maximum outputs of one agent that are checked.
 const MAX_TURNS: usize = 200;
-/// Maximum bytes of a text that only announces.
-const MAX_PROMISE: usize = 300;
+/// Maximum bytes of a text that only announces a call.
+const MAX_PROMISE_BYTES: usize = 300;
 /// Maximum bytes of a fence or a tag around a call.
-const MAX_MARK: usize = 24;
+const MAX_MARK_BYTES: usize = 24;
 /// Maximum words of a sentence without content: "Of course!", "One moment, please."
 const MAX_FILLER_WORDS: usize = 3;
 
 /// A call that a model announced and did not make.
 pub(crate) struct MissingCall {
     pub agent: usize,
-    /// The model span that announced it.
+    /// The model span that announced the call.
     pub at: Idx,
     pub tool: String,
     pub finding: Finding,
@@ -129,7 +129,7 @@ fn written_call(text: &str) -> Option<String> {
     let end = text.rfind('}')?;
     // Only a fence or a tag may be around the call.
     let outer_parts = [text.get(..start)?, text.get(end + 1..)?];
-    let is_mark = |part: &str| part.len() <= MAX_MARK && !part.trim().contains([' ', '\n']);
+    let is_mark = |part: &str| part.len() <= MAX_MARK_BYTES && !part.trim().contains([' ', '\n']);
     let call = json_keys::parse(text.get(start..=end)?).filter(|_| outer_parts.into_iter().all(is_mark))?;
     let get = |keys: &[&str]| keys.iter().find_map(|key| call.get(*key));
     get(&["arguments", "args", "parameters", "input", "action_input", "tool_input"])?;
@@ -146,7 +146,7 @@ fn promised_call(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Optio
         task.is_some_and(|task| task.contains(word))
     };
     let mut figures = text.split_whitespace().filter(|word| has_digit(word));
-    if text.len() > MAX_PROMISE
+    if text.len() > MAX_PROMISE_BYTES
         || text.contains(['?', '？'])
         || !figures.all(is_repeated)
         || !memo.budget.spend(text.len() / 4)

@@ -23,9 +23,9 @@
 //! | `claims` | claims of work: "I verified" |
 //! | `claimed_actions` | claims of actions without a call: "I have cancelled" |
 //! | `undone_action`, `failed_outcome`, `reported_day` | actions reported as done although the last call reports that they were not; failures that the answer does not report; actions for another day than the answer reports |
-//! | `uncalled_tool` | actions that are said to be done, which an offered tool is named for that was never called |
-//! | `fewer_calls` | actions that are said to be done on several things of a list, with calls for fewer |
-//! | `unopened_source` | sources that are said to be read, and that a lookup only listed |
+//! | `uncalled_tool` | actions that are claimed as done, and that an offered tool is named for that was never called |
+//! | `fewer_calls` | actions that are claimed as done on several things of a list, with calls for fewer of them |
+//! | `unopened_source` | sources that an answer claims to have read, and that a lookup only listed |
 //! | `missing_announced_call` | calls that are announced and not made |
 //! | `unmet_confirmation` | actions that the user confirmed and that were not carried out |
 //! | `omitted_action`, `omitted_item`, `omitted_list_item` | actions of a request without a call; things that the calls of an action omit; things of a list in the request that the run omits |

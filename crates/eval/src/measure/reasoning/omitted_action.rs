@@ -16,10 +16,10 @@
 use verdict_otlp::trace::Idx;
 
 use super::answer::sentences;
-use super::claimed_actions::{is_form_of, says_done};
+use super::claimed_actions::{is_form_of, states_action_done};
 use super::conduct::Conduct;
 use super::history::end_of;
-use super::skipped_step::verbs;
+use super::skipped_step::actions_of_verbs;
 use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
@@ -33,15 +33,15 @@ use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content};
 
 /// Maximum bytes of a request: longer requests name several things.
-const MAX_TASK: usize = 400;
+const MAX_TASK_BYTES: usize = 400;
 /// Maximum calls of a trace that are read.
 const MAX_CALLS: usize = 64;
-/// Maximum bytes of their results together with the answer.
+/// Maximum bytes of the results of the calls together with the answer.
 const MAX_BYTES: usize = 8_000;
-/// Minimum bytes of a word of a part by which a text mentions the part.
-const MIN_WORD: usize = 5;
-/// Shorter words in the name of a tool are parts of many words.
-const MIN_THING: usize = 4;
+/// Minimum bytes of a word of a part of the request by which a text mentions the part.
+const MIN_WORD_BYTES: usize = 5;
+/// Minimum bytes of a word in the name of a tool that texts are searched for: shorter words are parts of many words.
+const MIN_THING_BYTES: usize = 4;
 
 /// Classes of words by which the parts of a sentence are conditional, or are not requests.
 const CONDITION: WordClasses =
@@ -55,7 +55,7 @@ const QUANTITY: WordClasses = classes!(Quantifier Increment Number);
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, attempts, agent_index, agent } = *conduct;
     let is_examined = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
-    let task = conduct.task(MAX_TASK).filter(|_| is_examined)?;
+    let task = conduct.task(MAX_TASK_BYTES).filter(|_| is_examined)?;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     let replies = Replies::cached(trace, memo);
     let has_failed =
@@ -126,18 +126,18 @@ fn omitted_of_reply(conduct: &Conduct<'_>, replies: &Replies) -> Option<(Idx, Fi
     let Conduct { trace, memo, agent_index, agent, .. } = *conduct;
     let answer = agent.answer.as_deref()?;
     let last = *agent.llms.iter().rev().find(|at| replies.to(**at).is_some())?;
-    let reply = replies.to(last).filter(|reply| reply.len() <= MAX_TASK)?;
+    let reply = replies.to(last).filter(|reply| reply.len() <= MAX_TASK_BYTES)?;
     let end = end_of(trace, last);
-    let followed = trace.calls.iter().any(|call| call.start > end && conduct.is_action(call));
+    let has_later_action = trace.calls.iter().any(|call| call.start > end && conduct.is_action(call));
     let language =
         Language::detected(reply, Some(answer), memo).filter(|language| *language == Language::English)?;
-    let (action_calls, looked_up): (Vec<&Call>, Vec<&Call>) =
+    let (action_calls, lookups): (Vec<&Call>, Vec<&Call>) =
         trace.calls.iter().partition(|call| purpose(trace, memo, call) != Purpose::Query);
     let results = action_calls.iter().filter_map(|call| call.result.as_deref());
     let texts: Vec<&str> = results.chain([answer]).collect();
-    let looked_up: Vec<&str> = looked_up.iter().filter_map(|call| call.result.as_deref()).collect();
-    let bytes: usize = looked_up.iter().chain(&texts).map(|text| text.len()).sum();
-    if !followed || bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + reply.len()) {
+    let lookups: Vec<&str> = lookups.iter().filter_map(|call| call.result.as_deref()).collect();
+    let bytes: usize = lookups.iter().chain(&texts).map(|text| text.len()).sum();
+    if !has_later_action || bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + reply.len()) {
         return None;
     }
     let begins_with_verb = |part: &String| {
@@ -153,7 +153,7 @@ fn omitted_of_reply(conduct: &Conduct<'_>, replies: &Replies) -> Option<(Idx, Fi
         action_calls: &action_calls,
         texts: &texts,
         answer,
-        lookup_results: looked_up,
+        lookup_results: lookups,
         memo,
         language,
     };
@@ -178,14 +178,14 @@ fn omitted_part<'p>(
     mentions: &Mentions<'_>,
 ) -> Option<(&'p str, Action)> {
     let requested = parts.iter().filter_map(|part| Some((part, requested_action(part, mentions.language)?)));
-    let does = |action: Action| {
+    let is_offered = |action: Action| {
         let mut tools =
             offered_tools(trace, agent).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
         tools.any(|tool| !tool.is_query() && tool.actions.first() == Some(&action))
     };
     let mut missing = requested.filter(|(part, action)| {
         let others: Vec<&String> = parts.iter().filter(|other| other != part).collect();
-        does(*action)
+        is_offered(*action)
             && !mentions.may_include(trace, *action)
             && !mentions.mentions(trace, part, &others, *action)
     });
@@ -214,15 +214,15 @@ impl Mentions<'_> {
     /// Whether a call, a result or a text mentions the action, or a word that only this part has.
     fn mentions(&self, trace: &AgentTrace, part: &str, others: &[&String], action: Action) -> bool {
         let nouns: Vec<String> =
-            stems(part).filter(|stem| stem.len() >= MIN_WORD && action_of(stem).is_none()).collect();
-        let is_own = |stem: &String| {
+            stems(part).filter(|stem| stem.len() >= MIN_WORD_BYTES && action_of(stem).is_none()).collect();
+        let is_only_in_part = |stem: &String| {
             nouns.contains(stem)
                 && !others.iter().any(|other| stems(other).any(|other_stem| other_stem == *stem))
         };
-        let names = |text: &str| stems(text).any(|stem| is_own(&stem));
+        let names = |text: &str| stems(text).any(|stem| is_only_in_part(&stem));
         let arguments = self.action_calls.iter().filter_map(|call| call.arguments.as_deref());
         // Calls that are not read, beyond the work budget, count as a mention.
-        let is_done = |call: &Call| says_done(call, action, self.memo) != Some(false);
+        let is_done = |call: &Call| states_action_done(call, action, self.memo) != Some(false);
         trace.calls.iter().any(is_done)
             || has_word_of(self.answer, action, self.language)
             || self.texts.iter().copied().chain(arguments).any(names)
@@ -244,7 +244,7 @@ fn are_distinct(performed: Action, requested: Action) -> bool {
 
 /// Whether a text has a verb or a noun of the action.
 fn has_word_of(text: &str, action: Action, language: Language) -> bool {
-    mentions_action(text, action) || verbs(text, language).contains(&action)
+    mentions_action(text, action) || actions_of_verbs(text, language).contains(&action)
 }
 
 /// Whether a text has a currency or a word for an amount of money.
@@ -303,15 +303,17 @@ fn uncalled_tool_part<'p, 't>(
                 && !is_for_later(part, mentions.language)
                 && actions.any(|part_action| part_action == action)
         };
-        let part =
-            parts.iter().filter(|_| things.iter().any(|thing| thing.len() >= MIN_THING)).find(is_named)?;
+        let part = parts
+            .iter()
+            .filter(|_| things.iter().any(|thing| thing.len() >= MIN_THING_BYTES))
+            .find(is_named)?;
         let others = || parts.iter().filter(|other| !std::ptr::eq(*other, part));
-        let is_own = |thing: &&String| {
-            thing.len() >= MIN_THING
+        let is_only_in_part = |thing: &&String| {
+            thing.len() >= MIN_THING_BYTES
                 && !others().any(|other| stems(other).any(|other_stem| other_stem == **thing))
         };
-        let own_things: Vec<&String> = things.iter().filter(is_own).collect();
-        // The name in an address is no mention.
+        let distinct_things: Vec<&String> = things.iter().filter(is_only_in_part).collect();
+        // A name in an e-mail address does not mention a thing.
         let words = part.split_whitespace().filter(|word| !word.contains('@'));
         let noun_stems: Vec<String> =
             words.flat_map(stems).filter(|stem| action_of(stem).is_none()).collect();
@@ -319,12 +321,16 @@ fn uncalled_tool_part<'p, 't>(
         let tools = mentions.action_calls.iter().map(|call| &*call.name);
         let mut passed = arguments.chain(tools);
         let mut is_passed =
-            || passed.any(|text| own_things.iter().any(|thing| contains_ignoring_case(text, thing)));
-        let names = |text: &&str| own_things.iter().any(|thing| names_value(text, thing));
-        let answers =
-            || noun_stems.iter().filter(is_own).any(|word| contains_ignoring_case(mentions.answer, word));
+            || passed.any(|text| distinct_things.iter().any(|thing| contains_ignoring_case(text, thing)));
+        let names = |text: &&str| distinct_things.iter().any(|thing| has_word_as_value(text, thing));
+        let answers = || {
+            noun_stems
+                .iter()
+                .filter(is_only_in_part)
+                .any(|word| contains_ignoring_case(mentions.answer, word))
+        };
         let is_done = || mentions.lookup_results.iter().any(|text| mentions_action(text, action));
-        (!own_things.is_empty()
+        (!distinct_things.is_empty()
             && !mentions.texts.iter().any(names)
             && !answers()
             && !is_done()
@@ -333,13 +339,14 @@ fn uncalled_tool_part<'p, 't>(
     })
 }
 
+/// Whether the trace has a call of a tool.
 fn is_called(trace: &AgentTrace, tool: &str) -> bool {
     trace.calls.iter().any(|call| call.name.trim().eq_ignore_ascii_case(tool.trim()))
 }
 
 /// Whether a text has a word other than as a key of JSON: a result with the key `tickets` does not mention an added
 /// ticket.
-fn names_value(text: &str, word: &str) -> bool {
+fn has_word_as_value(text: &str, word: &str) -> bool {
     let lower = text.to_lowercase();
     lower.match_indices(word).any(|(at, _)| {
         let after = lower.get(at + word.len()..).unwrap_or_default();
@@ -361,18 +368,18 @@ fn unconditional_parts(task: &str, language: Language) -> Vec<String> {
     let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
     let table = language.table();
     let split = |sentence: &str| {
-        let places = table.places(sentence);
-        let conjunctions = places.iter().filter(|place| place.classes.has(WordClass::Conjunction));
+        let words = table.places(sentence);
+        let conjunctions = words.iter().filter(|word| word.classes.has(WordClass::Conjunction));
         let mut from = 0;
         let mut parts = String::new();
-        for at in conjunctions.map(|place| &place.at) {
-            parts.push_str(sentence.get(from..at.start).unwrap_or_default());
+        for conjunction in conjunctions.map(|word| &word.at) {
+            parts.push_str(sentence.get(from..conjunction.start).unwrap_or_default());
             parts.push('\n');
-            from = at.end;
+            from = conjunction.end;
         }
         parts.push_str(sentence.get(from..).unwrap_or_default());
-        let marked = parts.replace(", ", "\n").replace("; ", "\n");
-        marked.lines().filter(|part| !part.trim().is_empty()).map(str::to_owned).collect::<Vec<String>>()
+        let lines = parts.replace(", ", "\n").replace("; ", "\n");
+        lines.lines().filter(|part| !part.trim().is_empty()).map(str::to_owned).collect::<Vec<String>>()
     };
     sentences.filter(|sentence| is_unconditional(sentence, language)).flat_map(split).collect()
 }
@@ -391,7 +398,7 @@ fn requested_action(part: &str, language: Language) -> Option<Action> {
     let verb = words.next()?.to_lowercase();
     let action = match language {
         Language::English => action_of(&verb),
-        language => verbs(&verb, language).first().copied(),
+        language => actions_of_verbs(&verb, language).first().copied(),
     }?;
     let object = words.next()?.to_lowercase();
     let is_object = match language {
@@ -421,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn part_that_nothing_mentions_again_is_found() {
+    fn part_that_no_call_and_no_text_mentions_is_found() {
         let tools = &["cancel_order", "send_email"][..];
         let task = "Cancel W-4411 and email me a confirmation.";
         let cancelled = ("cancel_order", r#"{"state":"cancelled"}"#);

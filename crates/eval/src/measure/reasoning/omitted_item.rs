@@ -1,9 +1,8 @@
 //! Things that the calls of an action omit: "living room, office and bathroom", and no call for the office.
 //!
 //! Principle: if several calls of one action pass one thing each, other things that a text lists together with them
-//! need a call as well. A thing that the request joins to a passed one, by a comma or a conjunction, is in a call, or
-//! a result or the answer mentions it. Each item of a list of things in the answer that is claimed as done is in a
-//! call.
+//! need a call as well. A thing that the request joins to a passed thing by a comma or a conjunction has to be in a call,
+//! a result or the answer. Each item of a list in the answer that is claimed as done has to be in a call.
 //!
 //! In: the request of an outermost agent, its successful actions, and its answer. Out: one finding, on the model span
 //! that wrote the answer.
@@ -29,19 +28,19 @@ use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content};
 
 /// Maximum bytes of a request: longer requests name several things.
-const MAX_TASK: usize = 400;
+const MAX_TASK_BYTES: usize = 400;
 /// Maximum bytes of an answer, for the same reason.
-const MAX_ANSWER: usize = 4_000;
+const MAX_ANSWER_BYTES: usize = 4_000;
 /// Maximum calls of a trace.
 const MAX_CALLS: usize = 64;
-/// Maximum bytes of their arguments and results.
+/// Maximum bytes of the arguments and results of these calls.
 const MAX_BYTES: usize = 64 << 10;
 /// Maximum bytes of the name of a thing.
-const MAX_THING: usize = 60;
+const MAX_THING_BYTES: usize = 60;
 /// Minimum characters of a word that names a thing.
-const MIN_THING: usize = 4;
+const MIN_THING_CHARS: usize = 4;
 /// Bytes at the end of a word in which its forms may differ.
-const ENDING: usize = 2;
+const ENDING_BYTES: usize = 2;
 /// Minimum calls of one action that pass different things.
 const MIN_CALLS: usize = 2;
 /// Maximum things of a list.
@@ -54,11 +53,11 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
-    let is_read = !trace.incomplete
-        && answer.len() <= MAX_ANSWER
+    let is_examined = !trace.incomplete
+        && answer.len() <= MAX_ANSWER_BYTES
         && (MIN_CALLS..=MAX_CALLS).contains(&trace.calls.len())
         && !trace.calls.iter().any(|call| runs_code(&call.name) || call.arguments.is_none());
-    if !is_read {
+    if !is_examined {
         return None;
     }
     let passed = passed_things(trace, memo, attempts);
@@ -73,12 +72,13 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let texts: Vec<&str> = arguments.clone().chain(results).chain([answer]).collect();
     let at = agent.answer_at?;
-    let task = conduct.task(MAX_TASK);
+    let task = conduct.task(MAX_TASK_BYTES);
     let lower = task.map(|task| lowercase(task)).unwrap_or_default();
     let task_words_and_language = OnceCell::new();
     let omitted_thing = passed.iter().find_map(|(tool, things)| {
         let is_known = |thing: &str| {
-            let stem = thing.get(..thing.floor_char_boundary(MIN_THING.max(thing.len() - ENDING)));
+            let stem =
+                thing.get(..thing.floor_char_boundary(MIN_THING_CHARS.max(thing.len() - ENDING_BYTES)));
             stem.is_none_or(|stem| texts.iter().any(|text| contains_ignoring_case(text, stem)))
         };
         memo.budget.spend(things.len() * texts.len()).then_some(())?;
@@ -138,7 +138,8 @@ fn text_arguments(call: &Call) -> impl Iterator<Item = (&str, &str)> {
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     arguments.filter_map(|(key, value)| {
         let text = value.as_str()?.trim();
-        (!text.is_empty() && text.len() <= MAX_THING && !text.contains('\n')).then_some((key.as_str(), text))
+        (!text.is_empty() && text.len() <= MAX_THING_BYTES && !text.contains('\n'))
+            .then_some((key.as_str(), text))
     })
 }
 
@@ -194,7 +195,7 @@ fn joined_things(task_words: &str, things: &[&str], language: Option<Language>) 
         |word: &str| language.is_some_and(|language| language.classes(word).has(WordClass::Conjunction));
     let joins = |word: &str| matches!(word, "," | "&" | "plus") || is_conjunction(word);
     let is_thing = |word: &str| {
-        word.chars().count() >= MIN_THING
+        word.chars().count() >= MIN_THING_CHARS
             && word.chars().all(char::is_alphabetic)
             && action_of(word).is_none()
     };
@@ -202,7 +203,7 @@ fn joined_things(task_words: &str, things: &[&str], language: Option<Language>) 
         let mut words = words_after.iter().copied().skip_while(|word| joins(word)).peekable();
         let is_joined = words_after.first().is_some_and(|word| joins(word));
         // Skip an article.
-        if words.peek().is_some_and(|word| word.chars().count() < MIN_THING && !is_end(word)) {
+        if words.peek().is_some_and(|word| word.chars().count() < MIN_THING_CHARS && !is_end(word)) {
             words.next();
         }
         let (word, next) = (words.next()?, words.next()?);
@@ -237,7 +238,8 @@ fn item(line: &str) -> Option<&str> {
         .strip_prefix(['-', '*', '•'])
         .or_else(|| line.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(['.', ')']))?;
     let thing = marked.trim().trim_matches(['*', '`', '_', '"']).trim_end_matches('.');
-    let is_name =
-        !thing.is_empty() && thing.len() <= MAX_THING && words_of(thing).split_whitespace().count() <= 4;
+    let is_name = !thing.is_empty()
+        && thing.len() <= MAX_THING_BYTES
+        && words_of(thing).split_whitespace().count() <= 4;
     (is_name && !thing.contains([':', ' '])).then_some(thing)
 }

@@ -1,8 +1,8 @@
 //! Things that a request lists and that the run omits: "the stock in Oslo, Bergen and Tromsø", and only two lookups.
 //!
-//! Principle: of things that the request lists by identifiers of one shape or by names, each has to be in a call, a
-//! result or the answer, if another one of the list was acted on or looked up. Two names may belong to one action ("a
-//! table for Ana and Bo"), so that only lookups need both.
+//! Principle: if a request lists things by identifiers of one shape or by names, and one of them was acted on or looked
+//! up, each of the others has to be in a call, a result or the answer. Two names may belong to one action ("a table for
+//! Ana and Bo"), so that only lookups need both.
 //!
 //! In: the request of an outermost agent, all calls, and the answer. Out: one finding, on the model span that wrote the
 //! answer.
@@ -21,36 +21,37 @@ use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content};
 
 /// Maximum bytes of a request: longer requests name several things.
-const MAX_TASK: usize = 400;
+const MAX_TASK_BYTES: usize = 400;
 /// Maximum calls of a trace that are read.
 const MAX_CALLS: usize = 64;
-/// Maximum bytes of their arguments and results together with the answer.
+/// Maximum bytes of the arguments and results of these calls together with the answer.
 const MAX_BYTES: usize = 16_000;
 /// Maximum things of a list.
 const MAX_LISTED: usize = 8;
 /// Maximum words of a name.
-const MAX_NAME: usize = 2;
+const MAX_NAME_WORDS: usize = 2;
 /// Maximum bytes between two identifiers of a list.
-const MAX_GAP: usize = 12;
-/// Classes of words by which not all listed things are meant.
-const EXCLUSIONS: WordClasses = classes!(Negation Exception Alternative Condition Already);
+const MAX_GAP_BYTES: usize = 12;
+/// Classes of words by which a request excludes some of the things that it lists.
+const EXCLUSION: WordClasses = classes!(Negation Exception Alternative Condition Already);
 /// Classes of words of a request that compares things or moves something between them, and thus lists none.
-const RELATIONS: WordClasses = classes!(Comparison Origin);
+const COMPARISON: WordClasses = classes!(Comparison Origin);
 
 /// Whether a request may exclude some of the things that it names. True for an unsupported language.
 pub(super) fn may_exclude(task: &str, memo: &Memo) -> bool {
-    classes_in(task, None, memo).is_none_or(|classes| classes.has_any(EXCLUSIONS))
+    classes_in(task, None, memo).is_none_or(|classes| classes.has_any(EXCLUSION))
 }
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, attempts, agent, .. } = *conduct;
     let is_examined = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
-    let task = conduct.task(MAX_TASK).filter(|_| is_examined)?;
+    let task = conduct.task(MAX_TASK_BYTES).filter(|_| is_examined)?;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     let has_failed = |i: usize| attempts.at(i).is_some_and(|a| !a.is_control && a.failed());
-    let is_read = (1..=MAX_CALLS).contains(&trace.calls.len()) && !(0..trace.calls.len()).any(has_failed);
-    if !is_read {
+    let is_comparable =
+        (1..=MAX_CALLS).contains(&trace.calls.len()) && !(0..trace.calls.len()).any(has_failed);
+    if !is_comparable {
         return None;
     }
     let (ids, names) = (listed_ids(task), listed_names(task, memo));
@@ -117,7 +118,7 @@ fn is_enumerated(task: &str, ids: &[String]) -> bool {
         from = at + id.len();
         Some(
             nth == 0
-                || gap.len() <= MAX_GAP
+                || gap.len() <= MAX_GAP_BYTES
                     && gap.split_whitespace().filter(|w| w.contains(char::is_alphanumeric)).count() <= 1,
         )
     });
@@ -140,19 +141,19 @@ fn listed_names(task: &str, memo: &Memo) -> Vec<String> {
         .filter(may_list)
         .map(|text| listed_names_of_sentence(text, language))
         .filter(|names| names.len() > 1);
-    // It is not known which of several lists is meant.
+    // Of several lists, the list for the action is not known.
     lists.next().filter(|_| lists.next().is_none()).unwrap_or_default()
 }
 
 /// The names around the first conjunction of a sentence that has names on both sides.
 fn listed_names_of_sentence(sentence: &str, language: Language) -> Vec<String> {
-    let places = language.table().places(sentence);
-    if places.all().has_any(RELATIONS) {
+    let classified = language.table().places(sentence);
+    if classified.all().has_any(COMPARISON) {
         return Vec::new();
     }
-    let conjunctions = places.iter().filter(|place| place.classes.has(WordClass::Conjunction));
-    let mut lists = conjunctions.filter_map(|place| {
-        let (before, after) = (sentence.get(..place.at.start)?, sentence.get(place.at.end..)?);
+    let conjunctions = classified.iter().filter(|word| word.classes.has(WordClass::Conjunction));
+    let mut lists = conjunctions.filter_map(|word| {
+        let (before, after) = (sentence.get(..word.at.start)?, sentence.get(word.at.end..)?);
         Some(names_around(sentence, before, after)).filter(|names| names.len() > 1)
     });
     lists.next().unwrap_or_default()
@@ -167,7 +168,7 @@ fn names_around(sentence: &str, before: &str, after: &str) -> Vec<String> {
     let joined = |words: Vec<&str>| {
         let name = words.join(" ");
         let name = name.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
-        (!name.is_empty() && words.len() <= MAX_NAME).then_some(name)
+        (!name.is_empty() && words.len() <= MAX_NAME_WORDS).then_some(name)
     };
     // The last name ends before a word without a capital ("Oslo, Bergen and Tromsø have") or at a punctuation mark.
     let mut ended = false;

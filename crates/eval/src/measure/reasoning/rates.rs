@@ -7,16 +7,17 @@ use crate::measure::excerpt::{clip, clip_end, lowercase};
 use crate::measure::language::{Language, WordClass};
 use crate::measure::numbers::Number;
 
-/// Maximum bytes after and before a number that are searched for a word for "per".
-const MAX_AFTER: usize = 48;
-const MAX_BEFORE: usize = 24;
+/// Maximum bytes after a number that are searched for a word for "per".
+const MAX_BYTES_AFTER: usize = 48;
+/// Maximum bytes before a number that are searched, in Chinese and Japanese.
+const MAX_BYTES_BEFORE: usize = 24;
 /// Characters at which a clause ends.
-const ENDS: [char; 12] = ['.', ',', ';', ':', '!', '?', '\n', '。', '，', '、', '；', '：'];
+const CLAUSE_ENDS: [char; 12] = ['.', ',', ';', ':', '!', '?', '\n', '。', '，', '、', '；', '：'];
 
 /// Whether an amount is per unit. In a text of an unknown language, any word after the number is taken for "per".
 pub(super) fn is_for_each(text: &str, n: &Number, language: Option<Language>) -> bool {
-    let after = clip(text.get(n.end..).unwrap_or_default(), MAX_AFTER);
-    let after = after.split(ENDS).next().unwrap_or_default();
+    let after = clip(text.get(n.end..).unwrap_or_default(), MAX_BYTES_AFTER);
+    let after = after.split(CLAUSE_ENDS).next().unwrap_or_default();
     let (first_word, after_first) = split_word(after);
     if after_first
         .trim_start()
@@ -28,8 +29,8 @@ pub(super) fn is_for_each(text: &str, n: &Number, language: Option<Language>) ->
     let Some(language) = language else { return !first_word.is_empty() };
     let table = language.table();
     if !language.is_spaced() {
-        let before = clip_end(text.get(..n.start).unwrap_or_default(), MAX_BEFORE);
-        let before = before.rsplit(ENDS).next().unwrap_or_default();
+        let before = clip_end(text.get(..n.start).unwrap_or_default(), MAX_BYTES_BEFORE);
+        let before = before.rsplit(CLAUSE_ENDS).next().unwrap_or_default();
         return table.places(before).all().has(WordClass::Per);
     }
     let is_per = |word: &str| table.name(&lowercase(word)).0.has(WordClass::Per);

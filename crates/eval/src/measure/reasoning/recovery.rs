@@ -5,16 +5,16 @@
 //! - by a later success: of the same tool (a retry, a changed argument), of another tool that returns information
 //!   after a failed lookup, or of another action on the same kind of thing or with the same
 //!   arguments (a place on the waiting list of a class that is full);
-//! - by a user who reads of the failure and continues with something else, but not by the closing question of a
-//!   harness;
-//! - by a final answer that reports the failure, or of a lookup by the first text to which the user replies, if the
-//!   failure was not the run's fault, since no better answer was possible;
+//! - by a reply of the user after the failure, which continues with something else, but not by the closing question of
+//!   a test harness;
+//! - by a final answer that reports the failure, if the run did not cause the failure, since no better answer was
+//!   possible; a failed lookup may also be reported by the first text after it to which the user replies;
 //! - by a final answer that reports the refusal of an action to the user: it contains a value or a field that the
 //!   refusal names and the call did not have, and leaves the next step to the user.
 //!
 //! A later sentence of the model alone is not a recovery. The turns of an agent in a group chat, which are spans of one
-//! name beneath one span, are one agent. If the run replaced the missing result by invented data, the invention is the
-//! severe failure, and the failed call is a mild one.
+//! name beneath one span, are one agent. If the run replaced the missing result by invented data, the invention has the
+//! high severity, and the failed call a low one.
 
 use std::rc::Rc;
 
@@ -44,16 +44,18 @@ const MIN_REPLIES: usize = 2;
 /// Maximum bytes of an answer and of an output that are compared.
 const MAX_BYTES: usize = 16 << 10;
 /// Maximum bytes of a refusal that an answer is compared with.
-const MAX_REFUSAL: usize = 1_000;
+const MAX_REFUSAL_BYTES: usize = 1_000;
 /// Minimum words that the answer shares with the refusal.
-const MIN_SHARED: usize = 2;
-/// Digits of a status such as 403, and minimum characters of a word of an error.
-const MIN_STATUS: usize = 3;
-/// Minimum bytes of a specific word.
-const MIN_SPECIFIC: usize = 4;
+const MIN_SHARED_WORDS: usize = 2;
+/// Digits of a status such as 403.
+const STATUS_DIGITS: usize = 3;
+/// Minimum characters of a word of an error that is compared: a status is the shortest one.
+const MIN_ERROR_WORD_CHARS: usize = STATUS_DIGITS;
+/// Minimum length of a specific word.
+const MIN_SPECIFIC_LENGTH: usize = 4;
 
 /// Marks of items that failed, in lists of several.
-const FAILED_MARKS: [char; 4] = ['✘', '✗', '❌', '✖'];
+const FAILURE_MARKS: [char; 4] = ['✘', '✗', '❌', '✖'];
 
 /// The failed calls that were recovered.
 #[derive(Default)]
@@ -100,15 +102,15 @@ impl Recoveries {
                 continue;
             }
             let recovers = later.recovers(trace, call, purpose(trace, memo, call));
-            let mut continues =
+            let mut is_continued =
                 || dialogue.get_or_insert_with(|| RepliedResults::new(trace, last)).continues_after(call);
             let mut reported = || *reports.get_or_insert_with(|| reports_failure(trace, memo));
-            let mut is_told =
+            let mut is_reported =
                 || reported() || repeats_output(trace, memo, call) || is_reported_in_turn(trace, memo, call);
             if recovers
-                || continues()
-                || is_external_failure(trace, memo, attempt, call) && is_told()
-                || is_put_to_user(trace, memo, call)
+                || is_continued()
+                || is_external_failure(trace, memo, attempt, call) && is_reported()
+                || reports_refusal_to_user(trace, memo, call)
             {
                 self.recovered.insert(key(call));
             }
@@ -126,13 +128,13 @@ pub(super) fn reports_failure(trace: &AgentTrace, memo: &Memo) -> bool {
 /// Whether an answer states that something failed or is missing; true for an unsupported language.
 fn states_failure(answer: &str, memo: &Memo) -> bool {
     avoidance::mentions_lack(answer, memo)
-        || answer.contains(FAILED_MARKS)
+        || answer.contains(FAILURE_MARKS)
         || ReadText::new(answer, None, memo).denies_something(memo)
         || readable(answer, None, memo) == Readable::No
 }
 
 /// Whether the first text after a failed lookup to which the user replied reports that something failed or is missing:
-/// the answer of a later turn is about something else. A failed action may be said to be done in a later turn.
+/// the answer of a later turn is about something else. False for a failed action, which a later turn may claim as done.
 fn is_reported_in_turn(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
     let Some(agent) = call.agent.and_then(|i| trace.agents.get(i)) else { return false };
     if purpose(trace, memo, call) == Purpose::Action || !memo.budget.spend(1 + agent.llms.len() / 8) {
@@ -152,18 +154,20 @@ fn is_reported_in_turn(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
 /// (403)".
 fn repeats_error(trace: &AgentTrace, memo: &Memo, call: &Call, text: &str) -> bool {
     let Some(error) = call_error(trace, memo, call) else { return false };
-    let quote = clip(&error.quote, MAX_REFUSAL);
+    let quote = clip(&error.quote, MAX_REFUSAL_BYTES);
     let arguments = call.arguments.as_deref().unwrap_or_default();
     if !memo.budget.spend((text.len() + quote.len() + arguments.len()) / 4) {
         return false;
     }
-    let (text_words, passed) = (words(text, MIN_STATUS), words(clip(arguments, MAX_BYTES), MIN_STATUS));
-    let is_status = |word: &str| word.len() == MIN_STATUS && word.bytes().all(|byte| byte.is_ascii_digit());
+    let (text_words, passed) =
+        (words(text, MIN_ERROR_WORD_CHARS), words(clip(arguments, MAX_BYTES), MIN_ERROR_WORD_CHARS));
+    let is_status =
+        |word: &str| word.len() == STATUS_DIGITS && word.bytes().all(|byte| byte.is_ascii_digit());
     let mut specific_count = 0;
-    words(quote, MIN_STATUS).iter().any(|word| {
+    words(quote, MIN_ERROR_WORD_CHARS).iter().any(|word| {
         let is_shared = text_words.contains(word) && !passed.contains(word);
-        specific_count += usize::from(is_shared && word.chars().count() >= MIN_SPECIFIC);
-        is_shared && is_status(word) || specific_count >= MIN_SHARED
+        specific_count += usize::from(is_shared && word.chars().count() >= MIN_SPECIFIC_LENGTH);
+        is_shared && is_status(word) || specific_count >= MIN_SHARED_WORDS
     })
 }
 
@@ -196,21 +200,21 @@ pub(crate) fn repeats_output(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
 
 /// Whether the answer reports the refusal of an action to the user: it contains a number or several words of the result
 /// that are not in the arguments, and it asks the user, or it is part of a dialogue and claims no action as done.
-pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+pub(crate) fn reports_refusal_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
     let (Some(answer), Some(result)) = (final_answer(trace), call.result.as_deref()) else { return false };
     let is_dialogue = || {
         call.agent
             .and_then(|i| trace.agents.get(i))
             .is_some_and(|agent| Replies::cached(trace, memo).has_to(agent))
     };
-    if purpose(trace, memo, call) != Purpose::Action || result.len() > MAX_REFUSAL {
+    if purpose(trace, memo, call) != Purpose::Action || result.len() > MAX_REFUSAL_BYTES {
         return false;
     }
     let answer = clip(answer, MAX_BYTES);
     let arguments = call.arguments.as_deref().unwrap_or_default();
     // Each word of the result is compared with those of the answer, and searched for in the arguments.
-    let words_of_result = result.len() / MIN_SPECIFIC;
-    let compared = words_of_result * (answer.len() / MIN_SPECIFIC + arguments.len() / 8);
+    let words_of_result = result.len() / MIN_SPECIFIC_LENGTH;
+    let compared = words_of_result * (answer.len() / MIN_SPECIFIC_LENGTH + arguments.len() / 8);
     if !memo.budget.spend((answer.len() + result.len() + arguments.len() + compared) / 4) {
         return false;
     }
@@ -226,27 +230,28 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
         numbers.map(|n| n.value).collect::<Vec<f64>>()
     };
     let (answer_numbers, passed_numbers) = (numbers(answer), numbers(&passed));
-    let is_value = numbers(result).iter().any(|n| answer_numbers.contains(n) && !passed_numbers.contains(n));
-    let answer_words = words(answer, MIN_SPECIFIC);
+    let shares_number =
+        numbers(result).iter().any(|n| answer_numbers.contains(n) && !passed_numbers.contains(n));
+    let answer_words = words(answer, MIN_SPECIFIC_LENGTH);
     // Endings may differ: "Namen" for the field "name".
-    let is_told = |word: &String| {
+    let is_in_answer = |word: &String| {
         answer_words.iter().any(|other| other.starts_with(word.as_str()) && other.len() <= word.len() + 2)
     };
-    let shared = words(result, MIN_SPECIFIC)
+    let shared = words(result, MIN_SPECIFIC_LENGTH)
         .iter()
-        .filter(|word| is_told(word) && !passed.contains(word.as_str()))
+        .filter(|word| is_in_answer(word) && !passed.contains(word.as_str()))
         .count();
-    is_value || shared >= MIN_SHARED
+    shares_number || shared >= MIN_SHARED_WORDS
 }
 
 /// The words of a text that are a path, a name in code, or an identifier with digits.
 fn specific_words(text: &str) -> HashSet<&str> {
-    let is_sign = |c: char| c.is_whitespace() || "\"'`()[]{}<>,;:=\\".contains(c);
-    text.split(is_sign).map(|word| word.trim_matches('.')).filter(|word| is_specific(word)).collect()
+    let is_separator = |c: char| c.is_whitespace() || "\"'`()[]{}<>,;:=\\".contains(c);
+    text.split(is_separator).map(|word| word.trim_matches('.')).filter(|word| is_specific(word)).collect()
 }
 
 fn is_specific(word: &str) -> bool {
-    word.len() >= MIN_SPECIFIC
+    word.len() >= MIN_SPECIFIC_LENGTH
         && word.bytes().any(|b| b.is_ascii_alphabetic())
         && word.bytes().any(|b| b.is_ascii_digit() || matches!(b, b'/' | b'_' | b'.'))
 }
@@ -287,7 +292,7 @@ fn turns_of_agents(trace: &AgentTrace) -> Vec<Vec<&Agent>> {
     turns_by_agent
 }
 
-/// The address of a call, which identifies it since the list of calls does not move.
+/// The address of a call, which identifies the call since the list of calls does not move.
 fn key(call: &Call) -> usize {
     std::ptr::from_ref(call).addr()
 }

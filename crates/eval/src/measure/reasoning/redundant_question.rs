@@ -2,9 +2,9 @@
 //! JD0146002213".
 //!
 //! Principle: an agent whose answer asks for the identifier of a thing has overlooked the identifier that the user
-//! wrote directly after the name of that thing. There is no finding if the user wrote several for it, if a call passes
-//! the identifier, since the result may have shown that it is wrong, or if the question repeats it, since that asks
-//! for a confirmation.
+//! wrote directly after the name of that thing. There is no finding if the user wrote several identifiers for the thing,
+//! if a call passes the identifier, since the result may have shown that it is wrong, or if the question repeats the
+//! identifier, since such a question asks for a confirmation.
 //!
 //! In: the messages of the user, the calls and the answer of an outermost agent. Out: one finding, on the model span of
 //! the answer.
@@ -29,9 +29,9 @@ const MAX_CALLS: usize = 64;
 /// Maximum identifiers in the user's messages: a message with more of them is data.
 const MAX_IDENTIFIERS: usize = 4;
 /// Classes of words by which a question asks for another value than the stated one.
-const OTHER_VALUE: WordClasses = classes!(Exception Increment Repetition New);
-/// Values of the words of class `TimeUnit`.
-const TIME: u8 = 3;
+const ANOTHER_VALUE: WordClasses = classes!(Exception Increment Repetition New);
+/// Values of the words of class `TimeUnit`: an hour asks for a time of day.
+const TIME_OF_DAY: u8 = 3;
 const DAY: u8 = 4;
 const MONTH: u8 = 6;
 
@@ -46,13 +46,13 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let user_texts = conduct.user_messages();
     let bytes: usize = user_texts.iter().map(|text| text.len()).sum();
     let arguments = || trace.calls.iter().filter_map(|call| call.arguments.as_deref());
-    let passed: usize = arguments().map(str::len).sum();
-    if bytes > MAX_BYTES || !memo.budget.spend((bytes + answer.len()) / 4 + passed / BYTES_PER_STEP) {
+    let argument_bytes: usize = arguments().map(str::len).sum();
+    if bytes > MAX_BYTES || !memo.budget.spend((bytes + answer.len()) / 4 + argument_bytes / BYTES_PER_STEP) {
         return None;
     }
-    let read = ReadText::new(answer, user_texts.first().map(|text| &**text), memo);
+    let analysed = ReadText::new(answer, user_texts.first().map(|text| &**text), memo);
     if trace.calls.is_empty()
-        && let Some(finding) = stated_value_question(conduct, &read, &user_texts)
+        && let Some(finding) = stated_value_question(conduct, &analysed, &user_texts)
     {
         return Some((agent.answer_at?, finding));
     }
@@ -62,9 +62,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     ids.dedup();
     ids.truncate(MAX_IDENTIFIERS + 1);
     // An agent without a tool for actions may ask on behalf of another agent.
-    let mut acts = offered_tools(trace, agent_index)
+    let mut purposes = offered_tools(trace, agent_index)
         .map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
-    if ids.is_empty() || ids.len() > MAX_IDENTIFIERS || !acts.any(|tool| !tool.is_query()) {
+    if ids.is_empty() || ids.len() > MAX_IDENTIFIERS || !purposes.any(|tool| !tool.is_query()) {
         return None;
     }
     let identified_things: Vec<(&String, String)> = ids
@@ -74,10 +74,12 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let is_used = |id: &str| {
         arguments().any(|text| contains_ignoring_case(text, id)) || contains_ignoring_case(answer, id)
     };
-    let is_only = |thing: &str| identified_things.iter().filter(|(_, other)| other == thing).count() == 1;
-    let overlooked = identified_things.iter().filter(|(id, thing)| !is_used(id) && is_only(thing));
+    let has_one_identifier =
+        |thing: &str| identified_things.iter().filter(|(_, other)| other == thing).count() == 1;
+    let overlooked = identified_things.iter().filter(|(id, thing)| !is_used(id) && has_one_identifier(thing));
     overlooked.into_iter().find_map(|(id, thing)| {
-        let (_, question) = questions(&read).find(|(_, text)| asks_for(text, read.classes(text), thing))?;
+        let (_, question) =
+            questions(&analysed).find(|(_, text)| asks_for(text, analysed.classes(text), thing))?;
         let rationale = format!(
             "a use of {id} was expected, which the user gave for the {thing}; the answer asks for it"
         );
@@ -86,16 +88,20 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 }
 
 /// The questions of a text, for each language that the text may be in.
-fn questions<'t>(read: &ReadText<'t>) -> impl Iterator<Item = (Language, &'t str)> {
-    read.languages().flat_map(|language| {
-        let questions = read.classified(language, []).filter(|(sentence, _)| sentence.is_question);
+fn questions<'t>(analysed: &ReadText<'t>) -> impl Iterator<Item = (Language, &'t str)> {
+    analysed.languages().flat_map(|language| {
+        let questions = analysed.classified(language, []).filter(|(sentence, _)| sentence.is_question);
         questions.map(move |(sentence, _)| (language, sentence.text))
     })
 }
 
 /// The finding on a question of a run without calls that asks by "which" or "what" only for values that the user
 /// stated: a month, a day or a time, or a thing next to a word that can only be its name ("the eu-central region").
-fn stated_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: &[Text]) -> Option<Finding> {
+fn stated_value_question(
+    conduct: &Conduct<'_>,
+    analysed: &ReadText<'_>,
+    user_texts: &[Text],
+) -> Option<Finding> {
     offered_tools(conduct.trace, conduct.agent_index).next()?;
     let all: String = user_texts.iter().map(|text| format!("{} ", &**text)).collect();
     let lower = all.to_lowercase();
@@ -110,17 +116,18 @@ fn stated_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts:
     let is_stated = |(noun, unit): &(&str, Option<u8>)| match unit {
         Some(MONTH) => has_month() || has_day(),
         Some(DAY) => has_day(),
-        Some(TIME) => !dates_and_times::clocks(&all).is_empty(),
+        Some(TIME_OF_DAY) => !dates_and_times::clocks(&all).is_empty(),
         _ => words.iter().enumerate().any(|(at, word)| {
             let neighbours =
                 [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| words.get(at));
             stems(word).eq(stems(noun)) && stems(noun).next().is_some() && neighbours.into_iter().any(is_name)
         }),
     };
-    questions(read).find_map(|(language, question)| {
+    questions(analysed).find_map(|(language, question)| {
         let nouns = nouns(question, language);
-        let is_asked_again =
-            !nouns.is_empty() && nouns.iter().all(is_stated) && !read.classes(question).has_any(OTHER_VALUE);
+        let is_asked_again = !nouns.is_empty()
+            && nouns.iter().all(is_stated)
+            && !analysed.classes(question).has_any(ANOTHER_VALUE);
         is_asked_again.then(|| {
             let nouns: Vec<&str> = nouns.into_iter().map(|(noun, _)| noun).collect();
             let rationale = format!(
@@ -135,13 +142,13 @@ fn stated_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts:
 /// The nouns after "which" or "what" in a question, each with the value of its class `TimeUnit` if it has that class.
 fn nouns(question: &str, language: Language) -> Vec<(&str, Option<u8>)> {
     let words = language.table().places(question);
-    let asks = words.iter().filter(|place| place.classes.has(WordClass::Which));
-    let nouns = asks.filter_map(|which| {
+    let which_words = words.iter().filter(|word| word.classes.has(WordClass::Which));
+    let nouns = which_words.filter_map(|which| {
         let after = question.get(which.at.end..)?.trim_start();
         let after_start = question.len() - after.len();
         // "何時" is "what" and "time" in one word.
-        let unit = words.iter().find(|place| {
-            place.classes.has(WordClass::TimeUnit) && [which.at.start, after_start].contains(&place.at.start)
+        let unit = words.iter().find(|word| {
+            word.classes.has(WordClass::TimeUnit) && [which.at.start, after_start].contains(&word.at.start)
         });
         let noun = after.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
         let noun = unit.map_or(Some(noun), |unit| question.get(unit.at.clone()))?;
@@ -160,7 +167,7 @@ fn thing_before(text: &str, id: &str) -> Option<String> {
     stems(noun).next().filter(|stem| stem.len() > 2)
 }
 
-/// Whether a question asks for the identifier of a thing, and not for another one than the stated one.
+/// Whether a question asks for the identifier of a thing, and not for a second identifier next to the stated one.
 fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
     let lower = question.to_lowercase();
     let words: Vec<&str> =
@@ -179,7 +186,7 @@ fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
             || is_compound(word)
     }) || words.iter().any(|word| is_thing(word))
         && words.last().is_some_and(|word| is_number(word));
-    is_asked && !classes.has_any(OTHER_VALUE)
+    is_asked && !classes.has_any(ANOTHER_VALUE)
 }
 
 #[cfg(test)]

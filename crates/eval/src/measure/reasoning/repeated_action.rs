@@ -6,7 +6,8 @@
 //! or a later list with two rows for the arguments, prove two effects, even if the first result was pending or timed
 //! out; there is still no finding if a later call is about one of the two, or if the answer names both.
 //!
-//! Also found: an action on a record that an earlier result excludes, such as a refund after `refundable: false`.
+//! The rule also reports an action on a record that an earlier result excludes, such as a refund after
+//! `refundable: false`.
 //!
 //! In: the calls of an agent with their results. Out: one finding for each agent, on the model span that requested the
 //! call.
@@ -39,18 +40,18 @@ const MAX_CALLS: usize = 200;
 /// Maximum bytes of a text that is searched for identifiers, words and numbers.
 const MAX_TEXT_BYTES: usize = 4_000;
 /// Maximum arguments that the rows of a list are compared with.
-const MAX_PASSED: usize = 16;
-/// Minimum arguments that a row of the call must have.
-const MIN_SHARED: usize = 3;
+const MAX_ARGUMENTS: usize = 16;
+/// Minimum arguments of the call that a row must have.
+const MIN_SHARED_ARGUMENTS: usize = 3;
 /// The largest number of a request that may count calls.
 const MAX_COUNT: f64 = 99.0;
 /// Minimum letters of a verb that is searched for in the names of flags: "refundable".
-const MIN_VERB: usize = 5;
+const MIN_VERB_LETTERS: usize = 5;
 
 /// Classes of words by which a request asks for several of a thing.
 const SEVERAL: WordClasses = classes!(Quantifier Increment Repetition);
 // A number above 1.
-regex!(COUNT, r"\b(?:[2-9]|\d{2,})\b");
+regex!(COUNT_ABOVE_ONE, r"\b(?:[2-9]|\d{2,})\b");
 // States of records, of no language, for an equal earlier request or for one that is not carried out yet.
 regex!(PENDING, r"(?i)\b(?:idempotent|pending|queued|accepted)\b");
 
@@ -65,10 +66,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 
 /// The finding on the second of two equal calls with an effect each.
 fn repeated_call(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
-    let mut last: HashMap<&str, usize> = HashMap::default();
+    let mut last_by_key: HashMap<&str, usize> = HashMap::default();
     let repeat = actions.iter().enumerate().find_map(|(nth, (i, call))| {
         let key = conduct.attempts.at(*i)?.key.as_deref()?;
-        let previous = last.insert(key, nth)?;
+        let previous = last_by_key.insert(key, nth)?;
         // Another action between the two may have undone the first one.
         (has_effect(conduct, call) && previous + 1 == nth)
             .then(|| actions.get(previous))
@@ -78,15 +79,16 @@ fn repeated_call(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(I
     let (first, call) = repeat?;
     let [first_result, second_result] = [first, call].map(|call| call.result.as_deref().unwrap_or_default());
     let ids = |text: &str| identifiers(clip(text, MAX_TEXT_BYTES)).collect::<Vec<String>>();
-    let passed = ids(call.arguments.as_deref().unwrap_or_default());
+    let argument_ids = ids(call.arguments.as_deref().unwrap_or_default());
     let first_ids = ids(first_result);
-    let is_one_effect = ids(second_result).iter().any(|id| !passed.contains(id) && first_ids.contains(id));
+    let is_one_effect =
+        ids(second_result).iter().any(|id| !argument_ids.contains(id) && first_ids.contains(id));
     // Different results without identifiers suggest that the call reads, or that the second call continues the first.
     let is_progress = first_result.trim() != second_result.trim() && first_ids.is_empty();
     let (task, memo) = (conduct.task(usize::MAX)?, conduct.memo);
     let is_repeated_request = |result: &str| reports_existing(result, task, memo) || PENDING.is_match(result);
     let is_intended = is_progress
-        || COUNT.is_match(task)
+        || COUNT_ABOVE_ONE.is_match(task)
         || names_several(task, task, memo)
         || is_repeated_request(first_result)
         || is_repeated_request(second_result);
@@ -165,9 +167,9 @@ fn doubled_effect(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             return None;
         }
         let has = |text: &Text, id: &str| contains_ignoring_case(text, id);
-        let is_undone = later.iter().any(|text| has(text, &a) || has(text, &b));
-        let is_told = agent.answer.as_ref().is_some_and(|text| has(text, &a) && has(text, &b));
-        if !is_undone && !is_told {
+        let is_one_used_later = later.iter().any(|text| has(text, &a) || has(text, &b));
+        let are_both_in_answer = agent.answer.as_ref().is_some_and(|text| has(text, &a) && has(text, &b));
+        if !is_one_used_later && !are_both_in_answer {
             return finding(conduct, first, call, &format!("there are two effects now, {a} and {b}"));
         }
     }
@@ -234,11 +236,11 @@ fn is_count(text: &str, n: &numbers::Number) -> bool {
 fn names_several(text: &str, task: &str, memo: &Memo) -> bool {
     let analysed = ReadText::new(text, Some(task), memo);
     let is_unsupported = !analysed.is_known() && analysed.languages().next().is_none();
-    let mut places = analysed.languages().map(|language| language.places(text, memo));
-    let names = |place: &ClassifiedWord| {
-        place.classes.has_any(SEVERAL) || place.value > 1 && place.classes.has(WordClass::Number)
+    let mut classified = analysed.languages().map(|language| language.places(text, memo));
+    let may_name_several = |word: &ClassifiedWord| {
+        word.classes.has_any(SEVERAL) || word.value > 1 && word.classes.has(WordClass::Number)
     };
-    is_unsupported || places.any(|places| places.iter().any(names))
+    is_unsupported || classified.any(|words| words.iter().any(may_name_several))
 }
 
 /// Whether a result may report that the thing already existed. True for an unsupported language.
@@ -298,13 +300,13 @@ fn listed_twice(conduct: &Conduct<'_>, call: &Call) -> Option<[String; 2]> {
             let shown = value.as_str().map(str::to_owned).or_else(|| Some(value.as_f64()?.to_string()))?;
             Some((identifier_words(key), shown))
         })
-        .take(MAX_PASSED)
+        .take(MAX_ARGUMENTS)
         .collect();
     let later = conduct.calls(MAX_CALLS).map(|(_, other)| other);
     let later =
         later.filter(|other| other.start > call.start && purpose(trace, memo, other) == Purpose::Query);
-    let within = later.filter_map(|other| other.result.as_ref()).take_while(|_| !memo.budget.is_exceeded());
-    within.into_iter().find_map(|result| {
+    let results = later.filter_map(|other| other.result.as_ref()).take_while(|_| !memo.budget.is_exceeded());
+    results.into_iter().find_map(|result| {
         let structure = Structure::cached(result, memo)?;
         let parsed = structure.0.as_ref()?;
         if !memo.budget.spend(1 + parsed.records.len() * passed.len() / 4) {
@@ -319,7 +321,9 @@ fn listed_twice(conduct: &Conduct<'_>, call: &Call) -> Option<[String; 2]> {
                 })
             });
             let shared: Vec<bool> = shared.collect();
-            row.list.is_some() && shared.len() >= MIN_SHARED && shared.into_iter().all(|is_shared| is_shared)
+            row.list.is_some()
+                && shared.len() >= MIN_SHARED_ARGUMENTS
+                && shared.into_iter().all(|is_shared| is_shared)
         };
         let mut ids = parsed
             .records
@@ -344,7 +348,7 @@ fn excluded_action(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<
         };
         let words = NameWords::cached(&call.name, memo);
         let verb = words.iter().find(|word| action_of(word).is_some());
-        let Some(verb) = verb.filter(|verb| verb.len() >= MIN_VERB) else { continue };
+        let Some(verb) = verb.filter(|verb| verb.len() >= MIN_VERB_LETTERS) else { continue };
         let records = match flagged.entry(verb.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(flagged_records(verb, conduct)?),
@@ -360,7 +364,7 @@ fn excluded_action(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<
             record.ids.iter().any(|id| contains_ignoring_case(arguments, id)).then_some(flag)
         });
         // The latest flag applies.
-        let Some(flag) = call_flags.next_back().filter(|flag| !flag.holds) else { continue };
+        let Some(flag) = call_flags.next_back().filter(|flag| !flag.is_allowed) else { continue };
         // The instructions may make exceptions.
         let prompt = call.llm.and_then(|llm| trace.views.get(llm)).into_iter().flat_map(instructions);
         let prompt: Vec<&str> = prompt.collect();
@@ -392,7 +396,7 @@ struct FlaggedRecord<'t> {
 /// A flag for whether an action is possible: "refundable", "can_refund".
 struct PermissionFlag {
     name: String,
-    holds: bool,
+    is_allowed: bool,
     /// The other words of the name, which the call must have as well: "address" in "can_update_address".
     object_words: Vec<String>,
 }
@@ -429,7 +433,7 @@ fn flags<'r>(record: &'r Record, verb: &'r str) -> impl Iterator<Item = Permissi
         word.starts_with(root) || means_possible(word) || matches!(word.as_str(), "be" | "is" | "for")
     };
     record.fields.iter().filter_map(move |field| {
-        let FieldValue::Bool(holds) = field.value else { return None };
+        let FieldValue::Bool(is_allowed) = field.value else { return None };
         let words = &field.name;
         let named = words.iter().find(|word| word.starts_with(root))?;
         let is_negated = words.iter().any(|word| matches!(word.as_str(), "not" | "non" | "no"));
@@ -437,7 +441,7 @@ fn flags<'r>(record: &'r Record, verb: &'r str) -> impl Iterator<Item = Permissi
             words.iter().any(means_possible) || named.ends_with("able") || named.ends_with("ible");
         (is_ability && !is_negated).then(|| PermissionFlag {
             name: words.join(" "),
-            holds,
+            is_allowed,
             object_words: words.iter().filter(|word| !is_filler(word)).cloned().collect(),
         })
     })

@@ -2,9 +2,9 @@
 //! has `2026-06-09`.
 //!
 //! Principle: an answer that reports the day of the request as the day of the action needs an action with this day.
-//! There is a finding if the request and the answer name this day only, no action and no result of one has it, and the
-//! only action with a day has another one. A lookup for the right day is not an action. Only the day of the thing
-//! itself is compared, not that of its shipping or its end.
+//! There is a finding if the request and the answer name only this day, no action and no result of an action has it, and
+//! the only action with a day has another day. A lookup for the right day is not an action. Only the day of the thing
+//! itself is compared, not the day of its shipping or its end.
 //!
 //! In: the request, the calls and the answer of an agent, in English. Out: one finding for each agent, on the model
 //! span that requested the call.
@@ -22,8 +22,8 @@ use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::recognise::Call;
 
 /// Maximum bytes of the request and of the answer: longer texts name several things.
-const MAX_TASK: usize = 400;
-const MAX_ANSWER: usize = 1_500;
+const MAX_TASK_BYTES: usize = 400;
+const MAX_ANSWER_BYTES: usize = 1_500;
 /// Maximum bytes of the arguments and result of a call: longer ones are about several things.
 const MAX_BYTES: usize = 2_000;
 /// Maximum calls of an agent that are read.
@@ -55,10 +55,11 @@ const DAY_WORDS: [&str; 17] = [
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent, .. } = *conduct;
-    let task = conduct.task(MAX_TASK)?;
-    let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER)?;
-    let acts = |call: &Call| call.llm.is_some() && purpose(trace, memo, call) != Purpose::Query;
-    let mut actions = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).filter(|call| acts(call)).peekable();
+    let task = conduct.task(MAX_TASK_BYTES)?;
+    let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER_BYTES)?;
+    let may_change = |call: &Call| call.llm.is_some() && purpose(trace, memo, call) != Purpose::Query;
+    let mut actions =
+        conduct.succeeded(MAX_CALLS).map(|(_, call)| call).filter(|call| may_change(call)).peekable();
     actions.peek()?;
     if !memo.budget.spend(1 + (task.len() + answer.len()) / 4) || is_relative(task) {
         return None;
@@ -70,7 +71,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     Language::detected(task, None, memo).filter(|language| *language == Language::English)?;
-    let mut dated: Vec<(&Call, Vec<Day>)> = Vec::new();
+    let mut calls_with_days: Vec<(&Call, Vec<Day>)> = Vec::new();
     for call in actions {
         let texts = || [&call.arguments, &call.result].into_iter().flatten();
         let bytes: usize = texts().map(|text| text.len()).sum();
@@ -80,10 +81,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         }
         let passed = days_of_thing(call);
         if !passed.is_empty() {
-            dated.push((call, passed));
+            calls_with_days.push((call, passed));
         }
     }
-    let [(call, passed)] = dated.as_slice() else { return None };
+    let [(call, passed)] = calls_with_days.as_slice() else { return None };
     let first = passed.iter().find(|day| requested.days_until(**day).abs() <= MAX_DAYS)?;
     let rationale = format!(
         "{} was expected, as the request and the answer say; {} has {}",

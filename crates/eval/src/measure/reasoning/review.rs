@@ -33,7 +33,7 @@ use crate::recognise::{AgentTrace, Content, Part, SpanView, Text};
 /// Maximum calls whose names are compared with the noun of a claim.
 const MAX_CALLS: usize = 2000;
 /// Maximum calls, the latest ones, whose results may be the answer of an agent that calls no model.
-const MAX_RETURNED: usize = 8;
+const MAX_RETURNED_RESULTS: usize = 8;
 
 /// The result for one LLM span.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ pub(crate) struct Review {
     pub answer_findings: BTreeMap<usize, Vec<Finding>>,
     /// By agent, the number of compared facts and claims of the final answer, without facts that the request states.
     pub examined_in_answer: BTreeMap<usize, usize>,
-    /// Agents, each with the name in lower case of a tool that it claims to have called and that was never called.
+    /// By agent, the names in lower case of the tools that the agent claims to have called and that were never called.
     falsely_claimed_tools: HashSet<(usize, String)>,
 }
 
@@ -178,12 +178,12 @@ impl Review {
 }
 
 /// A text for the reader.
-struct GivenAnswer<'t, 'a> {
+struct ReaderAnswer<'t, 'a> {
     agent: usize,
     at: Idx,
     answer: &'t str,
     view: Option<&'a SpanView>,
-    /// The request that it answers, if that is not the task of the agent.
+    /// The request that the text answers, if that is not the task of the agent.
     asked: Option<&'a Text>,
 }
 
@@ -195,6 +195,7 @@ struct ExaminedFacts {
     beyond_request: usize,
 }
 
+/// The state of the walk over a trace.
 struct Reviewer<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
@@ -219,6 +220,7 @@ struct Reviewer<'a> {
 }
 
 impl<'a> Reviewer<'a> {
+    /// Reviews all model spans and answers.
     fn walk(&mut self) {
         self.review_repeats();
         let (mut by_final_span, mut without_span) = (HashMap::new(), Vec::new());
@@ -342,7 +344,7 @@ impl<'a> Reviewer<'a> {
         let claims = self.check_claims(at, view, output, counts, &mut findings);
         let facts = match &answer {
             Some((agent, answer)) => {
-                let given = GivenAnswer { agent: *agent, at, answer, view: Some(view), asked: None };
+                let given = ReaderAnswer { agent: *agent, at, answer, view: Some(view), asked: None };
                 self.check_answer(&given, counts, &mut findings)
             }
             None => self.check_turn(at, view, counts, &mut findings),
@@ -378,7 +380,7 @@ impl<'a> Reviewer<'a> {
         if subtree_calls
             .iter()
             .rev()
-            .take(MAX_RETURNED)
+            .take(MAX_RETURNED_RESULTS)
             .filter_map(result_of)
             .any(|r| !r.trim().is_empty() && is_answer(r))
         {
@@ -387,7 +389,7 @@ impl<'a> Reviewer<'a> {
         let counts = self.history.call_counts(end_of(self.trace, agent.at));
         let mut findings = Vec::new();
         let answer = clip(answer, MAX_ANSWER);
-        let given = GivenAnswer { agent: i, at: agent.at, answer, view: None, asked: None };
+        let given = ReaderAnswer { agent: i, at: agent.at, answer, view: None, asked: None };
         let facts = self.check_answer(&given, counts, &mut findings);
         if facts.all > 0 {
             self.review.answer_findings.insert(i, findings);

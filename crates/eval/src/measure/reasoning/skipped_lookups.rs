@@ -12,7 +12,7 @@ use verdict_otlp::trace::Idx;
 use super::answer::{final_answer, masked, sentences};
 use super::answer_span::answered_by;
 use super::missing_announced_call::instructions;
-use super::skipped_step::verbs;
+use super::skipped_step::actions_of_verbs;
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::calls::empty_result::is_nothing;
 use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_prompt, writes_code};
@@ -27,24 +27,24 @@ use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView, actio
 
 // Names of functions in programs that retrieve data.
 regex!(
-    RETRIEVES,
+    RETRIEVING_CODE,
     r"\b(requests|httpx|urllib|aiohttp|urlopen|open|read_csv|read_excel|connect|subprocess|fetch)\s*[.(]|\basyncio\.run\("
 );
 /// Maximum bytes of a step of a plan that are read.
-const MAX_STEP: usize = 400;
-/// The share of an output's words that are in the code from which on the output only repeats the model's text.
-const ECHO_SHARE: f64 = 0.9;
+const MAX_STEP_BYTES: usize = 400;
+/// Minimum share of the words of an output that are in the code: such an output only repeats the model's text.
+const MIN_ECHO_SHARE: f64 = 0.9;
 /// Maximum agents of a trace that are checked, since each check searches the others for sub-agents.
 const MAX_AGENTS: usize = 512;
 /// Maximum names of unused tools in a finding.
-const MAX_NAMED: usize = 6;
+const MAX_NAMED_TOOLS: usize = 6;
 
 /// Whether a step of a plan requires a lookup, by its verbs. A step that verifies or compares requires none.
 pub(crate) fn looks_up(step: &str, memo: &Memo) -> bool {
-    let step = clip(step, MAX_STEP);
+    let step = clip(step, MAX_STEP_BYTES);
     let Some(language) = Language::detected(step, None, memo) else { return false };
     if !language.is_spaced() {
-        return verbs(step, language).contains(&Action::Search);
+        return actions_of_verbs(step, language).contains(&Action::Search);
     }
     let words = step.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<String> = words.map(str::to_lowercase).collect();
@@ -120,13 +120,13 @@ impl AnswerContext<'_> {
             .collect();
         let has_sub_agents = agent_index::has_sub_agents(self.trace, self.memo, self.agent_index);
         match calls.is_empty() && !has_sub_agents {
-            true => self.without_calls(),
-            false => self.against_empty_results(),
+            true => self.finding_without_calls(),
+            false => self.finding_against_empty_results(),
         }
     }
 
     /// The finding if nothing was called although the plan requires a lookup.
-    fn without_calls(&self) -> Option<Finding> {
+    fn finding_without_calls(&self) -> Option<Finding> {
         let had_input = has_earlier_input(self.trace, self.agent)
             || self.code_retrieves()
             || self.code_returned_content();
@@ -136,7 +136,7 @@ impl AnswerContext<'_> {
             1 => "a step that requires a lookup, this one".to_owned(),
             n => format!("{n} steps that require a lookup, this is the first"),
         };
-        let named: Vec<&str> = self.tool_names().take(MAX_NAMED).collect();
+        let named: Vec<&str> = self.tool_names().take(MAX_NAMED_TOOLS).collect();
         let offered = match named.is_empty() {
             true => "the tools of its instructions".to_owned(),
             false => named.join(", "),
@@ -155,15 +155,15 @@ impl AnswerContext<'_> {
     }
 
     /// The finding if every result is an error or empty, and the answer states a result.
-    fn against_empty_results(&self) -> Option<Finding> {
+    fn finding_against_empty_results(&self) -> Option<Finding> {
         let EmptyResult { words, source, failed } = self.empty_result()?;
-        let is_put_to_user = || {
+        let reports_refusal_to_user = || {
             let mut calls = self.agent.calls.iter().rev().filter_map(|c| self.trace.calls.get(*c));
-            calls.next().is_some_and(|call| recovery::is_put_to_user(self.trace, self.memo, call))
+            calls.next().is_some_and(|call| recovery::reports_refusal_to_user(self.trace, self.memo, call))
         };
         if avoidance::mentions_lack(self.answer, self.memo)
             || self.code_retrieves()
-            || failed && is_put_to_user()
+            || failed && reports_refusal_to_user()
         {
             return None;
         }
@@ -243,7 +243,7 @@ impl AnswerContext<'_> {
 
     /// Whether code of the agent retrieves data.
     fn code_retrieves(&self) -> bool {
-        let retrieves = |text: &str| writes_code(text) && RETRIEVES.is_match(text);
+        let retrieves = |text: &str| writes_code(text) && RETRIEVING_CODE.is_match(text);
         self.turns().any(|view| retrieves(&view.output_text()))
     }
 
@@ -290,7 +290,7 @@ fn is_echo(code: &str, output: &str) -> bool {
     let output_words = words(&action_text::without_labels(clip(output, 8192)));
     let echoed_words = output_words.iter().filter(|w| code_words.contains(*w)).count();
     output_words.iter().take(3).any(|word| vocabulary::has_meaning(word, WordMeaning::Error))
-        || echoed_words as f64 >= output_words.len() as f64 * ECHO_SHARE
+        || echoed_words as f64 >= output_words.len() as f64 * MIN_ECHO_SHARE
 }
 
 #[cfg(test)]

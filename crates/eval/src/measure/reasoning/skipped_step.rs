@@ -20,7 +20,7 @@ use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
-pub(super) use request_verbs::verbs;
+pub(super) use request_verbs::actions_of_verbs;
 use word_roots::{have_same_beginning, have_same_root, root};
 
 use super::answer::sentences;
@@ -39,23 +39,23 @@ use crate::recognise::{Call, Part, Role, Text};
 
 /// Maximum bytes of instructions that are read.
 const MAX_BYTES: usize = 32 << 10;
-/// Maximum bytes of a sentence of them that is read.
-const MAX_SENTENCE: usize = 400;
+/// Maximum bytes of a sentence of the instructions that is read.
+const MAX_SENTENCE_BYTES: usize = 400;
 /// Maximum calls of an agent that are read.
 const MAX_CALLS: usize = 100;
 /// Maximum required orders of the instructions.
 const MAX_ORDERS: usize = 64;
-/// Maximum bytes of the user's messages.
+/// Maximum bytes of all messages of the user; longer dialogues are not examined.
 const MAX_USER_BYTES: usize = 64 << 10;
 /// Maximum arguments of a call whose names are compared.
-const MAX_KEYS: usize = 64;
+const MAX_ARGUMENTS: usize = 64;
 
 /// Characters that end a clause.
-const ENDS: [char; 9] = [',', ':', ';', '(', '\n', '，', '、', '：', '；'];
+const CLAUSE_DELIMITERS: [char; 9] = [',', ':', ';', '(', '\n', '，', '、', '：', '；'];
 /// Maximum number of words between "only" and "after".
 const MAX_GAP_WORDS: usize = 3;
 /// Classes of words by which a sentence may require an order of actions.
-const ORDER: WordClasses = classes!(Before Restriction);
+const ORDER_CLASSES: WordClasses = classes!(Before Restriction);
 /// Classes of words by which a step is not always required. A digit has the same effect.
 const CONDITION: WordClasses = classes!(
     Condition Probability Restriction Sequence Alternative Exception Bound Advice
@@ -89,13 +89,14 @@ struct RequiredOrder {
 /// The orders of one text of instructions with one list of tools, as they are cached.
 struct Orders(Vec<RequiredOrder>);
 
+/// The orders that instructions require, with these distinct names of tools.
 fn read_orders(text: &str, tools: Vec<&str>) -> Vec<RequiredOrder> {
     let memo = &Memo::new();
     let Some(language) = Language::detected(text, None, memo) else { return Vec::new() };
     let words = language.places(text, memo);
     let requires_consent =
         || words.all().has_any(classes!(Obligation Negation)) && language.mentions_consent(text);
-    if !words.all().has_any(ORDER) && !requires_consent()
+    if !words.all().has_any(ORDER_CLASSES) && !requires_consent()
         || !(words.all().has(WordClass::Confirmation)
             || tools.iter().any(|tool| text.contains(tool))
             || language.mentions_consent(text))
@@ -104,7 +105,8 @@ fn read_orders(text: &str, tools: Vec<&str>) -> Vec<RequiredOrder> {
     }
     let instructions = Instructions { text, tools, language, words };
     let parts = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
-    let orders = parts.flat_map(|part| part.split('。')).filter_map(|sentence| instructions.order(sentence));
+    let orders =
+        parts.flat_map(|part| part.split('。')).filter_map(|sentence| instructions.required_order(sentence));
     orders.take(MAX_ORDERS).collect()
 }
 
@@ -113,10 +115,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, attempts, agent_index, .. } = *conduct;
     let calls: Vec<(usize, &Call)> = conduct.calls(MAX_CALLS).collect();
     // In most runs, which only look things up, the instructions need not be read.
-    let acts = |(at, call): &(usize, &Call)| {
+    let is_successful_change = |(at, call): &(usize, &Call)| {
         call.llm.is_some() && attempts.has_succeeded(*at) && purpose(trace, memo, call) != Purpose::Query
     };
-    if !calls.iter().any(acts) {
+    if !calls.iter().any(is_successful_change) {
         return None;
     }
     let text = agent_index::instructions(trace, agent_index).filter(|text| text.len() <= MAX_BYTES)?;
@@ -134,9 +136,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if orders.is_empty() || bytes > MAX_USER_BYTES || !memo.budget.spend(bytes / BYTES_PER_STEP) {
         return None;
     }
-    let run =
+    let agent_calls =
         AgentCalls { conduct, calls, user_texts, user_roots: OnceCell::new(), prompts: RefCell::default() };
-    orders.iter().find_map(|order| run.skipped_step(order))
+    orders.iter().find_map(|order| agent_calls.skipped_step(order))
 }
 
 /// The calls of an agent, and the texts before them.
@@ -248,7 +250,7 @@ impl<'t> AgentCalls<'t> {
         }
         let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
         let mut call_words: Vec<String> =
-            passed.take(MAX_KEYS).flat_map(|(key, _)| identifier_words(key)).collect();
+            passed.take(MAX_ARGUMENTS).flat_map(|(key, _)| identifier_words(key)).collect();
         call_words.extend(identifier_words(name));
         if !self.conduct.memo.budget.spend(1 + call_words.len() * order.objects.len() / 4) {
             return false;
@@ -343,12 +345,13 @@ impl<'t> Instructions<'t> {
         let language = self.language;
         let words = language.content_words(action_text);
         let names = words.iter().filter(|word| !language.classes(word).has_any(NO_OBJECT));
-        let objects =
-            names.flat_map(|word| stems(word)).filter(|word| request_verbs::verb(word, language).is_none());
+        let objects = names
+            .flat_map(|word| stems(word))
+            .filter(|word| request_verbs::action_of_verb(word, language).is_none());
         let objects: Vec<String> = objects.collect();
         let is_any = objects.is_empty() && self.classes(action_text).has(WordClass::AnyAction);
         let names_tool = self.tools.iter().any(|tool| action_text.contains(tool));
-        let actions = verbs(action_text, language);
+        let actions = actions_of_verbs(action_text, language);
         let steps = steps.into_iter().map(str::to_owned).collect();
         let (action_text, sentence) = (action_text.to_owned(), text.to_owned());
         Some(RequiredOrder {
@@ -364,40 +367,41 @@ impl<'t> Instructions<'t> {
     }
 
     /// The order that a sentence requires; `None` if it requires none, or under a condition.
-    fn order(&self, sentence: &'t str) -> Option<RequiredOrder> {
-        if sentence.len() > MAX_SENTENCE {
+    fn required_order(&self, sentence: &'t str) -> Option<RequiredOrder> {
+        if sentence.len() > MAX_SENTENCE_BYTES {
             return None;
         }
         let (is_spaced, language) = (self.language.is_spaced(), self.language);
-        if let Some(order) = self.only_after(sentence).filter(|_| is_spaced) {
+        if let Some(order) = self.order_only_after(sentence).filter(|_| is_spaced) {
             return Some(order);
         }
         let mut words = self.words(sentence).iter();
-        let Some(before) = words.find(|place| place.classes.has(WordClass::Before)) else {
-            let order = || self.without_consent(sentence).or_else(|| self.needs_consent(sentence));
+        let Some(before) = words.find(|word| word.classes.has(WordClass::Before)) else {
+            let order =
+                || self.order_without_consent(sentence).or_else(|| self.order_that_needs_consent(sentence));
             return is_spaced.then(order).flatten();
         };
         let (text_before, text_after) = self.split_at_word(sentence, before)?;
-        // The clause of the action after or before the word for "before", and the other parts of the sentence.
+        // The clause of the action, which follows the word for "before" where spaces separate words and precedes it
+        // elsewhere, and the other parts of the sentence.
         let (action_clause, other_parts) = if is_spaced {
-            let clause = text_after.split(ENDS).next()?;
+            let clause = text_after.split(CLAUSE_DELIMITERS).next()?;
             (clause, [text_before, text_after.get(clause.len()..)?])
         } else {
-            let clause = text_before.rsplit(ENDS).next()?;
+            let clause = text_before.rsplit(CLAUSE_DELIMITERS).next()?;
             (clause, [text_before.get(..text_before.len() - clause.len())?, text_after])
         };
         // "Never run a command before the user has approved it": the action is negated, and the step follows "before".
         let (forbidden, step) = if is_spaced {
-            let before = text_before.trim_end_matches(|c: char| c == ' ' || ENDS.contains(&c));
-            (before.rsplit(ENDS).next()?, text_after)
+            let before = text_before.trim_end_matches(|c: char| c == ' ' || CLAUSE_DELIMITERS.contains(&c));
+            (before.rsplit(CLAUSE_DELIMITERS).next()?, text_after)
         } else {
             (text_after, action_clause)
         };
-        if let Some(never) = self.words(forbidden).iter().find(|place| place.classes.has(WordClass::Negation))
-        {
+        if let Some(never) = self.words(forbidden).iter().find(|word| word.classes.has(WordClass::Negation)) {
             // A verb may be before the negation: "stornieren Sie nie".
             let (_, after_negation) = self.split_at_word(forbidden, never)?;
-            let has_verb = || !verbs(after_negation, language).is_empty();
+            let has_verb = || !actions_of_verbs(after_negation, language).is_empty();
             let action = if language == Language::English || has_verb() { after_negation } else { forbidden };
             let steps = self.tools.iter().filter(|tool| step.contains(**tool)).copied().collect();
             let is_order = !self.has_condition(action, CONDITION) && !self.has_condition(step, CONDITION);
@@ -413,8 +417,8 @@ impl<'t> Instructions<'t> {
         if other_parts.iter().any(|part| is_conditional(part)) || is_conditional(action_clause) {
             return None;
         }
-        let is_sign = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-        let is_in = |part: &str, tool: &str| part.split(is_sign).any(|word| word == tool);
+        let is_separator = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        let is_in = |part: &str, tool: &str| part.split(is_separator).any(|word| word == tool);
         let tools = self.tools.iter();
         let is_named = |tool: &&&'t str| other_parts.iter().any(|part| is_in(part, tool));
         let steps: Vec<&str> = tools.clone().filter(is_named).copied().collect();
@@ -431,13 +435,13 @@ impl<'t> Instructions<'t> {
     }
 
     /// The order of a sentence such as "Refund only after the customer has agreed", with the action before the step.
-    fn only_after(&self, sentence: &'t str) -> Option<RequiredOrder> {
+    fn order_only_after(&self, sentence: &'t str) -> Option<RequiredOrder> {
         let mut words = self.words(sentence).iter();
-        let only = words.find(|place| place.classes.has(WordClass::Restriction))?;
+        let only = words.find(|word| word.classes.has(WordClass::Restriction))?;
         let (before_only, after_only) = self.split_at_word(sentence, only)?;
         // A verb may be between the two words: "may only be started after".
-        let is_after = |place: &&ClassifiedWord| {
-            place.classes.has(WordClass::Sequence) && !place.classes.has(WordClass::Before)
+        let is_after = |word: &&ClassifiedWord| {
+            word.classes.has(WordClass::Sequence) && !word.classes.has(WordClass::Before)
         };
         let is_near = |(_, step): &(&str, &str)| {
             let between = after_only.get(..after_only.len() - step.len());
@@ -456,9 +460,8 @@ impl<'t> Instructions<'t> {
 
     /// The order of a sentence such as "Never cancel an order without the consent of the customer", with the action
     /// between the two negations.
-    fn without_consent(&self, sentence: &'t str) -> Option<RequiredOrder> {
-        let mut negations =
-            self.words(sentence).iter().filter(|place| place.classes.has(WordClass::Negation));
+    fn order_without_consent(&self, sentence: &'t str) -> Option<RequiredOrder> {
+        let mut negations = self.words(sentence).iter().filter(|word| word.classes.has(WordClass::Negation));
         let (never, without) = (negations.next()?, negations.next()?);
         let (before_negation, after_negation) = self.split_at_word(sentence, never)?;
         let (_, step) = self.split_at_word(sentence, without)?;
@@ -473,9 +476,9 @@ impl<'t> Instructions<'t> {
     }
 
     /// The order of a sentence such as "Cancellations need the customer's consent", with the action before the verb.
-    fn needs_consent(&self, sentence: &'t str) -> Option<RequiredOrder> {
+    fn order_that_needs_consent(&self, sentence: &'t str) -> Option<RequiredOrder> {
         let mut words = self.words(sentence).iter();
-        let needs = words.find(|place| place.classes.has(WordClass::Obligation))?;
+        let needs = words.find(|word| word.classes.has(WordClass::Obligation))?;
         let (action, step) = self.split_at_word(sentence, needs)?;
         let is_order = !self.has_condition(step, CONSENT_CONDITION)
             && !self.has_condition(action, CONDITION)
@@ -483,7 +486,7 @@ impl<'t> Instructions<'t> {
             && self.language.mentions_consent(sentence)
             && !self.language.mentions_consent(action);
         let order = self.build_order(sentence, Vec::new(), true, action).filter(|_| is_order)?;
-        // Not a person that has to confirm something: "the customer must confirm the address".
+        // A sentence about a person who has to confirm something is no order: "the customer must confirm the address".
         (order.is_any || !order.actions.is_empty() && !self.classes(action).has(WordClass::Client))
             .then_some(order)
     }
@@ -491,9 +494,9 @@ impl<'t> Instructions<'t> {
     /// The part of a clause after its last conjunction, if that part has an action ("present the offer and apply it"),
     /// or else the clause.
     fn last_action(&self, clause: &'t str) -> &'t str {
-        let conjunction = self.words(clause).iter().rfind(|place| place.classes.has(WordClass::Conjunction));
-        let after = conjunction.and_then(|place| Some(self.split_at_word(clause, place)?.1));
-        after.filter(|after| !verbs(after, self.language).is_empty()).unwrap_or(clause)
+        let conjunction = self.words(clause).iter().rfind(|word| word.classes.has(WordClass::Conjunction));
+        let after = conjunction.and_then(|word| Some(self.split_at_word(clause, word)?.1));
+        after.filter(|after| !actions_of_verbs(after, self.language).is_empty()).unwrap_or(clause)
     }
 }
 
@@ -536,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn confirmation_of_the_user_needs_a_message_of_theirs() {
+    fn confirmation_of_the_user_needs_a_message_of_the_user() {
         let system = "Always get the explicit confirmation of the customer before cancelling a contract.";
         let cancelled = ("cancel_contract", r#"{"ok":true}"#);
         assert_eq!(finding_count(system, "Cancel K-7.", &[cancelled]), 1);

@@ -24,21 +24,22 @@ const NOT_ASSERTED: WordClasses = classes!(Condition Example Offer);
 /// Classes of words for possible, future or partial facts.
 const MODAL: WordClasses = classes!(Modal Obligation Probability Restriction Sequence Alternative);
 /// Classes of words with which a clause begins.
-const BREAK: WordClasses = classes!(Conjunction Contrast Reason);
-regex!(MARK, r"[,;:](?:\s)|\s[–—-]\s");
+const CLAUSE_BEGINNING: WordClasses = classes!(Conjunction Contrast Reason);
+regex!(CLAUSE_MARK, r"[,;:](?:\s)|\s[–—-]\s");
 
 /// Whether a sentence asserts nothing: it is a question, a condition, an offer, an example, or advice, so that its
 /// values are not facts.
 pub(super) fn asserts_nothing(sentence: &str, language: Language) -> bool {
-    states_nothing(sentence, language.classes(sentence))
+    asserts_nothing_by_classes(sentence, language.classes(sentence))
 }
 
 /// As [`asserts_nothing`], with the classes of the words of the sentence.
-pub(super) fn states_nothing(sentence: &str, classes: WordClasses) -> bool {
-    asserts_nothing_by_classes(sentence, classes) || classes.has(WordClass::Advice)
+pub(super) fn asserts_nothing_by_classes(sentence: &str, classes: WordClasses) -> bool {
+    is_not_asserted(sentence, classes) || classes.has(WordClass::Advice)
 }
 
-fn asserts_nothing_by_classes(sentence: &str, classes: WordClasses) -> bool {
+/// As [`asserts_nothing_by_classes`], but false for advice.
+fn is_not_asserted(sentence: &str, classes: WordClasses) -> bool {
     sentence.trim_end().ends_with(['?', '？']) || classes.has_any(NOT_ASSERTED)
 }
 
@@ -60,7 +61,7 @@ pub(super) fn before_draft(text: &str, language: Language) -> &str {
 pub(super) struct Clause<'t> {
     /// The sentence of the answer that has the clause.
     pub sentence: &'t str,
-    /// The words of the clause as by [`words_of`].
+    /// The words of the clause in the form of [`words_of`].
     pub words: String,
     pub classes: WordClasses,
     pub negated: bool,
@@ -116,10 +117,10 @@ pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
 pub(super) fn words_of(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push(' ');
-    let is_part = |byte: &u8| CLASSES[usize::from(*byte)] == PART;
+    let is_word_part = |byte: &u8| BYTE_CLASSES[usize::from(*byte)] == WORD_BYTE;
     let bytes = text.as_bytes();
     // Fast path: most clauses have signs only at their ends.
-    let (start, end) = (bytes.iter().position(is_part), bytes.iter().rposition(is_part));
+    let (start, end) = (bytes.iter().position(is_word_part), bytes.iter().rposition(is_word_part));
     let core = start
         .zip(end)
         .and_then(|(start, end)| text.get(start..=end))
@@ -137,20 +138,20 @@ pub(super) fn words_of(text: &str) -> String {
     let mut remaining = text;
     while !remaining.is_empty() {
         // The core of the word is from `start` to `stop`, and the word with its signs ends at `end`.
-        let (mut start, mut stop, mut end, mut classes) = (0, 0, 0, SPACE);
+        let (mut start, mut stop, mut end, mut classes) = (0, 0, 0, SPACE_BYTE);
         for byte in remaining.bytes() {
-            let class = CLASSES[usize::from(byte)];
-            if class == SPACE {
+            let class = BYTE_CLASSES[usize::from(byte)];
+            if class == SPACE_BYTE {
                 break;
             }
-            if class == PART {
+            if class == WORD_BYTE {
                 start = if stop == 0 { end } else { start };
                 stop = end + 1;
             }
             end += 1;
             classes |= class;
         }
-        if classes & OTHER != 0 {
+        if classes & NON_ASCII_BYTE != 0 {
             push_word(&mut out, remaining.get(..end).unwrap_or_default());
         } else if stop > 0 {
             out.push_str(remaining.get(start..stop).unwrap_or_default());
@@ -174,31 +175,32 @@ fn is_plain(text: &str) -> bool {
     !has_sign && !has_gap()
 }
 
-/// Whether a text may have white space that is not ASCII, or "’", which begin with one of a few bytes.
+/// Whether a text may have white space that is not ASCII, or "’": the encodings of both begin with one of a few bytes.
 fn may_have_wide_space(text: &str) -> bool {
     let bytes = text.as_bytes();
     !text.is_ascii()
         && (memchr::memchr3(0xe1, 0xe2, 0xe3, bytes).is_some() || memchr::memchr(0xc2, bytes).is_some())
 }
 
-/// The classes of bytes, as bits of a set, of which [`SPACE`] is empty.
-const SPACE: u8 = 0;
+/// The classes of bytes, as bits of a set, of which [`SPACE_BYTE`] is empty.
+const SPACE_BYTE: u8 = 0;
 /// Letters, digits and signs with which a word may begin and end.
-const PART: u8 = 1;
-const SIGN: u8 = 2;
+const WORD_BYTE: u8 = 1;
+/// Any other ASCII character.
+const SIGN_BYTE: u8 = 2;
 /// A part of a character that is not ASCII.
-const OTHER: u8 = 4;
+const NON_ASCII_BYTE: u8 = 4;
 
 /// The class of each byte.
-const CLASSES: [u8; 256] = {
-    let mut classes = [SIGN; 256];
+const BYTE_CLASSES: [u8; 256] = {
+    let mut classes = [SIGN_BYTE; 256];
     let mut at = 0;
     while at < classes.len() {
         classes[at] = match at as u8 {
-            b' ' | b'\t'..=b'\r' => SPACE,
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'$' | b'%' => PART,
-            0x80.. => OTHER,
-            _ => SIGN,
+            b' ' | b'\t'..=b'\r' => SPACE_BYTE,
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'$' | b'%' => WORD_BYTE,
+            0x80.. => NON_ASCII_BYTE,
+            _ => SIGN_BYTE,
         };
         at += 1;
     }
@@ -206,15 +208,15 @@ const CLASSES: [u8; 256] = {
 };
 
 fn push_word(out: &mut String, word: &str) {
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '$' | '€' | '£' | '¥' | '%');
-    let word = word.trim_matches(|c| !is_part(c));
+    let is_word_part = |c: char| c.is_alphanumeric() || matches!(c, '$' | '€' | '£' | '¥' | '%');
+    let word = word.trim_matches(|c| !is_word_part(c));
     if !word.is_empty() {
         push_lowercase(out, word);
         out.push(' ');
     }
 }
 
-/// The words of a text as by [`words_of`], computed once per trace.
+/// The words of a text in the form of [`words_of`], computed once per trace.
 pub(super) struct LowercaseWords(String);
 
 impl LowercaseWords {
@@ -327,11 +329,11 @@ pub(super) fn clauses<'t>(
     for (nth, (start, end)) in sentences(prose).into_iter().enumerate() {
         let (Some(plain), Some(sentence)) = (prose.get(start..end), answer.get(start..end)) else { continue };
         let within = places.within(start..end);
-        if asserts_nothing_by_classes(plain, classes_of(within)) {
+        if is_not_asserted(plain, classes_of(within)) {
             continue;
         }
         let mut from = start;
-        for (stop, next) in breaks(plain, start, within) {
+        for (stop, next) in clause_ends(plain, start, within) {
             let text = prose.get(from..stop).unwrap_or_default();
             // A comma and "but" begin one clause.
             if text.trim().is_empty() && next < end {
@@ -354,17 +356,17 @@ pub(super) fn clauses<'t>(
 
 /// For each clause of a sentence that begins at `start`, the position where it ends and where the next one begins, in
 /// order.
-fn breaks(plain: &str, start: usize, words: &[ClassifiedWord]) -> Vec<(usize, usize)> {
-    let marks = MARK.find_iter(plain).map(|mark| (start + mark.start(), start + mark.end()));
-    let is_between_spaces = |place: &&ClassifiedWord| {
-        let (from, to) = (place.at.start - start, place.at.end - start);
+fn clause_ends(plain: &str, start: usize, words: &[ClassifiedWord]) -> Vec<(usize, usize)> {
+    let marks = CLAUSE_MARK.find_iter(plain).map(|mark| (start + mark.start(), start + mark.end()));
+    let is_between_spaces = |word: &&ClassifiedWord| {
+        let (from, to) = (word.at.start - start, word.at.end - start);
         let blank = |c: Option<char>| c.is_some_and(char::is_whitespace);
         blank(plain.get(..from).and_then(|before| before.chars().next_back()))
             && blank(plain.get(to..).and_then(|after| after.chars().next()))
     };
-    let words = words.iter().filter(|place| place.classes.has_any(BREAK)).filter(is_between_spaces);
+    let words = words.iter().filter(|word| word.classes.has_any(CLAUSE_BEGINNING)).filter(is_between_spaces);
     let end = start + plain.len();
-    let words = words.map(|place| (place.at.start - 1, place.at.end + 1));
+    let words = words.map(|word| (word.at.start - 1, word.at.end + 1));
     let mut out: Vec<(usize, usize)> = marks.chain(words).chain([(end, end)]).collect();
     out.sort_unstable();
     out
@@ -488,10 +490,10 @@ mod tests {
     #[test]
     fn words_are_those_between_white_space_without_signs() {
         let words = |text: &str| {
-            let is_part = |c: char| c.is_alphanumeric() || matches!(c, '$' | '€' | '£' | '¥' | '%');
+            let is_word_part = |c: char| c.is_alphanumeric() || matches!(c, '$' | '€' | '£' | '¥' | '%');
             let plain = text.replace('’', "'");
             let words =
-                plain.split_whitespace().map(|word| word.trim_matches(|c| !is_part(c)).to_lowercase());
+                plain.split_whitespace().map(|word| word.trim_matches(|c| !is_word_part(c)).to_lowercase());
             words.filter(|word| !word.is_empty()).fold(" ".to_owned(), |out, word| out + &word + " ")
         };
         for text in [

@@ -1,4 +1,4 @@
-//! Arithmetic with dates, times and durations: numbers of an answer that follow from them.
+//! Arithmetic with dates, times and durations, for the numbers of an answer that follow from them.
 //!
 //! In: the texts of the evidence, and a number of an answer with its sentence. Out: whether the number follows: as a
 //! difference of two dates or times in its unit ("47 minutes", "32 years"), as the sum of the times of a text taken as
@@ -18,7 +18,7 @@ const MAX_MOMENTS: usize = 64;
 /// gives almost any number.
 const MAX_FOR_PAIRS: usize = 12;
 /// The number of times after a time of a text that may belong to the same thing: a departure and its arrival.
-const NEXT_TIMES: usize = 3;
+const MAX_NEXT_TIMES: usize = 3;
 /// Maximum differences of such times.
 const MAX_GAPS: usize = 256;
 /// Maximum months or years of a term.
@@ -28,7 +28,7 @@ const MAX_TIME_PAIRS: usize = 300;
 /// Maximum count of numbers that may be durations.
 const MAX_NUMBERS: usize = 400;
 /// The largest number that may be a duration: the minutes of a day.
-const LARGEST_NUMBER: f64 = 1440.0;
+const MAX_DURATION_NUMBER: f64 = 1440.0;
 /// Seconds of each unit.
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 3600.0;
@@ -46,7 +46,7 @@ regex!(LOCAL_CLOCK, r"\b(?P<h>[01]?\d|2[0-3])(?:[hH](?P<m>[0-5]\d)\b|\.(?P<m2>[0
 // A form that decimal numbers have as well, so that it is compared only with known times: "alle 14.30".
 regex!(DOTTED_CLOCK, r"\b(?P<h>[01]?\d|2[0-3])[.](?P<m>[0-5]\d)\b");
 // Words between the parts of one duration.
-regex!(JOINS, r"(?i)^(?:,? and |, | )?$");
+regex!(PART_SEPARATOR, r"(?i)^(?:,? and |, | )?$");
 
 /// The dates and times of the evidence.
 #[derive(Default)]
@@ -98,7 +98,7 @@ impl EvidenceMoments {
         let local = LOCAL_CLOCK.captures_iter(text).filter_map(|clock| minutes(&clock)).take(MAX_MOMENTS);
         for (at, time) in times.iter().enumerate() {
             add(&mut self.times, *time);
-            for later in times.iter().skip(at + 1).take(NEXT_TIMES) {
+            for later in times.iter().skip(at + 1).take(MAX_NEXT_TIMES) {
                 let gap = (later - time).rem_euclid(MINUTES_OF_DAY);
                 if self.gaps.len() < MAX_GAPS && !self.gaps.contains(&gap) {
                     self.gaps.push(gap);
@@ -110,34 +110,35 @@ impl EvidenceMoments {
     }
 
     /// Whether the number of a sentence follows from the dates and times.
-    pub(super) fn give(&self, sentence: &str, number: &Number) -> bool {
+    pub(super) fn supports(&self, sentence: &str, number: &Number) -> bool {
         if let Some(time) = clock_at(sentence, number) {
-            return self.give_time(time);
+            return self.supports_time(time);
         }
         match durations(sentence).find(|duration| duration.has(number)) {
             Some(duration) => self.differ_by(&duration),
-            None => self.give_age(number) || self.give_year(number),
+            None => self.supports_age(number) || self.supports_year(number),
         }
     }
 
     /// Whether the number is a difference of dates or times in minutes, hours or days, or a time of day, in a language
     /// whose units are not known. Of more than [`MAX_FOR_PAIRS`] times, only those near each other are compared.
-    pub(super) fn give_difference(&self, sentence: &str, number: &Number) -> bool {
+    pub(super) fn supports_difference(&self, sentence: &str, number: &Number) -> bool {
         let within =
             |clock: &regex::Captures<'_>| clock.get(0).is_some_and(|m| m.range().contains(&number.start));
         let clock = DOTTED_CLOCK.captures_iter(sentence).find(within);
         if clock
             .and_then(|clock| minutes(&clock))
-            .is_some_and(|time| self.timestamp_times.contains(&time) || self.give_time(time))
+            .is_some_and(|time| self.timestamp_times.contains(&time) || self.supports_time(time))
         {
             return true;
         }
         let are_few = |moments: &[i64]| moments.len() <= MAX_FOR_PAIRS;
-        let time_gaps = pairs(&self.times).filter(|_| are_few(&self.times));
+        let time_gaps = differences_of_pairs(&self.times).filter(|_| are_few(&self.times));
         let time_gaps =
             time_gaps.flat_map(|gap| [gap, MINUTES_OF_DAY - gap]).chain(self.gaps.iter().copied());
-        let mut minutes = time_gaps.chain(pairs(&self.instants).filter(|_| are_few(&self.instants)));
-        let mut days = pairs(&self.days).filter(|_| are_few(&self.days));
+        let mut minutes =
+            time_gaps.chain(differences_of_pairs(&self.instants).filter(|_| are_few(&self.instants)));
+        let mut days = differences_of_pairs(&self.days).filter(|_| are_few(&self.days));
         // "2 Stunden 43 Minuten": the number may be minutes after a number of hours.
         let mut preceding = None;
         numbers::scan(sentence, |other| {
@@ -157,7 +158,7 @@ impl EvidenceMoments {
     }
 
     /// Whether the number is a year in which a known term of months or years, from a known date, ends or begins.
-    fn give_year(&self, number: &Number) -> bool {
+    fn supports_year(&self, number: &Number) -> bool {
         let is_year = number.value.fract() == 0.0 && (1900.0..2100.0).contains(&number.value);
         if !is_year || self.months.len() > MAX_FOR_PAIRS {
             return false;
@@ -174,7 +175,7 @@ impl EvidenceMoments {
     }
 
     /// Whether a time of day is known, or a known number of minutes or hours away from a known one.
-    fn give_time(&self, time: i64) -> bool {
+    fn supports_time(&self, time: i64) -> bool {
         self.times.iter().chain(&self.timestamp_times).any(|known_time| {
             let gap = (time - known_time).rem_euclid(MINUTES_OF_DAY);
             let is_known = |term: i64| self.has_number(term) || term % 60 == 0 && self.has_number(term / 60);
@@ -184,12 +185,12 @@ impl EvidenceMoments {
 
     /// Whether the date or time of day in a text is known, or is a known number of days, minutes or hours away from a
     /// known one.
-    pub(super) fn give_text(&self, text: &str) -> bool {
+    pub(super) fn supports_text(&self, text: &str) -> bool {
         if let Some(date) = dates::all(text).next() {
             let is_term = |term: i64| term == 0 || term > 1 && self.has_number(term);
             return self.days.iter().any(|day| is_term((day - date.day).abs()));
         }
-        CLOCK.captures(text).and_then(|clock| minutes(&clock)).is_some_and(|time| self.give_time(time))
+        CLOCK.captures(text).and_then(|clock| minutes(&clock)).is_some_and(|time| self.supports_time(time))
     }
 
     /// Whether two dates or times differ by this duration, or the times of a text have it as their sum.
@@ -207,17 +208,18 @@ impl EvidenceMoments {
         };
         match duration.unit < DAY {
             true => {
-                let differences = pairs(&self.instants).chain(pairs(&self.times));
+                let differences =
+                    differences_of_pairs(&self.instants).chain(differences_of_pairs(&self.times));
                 differences.chain(self.sums.iter().copied()).any(has(MINUTE))
             }
-            false => pairs(&self.days).any(has(DAY)),
+            false => differences_of_pairs(&self.days).any(has(DAY)),
         }
     }
 
     /// Whether the number is the full years between two dates, such as an age.
-    fn give_age(&self, number: &Number) -> bool {
+    fn supports_age(&self, number: &Number) -> bool {
         let is_age = |days: i64| (days as f64 * DAY / YEAR).floor() == number.value;
-        !number.fractional && self.days.len() <= MAX_FOR_PAIRS && pairs(&self.days).any(is_age)
+        !number.fractional && self.days.len() <= MAX_FOR_PAIRS && differences_of_pairs(&self.days).any(is_age)
     }
 
     /// Whether the times and durations are so numerous that their combinations give almost any time.
@@ -246,7 +248,7 @@ impl EvidenceMoments {
         };
         numbers::scan(text, |n| {
             let is_plain =
-                n.value.fract() == 0.0 && n.value > 0.0 && n.value <= LARGEST_NUMBER && !n.in_identifier;
+                n.value.fract() == 0.0 && n.value > 0.0 && n.value <= MAX_DURATION_NUMBER && !n.in_identifier;
             if is_plain
                 && self.numbers.len() < MAX_NUMBERS
                 && !is_in(n.start)
@@ -264,7 +266,8 @@ fn add(values: &mut Vec<i64>, value: i64) {
     }
 }
 
-fn pairs(values: &[i64]) -> impl Iterator<Item = i64> + '_ {
+/// The absolute differences of all pairs of values.
+fn differences_of_pairs(values: &[i64]) -> impl Iterator<Item = i64> + '_ {
     values.iter().enumerate().flat_map(|(i, a)| values.iter().skip(i + 1).map(move |b| (a - b).abs()))
 }
 
@@ -294,8 +297,8 @@ pub(super) struct StatedDuration {
     seconds: f64,
     /// The smallest unit, in seconds.
     unit: f64,
-    /// The duration has several units.
-    compound: bool,
+    /// Whether the duration has several units.
+    is_compound: bool,
 }
 
 impl StatedDuration {
@@ -307,7 +310,7 @@ impl StatedDuration {
     pub(super) fn total(&self, number: &Number) -> Option<Number> {
         let value = (self.seconds / self.unit).round();
         let tolerance = 0.5;
-        self.compound.then_some(Number {
+        self.is_compound.then_some(Number {
             value,
             alternative: None,
             bare: None,
@@ -332,17 +335,18 @@ pub(super) fn durations(sentence: &str) -> impl Iterator<Item = StatedDuration> 
             end: whole.end(),
             seconds: n * unit,
             unit,
-            compound: false,
+            is_compound: false,
         };
         let joined = out.last_mut().filter(|last| {
-            last.unit > unit && sentence.get(last.end..part.start).is_some_and(|gap| JOINS.is_match(gap))
+            last.unit > unit
+                && sentence.get(last.end..part.start).is_some_and(|gap| PART_SEPARATOR.is_match(gap))
         });
         match joined {
             Some(last) => {
                 *last = StatedDuration {
                     start: last.start,
                     seconds: last.seconds + part.seconds,
-                    compound: true,
+                    is_compound: true,
                     ..part
                 };
             }
@@ -373,7 +377,7 @@ mod tests {
     fn follows(texts: &[&str], sentence: &str) -> bool {
         let mut moments = EvidenceMoments::default();
         texts.iter().for_each(|text| moments.read(text));
-        numbers::all(sentence).iter().all(|n| moments.give(sentence, n))
+        numbers::all(sentence).iter().all(|n| moments.supports(sentence, n))
     }
 
     #[test]
@@ -417,7 +421,7 @@ mod tests {
             numbers::all(sentence)
                 .iter()
                 .filter(|n| n.value > 20.0 || n.fractional)
-                .all(|n| moments.give_difference(sentence, n))
+                .all(|n| moments.supports_difference(sentence, n))
         };
         let trip = &["08:03 10:46"][..];
         for (texts, sentence) in [

@@ -1,12 +1,13 @@
-//! Claims that the thing was done that an offered tool is named for, without a call of it: "I have reset your MFA", and
-//! no call of `reset_mfa`.
+//! Claims of the action that an offered tool is named for, without a call of the tool: "I have reset your MFA", and no
+//! call of `reset_mfa`.
 //!
-//! Principle: an answer that says in one clause, in the past, what the name of an offered tool says, its verb and all
-//! its things, needs a call of this tool, or another call that may have done it. A call may have done it if it has the
-//! same verb or an alike action, if its arguments, its result or its description mention the verb, or if the
-//! instructions say that it does by itself. A call that changed the same thing by other words did it unless the clause
-//! gives a value that no call has. The state of a thing ("is scheduled") is a claim only where the user asked for it.
-//! The verb is that of the name, so that tools with verbs that no list has are compared as well.
+//! Principle: a clause in the past with the verb and all nouns of an offered tool's name is a claim that needs a call of
+//! this tool, or another call that may have carried out the action. Another call may have carried it out if the call has
+//! the same verb or a similar action, if its arguments, its result or the tool's description mention the verb, or if the
+//! instructions state that the action is automatic. A call that changed the same thing under another name supports the
+//! claim unless the clause has a value that no call has. The state of a thing ("is scheduled") is a claim only where the
+//! user asked for the action. The verb is read from the name, so that tools with verbs that are in no list are compared
+//! as well.
 //!
 //! In: the texts of an agent in English, and all calls. Out: one finding for each agent, on the model span of the text.
 
@@ -29,38 +30,41 @@ use crate::measure::{Finding, agent_index};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Content, Part, Role, Text, ToolDefinition};
 
-/// Longer texts speak of many things.
-const MAX_TEXT: usize = 3_000;
+/// Maximum bytes of a text: longer texts are about many things.
+const MAX_TEXT_BYTES: usize = 3_000;
+/// Maximum calls of a trace.
 const MAX_CALLS: usize = 40;
-/// Most bytes of all results, and of instructions, that are read.
+/// Maximum bytes of all arguments and results, and of instructions, that are read.
 const MAX_BYTES: usize = 64 << 10;
-/// Most tools that were not called, and texts of an agent, that are compared.
+/// Maximum uncalled tools of an agent that are compared.
 const MAX_TOOLS: usize = 24;
+/// Maximum texts of an agent, the latest ones, that are compared.
 const MAX_TEXTS: usize = 16;
-/// Shorter verbs are parts of many words.
-const MIN_VERB: usize = 3;
+/// Minimum letters of a verb: shorter verbs are parts of many words.
+const MIN_VERB_LETTERS: usize = 3;
 /// Classes of words by which a clause is about an earlier state.
-const BEFOREHAND: WordClasses = classes!(Already Exception Repetition);
-/// Classes of words by which instructions state that something happens by itself, or with something else.
-const FOLLOWS: WordClasses = classes!(Condition Sequence Automatic);
+const EARLIER_STATE: WordClasses = classes!(Already Exception Repetition);
+/// Classes of words by which instructions state that an action is automatic, or part of another one.
+const AUTOMATIC: WordClasses = classes!(Condition Sequence Automatic);
 
 /// A tool that was offered and not called.
 struct UncalledTool<'t> {
     name: &'t str,
     verb: String,
     action: Option<Action>,
-    /// The stems of its things.
+    /// The stems of the nouns in the name.
     things: Vec<String>,
 }
 
 impl<'t> UncalledTool<'t> {
-    /// `None` for a tool that returns information, or that is not named for a verb and a thing.
+    /// Reads the name of a tool. `None` for a tool that returns information, or whose name is not a verb with a noun.
     fn new(tool: &'t ToolDefinition) -> Option<UncalledTool<'t>> {
         let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
         let words = name_words(&tool.name);
         let (verb, others) = words.split_first()?;
         let action = action_of(verb);
-        let is_verb = verb.len() >= MIN_VERB && verb.is_ascii() && !action.is_some_and(Action::is_work);
+        let is_verb =
+            verb.len() >= MIN_VERB_LETTERS && verb.is_ascii() && !action.is_some_and(Action::is_work);
         let things: Vec<String> = others.iter().flat_map(|word| stems(word)).collect();
         (is_verb && !purpose.is_query() && action != Some(Action::Execute) && !things.is_empty())
             .then(|| UncalledTool { name: tool.name.trim(), verb: verb.clone(), action, things })
@@ -71,8 +75,8 @@ impl<'t> UncalledTool<'t> {
         self.verb.strip_suffix(['e', 'y']).unwrap_or(&self.verb)
     }
 
-    /// Whether a word is a past of the verb, or of another verb for the same action.
-    fn is_past(&self, word: &str) -> bool {
+    /// Whether a word is a past form of the verb, or of another verb for the same action.
+    fn is_past_form(&self, word: &str) -> bool {
         let has_synonyms = |action: &Action| !matches!(action, Action::Update | Action::Add | Action::Create);
         let is_synonym =
             |action: Action| word.ends_with("ed") && Language::English.action_of(word) == Some(action);
@@ -81,10 +85,10 @@ impl<'t> UncalledTool<'t> {
             || self.action.filter(has_synonyms).is_some_and(is_synonym)
     }
 
-    /// Whether a call of another tool has the same verb or an alike action, or may be anything. A name of one word that
-    /// is no verb says nothing.
-    fn is_alike(&self, call_words: &[String], actions: &[Action]) -> bool {
-        // An update may change anything: there the things decide.
+    /// Whether a call of another tool has the same verb or a similar action, or may carry out any action: a name of one
+    /// word that is no verb does not show the action.
+    fn is_similar(&self, call_words: &[String], actions: &[Action]) -> bool {
+        // An update may change anything: it is compared by the nouns instead.
         let is_close = |action: &Action| {
             let is_known = |named: &Action| ![*named, *action].contains(&Action::Update);
             self.action.filter(is_known).is_some_and(|named| are_alike(named, *action))
@@ -106,14 +110,14 @@ fn name_words(name: &str) -> Vec<String> {
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent_index, agent, .. } = *conduct;
-    let is_read = !trace.incomplete
+    let is_examined = !trace.incomplete
         && trace.calls.len() <= MAX_CALLS
         && !agent.tools.is_empty()
         && trace.calls.iter().all(|call| call.arguments.is_some() && call.result.is_some());
-    if !is_read || !memo.budget.spend(agent.tools.len().min(MAX_TOOLS) * (1 + trace.calls.len())) {
+    if !is_examined || !memo.budget.spend(agent.tools.len().min(MAX_TOOLS) * (1 + trace.calls.len())) {
         return None;
     }
-    // Most agents call all their tools, by the names as they are offered.
+    // Fast path: most agents call all their tools, under the offered names.
     let called_names: HashSet<&str> = trace.calls.iter().map(|call| call.name.trim()).collect();
     let mut uncalled =
         offered_tools(trace, agent_index).filter(|tool| !called_names.contains(tool.name.trim())).peekable();
@@ -129,18 +133,18 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     // Calls of an earlier part of the conversation are not recorded.
     let first = agent.llms.first().and_then(|at| trace.views.get(*at))?;
-    let is_earlier = first.input.iter().any(|message| {
+    let has_earlier_turns = first.input.iter().any(|message| {
         message.role == Role::Assistant
             || message.parts.iter().any(|part| matches!(part, Part::Call(_) | Part::Result { .. }))
     });
-    if is_earlier || first.input_content != Content::Present {
+    if has_earlier_turns || first.input_content != Content::Present {
         return None;
     }
     agent.llms.iter().rev().take(MAX_TEXTS).find_map(|&at| {
         let view = trace.views.get(at)?;
         let text = view.output_text();
         let is_text = view.output_content == Content::Present && view.requests().next().is_none();
-        if !is_text || text.len() > MAX_TEXT || writes_code(&text) || !memo.budget.spend(1 + text.len() / 4) {
+        if !is_text || text.len() > MAX_TEXT_BYTES || writes_code(&text) || !memo.budget.spend(1 + text.len() / 4) {
             return None;
         }
         let lower = text.to_lowercase();
@@ -151,14 +155,14 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         }
         let task = conduct.task(usize::MAX).map(|task| &**task);
         let language = Language::detected(&text, task, memo).filter(|language| *language == Language::English)?;
-        let read = ReadText::new(&text, task, memo);
-        if !read.refusals().is_empty() || !read.inability().is_empty() {
+        let analysed = ReadText::new(&text, task, memo);
+        if !analysed.refusals().is_empty() || !analysed.inability().is_empty() {
             return None;
         }
         let stated = before_draft(&text, language);
         let clauses = clauses(stated, &Prose::cached(stated, memo), language, memo);
         memo.budget.spend(clauses.len() * named.len()).then_some(())?;
-        let states = |clause: &Clause<'_>| !clause.negated && !clause.modal && !clause.classes.has_any(BEFOREHAND);
+        let states = |clause: &Clause<'_>| !clause.negated && !clause.modal && !clause.classes.has_any(EARLIER_STATE);
         let before = std::iter::once(None).chain(clauses.iter().map(Some));
         let (clause, tool) = before
             .zip(&clauses)
@@ -180,21 +184,21 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 }
 
 impl Conduct<'_> {
-    /// Whether a clause says of the things of a tool what its verb says, as done. The clause before it in its sentence
-    /// may have the subject: "I have unlocked the account and reset your MFA".
+    /// Whether a clause claims that the action of a tool was done to the things of its name. The preceding clause of the
+    /// sentence may have the subject: "I have unlocked the account and reset your MFA".
     fn claims(&self, before: Option<&Clause<'_>>, clause: &Clause<'_>, tool: &UncalledTool<'_>) -> bool {
         let words: Vec<&str> = clause.words.split_whitespace().collect();
         let is_in = |word: &str, group| Language::English.is_in_group(word, group);
         let is_speaker = |word: &str| is_in(word, GrammarGroup::Speaker);
-        let continues =
+        let follows_speaker =
             || before.is_some_and(|before| before.words.split_whitespace().next().is_some_and(is_speaker));
         let mut auxiliary: Option<&str> = None;
         let verb = words.iter().position(|word| {
             let is_framed = match auxiliary {
                 Some(auxiliary) => precedes_participle(auxiliary),
-                None => continues(),
+                None => follows_speaker(),
             };
-            if is_framed && tool.is_past(word) {
+            if is_framed && tool.is_past_form(word) {
                 return true;
             }
             if !is_adverb(word) {
@@ -202,21 +206,24 @@ impl Conduct<'_> {
             }
             false
         });
-        let Some((front, behind)) = verb.and_then(|at| words.split_at_checked(at)) else { return false };
-        let is_active = auxiliary.is_none() || front.iter().any(|word| is_speaker(word));
-        let is_of_others = front.iter().any(|word| is_in(word, GrammarGroup::OtherActor))
-            || !is_active && behind.contains(&"by");
-        // "We are scheduled" is no claim of an act.
-        if is_of_others
+        let Some((before_verb, after_verb)) = verb.and_then(|at| words.split_at_checked(at)) else {
+            return false;
+        };
+        let is_active = auxiliary.is_none() || before_verb.iter().any(|word| is_speaker(word));
+        let has_other_actor = before_verb.iter().any(|word| is_in(word, GrammarGroup::OtherActor))
+            || !is_active && after_verb.contains(&"by");
+        // "We are scheduled" claims no action of the speaker.
+        if has_other_actor
             || is_active && auxiliary.is_some_and(|word| matches!(word, "is" | "are" | "was" | "were"))
         {
             return false;
         }
-        // Its first thing is the object, and of a passive the subject, without a preposition before it.
-        let place = if is_active { behind.get(1..).unwrap_or_default() } else { front };
+        // The first noun of the tool's name is the object of the verb, or the subject of a passive, without a preposition
+        // before the noun.
+        let searched_words = if is_active { after_verb.get(1..).unwrap_or_default() } else { before_verb };
         let is_first = |word: &&str| stems(word).any(|stem| tool.things.first() == Some(&stem));
-        let Some(thing) = place.iter().position(is_first) else { return false };
-        let mut between = place.get(..thing).unwrap_or_default().iter();
+        let Some(thing) = searched_words.iter().position(is_first) else { return false };
+        let mut between = searched_words.get(..thing).unwrap_or_default().iter();
         if between.any(|word| is_in(word, GrammarGroup::Preposition)) {
             return false;
         }
@@ -231,17 +238,19 @@ impl Conduct<'_> {
         self.has_user_word(is_base)
     }
 
-    /// Whether the user said that the action of a tool was done.
-    fn is_said_by_user(&self, tool: &UncalledTool<'_>) -> bool {
+    /// Whether a message of the user states that the action of a tool was done.
+    fn is_stated_by_user(&self, tool: &UncalledTool<'_>) -> bool {
         self.has_user_word(|word| word != tool.verb && is_past_of(word, &tool.verb))
     }
 
+    /// Whether a message of the user has a word that matches, in lower case.
     fn has_user_word(&self, matches: impl Fn(&str) -> bool) -> bool {
         let has = |text: &Text| text.to_lowercase().split(|c: char| !c.is_alphanumeric()).any(&matches);
         self.user_messages().iter().any(has)
     }
 
-    /// Whether a call or the instructions may have done what a tool is for. So beyond the work budget.
+    /// Whether a call may have carried out the action of a tool, or the instructions state that it is automatic. True
+    /// beyond the work budget.
     fn may_be_done(&self, clause: &Clause<'_>, tool: &UncalledTool<'_>) -> bool {
         let Conduct { trace, memo, .. } = *self;
         let texts =
@@ -252,16 +261,16 @@ impl Conduct<'_> {
         }
         let numbers = numbers(&clause.words);
         trace.calls.iter().any(|call| self.may_include(call, tool, &numbers))
-            || self.is_ruled(tool)
-            || self.is_said_by_user(tool)
+            || self.is_automatic(tool)
+            || self.is_stated_by_user(tool)
     }
 
-    /// Whether a call may have done what another tool is for.
+    /// Whether a call may have carried out the action of another tool.
     fn may_include(&self, call: &Call, tool: &UncalledTool<'_>, values: &HashSet<String>) -> bool {
         let Conduct { trace, memo, .. } = *self;
         let purpose = ToolPurpose::for_call(trace, memo, call);
         let words = name_words(&call.name);
-        if !purpose.is_query() && tool.is_alike(&words, &purpose.actions) {
+        if !purpose.is_query() && tool.is_similar(&words, &purpose.actions) {
             return true;
         }
         let has_root = |text: &str| contains_ignoring_case(text, tool.root());
@@ -278,11 +287,11 @@ impl Conduct<'_> {
         let names_thing = |word: String| tool.things.contains(&word);
         let has_thing = words.iter().flat_map(|word| stems(word)).any(names_thing)
             || texts().any(|text| tool.things.iter().any(|thing| contains_ignoring_case(text, thing)));
-        // A changed field may have done it, with the value that the clause gives.
+        // A change of the same thing may have been the action, if the call has the value of the clause.
         has_thing && (values.is_empty() || texts().any(|text| !numbers(text).is_disjoint(values)))
     }
 
-    /// Whether a result has a word of the verb, other than as a field that is false or empty.
+    /// Whether the result of a call has a form of the verb, other than as the name of a field that is false or empty.
     fn mentions(&self, call: &Call, tool: &UncalledTool<'_>) -> bool {
         let Some(result) = &call.result else { return true };
         let has_root = |text: &str| contains_ignoring_case(text, tool.root());
@@ -295,15 +304,15 @@ impl Conduct<'_> {
         fields.any(|field| {
             let is_named = field.name.iter().any(|word| has_root(word));
             match &field.value {
-                FieldValue::Bool(holds) => *holds && is_named,
+                FieldValue::Bool(flag) => *flag && is_named,
                 FieldValue::Number(number) => *number != 0.0 && is_named,
                 FieldValue::Text(text) => !text.is_empty() && is_named || has_root(text),
             }
         })
     }
 
-    /// Whether the instructions say that what a tool does happens by itself or with something else.
-    fn is_ruled(&self, tool: &UncalledTool<'_>) -> bool {
+    /// Whether the instructions state that the action of a tool is automatic, or part of another action.
+    fn is_automatic(&self, tool: &UncalledTool<'_>) -> bool {
         let instructions =
             agent_index::instructions(self.trace, self.agent_index).map(|text| &**text).unwrap_or_default();
         if instructions.len() > MAX_BYTES || !self.memo.budget.spend(1 + instructions.len() / BYTES_PER_STEP)
@@ -314,10 +323,10 @@ impl Conduct<'_> {
         let language = Language::detected(instructions, None, self.memo);
         statements.filter(|statement| contains_ignoring_case(statement, tool.root())).any(|statement| {
             let lower = statement.to_lowercase();
-            let third = format!("{}s", tool.verb);
+            let third_person = format!("{}s", tool.verb);
             let mut words = lower.split(|c: char| !c.is_alphanumeric());
-            words.any(|word| word == third || word != tool.verb && is_past_of(word, &tool.verb))
-                || language.is_none_or(|language| language.classes(statement).has_any(FOLLOWS))
+            words.any(|word| word == third_person || word != tool.verb && is_past_of(word, &tool.verb))
+                || language.is_none_or(|language| language.classes(statement).has_any(AUTOMATIC))
         })
     }
 }

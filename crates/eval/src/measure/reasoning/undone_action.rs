@@ -23,21 +23,22 @@ use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
 /// Maximum bytes of an answer: longer answers report many actions.
-const MAX_ANSWER: usize = 3_000;
+const MAX_ANSWER_BYTES: usize = 3_000;
 /// Maximum calls of an agent that are read.
 const MAX_CALLS: usize = 40;
 /// Maximum bytes of a result: longer results are not a report on one action.
-const MAX_RESULT: usize = 2_000;
+const MAX_RESULT_BYTES: usize = 2_000;
 /// Minimum letters of a verb: shorter verbs are parts of many words.
-const MIN_VERB: usize = 4;
+const MIN_VERB_LETTERS: usize = 4;
 /// States of an action that was not done. They are words of records, which are English for users of any language.
-pub(super) const FAILED: [&str; 6] = ["failed", "failure", "error", "errored", "aborted", "crashed"];
+pub(super) const FAILURE_STATES: [&str; 6] = ["failed", "failure", "error", "errored", "aborted", "crashed"];
 /// Classes of words by which an answer may mention a failure, a trial or a doubt.
-const ADMISSIONS: WordClasses = classes!(Negation Contrast Trial Unreal);
+const ADMISSION: WordClasses = classes!(Negation Contrast Trial Unreal);
+
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent, attempts, .. } = *conduct;
-    let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER)?;
+    let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER_BYTES)?;
     // By verb, the last call, and whether the attempt failed.
     let mut last_calls: Vec<(String, &Call, bool)> = Vec::new();
     for (i, call) in conduct.calls(MAX_CALLS) {
@@ -57,8 +58,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let task = conduct.task(usize::MAX).map(|task| &**task);
     let language =
         Language::detected(answer, task, memo).filter(|language| *language == Language::English)?;
-    if language.places(answer, memo).all().has_any(ADMISSIONS)
-        || FAILED.iter().any(|state| contains_ignoring_case(answer, state))
+    if language.places(answer, memo).all().has_any(ADMISSION)
+        || FAILURE_STATES.iter().any(|state| contains_ignoring_case(answer, state))
         || !ReadText::new(answer, task, memo).inability().is_empty()
     {
         return None;
@@ -66,33 +67,34 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let clauses = clauses(answer, &Prose::cached(answer, memo), language, memo);
     memo.budget.spend(clauses.len() * last_calls.len()).then_some(())?;
     let stated = clauses.iter().filter(|clause| !clause.negated && !clause.modal);
-    let (clause, call) = stated
-        .flat_map(|clause| last_calls.iter().map(move |attempt| (clause, attempt)))
-        .find_map(|(clause, (verb, call, _))| says_done(&clause.words, verb).then_some((clause, *call)))?;
+    let (clause, call) =
+        stated.flat_map(|clause| last_calls.iter().map(move |attempt| (clause, attempt))).find_map(
+            |(clause, (verb, call, _))| states_action_done(&clause.words, verb).then_some((clause, *call)),
+        )?;
     let rationale =
         format!("a report of what was done was expected; {} reported that it was not", call.name.trim());
     let finding = Defect::FalseClaim.finding(rationale, clause.sentence.trim()).citing_at(trace, call.at);
     Some((answered_by(trace, memo, agent)?, finding))
 }
 
-/// The first word of a tool's name, in ASCII and with at least [`MIN_VERB`] letters; `None` for a verb of work on
+/// The first word of a tool's name, in ASCII and with at least [`MIN_VERB_LETTERS`] letters; `None` for a verb of work on
 /// information.
 fn verb_of(call: &Call, memo: &Memo) -> Option<String> {
     let words = NameWords::cached(&call.name, memo);
     let verb = words.first()?;
     let is_work = action_of(verb).is_some_and(|action| action.is_work());
-    (verb.len() >= MIN_VERB && verb.is_ascii() && !is_work).then(|| verb.clone())
+    (verb.len() >= MIN_VERB_LETTERS && verb.is_ascii() && !is_work).then(|| verb.clone())
 }
 
 /// Whether the outermost record of a result has the state of a failure, and the arguments did not ask for that state.
 pub(super) fn has_failed(call: &Call, memo: &Memo) -> bool {
-    let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT && text.starts_with('{'));
+    let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT_BYTES && text.starts_with('{'));
     let Some(structure) = result.and_then(|text| Structure::cached(text, memo)) else { return false };
     let is_key = |key: &str| matches!(key, "status" | "state" | "result" | "outcome");
     let is_state = |field: &&RecordField| matches!(&**field.name, [key] if is_key(key));
-    let is_asked =
+    let is_requested =
         |state: &str| call.arguments.as_ref().is_some_and(|text| contains_ignoring_case(text, state));
-    let has_failed = |state: &&str| FAILED.contains(state) && !is_asked(state);
+    let has_failed = |state: &&str| FAILURE_STATES.contains(state) && !is_requested(state);
     let first =
         structure.0.iter().filter_map(|parsed| parsed.records.first()).filter(|record| record.list.is_none());
     let states = first.flat_map(|record| &record.fields).filter(is_state).filter_map(RecordField::text);
@@ -100,7 +102,7 @@ pub(super) fn has_failed(call: &Call, memo: &Memo) -> bool {
 }
 
 /// Whether words state that the action of the verb was done: "i have now restarted", "was cancelled".
-fn says_done(words: &str, verb: &str) -> bool {
+fn states_action_done(words: &str, verb: &str) -> bool {
     let mut preceding: Option<&str> = None;
     for word in words.split_whitespace() {
         if preceding.is_some_and(precedes_participle) && is_past_of(word, verb) {

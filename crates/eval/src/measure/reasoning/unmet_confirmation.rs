@@ -4,8 +4,8 @@
 //! defect is that the user, who expects the action, is not told that it is missing; the reason for the omission is not
 //! examined.
 //!
-//! A user who agrees may ask for something else in the same reply. If that alone is done, and the agent does not
-//! mention the confirmed action, even a question at its end is about the other thing only.
+//! A user who agrees may ask for something else in the same reply. If only the other thing is done, and the agent does
+//! not mention the confirmed action, a question at the end of the output is about the other thing as well.
 //!
 //! In: a turn in which a model asks whether to carry out an action of an offered tool, and a reply
 //! of the user that agrees. Out: a finding on the model call after the reply if no later call does such a thing,
@@ -28,7 +28,7 @@ use crate::recognise::{Agent, AgentTrace, Text};
 /// Maximum turns of a trace that are read.
 const MAX_TURNS: usize = 1_000;
 /// Maximum bytes of a reply that only agrees.
-const MAX_REPLY: usize = 150;
+const MAX_REPLY_BYTES: usize = 150;
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
@@ -72,7 +72,7 @@ impl Dialogue<'_> {
             let analysed_turn = ReadText::new(&text, self.task.map(|task| &**task), self.memo);
             let Some(reply) = replies.to(at) else {
                 // The run ends with a question, or with the reason why the agent does not act.
-                if self.explains(&analysed_turn) {
+                if self.explains_omission(&analysed_turn) {
                     return None;
                 }
                 if self.agent.llms.last() == Some(&at) && analysed_turn.ends_with_question() {
@@ -80,11 +80,11 @@ impl Dialogue<'_> {
                 }
                 continue;
             };
-            let read_reply = analysed_turn.answered_by(clip(reply, 2 * MAX_REPLY), self.memo);
+            let read_reply = analysed_turn.answered_by(clip(reply, 2 * MAX_REPLY_BYTES), self.memo);
             if read_reply.withdraws() {
                 return None;
             }
-            let agrees = reply.len() <= MAX_REPLY && read_reply.agrees();
+            let agrees = reply.len() <= MAX_REPLY_BYTES && read_reply.agrees();
             let action =
                 analysed_turn.ends_with_question().then(|| offered_action(&analysed_turn, tools)).flatten();
             let only_agrees = asks.is_none() && agrees;
@@ -98,7 +98,7 @@ impl Dialogue<'_> {
                 let next = Turns::cached(self.trace, self.memo).after(at)?;
                 return (!self.acted_after(at, action)).then(|| (next, self.finding(at, action, reply)));
             }
-            if asks.is_some() || self.explains(&analysed_turn) {
+            if asks.is_some() || self.explains_omission(&analysed_turn) {
                 return None;
             }
         }
@@ -107,11 +107,11 @@ impl Dialogue<'_> {
 
     /// Whether a reply agrees and asks for the action by its verb, next to something else.
     fn repeats(&self, reply: &str, read_reply: &ReadText<'_>, action: Action) -> bool {
-        reply.len() <= 2 * MAX_REPLY && names(reply, action) && read_reply.begins_to_agree()
+        reply.len() <= 2 * MAX_REPLY_BYTES && names(reply, action) && read_reply.begins_to_agree()
     }
 
-    /// Whether a text of the agent after the model span is about the action, or none followed a call. So beyond the
-    /// work budget.
+    /// Whether a text of the agent after the model span mentions the action, or no call was made after the model span.
+    /// True beyond the work budget.
     fn mentions_after(&self, at: Idx, action: Action) -> bool {
         let end = end_of(self.trace, at);
         let texts =
@@ -124,7 +124,7 @@ impl Dialogue<'_> {
     }
 
     /// Whether a turn refuses, or states that something is impossible. True for a text in an unknown language.
-    fn explains(&self, analysed_turn: &ReadText<'_>) -> bool {
+    fn explains_omission(&self, analysed_turn: &ReadText<'_>) -> bool {
         !analysed_turn.is_known()
             || !analysed_turn.refusals().is_empty()
             || !analysed_turn.inability().is_empty()

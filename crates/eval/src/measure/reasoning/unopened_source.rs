@@ -1,13 +1,13 @@
-//! Sources that an answer claims to have read although nothing opened them: "I read *Field ageing of tandems*", of
-//! which a search returned the title.
+//! Sources that an answer claims to have read although no call opened them: "I read *Field ageing of tandems*", where a
+//! search returned only the title.
 //!
-//! Principle: who reports to have read a thing that a lookup only listed has opened it. A title of a list is not its
-//! content: where a tool that opens it was offered, and no call has its key or its name, the content was not read.
-//! Where the answer claims to have read both or all of the files with a word, and calls opened some of those that a
-//! lookup listed, it needs a call for each. Content that a lookup returned with the list, and things that another call
-//! may have read, are no such thing.
+//! Principle: a claim to have read a source that a lookup only listed needs a call that opens the source. The title of a
+//! source is not its content: where a tool that opens the source was offered, and no call has its key or its name, the
+//! content was not read. Where the answer claims to have read both or all of the files with a word in their names, and
+//! calls opened some of the listed files with this word, the claim needs a call for each of them. There is no finding
+//! where a lookup returned the content together with the list, or where another call may have read the source.
 //!
-//! In: the answer of an agent, and all calls. Out: one finding for each agent, on the model span that gave the answer.
+//! In: the answer of an agent, and all calls. Out: one finding for each agent, on the model span that wrote the answer.
 
 use verdict_otlp::trace::Idx;
 
@@ -26,34 +26,37 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Content, Text, ToolDefinition};
 
-/// Longer answers speak of many things; longer requests may contain what was read.
-const MAX_ANSWER: usize = 6_000;
-const MAX_TASK: usize = 2_000;
-/// Most calls of a trace, and bytes of their arguments and results.
+/// Maximum bytes of an answer: longer answers are about many things.
+const MAX_ANSWER_BYTES: usize = 6_000;
+/// Maximum bytes of a message of the user: longer messages may contain the text that was read.
+const MAX_MESSAGE_BYTES: usize = 2_000;
+/// Maximum calls of a trace.
 const MAX_CALLS: usize = 40;
+/// Maximum bytes of their arguments and results.
 const MAX_BYTES: usize = 64 << 10;
-/// Fewest words and bytes of a title.
-const TITLE_WORDS: usize = 3;
-const TITLE_BYTES: usize = 15;
-/// Most bytes of a row that has no content beyond what it lists.
-const ROW_BYTES: usize = 250;
-/// Fewest letters of a word that names files, and letters at its end that its forms differ in.
-const MIN_NOUN: usize = 5;
-const ENDING: usize = 3;
-/// Most files of a list.
+/// Minimum words and bytes of a title.
+const MIN_TITLE_WORDS: usize = 3;
+const MIN_TITLE_BYTES: usize = 15;
+/// Maximum bytes of a row that lists a source without its content.
+const MAX_ROW_BYTES: usize = 250;
+/// Minimum characters of a word for files ("reports"), whose root is searched for in the names of files.
+const MIN_NOUN_CHARS: usize = 5;
+/// Bytes at the end of such a word in which its forms differ.
+const ENDING_BYTES: usize = 3;
+/// Maximum files of a list.
 const MAX_FILES: usize = 50;
-/// Shorter names of files are parts of other words.
-const MIN_FILE: usize = 5;
+/// Minimum bytes of the name of a file: shorter names are parts of other words.
+const MIN_FILE_NAME_BYTES: usize = 5;
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent, .. } = *conduct;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
-    let is_read = !trace.incomplete
-        && answer.len() <= MAX_ANSWER
+    let is_examined = !trace.incomplete
+        && answer.len() <= MAX_ANSWER_BYTES
         && (1..=MAX_CALLS).contains(&trace.calls.len())
         && !trace.calls.iter().any(|call| call.failed || call.arguments.is_none() || call.result.is_none());
-    if !is_read || !conduct.user_messages().iter().all(|text| text.len() <= MAX_TASK) {
+    if !is_examined || !conduct.user_messages().iter().all(|text| text.len() <= MAX_MESSAGE_BYTES) {
         return None;
     }
     let texts = trace.calls.iter().flat_map(|call| [call.arguments.as_ref(), call.result.as_ref()]);
@@ -62,8 +65,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let task = conduct.task(usize::MAX).map(|task| &**task);
-    let read = ReadText::new(answer, task, memo);
-    let claims = read.claims_of_done_action();
+    let analysed = ReadText::new(answer, task, memo);
+    let claims = analysed.claims_of_done_action();
     let is_reading = |action: Action| matches!(action, Action::Read | Action::Verify | Action::Search);
     let mut claims = claims.iter().filter(|claim| is_reading(claim.action)).peekable();
     claims.peek()?;
@@ -74,7 +77,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let thing = (claim.action == Action::Read).then(named).flatten();
         Some((sentence, thing.or_else(|| conduct.unopened_file(sentence, language))?))
     })?;
-    if !read.inability().is_empty() || !read.refusals().is_empty() {
+    if !analysed.inability().is_empty() || !analysed.refusals().is_empty() {
         return None;
     }
     let rationale = format!(
@@ -84,6 +87,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 }
 
 impl Conduct<'_> {
+    /// The calls that look something up, each with its result.
     fn lookups(&self) -> impl Iterator<Item = (&Call, &Text)> {
         let is_query = |call: &&Call| purpose(self.trace, self.memo, call) == Purpose::Query;
         self.trace.calls.iter().filter(is_query).filter_map(|call| Some((call, call.result.as_ref()?)))
@@ -94,8 +98,8 @@ impl Conduct<'_> {
         let lower = lowercase(sentence);
         let is_title = |field: &&RecordField| {
             let title = field.text().unwrap_or_default();
-            title.len() >= TITLE_BYTES
-                && title.split_whitespace().count() >= TITLE_WORDS
+            title.len() >= MIN_TITLE_BYTES
+                && title.split_whitespace().count() >= MIN_TITLE_WORDS
                 && lower.contains(title)
         };
         self.lookups().find_map(|(listing, result)| {
@@ -103,11 +107,11 @@ impl Conduct<'_> {
             let parsed = structure.0.as_ref()?;
             let rows = || parsed.records.iter().filter(|record| record.list.is_some());
             // Longer rows have an abstract or the text itself.
-            if result.len() > ROW_BYTES * (1 + rows().count()) {
+            if result.len() > MAX_ROW_BYTES * (1 + rows().count()) {
                 return None;
             }
             let (row, title) = rows().find_map(|row| Some((row, row.fields.iter().find(is_title)?)))?;
-            let is_elsewhere =
+            let has_other_mention =
                 self.trace.calls.iter().filter(|call| call.result.as_ref() != listing.result.as_ref()).any(
                     |call| {
                         let texts = [call.arguments.as_deref(), call.result.as_deref()];
@@ -115,8 +119,8 @@ impl Conduct<'_> {
                     },
                 );
             let is_openable =
-                || offered_tools(self.trace, self.agent_index).any(|tool| self.would_open(tool, row));
-            (!is_elsewhere && is_openable()).then(|| title.shown().to_owned())
+                || offered_tools(self.trace, self.agent_index).any(|tool| self.could_open(tool, row));
+            (!has_other_mention && is_openable()).then(|| title.shown().to_owned())
         })
     }
 
@@ -136,7 +140,7 @@ impl Conduct<'_> {
                 structure.0.iter().flat_map(|parsed| &parsed.records).flat_map(|record| &record.fields);
             let is_named = |field: &&RecordField| {
                 let name = field.text().filter(|text| is_file(text)).map(file_name).unwrap_or_default();
-                name.len() >= MIN_FILE && name.contains('.') && lower.contains(name)
+                name.len() >= MIN_FILE_NAME_BYTES && name.contains('.') && lower.contains(name)
             };
             let is_unopened = |field: &RecordField| {
                 let is_in = |text: &str| contains_ignoring_case(text, file_name(field.shown()));
@@ -151,8 +155,8 @@ impl Conduct<'_> {
         })
     }
 
-    /// Whether a tool that was never called takes a key of a row that no call passes.
-    fn would_open(&self, tool: &ToolDefinition, row: &Record) -> bool {
+    /// Whether a tool that was never called takes a key of a row that no call passes, and its name has a verb for opening.
+    fn could_open(&self, tool: &ToolDefinition, row: &Record) -> bool {
         let words = identifier_words(&tool.name);
         let mut calls = self.trace.calls.iter();
         if calls.any(|call| call.name == tool.name) || !words.first().is_some_and(|verb| opens(verb)) {
@@ -177,19 +181,21 @@ impl Conduct<'_> {
     /// A file of a list that calls opened in part, if a sentence claims that both or all of those with a word were
     /// read.
     fn unopened_file(&self, sentence: &str, language: Language) -> Option<String> {
-        let places = language.table().places(sentence);
-        let quantifier = places.iter().find(|place| place.classes.has(WordClass::Quantifier))?;
+        let classified = language.table().places(sentence);
+        let quantifier = classified.iter().find(|word_at| word_at.classes.has(WordClass::Quantifier))?;
         let words = |text: &str| {
             let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
             words.map(lowercase).collect::<Vec<String>>()
         };
-        let behind = words(sentence.get(quantifier.at.end..)?);
-        let noun = behind
+        let after_quantifier = words(sentence.get(quantifier.at.end..)?);
+        let noun = after_quantifier
             .iter()
             .take(4)
-            .find(|word| word.chars().count() >= MIN_NOUN && from_any_word(word).is_none())?;
-        let root = noun.get(..noun.floor_char_boundary(MIN_NOUN.max(noun.len().saturating_sub(ENDING))))?;
-        let stated = behind.iter().find_map(|word| word.parse().ok().or_else(|| from_any_word(word)));
+            .find(|word| word.chars().count() >= MIN_NOUN_CHARS && from_any_word(word).is_none())?;
+        let root = noun
+            .get(..noun.floor_char_boundary(MIN_NOUN_CHARS.max(noun.len().saturating_sub(ENDING_BYTES))))?;
+        let stated =
+            after_quantifier.iter().find_map(|word| word.parse().ok().or_else(|| from_any_word(word)));
         self.lookups().find_map(|(listing, result)| {
             let structure = Structure::cached(result, self.memo)?;
             let fields =
@@ -199,8 +205,8 @@ impl Conduct<'_> {
             let mut files: Vec<&str> =
                 fields.filter(is_named).map(RecordField::shown).take(MAX_FILES).collect();
             files.dedup();
-            let is_number = files.len() == 2 || stated == Some(files.len() as f64);
-            if files.len() < 2 || !is_number {
+            let is_stated_count = files.len() == 2 || stated == Some(files.len() as f64);
+            if files.len() < 2 || !is_stated_count {
                 return None;
             }
             let others =
@@ -210,11 +216,12 @@ impl Conduct<'_> {
                 let texts = [call.arguments.as_deref(), call.result.as_deref()];
                 texts.into_iter().flatten().any(|text| contains_ignoring_case(text, name))
             };
-            // Another call may have read any of them.
-            let is_for_one = |call: &Call| files.iter().any(|file| has(call, file));
-            let (opened, left): (Vec<&str>, Vec<&str>) =
+            // A call without a listed file may have read any of the files.
+            let is_about_listed_file = |call: &Call| files.iter().any(|file| has(call, file));
+            let (opened, unopened): (Vec<&str>, Vec<&str>) =
                 files.iter().partition(|file| others().any(|call| has(call, file)));
-            let file = left.first().filter(|_| !opened.is_empty() && others().all(is_for_one))?;
+            let file =
+                unopened.first().filter(|_| !opened.is_empty() && others().all(is_about_listed_file))?;
             Some((*file).to_owned())
         })
     }

@@ -17,7 +17,7 @@ use std::ops::Range;
 use super::answer::sentences;
 use super::dates;
 use super::evidence::{Evidence, Support};
-use super::statements::{Prose, states_nothing};
+use super::statements::{Prose, asserts_nothing_by_classes};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, head};
 use crate::measure::language::{Language, ReadText, classes_of};
@@ -274,7 +274,8 @@ impl FactChecker<'_, '_> {
         let words = self.language.places(self.prose, self.memo);
         for (index, &(start, end)) in self.sentences.iter().enumerate() {
             let states = |text: &&str| {
-                numbers::has_digit(text) && !states_nothing(text, classes_of(words.within(start..end)))
+                numbers::has_digit(text)
+                    && !asserts_nothing_by_classes(text, classes_of(words.within(start..end)))
             };
             let Some(sentence) = self.prose.get(start..end).filter(states) else { continue };
             numbers::scan(sentence, |number| {

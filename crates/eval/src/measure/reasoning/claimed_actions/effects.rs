@@ -27,6 +27,7 @@ const MIN_ROWS: usize = 2;
 /// The index of a call, and the state in which its result waits for approval or for a place.
 pub(super) type WaitingCall = (usize, String);
 
+/// A tool that the trace calls.
 pub(super) struct CalledTool {
     pub(super) purpose: Rc<ToolPurpose>,
     /// Start of the first call.
@@ -45,23 +46,23 @@ pub(super) struct Effects {
     /// The starts of the calls, ascending.
     pub(super) starts: Vec<u64>,
     /// The model spans that requested one of the calls.
-    pub(super) authors: HashSet<Idx>,
+    pub(super) requesting_spans: HashSet<Idx>,
     /// Identifiers in arguments and results, with the start of the first call that has them.
     pub(super) identifiers: HashMap<String, u64>,
     /// Whether all arguments and results of the calls are recorded.
     pub(super) is_fully_recorded: bool,
-    /// Whether a call of the trace, of any kind, returned something.
+    /// Whether any call of the trace, also a lookup, has a result.
     pub(super) has_results: bool,
     /// By the action of its tool, the calls that ran and reported that they had no effect.
     pub(super) denied: HashMap<Action, Vec<usize>>,
     /// The calls in `denied` that were dry runs.
-    pub(super) trials: HashSet<usize>,
+    pub(super) dry_runs: HashSet<usize>,
     /// By model call, whether its output mentions a dry run.
-    pub(super) says_trial: RefCell<HashMap<Idx, bool>>,
+    pub(super) mentions_dry_run: RefCell<HashMap<Idx, bool>>,
     /// By claimed action, the first call in `denied` that does not report that the action was done earlier.
     pub(super) first_denied: RefCell<HashMap<Action, Option<usize>>>,
     /// By claimed action, the start of the first call whose arguments or result state that the action was done.
-    pub(super) first_done: RefCell<HashMap<Action, Option<u64>>>,
+    pub(super) first_done_start: RefCell<HashMap<Action, Option<u64>>>,
     /// By model call and action, the only call that may have carried out the action, with the state in which it
     /// waits.
     pub(super) waiting_calls: RefCell<HashMap<(Idx, Action), Option<WaitingCall>>>,
@@ -73,7 +74,7 @@ pub(super) struct Effects {
 
 /// Whether a call of a tool of unknown purpose was only a lookup: its whole result is a list.
 fn is_lookup(trace: &AgentTrace, call: &Call, memo: &Memo) -> bool {
-    let returned = |result: &Text| {
+    let is_list = |result: &Text| {
         let structure = Structure::cached(result, memo);
         let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
         let row_count = parsed.records.iter().filter(|record| record.list == Some(0)).count();
@@ -83,7 +84,7 @@ fn is_lookup(trace: &AgentTrace, call: &Call, memo: &Memo) -> bool {
     };
     purpose(trace, memo, call) == Purpose::Unknown
         && ToolPurpose::for_call(trace, memo, call).actions.is_empty()
-        && call.result.as_ref().is_some_and(returned)
+        && call.result.as_ref().is_some_and(is_list)
 }
 
 impl Effects {
@@ -127,7 +128,7 @@ impl Effects {
                 Some(action) => {
                     effects.denied.entry(action).or_default().push(i);
                     if is_trial {
-                        effects.trials.insert(i);
+                        effects.dry_runs.insert(i);
                     }
                 }
                 None if has_no_effect || is_lookup(trace, call, memo) => {}
@@ -138,11 +139,12 @@ impl Effects {
         effects
     }
 
+    /// Adds a call that may have had an effect, with its identifiers.
     fn add(&mut self, trace: &AgentTrace, call: &Call, memo: &Memo) {
         if !self.add_tool(&call.name, || ToolPurpose::for_call(trace, memo, call), call.start) {
             return;
         }
-        self.authors.extend(call.llm);
+        self.requesting_spans.extend(call.llm);
         self.is_fully_recorded &= call.arguments.is_some() && call.result.is_some();
         for text in [&call.arguments, &call.result].into_iter().flatten() {
             let text = clip(text, MAX_BYTES);
@@ -181,7 +183,7 @@ impl Effects {
     }
 
     /// Whether a call started from `from` to `end`.
-    pub(super) fn any_within(&self, from: u64, end: u64) -> bool {
+    pub(super) fn has_call_within(&self, from: u64, end: u64) -> bool {
         self.starts.get(self.starts.partition_point(|s| *s < from)).is_some_and(|start| *start <= end)
     }
 }

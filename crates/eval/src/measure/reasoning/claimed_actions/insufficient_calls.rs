@@ -27,15 +27,17 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};
 
-/// Maximum bytes of a result, and arguments, that are read.
+/// Maximum bytes of a result that are read.
 const MAX_BYTES: usize = 4_000;
+/// Maximum arguments of a call that are read.
 const MAX_ARGUMENTS: usize = 32;
 
 /// Minimum characters of a word in lower case that is taken for a noun.
-const MIN_NOUN: usize = 5;
+const MIN_NOUN_CHARS: usize = 5;
 /// Maximum nouns and names of a claim that are searched for.
 const MAX_NAMES: usize = 16;
-/// Beginnings of values of fields without a value: `not_requested`, `n/a`. They are states of records.
+/// Beginnings of texts that state the absence of a value: `not_requested`, `n/a`. Such texts are states of records, of
+/// no language.
 const ABSENT_VALUES: [&str; 4] = ["not", "none", "n/a", "null"];
 
 impl ClaimCheck<'_, '_> {
@@ -45,8 +47,8 @@ impl ClaimCheck<'_, '_> {
         let end = end_of(self.trace, self.span);
         let action = self.claim.action;
         let first = *self.effects.first_denied.borrow_mut().entry(action).or_insert_with(|| {
-            // A call may be denied because the action was done earlier; the claim is then true.
-            let is_undone = |call: &Call| says_done(call, action, self.memo).map(|done| !done);
+            // A call may report no effect because the action was done earlier; the claim is then true.
+            let is_undone = |call: &Call| states_action_done(call, action, self.memo).map(|done| !done);
             let denied = self.effects.denied.get(&action)?;
             denied.iter().find_map(|i| match is_undone(self.trace.calls.get(*i)?) {
                 Some(true) => Some(Some(*i)),
@@ -57,19 +59,19 @@ impl ClaimCheck<'_, '_> {
         });
         let call = self.trace.calls.get(first?).filter(|call| call.start <= end)?;
         // The answer may state that it was a dry run.
-        if self.effects.trials.contains(&first?) && self.says_trial() {
+        if self.effects.dry_runs.contains(&first?) && self.mentions_dry_run() {
             return None;
         }
         (!self.effects.may_have_done(action, end)).then_some(call)
     }
 
     /// Whether the answer mentions a dry run or uses an unreal mood. True beyond the work budget.
-    fn says_trial(&self) -> bool {
-        *self.effects.says_trial.borrow_mut().entry(self.span).or_insert_with(|| {
+    fn mentions_dry_run(&self) -> bool {
+        *self.effects.mentions_dry_run.borrow_mut().entry(self.span).or_insert_with(|| {
             let text = self.trace.views.get(self.span).map(|view| view.output_text()).unwrap_or_default();
-            let says_trial = |classes: WordClasses| classes.has_any(classes!(Trial Unreal));
+            let mentions_dry_run = |classes: WordClasses| classes.has_any(classes!(Trial Unreal));
             !self.memo.budget.spend(1 + text.len() / BYTES_PER_STEP)
-                || classes_in(&text, None, self.memo).is_none_or(says_trial)
+                || classes_in(&text, None, self.memo).is_none_or(mentions_dry_run)
         })
     }
 
@@ -96,18 +98,20 @@ impl ClaimCheck<'_, '_> {
         Some((self.trace.calls.get(call)?, state))
     }
 
+    /// As [`Self::waiting_call`], not cached. The call is given by its index.
     fn find_waiting_call(&self) -> Option<WaitingCall> {
         let end = end_of(self.trace, self.span);
-        let acts = |(_, call): &(usize, &Call)| {
+        let may_be_action = |(_, call): &(usize, &Call)| {
             let tool = self.effects.tools.get(&*call.name);
             tool.is_some_and(|tool| !tool.purpose.is_query() && tool.purpose.may_do(self.claim.action))
         };
         self.memo.budget.spend(1 + self.trace.calls.len() / BYTES_PER_STEP).then_some(())?;
         let earlier_calls = self.trace.calls.iter().enumerate().take_while(|(_, call)| call.start <= end);
-        let mut acting = earlier_calls.take(MAX_CALLS).filter(acts);
-        let (call_index, call) = acting.next()?;
-        // Another call may have done it.
-        let state = without_effect::waiting_state(call, self.memo).filter(|_| acting.next().is_none())?;
+        let mut possible_calls = earlier_calls.take(MAX_CALLS).filter(may_be_action);
+        let (call_index, call) = possible_calls.next()?;
+        // Another call may have carried out the action.
+        let state =
+            without_effect::waiting_state(call, self.memo).filter(|_| possible_calls.next().is_none())?;
         let answer = self.trace.views.get(self.span)?.output_text();
         self.memo.budget.spend(1 + answer.len() / BYTES_PER_STEP).then_some(())?;
         let classes = classes_in(&answer, None, self.memo)?;
@@ -145,12 +149,12 @@ impl ClaimCheck<'_, '_> {
             matches!(first, Some(Action::Create | Action::Add | Action::Save)) && is_same()
         };
         let named = action_tools.into_iter().find(|named| called_tools().any(|tool| makes(&tool, named)))?;
-        // Any other tool may have done it.
+        // Another called tool may have carried out the action.
         let may_be = called_tools().any(|(_, tool)| {
             let actions = &tool.purpose.actions;
             actions.is_empty() || actions.contains(&action) || actions.contains(&Action::Execute)
         });
-        let is_done = || self.first_done(action).is_some_and(|start| start <= end);
+        let is_done = || self.first_done_start(action).is_some_and(|start| start <= end);
         (!may_be && !is_done() && !self.has_automatic_messages()).then_some(&named.tool)
     }
 
@@ -178,12 +182,12 @@ impl ClaimCheck<'_, '_> {
             let sends = [Action::Send, Action::Notify, Action::Execute, Action::Submit];
             actions.is_empty() || sends.iter().any(|action| actions.contains(action))
         });
-        if !self.says_thing(Action::Send) && self.is_of_change(end) {
+        if !self.names_tool_object(Action::Send) && self.is_about_change(end) {
             return None;
         }
         let is_done = [Action::Send, action]
-            .map(|done_action| self.first_done(done_action).is_some_and(|start| start <= end));
-        if self.is_told_by_called_tool(end) {
+            .map(|done_action| self.first_done_start(done_action).is_some_and(|start| start <= end));
+        if self.called_tool_informs(end) {
             return None;
         }
         (!may_be && !is_done.contains(&true) && !self.has_automatic_messages()).then_some(tool)
@@ -192,11 +196,11 @@ impl ClaimCheck<'_, '_> {
     /// Whether the instructions mention something that happens automatically. True beyond the work budget.
     pub(super) fn has_automatic_messages(&self) -> bool {
         let is_automatic = |classes: WordClasses| classes.has(WordClass::Automatic);
-        self.instructions_say("", |text| classes_in(text, None, self.memo).is_none_or(is_automatic))
+        self.any_instruction_matches("", |text| classes_in(text, None, self.memo).is_none_or(is_automatic))
     }
 
     /// Whether the claim names the thing that an offered tool of this action is for.
-    fn says_thing(&self, action: Action) -> bool {
+    fn names_tool_object(&self, action: Action) -> bool {
         let claim_stems: Vec<String> = stems(self.claim.sentence).collect();
         let named = self.offers.named.iter().filter(|named| named.action == action && !named.is_action_noun);
         named.into_iter().any(|named| named.things.iter().all(|thing| claim_stems.contains(thing)))
@@ -204,7 +208,7 @@ impl ClaimCheck<'_, '_> {
 
     /// Whether the arguments of a call, or the result of a call that changed something, contain a name or a number of
     /// the claim: "I've sent 200 euros to Ana" is about a transfer to her. True beyond the work budget.
-    fn is_of_change(&self, end: u64) -> bool {
+    fn is_about_change(&self, end: u64) -> bool {
         // In English the object of the action is after its verb.
         let sentence = self.claim.sentence;
         let after_verb = sentence.to_lowercase().find(&self.claim.verb).and_then(|at| sentence.get(at..));
@@ -214,7 +218,7 @@ impl ClaimCheck<'_, '_> {
         let is_name = |word: &&str| {
             let chars = word.chars().count();
             let begins = word.chars().next().is_some_and(|c| c.is_uppercase() || c.is_ascii_digit());
-            chars > 1 && begins || chars >= MIN_NOUN
+            chars > 1 && begins || chars >= MIN_NOUN_CHARS
         };
         let calendar = classes!(Weekday Month RelativeDay);
         let language = Language::detected(sentence, None, self.memo);
@@ -233,7 +237,7 @@ impl ClaimCheck<'_, '_> {
     }
 
     /// Whether the description of a called tool states that it informs somebody. True beyond the work budget.
-    pub(super) fn is_told_by_called_tool(&self, end: u64) -> bool {
+    pub(super) fn called_tool_informs(&self, end: u64) -> bool {
         let earlier_calls = self.trace.calls.iter().take(MAX_CALLS).filter(|call| call.start <= end);
         let texts = earlier_calls.filter_map(|call| description(self.trace, self.memo, call));
         let texts: Vec<&str> = texts.filter(|text| text.len() <= MAX_BYTES).collect();
@@ -262,12 +266,12 @@ impl ClaimCheck<'_, '_> {
     }
 
     /// The start of the first call which states that the action was done; 0 beyond the work budget.
-    fn first_done(&self, action: Action) -> Option<u64> {
-        *self.effects.first_done.borrow_mut().entry(action).or_insert_with(|| {
+    fn first_done_start(&self, action: Action) -> Option<u64> {
+        *self.effects.first_done_start.borrow_mut().entry(action).or_insert_with(|| {
             let calls = self.trace.calls.iter().take(MAX_CALLS);
             let mut calls =
                 calls.filter(|call| !ToolPurpose::for_call(self.trace, self.memo, call).is_query());
-            calls.find_map(|call| match says_done(call, action, self.memo) {
+            calls.find_map(|call| match states_action_done(call, action, self.memo) {
                 Some(false) => None,
                 Some(true) => Some(call.start),
                 None => Some(0),
@@ -289,33 +293,33 @@ pub(in super::super) fn is_form_of(word: &str, action: Action) -> bool {
 }
 
 /// Whether the arguments or the result of a call state that the action was carried out; `None` beyond the work budget.
-pub(in super::super) fn says_done(call: &Call, action: Action, memo: &Memo) -> Option<bool> {
+pub(in super::super) fn states_action_done(call: &Call, action: Action, memo: &Memo) -> Option<bool> {
     work::count(1);
     let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
-    let is_asked = passed.take(MAX_ARGUMENTS).any(|(key, value)| {
-        let is_on = !value.is_null() && value.as_bool() != Some(false);
-        is_on && identifier_words(key).iter().any(|word| is_form_of(word, action))
+    let is_requested = passed.take(MAX_ARGUMENTS).any(|(key, value)| {
+        let is_set = !value.is_null() && value.as_bool() != Some(false);
+        is_set && identifier_words(key).iter().any(|word| is_form_of(word, action))
     });
-    let Some(result) = call.result.as_ref().filter(|_| !is_asked) else { return Some(is_asked) };
-    let says = |text: &str| {
+    let Some(result) = call.result.as_ref().filter(|_| !is_requested) else { return Some(is_requested) };
+    let has_form = |text: &str| {
         let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() > 2);
         words.map(str::to_lowercase).any(|word| is_form_of(&word, action))
     };
     let structure = Structure::cached(result, memo)?;
-    let Structure(Some(parsed)) = &*structure else { return Some(says(clip(result, MAX_BYTES))) };
-    // A field that is false, 0 or absent does not state it.
-    let is_said = |field: &RecordField| match &field.value {
+    let Structure(Some(parsed)) = &*structure else { return Some(has_form(clip(result, MAX_BYTES))) };
+    // A field that is false, 0 or absent does not state that the action was done.
+    let states_done = |field: &RecordField| match &field.value {
         FieldValue::Bool(holds) => *holds && field.name.iter().any(|word| is_form_of(word, action)),
         FieldValue::Number(number) => {
             *number != 0.0 && field.name.iter().any(|word| is_form_of(word, action))
         }
         FieldValue::Text(text) => {
             let is_none = text.is_empty() || ABSENT_VALUES.iter().any(|none| text.starts_with(none));
-            !is_none && (field.name.iter().any(|word| is_form_of(word, action)) || says(text))
+            !is_none && (field.name.iter().any(|word| is_form_of(word, action)) || has_form(text))
         }
     };
     let fields = || parsed.records.iter().flat_map(|record| &record.fields);
-    memo.budget.spend(1 + fields().count() / 4).then(|| fields().any(is_said))
+    memo.budget.spend(1 + fields().count() / 4).then(|| fields().any(states_done))
 }
 
 #[cfg(test)]
@@ -385,7 +389,7 @@ mod tests {
         let (trace, memo) = (run.answers("Done.").build(), Memo::within(WorkBudget::new(100, None)));
         memo.budget.begin();
         CallAttempts::get(&trace, &memo);
-        assert_eq!(super::says_done(&trace.calls[0], super::Action::Send, &memo), None);
+        assert_eq!(super::states_action_done(&trace.calls[0], super::Action::Send, &memo), None);
     }
 
     #[test]

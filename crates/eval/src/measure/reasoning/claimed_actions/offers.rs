@@ -12,6 +12,7 @@ use crate::recognise::{AgentTrace, Text};
 
 /// The effects of the tools that an agent was offered.
 pub(super) struct Offers {
+    /// The actions of the tools, by the first verb of each.
     pub(super) actions: HashSet<Action>,
     /// Whether one of the tools may change something.
     pub(super) may_change: bool,
@@ -29,6 +30,7 @@ pub(super) struct NamedTool {
     pub(super) is_action_noun: bool,
 }
 
+/// Reads the tools that an agent was offered.
 pub(super) fn offers(trace: &AgentTrace, agent: usize) -> Offers {
     let mut offers = Offers { actions: HashSet::default(), may_change: false, named: Vec::new() };
     for tool in offered_tools(trace, agent) {

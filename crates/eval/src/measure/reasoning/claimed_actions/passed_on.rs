@@ -14,15 +14,16 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;
 
-/// Minimum bytes of a word that names something, and minimum number of such words that no call passes on.
-const MIN_WORD: usize = 4;
-const MIN_LACKING: usize = 2;
+/// Minimum bytes of a word that names something.
+const MIN_WORD_BYTES: usize = 4;
+/// Minimum number of such words that no call contains.
+const MIN_MISSING_WORDS: usize = 2;
 /// Maximum words of a claim that are searched for.
 const MAX_WORDS: usize = 24;
 
 impl ClaimCheck<'_, '_> {
-    /// The words of the claim that the user wrote and no call has; `None` if most of them are in calls.
-    pub(super) fn not_passed_on(&self) -> Option<String> {
+    /// The words of the claim that the user wrote and no call contains; `None` if calls contain most of the words.
+    pub(super) fn words_not_passed_on(&self) -> Option<String> {
         let is_message = self.claim.action == Action::Notify && self.claim.tense == Tense::Done;
         if !is_message
             || !self.effects.is_fully_recorded
@@ -32,27 +33,30 @@ impl ClaimCheck<'_, '_> {
             return None;
         }
         let end = end_of(self.trace, self.span);
-        if self.is_told_by_called_tool(end) || self.has_automatic_messages() {
+        if self.called_tool_informs(end) || self.has_automatic_messages() {
             return None;
         }
         let user_stems: HashSet<String> = self.user_messages()?.iter().flat_map(|text| stems(text)).collect();
-        let wanted =
-            stems(self.claim.sentence).filter(|word| word.len() >= MIN_WORD && user_stems.contains(word));
-        let wanted: Vec<String> = wanted.take(MAX_WORDS).collect();
+        let user_words = stems(self.claim.sentence)
+            .filter(|word| word.len() >= MIN_WORD_BYTES && user_stems.contains(word));
+        let user_words: Vec<String> = user_words.take(MAX_WORDS).collect();
         let earlier_calls = self.trace.calls.iter().take(MAX_CALLS).take_while(|call| call.start <= end);
         let texts: Vec<&Text> = earlier_calls
             .flat_map(|call| [call.arguments.as_ref(), call.result.as_ref()])
             .flatten()
             .collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
-        if !self.memo.budget.spend((1 + bytes / BYTES_PER_STEP) * (1 + wanted.len())) {
+        if !self.memo.budget.spend((1 + bytes / BYTES_PER_STEP) * (1 + user_words.len())) {
             return None;
         }
         let is_passed = |word: &&String| texts.iter().any(|text| contains_ignoring_case(text, word));
-        let (passed, lacking): (Vec<&String>, Vec<&String>) = wanted.iter().partition(is_passed);
+        let (passed_words, missing_words): (Vec<&String>, Vec<&String>) =
+            user_words.iter().partition(is_passed);
         // A call may name the recipient, and lack the content of the message.
-        let is_lacking = lacking.len() >= MIN_LACKING && lacking.len() > passed.len();
-        is_lacking.then(|| lacking.iter().map(|word| word.as_str()).collect::<Vec<_>>().join(", "))
+        let is_content_missing =
+            missing_words.len() >= MIN_MISSING_WORDS && missing_words.len() > passed_words.len();
+        is_content_missing
+            .then(|| missing_words.iter().map(|word| word.as_str()).collect::<Vec<_>>().join(", "))
     }
 }
 

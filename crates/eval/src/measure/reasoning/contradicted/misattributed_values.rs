@@ -225,7 +225,7 @@ impl<'e> Comparison<'e, '_> {
                 .map(|cell| cell.shown())
                 .chain([self.exchange.task])
                 .for_each(|t| moments.read(t));
-            return moments.give_text(cell.shown());
+            return moments.supports_text(cell.shown());
         };
         let request_numbers = numbers::all(self.exchange.task).into_iter().map(|n| n.value);
         let mut operands: Vec<f64> =

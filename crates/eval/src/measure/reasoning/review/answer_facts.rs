@@ -6,7 +6,7 @@
 
 use verdict_otlp::trace::{Idx, SpanId};
 
-use super::{ExaminedFacts, GivenAnswer, MAX_CALLS, Reviewer};
+use super::{ExaminedFacts, MAX_CALLS, ReaderAnswer, Reviewer};
 use crate::measure::conversation::{plain_text, results_in_prompt, runs_code, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::dialogue::{Replies, open_request};
@@ -52,17 +52,17 @@ impl<'a> Reviewer<'a> {
         if !asked.is_some_and(is_question) || asks() {
             return ExaminedFacts::default();
         }
-        self.check_answer(&GivenAnswer { agent, at, answer, view: Some(view), asked }, counts, findings)
+        self.check_answer(&ReaderAnswer { agent, at, answer, view: Some(view), asked }, counts, findings)
     }
 
     /// Compares the facts of an answer with the evidence.
     pub(super) fn check_answer(
         &mut self,
-        given: &GivenAnswer<'_, 'a>,
+        given: &ReaderAnswer<'_, 'a>,
         counts: CallCounts,
         findings: &mut Vec<Finding>,
     ) -> ExaminedFacts {
-        let &GivenAnswer { agent, at, answer, view, asked } = given;
+        let &ReaderAnswer { agent, at, answer, view, asked } = given;
         let request = match asked {
             Some(asked) => TaskDemands::cached(asked, self.memo),
             None => self.request(agent),

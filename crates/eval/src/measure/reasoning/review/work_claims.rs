@@ -79,7 +79,7 @@ impl<'a> Reviewer<'a> {
                         true => Some("but no tool had been called at all".to_owned()),
                         false if only_failed && self.admits_failure(&prose, claim.sentence) => None,
                         false if only_failed => Some("but every call before it had failed".to_owned()),
-                        false => self.reason_unopened(&prose, output, claim.sentence, at, counts),
+                        false => self.unopened_host(&prose, output, claim.sentence, at, counts),
                     }
                 }
             };
@@ -119,7 +119,7 @@ impl<'a> Reviewer<'a> {
     }
 
     /// The reason why a claim of reading is false: its sentence has a link whose host is in no earlier call or result.
-    fn reason_unopened(
+    fn unopened_host(
         &self,
         prose: &str,
         output: &str,

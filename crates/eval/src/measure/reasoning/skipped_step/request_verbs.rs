@@ -6,9 +6,9 @@ use crate::measure::language::{Action, Language};
 use crate::measure::tool_purpose::{action_of, stems};
 
 /// The actions of the verbs of a text, and of their nouns: "cancellation".
-pub(in super::super) fn verbs(text: &str, language: Language) -> Vec<Action> {
+pub(in super::super) fn actions_of_verbs(text: &str, language: Language) -> Vec<Action> {
     if language.is_spaced() {
-        return stems(text).filter_map(|word| verb(&word, language)).collect();
+        return stems(text).filter_map(|word| action_of_verb(&word, language)).collect();
     }
     let chars: Vec<char> = text.chars().collect();
     let words = (2..=3).flat_map(|length| chars.windows(length));
@@ -16,7 +16,7 @@ pub(in super::super) fn verbs(text: &str, language: Language) -> Vec<Action> {
 }
 
 /// The action of a word as a verb, or as a noun or another form of one; `None` for other words.
-pub(super) fn verb(word: &str, language: Language) -> Option<Action> {
+pub(super) fn action_of_verb(word: &str, language: Language) -> Option<Action> {
     let foreign_action = |word: &str| language.action_of(word).filter(|_| language != Language::English);
     let known_action = |word: &str| action_of(word).or_else(|| foreign_action(word));
     known_action(word).or_else(|| language.possible_verbs(word).find_map(|verb| known_action(&verb)))
@@ -36,7 +36,7 @@ mod tests {
             let (language, action) = head.split_once(' ').expect("a language and an action");
             let language = Language::ALL.into_iter().find(|known| known.as_str() == language).unwrap();
             for word in words.split(' ') {
-                let found = verb(word, language).map_or("none", Action::as_str);
+                let found = action_of_verb(word, language).map_or("none", Action::as_str);
                 if found != action {
                     wrong.push(format!("{head}: {word}: {found}"));
                 }
