@@ -112,6 +112,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 /// An action, the intended amount, and the passed one.
 type Mismatch<'a> = (&'a Call, String, String);
 
+/// The texts and actions of an agent whose numbers are compared.
 struct AmountCheck<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,

@@ -78,7 +78,6 @@ mod totals;
 mod totals_below;
 mod weekdays;
 
-pub(super) use predicates::has_state_key;
 use std::cell::OnceCell;
 
 use foldhash::HashMap;
@@ -100,6 +99,8 @@ use crate::recognise::{AgentTrace, Content};
 use exchange::{Exchange, ExchangeFindings};
 use sources::ResultSources;
 
+pub(super) use predicates::has_state_key;
+
 /// Maximum findings on one answer.
 const MAX_FINDINGS: usize = 4;
 /// Number of comparisons at the start of [`COMPARISONS`] whose findings are all kept. A finding of a later comparison
@@ -120,22 +121,27 @@ struct Comparison {
     needs_digit: bool,
 }
 
+/// A comparison that applies to all answers.
 const fn comparison(name: &'static str, check: ExchangeCheck) -> Comparison {
     Comparison { name, check, is_english: false, needs_digit: false }
 }
 
 impl Comparison {
+    /// The comparison, only for answers in English.
     const fn english(self) -> Comparison {
         Comparison { is_english: true, ..self }
     }
 
+    /// The comparison, only for answers with a digit.
     const fn digits_only(self) -> Comparison {
         Comparison { needs_digit: true, ..self }
     }
 }
 
+/// The only comparison for texts that were written on request.
 const TEST_RUNS: Comparison = comparison("test_runs", test_runs::check).english();
 
+/// All comparisons, in the order of their findings.
 const COMPARISONS: [Comparison; 40] = [
     comparison("states", states::check),
     comparison("labels", labels::check).english(),
@@ -206,6 +212,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
     (0..trace.agents.len()).flat_map(|i| check_agent(trace, memo, attempts, i)).collect()
 }
 
+/// The comparisons of the turns and of the answer of the agent `i`.
 fn check_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) -> Vec<ComparedAnswer> {
     let Some(agent) = trace.agents.get(i) else { return Vec::new() };
     let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|view| view.kind == Kind::Llm);

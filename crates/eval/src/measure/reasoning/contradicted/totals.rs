@@ -285,6 +285,7 @@ fn are_of_one_field(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
     })
 }
 
+/// The numbers in ascending order.
 fn sorted(mut numbers: Vec<f64>) -> Vec<f64> {
     numbers.sort_by(f64::total_cmp);
     numbers
@@ -385,6 +386,7 @@ fn is_part(line: &str) -> bool {
         || line.trim_start().starts_with(|c: char| c.is_ascii_digit())
 }
 
+/// Whether a line is a row of a table.
 fn is_table_row(line: &str) -> bool {
     line.trim_start().starts_with('|')
 }
