@@ -14,6 +14,7 @@
 //! | `universal_claims`, `nothing_found` | statements about all things of a list; "nothing was found" |
 //! | `counts`, `subset_counts` | counts of things, and of a part of them |
 //! | `totals`, `totals_below` | totals of listed parts, under a label or in a sentence below the parts |
+//! | `sentence_totals` | totals in the sentence with their parts |
 //! | `partial_totals`, `sums` | totals of one page of a list, of the rows of a list |
 //! | `extremes`, `stated_extremes` | the cheapest or largest item by the name of a field, or by the stated value |
 //! | `extreme_field`, `ranking` | the highest value of an object; the best rows by the requested field |
@@ -61,6 +62,7 @@ mod refunds;
 mod row_calculations;
 mod row_scope;
 mod row_values;
+mod sentence_totals;
 mod misattributed_values;
 mod series_bound;
 mod subset_counts;
@@ -112,7 +114,7 @@ type ExchangeCheck = fn(&Exchange<'_>, &mut ExchangeFindings);
 
 /// A rule of this module.
 struct Comparison {
-    /// The name of the rule. It is that of its file, except for `sentence_totals`.
+    /// The name of the rule, which is that of its file.
     name: &'static str,
     check: ExchangeCheck,
     /// Whether the comparison applies only to answers in English.
@@ -171,7 +173,7 @@ const COMPARISONS: [Comparison; 40] = [
     comparison("sums", sums::check).digits_only(),
     comparison("subset_counts", subset_counts::check).english(),
     // The comparisons from here on may have the same findings as those above, see [`DISTINCT_COMPARISONS`].
-    comparison("sentence_totals", totals::check_sentences).digits_only(),
+    comparison("sentence_totals", sentence_totals::check).digits_only(),
     comparison("universal_claims", universal_claims::check).english(),
     comparison("misattributed_values", misattributed_values::check),
     comparison("asked_row", asked_row::check).english().digits_only(),
