@@ -1,8 +1,8 @@
 //! Wrong totals in sentences: "flights are 412.50 and the hotel 380.00, together 782.50".
 //!
-//! Principle: the amounts of a sentence add up to the total that it states for them. The parts are the amounts before the
-//! word for a total, or the amounts after a colon if they are all values of one field of the results. (`totals` compares
-//! lines.)
+//! Principle: the amounts of a sentence add up to the total that it states for them. The parts are the amounts before
+//! the word for a total, or the amounts after a colon if they are all values of one field of the results. (`totals`
+//! compares lines.)
 //!
 //! In: the sentences of an answer, and all texts. Out: one contradiction.
 
