@@ -112,6 +112,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 /// An action, the intended amount, and the passed one.
 type Mismatch<'a> = (&'a Call, String, String);
 
+/// The texts and actions of an agent whose numbers are compared.
 struct AmountCheck<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
@@ -142,7 +143,7 @@ fn passed_numbers<'c>(call: &'c Call, keys: &'c KeyNames) -> impl Iterator<Item 
     numbers.take(MAX_NUMBERS)
 }
 
-/// Whether two numbers are equal up to the rounding errors of floating-point numbers.
+/// Whether two numbers are equal up to rounding errors.
 fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
 }
@@ -161,7 +162,6 @@ fn amounts(text: &str) -> impl Iterator<Item = Number> {
 }
 
 impl<'a> AmountCheck<'a> {
-    /// As [`passed_numbers`], with the cached words of keys.
     fn passed<'c>(&'c self, call: &'c Call) -> impl Iterator<Item = (KeyName, f64)> + 'c {
         passed_numbers(call, &self.keys)
     }
@@ -328,13 +328,11 @@ impl<'a> AmountCheck<'a> {
             let is_split =
                 counts_people && (passed_numbers.iter().any(is_small_count) || has_hour(call, expected));
             // A product of two arguments: two rooms for two guests each.
-            let is_product_of_arguments =
+            let is_each =
                 passed_numbers.iter().any(|(key, value)| key != field && is_near(value * number, expected));
             // A product of two quantities: 15 reams in 3 boxes of 5.
-            let is_product_of_quantities =
-                requested.values().flatten().any(|count| is_near(count * expected, number));
-            let is_other_unit =
-                is_product_of_arguments || is_product_of_quantities || may_be_converted(number, expected);
+            let is_pack = requested.values().flatten().any(|count| is_near(count * expected, number));
+            let is_other_unit = is_each || is_pack || may_be_converted(number, expected);
             let is_told = self.states_number(self.answer, &name, number) || self.is_discussed(&name, number);
             (call_count == 1 && !has_expected && !is_told && !is_other_unit && !is_split)
                 .then(|| (**call, format!("{expected} {name}"), format!("{name}: {number}")))
@@ -443,8 +441,7 @@ impl<'r> EarlierNumbers<'r> {
         EarlierNumbers { check, known, evidence: Evidence::within(&check.memo.budget), read_count: 0 }
     }
 
-    /// Reads the texts before a call; `None` beyond the work budget, or if the texts before the call are not all
-    /// known.
+    /// Reads the texts before a call; `None` beyond the work budget, or if not all of these texts are known.
     fn read_before(&mut self, call: &Call) -> Option<()> {
         let texts = self.known.before(self.check.trace, call)?;
         for known in texts.get(self.read_count..).unwrap_or_default() {

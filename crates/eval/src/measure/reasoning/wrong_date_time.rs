@@ -101,6 +101,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
 
+/// A request with the calls that are compared with its days and times.
 struct DateRequest<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
@@ -117,6 +118,7 @@ enum RequestedDay {
 }
 
 impl RequestedDay {
+    /// Whether a passed day may be the requested day or falls on the requested weekday.
     fn matches(&self, passed: Day) -> bool {
         match self {
             RequestedDay::Day(day) => passed.may_equal(*day),
@@ -376,11 +378,13 @@ impl<'a> DateRequest<'a> {
             .is_none_or(|texts| have_value(texts.iter().filter(is_other_text), self.memo, read, has))
     }
 
+    /// As [`Self::is_told`], for a day.
     fn is_told_day(&self, call: &Call, passed: Day) -> bool {
         let has_day = |known: &KnownDays| known.0.iter().any(|day| day.may_equal(passed));
         self.is_told(call, |text| KnownDays(days(text)), has_day)
     }
 
+    /// As [`Self::is_told`], for a time in minutes of the day.
     fn is_told_time(&self, call: &Call, time: u32) -> bool {
         let read = |text: &str| KnownTimes { times: times(text), is_zoned: is_zoned(text) };
         // A text with time zones may give the time in another zone.

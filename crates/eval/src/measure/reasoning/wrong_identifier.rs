@@ -41,6 +41,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     agents.filter_map(|(i, agent)| check_agent(trace, memo, i, agent)).collect()
 }
 
+/// The finding on the agent `i`, with the model span that requested the call.
 fn check_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
     let task = agent_index::task(trace, i).filter(|t| !agent.calls.is_empty() && t.len() <= MAX_TASK)?;
     let task_identifiers: Vec<String> = identifiers(task).collect();

@@ -76,6 +76,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         .collect()
 }
 
+/// The finding on an agent, with the model span that requested the call.
 fn check_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     let memo = conduct.memo;
     let task = conduct.task(MAX_TASK)?;
@@ -215,15 +216,16 @@ impl<'a> RowRequest<'a> {
         let by_code = || self.named_by_code(other_rows(), passed_row, value);
         let by_answer = || self.named_by_answer(rows, passed_row).filter(|_| identifies(passed_row, value));
         let by_value = || self.named_by_value(other_rows(), passed_row);
-        let indirect = first.is_none().then(|| by_code().or_else(by_answer).or_else(by_value)).flatten();
-        let is_indirect = indirect.is_some();
-        let ((row, name), None) = (first.or(indirect)?, named_rows.next()) else { return None };
+        let indirectly_named =
+            first.is_none().then(|| by_code().or_else(by_answer).or_else(by_value)).flatten();
+        let is_indirectly_named = indirectly_named.is_some();
+        let ((row, name), None) = (first.or(indirectly_named)?, named_rows.next()) else { return None };
         let (row_words, passed_words) = (words(row), words(passed_row));
         let is_requested =
             |word: &&String| !row_words.contains(*word) && contains_words(&self.user_words, word);
         let may_mean_passed =
             || passed_words.iter().any(|word| is_requested(&word)) || refers(row, passed_row);
-        if !is_indirect && may_mean_passed()
+        if !is_indirectly_named && may_mean_passed()
             || refers(passed_row, row)
             || may_be_unavailable(row, passed_row) && self.answer_names(passed_row, row)
         {
@@ -244,7 +246,7 @@ impl<'a> RowRequest<'a> {
         if !self.memo.budget.spend(1 + (1 + row.fields.len()) * bytes / BYTES_PER_STEP) {
             return None;
         }
-        let in_text = |text: &str| match is_indirect {
+        let in_text = |text: &str| match is_indirectly_named {
             true => contains_words(&words_of(text), &value.to_lowercase()),
             false => contains_ignoring_case(text, &value.to_lowercase()),
         };

@@ -25,10 +25,12 @@ const MAX_READINGS: usize = 64;
 const MAX_UNIT_LENGTH: usize = 24;
 const PERCENT: f64 = 100.0;
 
+// Two amounts of a change: "from 412,300 to 455,900".
 regex!(
-    CHANGE,
+    FROM_TO,
     r"(?i)\b(?:from|von|de|da|del|dal|du)\s+\W{0,3}(?:[a-z]{3}\s)?(?P<a>\d[\d.,' ]*\d|\d)[^\d.;!?]{0,16}?\s(?:to|auf|à|a|para)\s+\W{0,3}(?:[a-z]{3}\s)?(?P<b>\d[\d.,' ]*\d|\d)"
 );
+// A share with its amounts: "41 % (371,850 of 1,326,000)".
 regex!(
     SHARE,
     r"(?i)(?P<p>\d+(?:[.,]\d+)?) ?%\s*\(\W{0,3}(?P<a>\d[\d.,' ]*\d|\d)[^\d.;!?()]{0,24}?\s(?:of|out of|von|de|di|sur)\s+\W{0,3}(?P<b>\d[\d.,' ]*\d|\d)"
@@ -72,6 +74,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
+/// A sign between two numbers of an equation.
 #[derive(Clone, Copy, PartialEq)]
 enum Operator {
     Plus,
@@ -297,7 +300,7 @@ fn wrong_percentage(
         None => {
             let mut percents = numbers.iter().filter(is_percent);
             let only = percents.next().filter(|_| percents.next().is_none())?;
-            let change = CHANGE.captures_iter(sentence).next()?;
+            let change = FROM_TO.captures_iter(sentence).next()?;
             (change, only, true)
         }
     };

@@ -70,7 +70,7 @@ regex!(
     PEAK,
     r" (?:(?:peaked|peaking|topped out|maxed out) at (?:about |around )?|(?:peak|maximum|max|high|(?P<least>minimum|min|low)) (?:was |of |is |at |value of )+)"
 );
-// A date or a time.
+/// The pattern of a date or a time in English.
 fn time_pattern() -> String {
     let month = month_pattern(&[Language::English]);
     format!(

@@ -12,17 +12,21 @@ use super::predicates::stem;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{KeyName, Record, RecordField};
 
-/// Minimum bytes of a name, and of a word of a role.
+/// Minimum bytes of a name.
 const MIN_NAME: usize = 4;
+/// Minimum bytes of a word of a role.
 const MIN_ROLE: usize = 4;
-/// Maximum words and bytes of a name.
+/// Maximum words of a name.
 const MAX_NAME_WORDS: usize = 4;
+/// Maximum bytes of a name.
 const MAX_NAME: usize = 64;
-/// Maximum fields of a record, and records, that are compared.
+/// Maximum fields of a record that are compared.
 const MAX_FIELDS: usize = 16;
+/// Maximum records that are compared.
 const MAX_RECORDS: usize = 400;
-/// Texts between a role and the name after it, and between a name and the role after it.
+/// Texts between a role and the name after it.
 const BEFORE_NAME: [&str; 9] = [":", "by", "is", "was", "are", "were", "is by", "was by", "|"];
+/// Texts between a name and the role after it.
 const BEFORE_ROLE: [&str; 8] = ["(", ",", ", the", "is the", "was the", "is its", "was its", "as"];
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {

@@ -21,8 +21,9 @@ const SEPARABLE: u8 = 2;
 
 // Digits after a mask. Two asterisks are emphasis and not a mask.
 regex!(MASKED, r"(?:\*{3,}|•{2,})[ -]?[*•#.…]*(\d{3,6})(?-u:\b)");
-// Digits directly after a phrase, or after it with a few words between.
+// Digits directly after a phrase.
 regex!(DIGITS_AFTER, r"^ ?[*•#.…]*(\d{3,6})(?-u:\b)");
+// Digits after a phrase with a few words between.
 regex!(DIGITS_NEAR, r"^[^\d.,;\n]{0,32}?[*•#…]*(\d{3,6})(?-u:\b)");
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {

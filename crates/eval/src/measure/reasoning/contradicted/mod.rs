@@ -14,6 +14,7 @@
 //! | `universal_claims`, `nothing_found` | statements about all things of a list; "nothing was found" |
 //! | `counts`, `subset_counts` | counts of things, and of a part of them |
 //! | `totals`, `totals_below` | totals of listed parts, under a label or in a sentence below the parts |
+//! | `sentence_totals` | totals in the sentence with their parts |
 //! | `partial_totals`, `sums` | totals of one page of a list, of the rows of a list |
 //! | `extremes`, `stated_extremes` | the cheapest or largest item by the name of a field, or by the stated value |
 //! | `extreme_field`, `ranking` | the highest value of an object; the best rows by the requested field |
@@ -61,6 +62,7 @@ mod refunds;
 mod row_calculations;
 mod row_scope;
 mod row_values;
+mod sentence_totals;
 mod misattributed_values;
 mod series_bound;
 mod subset_counts;
@@ -78,7 +80,6 @@ mod totals;
 mod totals_below;
 mod weekdays;
 
-pub(super) use predicates::has_state_key;
 use std::cell::OnceCell;
 
 use foldhash::HashMap;
@@ -100,6 +101,8 @@ use crate::recognise::{AgentTrace, Content};
 use exchange::{Exchange, ExchangeFindings};
 use sources::ResultSources;
 
+pub(super) use predicates::has_state_key;
+
 /// Maximum findings on one answer.
 const MAX_FINDINGS: usize = 4;
 /// Number of comparisons at the start of [`COMPARISONS`] whose findings are all kept. A finding of a later comparison
@@ -111,7 +114,7 @@ type ExchangeCheck = fn(&Exchange<'_>, &mut ExchangeFindings);
 
 /// A rule of this module.
 struct Comparison {
-    /// The name of the rule. It is that of its file, except for `sentence_totals`.
+    /// The name of the rule, which is that of its file.
     name: &'static str,
     check: ExchangeCheck,
     /// Whether the comparison applies only to answers in English.
@@ -120,22 +123,27 @@ struct Comparison {
     needs_digit: bool,
 }
 
+/// A comparison that applies to all answers.
 const fn comparison(name: &'static str, check: ExchangeCheck) -> Comparison {
     Comparison { name, check, is_english: false, needs_digit: false }
 }
 
 impl Comparison {
+    /// The comparison, only for answers in English.
     const fn english(self) -> Comparison {
         Comparison { is_english: true, ..self }
     }
 
+    /// The comparison, only for answers with a digit.
     const fn digits_only(self) -> Comparison {
         Comparison { needs_digit: true, ..self }
     }
 }
 
+/// The only comparison for texts that were written on request.
 const TEST_RUNS: Comparison = comparison("test_runs", test_runs::check).english();
 
+/// All comparisons, in the order of their findings.
 const COMPARISONS: [Comparison; 40] = [
     comparison("states", states::check),
     comparison("labels", labels::check).english(),
@@ -165,7 +173,7 @@ const COMPARISONS: [Comparison; 40] = [
     comparison("sums", sums::check).digits_only(),
     comparison("subset_counts", subset_counts::check).english(),
     // The comparisons from here on may have the same findings as those above, see [`DISTINCT_COMPARISONS`].
-    comparison("sentence_totals", totals::check_sentences).digits_only(),
+    comparison("sentence_totals", sentence_totals::check).digits_only(),
     comparison("universal_claims", universal_claims::check).english(),
     comparison("misattributed_values", misattributed_values::check),
     comparison("asked_row", asked_row::check).english().digits_only(),
@@ -206,6 +214,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
     (0..trace.agents.len()).flat_map(|i| check_agent(trace, memo, attempts, i)).collect()
 }
 
+/// The comparisons of the turns and of the answer of the agent `i`.
 fn check_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) -> Vec<ComparedAnswer> {
     let Some(agent) = trace.agents.get(i) else { return Vec::new() };
     let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|view| view.kind == Kind::Llm);

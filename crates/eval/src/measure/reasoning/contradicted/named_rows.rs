@@ -72,6 +72,7 @@ pub(super) struct NamedRow<'a> {
 }
 
 impl<'a> NamedRow<'a> {
+    /// A row without names and cells.
     fn new(source: &'a ResultSource<'a>, at: usize, record: &'a Record) -> NamedRow<'a> {
         NamedRow { source, at, record, names: Vec::new(), cells: Vec::new() }
     }
@@ -323,6 +324,7 @@ fn is_child_name(field: &RecordField) -> bool {
     field.is_text() && names_child(&field.name)
 }
 
+/// Whether a key ends in a word for a name.
 fn names_child(name: &KeyName) -> bool {
     let ends_in_name =
         |words: &[String]| matches!(words.last().map(String::as_str), Some("name" | "title" | "label"));
@@ -352,6 +354,7 @@ fn add_child_names(rows: &mut [NamedRow<'_>], words: &WordSet<'_>) {
     }
 }
 
+/// Whether the key of a field is one for names of rows.
 fn is_named_by_key(_: usize, field: &RecordField) -> bool {
     field.name.has_fact(KeyFact::RowName, |words| words.last().is_some_and(|word| is_name_key(word)))
 }

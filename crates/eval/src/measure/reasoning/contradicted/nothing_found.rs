@@ -31,6 +31,7 @@ const CONDITION_CLASSES: WordClasses =
     classes!(Bound Comparison Exception Increment Neighbour New Restriction Sequence);
 /// Words next to the noun that are not a condition.
 const NOT_LIMITING: [&str; 6] = ["matching", "corresponding", "relevant", "such", "more", "at"];
+// English words for a condition on the items.
 regex!(CONDITION, r" (?:under|over|least|cheaper|longer|without|with|that are|that have|which|left) ");
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {

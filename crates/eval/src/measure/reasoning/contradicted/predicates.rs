@@ -40,6 +40,7 @@ struct StateWords {
     finite: HashMap<&'static str, Vec<&'static str>>,
 }
 
+/// The words of [`STATES`]. A line has a predicate or a keyword, a sign, a language, and words between `|`.
 static WORDS: LazyLock<StateWords> = LazyLock::new(|| {
     let mut out = StateWords::default();
     for line in STATES.lines().filter(|line| !line.starts_with('#')) {

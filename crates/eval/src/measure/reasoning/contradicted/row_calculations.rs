@@ -22,6 +22,7 @@ use crate::measure::records::{Record, RecordField};
 /// Minimum rows of a block, and minimum rows in which the calculation is correct.
 const MIN_ROWS: usize = 3;
 const MIN_CORRECT: usize = 2;
+/// Maximum rows of a table, and lines of a block.
 const MAX_ROWS: usize = 40;
 /// Maximum numbers of a line, and columns of a result.
 const MAX_NUMBERS: usize = 8;
@@ -30,6 +31,7 @@ const MAX_COLUMNS: usize = 12;
 const MIN_PRECISION: f64 = 20.0;
 /// The smallest whole number whose match is not accidental.
 const MIN_WHOLE_VALUE: f64 = 10.0;
+/// Tolerance for rounding errors of floating-point numbers.
 const MAX_ROUNDING_ERROR: f64 = 1e-6;
 const PERCENT: f64 = 100.0;
 
@@ -54,6 +56,7 @@ const CALCULATIONS: [Calculation; 6] = [
 ];
 
 impl Calculation {
+    /// The value for the numbers of the two columns in one row.
     fn apply(self, a: f64, b: f64) -> f64 {
         match self {
             Calculation::Difference => a - b,
@@ -70,6 +73,7 @@ impl Calculation {
         matches!(self, Calculation::Difference | Calculation::Sum | Calculation::Product)
     }
 
+    /// Whether the order of the columns is irrelevant.
     fn is_commutative(self) -> bool {
         matches!(self, Calculation::Sum | Calculation::Product)
     }
@@ -189,6 +193,7 @@ fn tables<'e>(exchange: &'e Exchange<'_>) -> Option<Vec<(&'e ResultSource<'e>, V
     Some(tables)
 }
 
+/// The field of a row in the column of `name`.
 fn cell<'r>(row: &'r Record, name: &RecordField) -> Option<&'r RecordField> {
     row.fields.iter().find(|field| field.name == name.name)
 }
@@ -285,6 +290,7 @@ fn wrong_value<'a>(
     None
 }
 
+/// The number of a row in a column.
 fn number_of(row: &Record, column: &RecordField) -> Option<f64> {
     cell(row, column)?.number()
 }

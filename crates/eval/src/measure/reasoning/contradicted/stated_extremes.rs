@@ -41,7 +41,7 @@ const MIN_NAME: usize = 2;
 const MAX_TEXT: usize = 40;
 /// Words before a superlative that belongs to one thing alone: not "second", "two", "at".
 const BEFORE_SUPERLATIVE: [&str; 9] = ["the", "your", "its", "our", "is", "was", "has", "had", "with"];
-/// Words of answers that exclude rows.
+/// Classes of words by which an answer may exclude rows.
 const ANSWER_LIMITS: WordClasses =
     classes!(Condition Exception Comparison Restriction Alternative Neighbour Bound Negation);
 /// Words of requests that exclude rows, without those for bounds, since the number of "at least" must occur in a call.
@@ -180,6 +180,7 @@ fn map_of<'e>(source: &'e ResultSource<'e>, record: &'e Record) -> Option<Series
     Some(Series { source, column: None, entries, is_only: true })
 }
 
+/// The number of a row in a column.
 fn number_in(row: &Record, column: &RecordField) -> Option<f64> {
     row.fields.iter().find(|field| field.name == column.name)?.number()
 }
@@ -232,8 +233,8 @@ fn better_row(
     if entries.any(|(at, entry)| !is_end(at, entry) && is_named_in(&entry, &request_words)) {
         return None;
     }
-    let value_position =
-        stated_place(exchange, series, clause, named, topic).filter(|_| form != "most" || series.is_only)?;
+    let value_position = position_of_value(exchange, series, clause, named, topic)
+        .filter(|_| form != "most" || series.is_only)?;
     findings.examined = true;
     let is_better =
         |entry: &&Entry<'_>| if is_minimum { entry.value < named.value } else { entry.value > named.value };
@@ -254,7 +255,7 @@ fn better_row(
 }
 
 /// The byte position in the answer of the value of the column for the named row.
-fn stated_place(
+fn position_of_value(
     exchange: &Exchange<'_>,
     series: &Series<'_>,
     clause: &Clause<'_>,
@@ -263,8 +264,8 @@ fn stated_place(
 ) -> Option<usize> {
     let is_topic =
         series.column.is_some_and(|column| column.name.iter().any(|word| topic.contains(&word.as_str())));
-    let value_position_in = |text: &str| {
-        let stated =
+    let position_in = |text: &str| {
+        let is_stated =
             |n: &Number| !n.in_identifier && n.possible_values().any(|value| value == named.value.abs());
         let is_money = |n: &Number| currency::is_beside(text, n.start..n.end) || has_currency_sign(text, n);
         let is_meant =
@@ -272,12 +273,12 @@ fn stated_place(
         // The first amount is the one that the superlative is about.
         let mut candidates = numbers::all(text).into_iter();
         match topic == PRICE && !is_topic {
-            true => candidates.find(|n| is_money(n)).filter(|n| stated(n)).map(|n| n.start),
-            false => candidates.find(|n| stated(n) && is_meant(n)).map(|n| n.start),
+            true => candidates.find(|n| is_money(n)).filter(|n| is_stated(n)).map(|n| n.start),
+            false => candidates.find(|n| is_stated(n) && is_meant(n)).map(|n| n.start),
         }
     };
     let offset = |part: &str| part.as_ptr().addr().checked_sub(exchange.answer.as_ptr().addr());
-    if let Some(at) = value_position_in(clause.sentence) {
+    if let Some(at) = position_in(clause.sentence) {
         return Some(offset(clause.sentence)? + at);
     }
     // The line of the row in a list or a table.
@@ -285,7 +286,7 @@ fn stated_place(
         let words = separated_words(line);
         named.names.iter().any(|name| contains_words(&words, name))
     });
-    let line = lines.find(|line| series.is_only && value_position_in(line).is_some())?;
+    let line = lines.find(|line| series.is_only && position_in(line).is_some())?;
     offset(line)
 }
 

@@ -41,6 +41,7 @@ const CALCULATIONS: [Calculation; 4] =
     [Calculation::Product, Calculation::Quotient, Calculation::Sum, Calculation::Difference];
 
 impl Calculation {
+    /// The value for the numbers of the two columns in one row.
     fn apply(self, a: f64, b: f64) -> f64 {
         match self {
             Calculation::Product => a * b,

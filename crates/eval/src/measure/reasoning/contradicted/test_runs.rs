@@ -30,7 +30,9 @@ regex!(
     GENERAL_CLAIM,
     r" (?:everything|they all|all of them) (?:now |still |are |is )*(?:pass|passes|passed|passing|green) "
 );
+// Words for tests.
 regex!(TEST_WORDS, r"(?i)tests?\b|\bspecs?\b|\bpassed\b|\bsuites?\b");
+// Words for failures.
 regex!(FAILURE_WORDS, r"(?i)\bfail(?:s|ed|ing|ure|ures)?\b|\bbroken\b|\bexcept\b");
 // Words for errors, which are failures of tests only in a sentence about tests: they also describe code.
 regex!(ERROR_WORDS, r"(?i)\berrors?\b");

@@ -137,6 +137,7 @@ impl Time {
         self.offsets().map(move |offset| (self.shown - offset).rem_euclid(MINUTES_PER_DAY))
     }
 
+    /// The possible offsets from UTC, in minutes.
     fn offsets(self) -> impl Iterator<Item = i32> {
         [Some(self.offset), self.summer_offset].into_iter().flatten()
     }

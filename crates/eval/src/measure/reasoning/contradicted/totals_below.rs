@@ -12,8 +12,9 @@ use crate::measure::language::{WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::vocabulary::{self, WordMeaning};
 
-/// Minimum and maximum parts of a total.
+/// Minimum parts of a total.
 const MIN_PARTS: usize = 2;
+/// Maximum parts of a total.
 const MAX_PARTS: usize = 50;
 /// Maximum words of the sentence.
 const MAX_WORDS: usize = 10;

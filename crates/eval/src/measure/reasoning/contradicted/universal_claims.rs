@@ -14,9 +14,9 @@ use crate::measure::numbers;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, Record, RecordField};
 
-// A question about all things; and a question whether something applies to the things, unlike "are there", which asks
-// for some of them.
+// A question about all things.
 regex!(ASKS_OF_ALL, r"^ (?:is|are|was|were|do|does|has|have) (?:all|both|each|every) ");
+// A question whether something applies to the things, unlike "are there", which asks for some of them.
 regex!(
     ASKS_WHETHER,
     r"^ (?:is|are|was|were|do|does|has|have) (?:the|my|our|your|these|those|all|both|they) "

@@ -135,6 +135,7 @@ fn possible_years(exchange: &Exchange<'_>, dated: &DatedWeekday) -> Vec<i64> {
 struct TextDates(Vec<(i64, usize, usize)>);
 
 impl TextDates {
+    /// The dates of a text, which are read once for each text.
     fn cached(text: &Text, memo: &Memo) -> Rc<TextDates> {
         memo.for_text(text, |text| {
             let dates = dates::all(text).map(|date| (date.year, date.month, date.day_of_month));
