@@ -1,8 +1,8 @@
 //! Words with content, and function words.
 //!
 //! In: a text or a word in a known language. Out: the content words of the text; whether the word is a function word.
-//! Function words are the words of closed classes, the words without content of instructions, and the words by which the
-//! language of a text is detected.
+//! Function words are the words of closed classes, the words without content of instructions, and the words by which
+//! the language of a text is detected.
 
 use super::word_class::FUNCTION_CLASSES;
 use super::{ClassifiedWord, Language, RequestWords, WordClass, WordClasses, classes, detect};

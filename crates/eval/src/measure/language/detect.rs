@@ -15,7 +15,7 @@ use crate::measure::excerpt::push_lowercase;
 
 /// Maximum bytes that are read.
 pub(super) const MAX_BYTES: usize = 3000;
-/// Minimum score of a recognised language: two words that only one language has, or several shared ones.
+/// Minimum score of a recognised language: two words that only one language has, or several shared words.
 const MIN_SCORE: f32 = 1.3;
 /// Minimum share of the best language in the sum of the best and the second score.
 const MIN_SHARE: f32 = 0.58;
@@ -92,7 +92,7 @@ impl LanguageTable {
     }
 }
 
-/// The first [`HEAD_BYTES`] of a word of `text` as an integer. The bytes of a shorter word are the highest ones, above
+/// The first [`HEAD_BYTES`] of a word of `text` as an integer. The bytes of a shorter word are the highest bytes, above
 /// zeros.
 fn head(text: &[u8], word: Range<usize>) -> u64 {
     match block_at(text, word.start) {

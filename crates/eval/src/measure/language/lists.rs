@@ -95,7 +95,7 @@ struct ListFile {
     unless: Vec<String>,
 }
 
-/// Patterns of admitted inventions, and patterns of those that only assume something.
+/// Patterns of admitted inventions, and patterns of admissions that only assume something.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InventionFile {

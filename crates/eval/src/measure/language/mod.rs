@@ -3,10 +3,10 @@
 //! replies of a user that agree or withdraw; requests for a text, an estimate, a number or a source.
 //!
 //! In: a text. Out: its sentences of such a kind, verbatim. Patterns are data, with one file per language in `data/`:
-//! classes of words (speaker, auxiliary, negation, verbs by class of action), and patterns over these classes. A pattern
-//! is matched with one sentence, as words without case and punctuation. Code and quotations are ignored; questions and
-//! conditions claim nothing. `sentences/` contains sentences that the patterns must and must not match. In other
-//! languages, or if the language is not recognised, metrics that need the language are unmeasured.
+//! classes of words (speaker, auxiliary, negation, verbs by class of action), and patterns over these classes. A
+//! pattern is matched with one sentence, as words without case and punctuation. Code and quotations are ignored;
+//! questions and conditions claim nothing. `sentences/` contains sentences that the patterns must and must not match.
+//! In other languages, or if the language is not recognised, metrics that need the language are unmeasured.
 //!
 //! | file | content |
 //! |---|---|
@@ -153,8 +153,8 @@ pub(crate) struct Invention<'t> {
     pub is_assumption: bool,
 }
 
-/// The language of a text or, if it is not recognised, of `fallback`, the text that it answers. If both texts hint at the
-/// same language, that language counts as recognised.
+/// The language of a text or, if it is not recognised, of `fallback`, the text that it answers. If both texts hint at
+/// the same language, that language counts as recognised.
 fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Memo) -> detect::Detected {
     use detect::Detected::{Supported, TooFewWords, Unclear};
     let detected = reading.language(text);
@@ -304,7 +304,7 @@ impl<'t> ReadText<'t> {
         })
     }
 
-    /// Whether a reply begins with an agreement and takes nothing back; it may ask for something else as well.
+    /// Whether a reply begins with an agreement and withdraws nothing; the reply may ask for something else as well.
     pub(crate) fn begins_to_agree(&self) -> bool {
         self.languages.iter().any(|&language| {
             let agreement = &language.lists().agreement;

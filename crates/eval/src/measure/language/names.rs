@@ -98,7 +98,7 @@ pub(crate) fn is_of_class(word: &str, class: WordClass) -> bool {
     NAMES.get(word).is_some_and(|(classes, _)| classes.has(class))
 }
 
-/// Words of keys for an identifier that are the same in many languages, besides those of the class.
+/// Words of keys for an identifier that are the same in many languages, in addition to the words of the class.
 const IDENTIFIER_KEYS: [&str; 12] =
     ["id", "no", "nr", "ref", "key", "sku", "uuid", "url", "path", "slug", "doi", "tracking"];
 

@@ -65,7 +65,7 @@ fn verb_form(entry: &str) -> (String, Vec<String>) {
 const MIN_STEM_CHARS: usize = 3;
 
 impl RequestWords {
-    /// The words of a data file. Numbers and names of days and months are those of the closed classes.
+    /// The words of a data file. Numbers and names of days and months are read from the closed classes.
     pub(super) fn new(file: &RequestsFile, classes: &WordClassTable) -> RequestWords {
         let set = |words: &str| words.split_whitespace().map(str::to_owned).collect::<HashSet<String>>();
         let list = |words: &str| words.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
@@ -156,7 +156,7 @@ impl RequestWords {
     }
 
     /// The word without each negating prefix that it begins with: "resolved" of "unresolved", but also "der" of
-    /// "under". The caller decides by a text that contains the rest as a word.
+    /// "under". The caller has to check that a text contains the result as a word.
     pub(crate) fn without_prefix<'w>(&'w self, word: &'w str) -> impl Iterator<Item = &'w str> + 'w {
         let words = self.prefixes.iter().filter_map(move |prefix| word.strip_prefix(prefix.as_str()));
         words.filter(|word| word.chars().count() >= MIN_STEM_CHARS)

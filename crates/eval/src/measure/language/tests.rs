@@ -268,7 +268,7 @@ fn groups_of_grammar_are_those_of_their_sentences() {
 /// The sentences of a language, each with the meanings of the vocabulary whose words it contains:
 /// `meaning ~meaning: text`. After `~` is a meaning whose word has another sense in the sentence, or is of another
 /// language.
-fn with_meanings(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
+fn sentences_with_meanings(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
     let file = sentences_of!(language, "meanings");
     file.lines().map(|line| line.split_once(": ").expect("meanings and a sentence"))
 }
@@ -278,7 +278,7 @@ fn with_meanings(language: Language) -> impl Iterator<Item = (&'static str, &'st
 fn meanings_are_those_of_their_sentences() {
     let mut wrong = Vec::new();
     for language in Language::ALL {
-        let sentences: Vec<_> = with_meanings(language).collect();
+        let sentences: Vec<_> = sentences_with_meanings(language).collect();
         for (names, sentence) in &sentences {
             let found = vocabulary::find(sentence, &WordMeaning::ALL);
             let is_found = |meaning: &&WordMeaning| found.iter().any(|(found, _)| found == *meaning);
@@ -516,7 +516,7 @@ proptest! {
 }
 
 #[test]
-fn quoted_lines_say_nothing() {
+fn quoted_lines_are_no_statements() {
     let claims = |text: &str| ReadText::new(text, None, &Memo::new()).claims_of_done_action().len();
     assert_eq!(claims("> I have cancelled the order.\n> I have sent it."), 0);
     assert_eq!(

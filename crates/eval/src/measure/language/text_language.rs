@@ -57,8 +57,8 @@ pub(crate) enum Readable {
     No,
 }
 
-/// The rules that can read `text`. If the text has too few words, they are the rules for the language of `fallback`, the
-/// text that it answers. Rules with English words only must not read other texts: they would miss hedges, labels,
+/// The rules that can read `text`. If the text has too few words, they are the rules for the language of `fallback`,
+/// the text that it answers. Rules with English words only must not read other texts: they would miss hedges, labels,
 /// negations and requests in another language.
 pub(crate) fn readable(text: &str, fallback: Option<&str>, memo: &Memo) -> Readable {
     readable_in(language_of(text, &Reading::cached(text, memo), fallback, memo))

@@ -8,7 +8,7 @@
 //! `word*` also matches with letters after it, `word <n>` only before a number, `^word` only at the beginning of a
 //! clause, and `=Word` only in this case; at the beginning of a sentence, the entry in lower case, if there is one,
 //! matches instead. Of overlapping entries the longest one counts, so that "no later than" is no negation; entries of
-//! `none` only hide shorter ones. `+word` is not searched in texts, since most of them would contain it: rules look up
+//! `none` only hide shorter entries. `+word` is not searched in texts, since most texts contain it: rules look up
 //! a single word by [`WordClassTable::name`].
 
 use std::collections::BTreeMap;

@@ -166,12 +166,15 @@ pub(super) fn triple_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
     let is_coarse = tolerance > value * COARSE;
     pool.iter().enumerate().any(|(i, a)| {
         pool.iter().skip(i).any(|b| {
-            let hit = |third: f64| within(pool, third - tolerance, third + tolerance);
+            let is_in_pool = |third: f64| within(pool, third - tolerance, third + tolerance);
             // A number with a fraction does not match exactly by chance.
             let exact =
                 |third: f64| value.fract() != 0.0 && within(pool, third - SUM_ERROR, third + SUM_ERROR);
-            let hits = |third: f64| if is_coarse { exact(third) } else { hit(third) };
-            hit(value - a - b) || hits(a + b - value) || hits(value + a - b) || hits(value - a + b)
+            let is_match = |third: f64| if is_coarse { exact(third) } else { is_in_pool(third) };
+            is_in_pool(value - a - b)
+                || is_match(a + b - value)
+                || is_match(value + a - b)
+                || is_match(value - a + b)
         })
     })
 }
@@ -189,10 +192,10 @@ pub(super) fn product_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
     let factors = || pool.iter().filter(|v| **v != 0.0 && **v != 1.0);
     factors().enumerate().any(|(i, a)| {
         factors().skip(i).any(|b| {
-            let (product, hit) = (a * b, |low: f64, high: f64| within(pool, low, high));
-            hit(value - tolerance - product, value + tolerance - product)
-                || hit(product - value - tolerance, product - value + tolerance)
-                || hit((value - tolerance) / product, (value + tolerance) / product)
+            let (product, is_in_pool) = (a * b, |low: f64, high: f64| within(pool, low, high));
+            is_in_pool(value - tolerance - product, value + tolerance - product)
+                || is_in_pool(product - value - tolerance, product - value + tolerance)
+                || is_in_pool((value - tolerance) / product, (value + tolerance) / product)
         })
     })
 }

@@ -4,9 +4,9 @@
 //! Principle: if a lookup passed a number or a day of the request in a field, or returned it in that field, the action
 //! after the lookup has the same value in this field. There is a finding if the action has another value there that
 //! neither the user nor the answer mentions, and that no earlier call passed. The requested value is then known to be
-//! possible, so that the other value is no substitute. A value that only a result has counts if the result has both values
-//! in this field. Only actions that create something are compared, since an update changes the value that the user names.
-//! A request with words for a change or an alternative leaves the value to the agent.
+//! possible, so that the other value is no substitute. A value that only a result has counts if the result has both
+//! values in this field. Only actions that create something are compared, since an update changes the value that the
+//! user names. A request with words for a change or an alternative leaves the value to the agent.
 //!
 //! In: the messages of the user, the calls of an agent and its answer. Out: one finding for each agent, on the model
 //! span that requested the call.
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
-    fn count(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> usize {
+    fn finding_count(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> usize {
         let script = calls.iter().fold(Script::new(task), |script, (tool, arguments, result)| {
             script.calls("", &[(*tool, arguments)]).returns(result)
         });
@@ -210,15 +210,15 @@ mod tests {
     fn other_value_in_a_field_that_a_lookup_had_is_found() {
         let book = |arguments: &'static str| ("book_van", arguments, r#"{"booking":"VB-71"}"#);
         let wrong = book(r#"{"van":"V2","pickup":"2026-06-11","return":"2026-06-14"}"#);
-        assert_eq!(count(TASK, &[SEARCH, wrong], "Van V2 is yours (VB-71), 48 a day."), 1);
+        assert_eq!(finding_count(TASK, &[SEARCH, wrong], "Van V2 is yours (VB-71), 48 a day."), 1);
         let oven = "Book the kiln at 940 degrees for my cups.";
         let modes = ("list_modes", "{}", r#"[{"mode":"glaze","celsius":[940,1060]}]"#);
         let booked = ("book_kiln", r#"{"mode":"glaze","celsius":1060}"#, r#"{"slot":"Fri"}"#);
-        assert_eq!(count(oven, &[modes, booked], "The kiln is booked for Friday."), 1);
+        assert_eq!(finding_count(oven, &[modes, booked], "The kiln is booked for Friday."), 1);
         let desks = ("find_desks", r#"{"date":"2026-03-04"}"#, r#"["D-1","D-2"]"#);
         let reserved = ("reserve_desk", r#"{"desk":"D-2","date":"2026-03-05"}"#, r#"{"ok":true}"#);
         assert_eq!(
-            count("Reserve a desk on 4 March 2026 please.", &[desks, reserved], "Desk D-2 is yours."),
+            finding_count("Reserve a desk on 4 March 2026 please.", &[desks, reserved], "Desk D-2 is yours."),
             1
         );
     }
@@ -229,28 +229,44 @@ mod tests {
         let right = book(r#"{"van":"V2","pickup":"2026-06-11","return":"2026-06-15"}"#);
         let wrong = book(r#"{"van":"V2","pickup":"2026-06-11","return":"2026-06-14"}"#);
         let answer = "Van V2 is yours (VB-71), 48 a day.";
-        assert_eq!(count(TASK, &[SEARCH, right], answer), 0);
+        assert_eq!(finding_count(TASK, &[SEARCH, right], answer), 0);
         assert_eq!(
-            count(TASK, &[SEARCH, wrong], "Van V2 is yours until 14 June, as it is taken on the 15th."),
+            finding_count(
+                TASK,
+                &[SEARCH, wrong],
+                "Van V2 is yours until 14 June, as it is taken on the 15th."
+            ),
             0
         );
         let rest = book(r#"{"van":"V7","pickup":"2026-06-14","return":"2026-06-15"}"#);
-        assert_eq!(count(TASK, &[SEARCH, wrong, rest], "V2 and then V7 are booked."), 0, "in two parts");
+        assert_eq!(
+            finding_count(TASK, &[SEARCH, wrong, rest], "V2 and then V7 are booked."),
+            0,
+            "in two parts"
+        );
         let shorter =
             ("search_vans", r#"{"pickup":"2026-06-11","return":"2026-06-14"}"#, r#"[{"van":"V2"}]"#);
-        assert_eq!(count(TASK, &[SEARCH, shorter, wrong], answer), 0, "looked up");
+        assert_eq!(finding_count(TASK, &[SEARCH, shorter, wrong], answer), 0, "looked up");
         let until = (SEARCH.0, SEARCH.1, r#"[{"van":"V2","free_until":"2026-06-14"}]"#);
-        assert_eq!(count(TASK, &[until, wrong], answer), 0, "returned");
-        assert_eq!(count("A van from 11 to 15 June, or a day less.", &[SEARCH, wrong], answer), 0);
+        assert_eq!(finding_count(TASK, &[until, wrong], answer), 0, "returned");
+        assert_eq!(finding_count("A van from 11 to 15 June, or a day less.", &[SEARCH, wrong], answer), 0);
         let moved = ("update_booking", r#"{"booking":"VB-71","return":"2026-06-14"}"#, r#"{"ok":true}"#);
         let known = ("get_booking", r#"{"booking":"VB-71"}"#, r#"{"return":"2026-06-15"}"#);
-        assert_eq!(count("Return my van a day before 15 June.", &[known, moved], "Done."), 0, "an update");
+        assert_eq!(
+            finding_count("Return my van a day before 15 June.", &[known, moved], "Done."),
+            0,
+            "an update"
+        );
         let oven = "Book the kiln at 940 degrees for my cups.";
         let modes = ("list_modes", "{}", r#"[{"mode":"glaze","celsius":[960,1060]}]"#);
         let booked = ("book_kiln", r#"{"mode":"glaze","celsius":960}"#, r#"{"slot":"Fri"}"#);
-        assert_eq!(count(oven, &[modes, booked], "Booked for Friday."), 0, "940 is not possible");
+        assert_eq!(finding_count(oven, &[modes, booked], "Booked for Friday."), 0, "940 is not possible");
         let table = ("get_menu", "{}", r#"{"price":[25,40]}"#);
         let order = ("order_menu", r#"{"price":40,"guests":25}"#, r#"{"ok":true}"#);
-        assert_eq!(count("Order the menu for 25 guests.", &[table, order], "Ordered."), 0, "another field");
+        assert_eq!(
+            finding_count("Order the menu for 25 guests.", &[table, order], "Ordered."),
+            0,
+            "another field"
+        );
     }
 }

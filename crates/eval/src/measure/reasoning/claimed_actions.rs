@@ -6,10 +6,10 @@
 //!
 //! In: the texts of models, and the calls of the trace. Out: a finding for a claim without a successful call that does
 //! such a thing, or with identifiers that no such call names. A failed call supports no claim. Neither does a call
-//! that reports no effect, or one whose result still waits for approval (`pending_approval`) unless the answer says
-//! so. An action supports claims of its consequences in the same turn ("the refund has been issued"). A state that a
-//! result reports is not a claim of the model. Actions on the text that the model writes ("I have added a paragraph")
-//! are claims only where a tool for them was offered. A draft for the user contains no claims.
+//! that reports no effect, or a call whose result still waits for approval (`pending_approval`) unless the answer
+//! states so. An action supports claims of its consequences in the same turn ("the refund has been issued"). A state
+//! that a result reports is not a claim of the model. Actions on the text that the model writes ("I have added a
+//! paragraph") are claims only where a tool for them was offered. A draft for the user contains no claims.
 
 mod effects;
 mod insufficient_calls;
@@ -76,9 +76,8 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             if view.output_content == Content::Present && !text.trim().is_empty() && !writes_code(&text) {
                 let task = agent_index::task(trace, i).map(|task| &**task);
                 let analysed = ReadText::new(&text, task, memo);
-                let draft_start =
-                    analysed.languages().map(|language| before_draft(&text, language).len()).min();
-                let draft_start = text.as_ptr().addr() + draft_start.unwrap_or(text.len());
+                let length = analysed.languages().map(|language| before_draft(&text, language).len()).min();
+                let draft_start = text.as_ptr().addr() + length.unwrap_or(text.len());
                 for claim in analysed.claims_of_done_action() {
                     if claim.action.is_work() || claim.sentence.as_ptr().addr() >= draft_start {
                         continue;
@@ -384,12 +383,9 @@ impl ClaimCheck<'_, '_> {
         let earlier_calls = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
         // A call that changed something may have included the action, by its arguments or with a file that the claim
         // names.
-        let changing_arguments =
-            |call: &'_ Call| call.arguments.as_ref().filter(|_| self.effects.changes(call)).cloned();
-        let texts: Vec<Text> = earlier_calls
-            .flat_map(|call| [call.result.clone(), changing_arguments(call)])
-            .flatten()
-            .collect();
+        let inputs = |call: &'_ Call| call.arguments.as_ref().filter(|_| self.effects.changes(call)).cloned();
+        let texts: Vec<Text> =
+            earlier_calls.flat_map(|call| [call.result.clone(), inputs(call)]).flatten().collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         let paths: Vec<&str> = paths(self.claim.sentence).collect();
         let mentions = |text: &Text| {
@@ -417,9 +413,8 @@ impl ClaimCheck<'_, '_> {
         *self.effects.asked_question.borrow_mut().entry(agent).or_insert_with(|| {
             let is_plain_question = |text: &Text| {
                 let classes = classes_in(text, None, self.memo);
-                let has_mark =
-                    text.contains(['?', '\u{ff1f}']) || text.trim_end_matches('。').ends_with('か');
-                has_mark && !classes.is_some_and(|classes| classes.has(WordClass::Modal))
+                let marked = text.contains(['?', '\u{ff1f}']) || text.trim_end_matches('。').ends_with('か');
+                marked && !classes.is_some_and(|classes| classes.has(WordClass::Modal))
             };
             self.user_messages().is_none_or(|messages| messages.iter().any(is_plain_question))
         })
@@ -674,7 +669,7 @@ mod tests {
         assert!(work <= 256 * CALLS as u64, "{work} names and comparisons");
     }
 
-    /// The work on the claims of a text, with how many of them are unsupported.
+    /// The work on the claims of a text, and the number of unsupported claims.
     pub(super) fn work_of(script: Script, claim: &str) -> (u64, usize) {
         let (trace, memo) = (script.answers(&claim.repeat(100)).build(), Memo::new());
         let attempts = CallAttempts::get(&trace, &memo);

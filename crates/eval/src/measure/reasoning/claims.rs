@@ -45,9 +45,9 @@ pub(crate) fn claims<'t>(prose: &'t str, memo: &Memo) -> Vec<WorkClaim<'t>> {
     out
 }
 
-/// Whether the noun of a claim means the tool `name`: the noun has the words of the name, or is one of them ("calculator"
-/// for `simple_calculator`). The nouns of a name with a verb are the object of the verb: "account" does not mean
-/// `get_account`.
+/// Whether the noun of a claim means the tool `name`: the noun has the words of the name, or is one of them
+/// ("calculator" for `simple_calculator`). The nouns of a name with a verb are the object of the verb: "account" does
+/// not mean `get_account`.
 pub(crate) fn noun_means_tool(noun: &str, name: &str) -> bool {
     let (noun, name) = (identifier_words(noun), identifier_words(name));
     let plain = noun.concat();

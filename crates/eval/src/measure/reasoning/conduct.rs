@@ -84,7 +84,7 @@ impl<'a> Conduct<'a> {
         self.agent.calls.iter().take(max).filter_map(|i| Some((*i, trace.calls.get(*i)?)))
     }
 
-    /// The first `max` calls without those that failed.
+    /// The calls among the first `max` that did not fail.
     pub(super) fn succeeded(&self, max: usize) -> impl Iterator<Item = (usize, &'a Call)> + use<'a> {
         let attempts = self.attempts;
         self.calls(max).filter(|(i, _)| attempts.has_succeeded(*i))

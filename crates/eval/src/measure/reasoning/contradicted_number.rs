@@ -23,7 +23,7 @@ use crate::measure::records::KeyNames;
 use crate::measure::{Finding, Memo, currency};
 use crate::recognise::{AgentTrace, Call, Role, Text};
 
-/// Maximum calls, the latest ones, of one agent.
+/// Maximum calls of one agent that are compared; the latest are compared.
 const MAX_CALLS: usize = 64;
 /// Maximum bytes of a message that is read: longer messages contain pasted text, whose numbers are not the user's.
 const MAX_MESSAGE_BYTES: usize = 1000;
@@ -151,7 +151,7 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
     Some(out)
 }
 
-/// The numbers of messages, at most [`MAX_NUMBERS`] of them.
+/// At most [`MAX_NUMBERS`] numbers of messages.
 fn numbers_of(texts: &[&Text]) -> Vec<f64> {
     let mut numbers = combinable(texts.iter().copied(), MAX_NUMBERS);
     numbers.truncate(MAX_NUMBERS);

@@ -81,7 +81,8 @@ impl Day {
         Some(day_number(self.year?, self.month, self.day))
     }
 
-    /// The days from this one to another, in the same year if only one of them is known.
+    /// The number of days from this day to another day; a day without a year is taken to be in the year of the other
+    /// one.
     pub(super) fn days_until(self, other: Day) -> i64 {
         let year = self.year.or(other.year).unwrap_or(2024);
         let number = |day: Day| day_number(day.year.unwrap_or(year), day.month, day.day);

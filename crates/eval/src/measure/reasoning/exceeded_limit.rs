@@ -36,7 +36,7 @@ const MAX_BYTES: usize = 64 << 10;
 const MAX_SENTENCE_BYTES: usize = 300;
 /// Maximum limits of one text.
 const MAX_LIMITS: usize = 64;
-/// Maximum calls that are compared, the latest ones.
+/// Maximum calls that are compared; the latest are compared.
 const MAX_CALLS: usize = 64;
 /// Maximum arguments of a call that are compared.
 const MAX_ARGUMENTS: usize = 40;
@@ -54,7 +54,7 @@ const PROHIBITION: WordClasses = classes!(Modal Obligation Confirmation Barrier)
 const MAX_BYTES_BEFORE_NEGATION: usize = 4;
 /// Classes of words by which a limit does not always apply.
 const CONDITION: WordClasses = classes!(Condition Exception);
-/// Classes of words by which somebody else decides.
+/// Classes of words for a decision by another person.
 const APPROVAL: WordClasses = classes!(Confirmation Barrier);
 
 /// The unit of a limit.
@@ -97,7 +97,7 @@ fn limits(text: &str, memo: &Memo) -> Option<Vec<StatedLimit>> {
     Some(limits.take(MAX_LIMITS).collect())
 }
 
-/// A sentence of instructions with its classified words, whose positions are those in the whole text.
+/// A sentence of instructions with its classified words, whose positions are relative to the whole text.
 struct InstructionSentence<'t> {
     text: &'t str,
     start: usize,
@@ -233,7 +233,7 @@ fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[StatedLimit]) -> Option
     conduct.finding(Defect::ExceedsLimit, rationale, call)
 }
 
-/// Whether the result of a call states that somebody else has to approve it: `awaiting_approval`.
+/// Whether the result of a call states that another person has to approve the call: `awaiting_approval`.
 fn awaits_approval(call: &Call, memo: &Memo) -> bool {
     let structure = call.result.as_ref().and_then(|result| Structure::cached(result, memo));
     let records =

@@ -1,8 +1,8 @@
 //! Placeholders in executed calls: `YOUR_API_KEY`, `path/to/file`, `[Recipient's name]`.
 //!
 //! Principle: the arguments of a call are complete. A placeholder marks a value that the model did not have and left to
-//! a reader, but a call is executed before a person reads it. Placeholders are allowed in texts and files that the model
-//! writes for later use, and if a message, a result or the tool's definition has them.
+//! a reader, but a call is executed before a person reads it. Placeholders are allowed in texts and files that the
+//! model writes for later use, and if a message, a result or the tool's definition has them.
 //!
 //! In: the arguments of calls. Out: one finding for each placeholder, on the model span that wrote the call.
 
@@ -45,8 +45,9 @@ regex!(
     .join("|")
 );
 
-/// The pattern with the words of the data file in place of the names of their groups in braces. After a word of `{name.}`
-/// no letter may follow: a word that ends in an ASCII character is followed by `\b`, which other scripts do not need.
+/// The pattern with the words of the data file in place of the names of their groups in braces. After a word of
+/// `{name.}` no letter may follow: a word that ends in an ASCII character is followed by `\b`, which other scripts do
+/// not need.
 fn with_words(pattern: &str) -> String {
     let names = ["your", "my", "secret", "here", "insert", "party", "path", "to", "whole"];
     names.iter().fold(pattern.to_owned(), |pattern, name| {

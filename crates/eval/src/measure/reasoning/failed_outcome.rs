@@ -1,8 +1,8 @@
 //! Answers that do not report how an action ended: a job that was started, whose last status is `failed`, and "the
 //! invoice is posted".
 //!
-//! Principle: the outcome of an action is in the last result about the thing that the action started or changed. If this
-//! result has the state of a failure, which the thing did not have before the action, the answer has to report the
+//! Principle: the outcome of an action is in the last result about the thing that the action started or changed. If
+//! this result has the state of a failure, which the thing did not have before the action, the answer has to report the
 //! failure: it denies something, states an error, or contains a word of the result's explanation. A call of an action
 //! that failed itself is examined by other rules.
 //!

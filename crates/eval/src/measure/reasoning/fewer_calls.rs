@@ -3,9 +3,9 @@
 //!
 //! Principle: where a lookup returned a list of things, and the calls of an action each pass the key of one of them, an
 //! answer that lists several of these things as done needs a call for each of them. A list is a sequence of names or
-//! keys of these things with only commas and conjunctions in between. A thing needs no call of its own if it was in that
-//! state before, if any argument or result of an action names it, or if a call for all things includes it. After a single
-//! call, only a sentence with "both" or "all" claims more than this call.
+//! keys of these things with only commas and conjunctions in between. A thing needs no call of its own if it was in
+//! that state before, if any argument or result of an action names it, or if a call for all things includes it. After a
+//! single call, only a sentence with "both" or "all" claims more than this call.
 //!
 //! In: the answer of an agent, and all calls. Out: one finding for each agent, on the model span that wrote the answer.
 
@@ -247,8 +247,8 @@ fn has_form(value: &str, action: Action) -> bool {
     value.split(|c: char| !c.is_alphanumeric()).any(|word| word.ends_with("ed") && is_form_of(word, action))
 }
 
-/// The things that a sentence lists, each with the name that the sentence has: the longest sequence with only commas and
-/// conjunctions in between.
+/// The things that a sentence lists, each with the name that the sentence has: the longest sequence with only commas
+/// and conjunctions in between.
 fn listed(sentence: &str, rows: &[Rc<ListedRow>], language: Language) -> Vec<(Rc<ListedRow>, String)> {
     let lower = lowercase(sentence);
     let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
-    fn count(calls: &[(&str, &str, &str)], answer: &str) -> usize {
+    fn finding_count(calls: &[(&str, &str, &str)], answer: &str) -> usize {
         let script =
             Script::new("Please see to it.").tools(&["get_team", "notify_member", "approve_request"]);
         let script = calls.iter().fold(script, |script, (tool, arguments, result)| {
@@ -318,16 +318,22 @@ mod tests {
             "Both Ms Okafor and Mr Lindqvist have been informed by e-mail.",
             "I've notified all of them: Ms Okafor, Mr Lindqvist and Mr Sato.",
         ] {
-            assert_eq!(count(&[TEAM, first], answer), 1, "{answer}");
+            assert_eq!(finding_count(&[TEAM, first], answer), 1, "{answer}");
         }
         let second = notify(r#"{"member":"y","text":"We start at nine."}"#);
-        assert_eq!(count(&[TEAM, first, second], "I have informed Ms Okafor, Mr Lindqvist and Mr Sato."), 1);
+        assert_eq!(
+            finding_count(&[TEAM, first, second], "I have informed Ms Okafor, Mr Lindqvist and Mr Sato."),
+            1
+        );
         let rows =
             r#"[{"id":7301,"kind":"leave"},{"id":7315,"kind":"travel"},{"id":7322,"kind":"training"}]"#;
         let requests = ("list_requests", "{}", rows);
         let cancel = |id: &'static str| ("cancel_request", id, "ok");
         let (one, two) = (cancel(r#"{"request":7301}"#), cancel(r#"{"request":7315}"#));
-        assert_eq!(count(&[requests, one, two], "I have cancelled the requests #7301, #7315 and #7322."), 1);
+        assert_eq!(
+            finding_count(&[requests, one, two], "I have cancelled the requests #7301, #7315 and #7322."),
+            1
+        );
     }
 
     #[test]
@@ -359,18 +365,21 @@ mod tests {
                 "Both Ms Okafor and Mr Lindqvist are in the team; the first one has been informed.",
             ),
         ] {
-            assert_eq!(count(calls, answer), 0, "{answer}");
+            assert_eq!(finding_count(calls, answer), 0, "{answer}");
         }
         let rows =
             r#"[{"id":7301,"state":"open"},{"id":7315,"state":"open"},{"id":7322,"state":"cancelled"}]"#;
         let requests = ("list_requests", "{}", rows);
         let cancel = |id: &'static str| ("cancel_request", id, "ok");
         let (one, two) = (cancel(r#"{"request":7301}"#), cancel(r#"{"request":7315}"#));
-        assert_eq!(count(&[requests, one, two], "I have cancelled the requests 7301, 7315 and 7322."), 0);
+        assert_eq!(
+            finding_count(&[requests, one, two], "I have cancelled the requests 7301, 7315 and 7322."),
+            0
+        );
         let tagged = r#"[{"id":7301,"tags":["a"]},{"id":7315,"tags":["b"]},{"id":7322,"tags":["a","late"]},{"id":7330,"tags":["late"]}]"#;
         let add = |arguments: &'static str| ("add_tag", arguments, "ok");
         let (one, two) = (add(r#"{"id":7301,"tag":"late"}"#), add(r#"{"id":7315,"tag":"late"}"#));
         let answer = "I have added the tag to 7301, 7315, 7322 and 7330.";
-        assert_eq!(count(&[("list_requests", "{}", tagged), one, two], answer), 0, "tagged before");
+        assert_eq!(finding_count(&[("list_requests", "{}", tagged), one, two], answer), 0, "tagged before");
     }
 }

@@ -65,7 +65,7 @@ pub(crate) struct TraceHistory<'a> {
     /// Tool spans that started an agent: their result is a report of that agent.
     delegations: HashSet<Idx>,
     /// The model calls whose texts are answers that were checked. A number that was reported is no evidence afterwards;
-    /// an answer after it that repeats another one states nothing new.
+    /// an answer after it that repeats another answer states no new fact.
     checked_answers: HashSet<Idx>,
     /// The number of texts that were added since the user replied to them.
     replied_texts: usize,
@@ -183,6 +183,7 @@ impl<'a> TraceHistory<'a> {
         }
     }
 
+    /// Adds the result of a call, and the arguments of a successful action.
     fn read_call(&mut self, i: usize) {
         let Some(call) = self.trace.calls.get(i) else { return };
         let Some(result) = &call.result else { return };
@@ -248,6 +249,7 @@ impl<'a> TraceHistory<'a> {
         }
     }
 
+    /// Adds the texts of the prompt of a model call, except texts of the model itself.
     fn read_prompt(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at) else { return };
         let is_first = self.first_llms.contains(&at);
@@ -266,8 +268,8 @@ impl<'a> TraceHistory<'a> {
 /// Whether the arguments of an action are its effect, such as a date that was booked or a text that was sent. A text
 /// that is stored or run as code is a statement of the model and not an effect.
 fn is_carried_out(call: &Call, tool: &ToolPurpose, memo: &Memo) -> bool {
-    let records = |action: &Action| matches!(action, Action::Execute | Action::Save);
-    tool.actions.first().is_some_and(|action| !records(action))
+    let is_storing = |action: &Action| matches!(action, Action::Execute | Action::Save);
+    tool.actions.first().is_some_and(|action| !is_storing(action))
         && !writes_text(&NameWords::cached(&call.name, memo))
 }
 

@@ -75,7 +75,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     })
 }
 
-/// Whether an argument may be a telephone number. This test is fast and precedes the others, since most calls have none.
+/// Whether an argument may be a telephone number. This test is fast and precedes the others, since most calls have
+/// none.
 fn has_phone(call: &Call) -> bool {
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     let mut nested = arguments.flat_map(|(key, value)| {

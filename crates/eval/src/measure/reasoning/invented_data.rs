@@ -6,7 +6,8 @@
 //!
 //! In: the texts of models, with the comments of code that they write. Out: for each run, a finding on its first
 //! invention, on the model span that wrote it. After the admission, the text must have specific values, with digits,
-//! that no prompt and no result contains. The words of admissions are those of eight languages (`measure::language`).
+//! that no prompt and no result contains. The words of admissions are in the lists of eight languages
+//! (`measure::language`).
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -244,8 +245,8 @@ impl WrittenText<'_> {
         })
     }
 
-    /// The values among the first ones that neither the prompt of this call nor an earlier result has; `None` if there
-    /// are fewer than [`MIN_VALUES`], or beyond the work budget.
+    /// The values among the first [`MAX_VALUES`] that neither the prompt of this call nor an earlier result has; `None`
+    /// for fewer than [`MIN_VALUES`], or beyond the work budget.
     fn unknown_values(&self, values: &[(usize, String)]) -> Option<Vec<String>> {
         let mut values: HashSet<String> =
             values.iter().take(MAX_VALUES).map(|(_, value)| value.clone()).collect();
@@ -282,8 +283,8 @@ impl WrittenText<'_> {
             |text: &'_ str| -> HashSet<String> { self::values(text).map(|value| figure(&value)).collect() };
         let answer_figures = figures(clip(answer, MAX_BYTES));
         let end = end_of(self.trace, self.at);
-        let begun = self.trace.calls.partition_point(|call| call.start < end);
-        let later_calls = self.trace.calls.iter().skip(begun).take(MAX_LATER_CALLS);
+        let first_later = self.trace.calls.partition_point(|call| call.start < end);
+        let later_calls = self.trace.calls.iter().skip(first_later).take(MAX_LATER_CALLS);
         values.iter().any(|value| answer_figures.contains(&figure(value)))
             || later_calls.filter_map(|call| call.result.as_deref()).any(|result| {
                 self.memo.budget.spend(1 + result.len().min(MAX_BYTES) / 8)
@@ -327,6 +328,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_alphanumeric() || c == '.' || c == ','))
 }
 
+/// The specific value of a word; `None` for another word.
 fn value(word: &str) -> Option<String> {
     let word = word.trim_matches(['.', ',']).replace(',', "");
     (word.len() >= 2 && word.bytes().any(|b| b.is_ascii_digit())).then(|| word.to_lowercase())

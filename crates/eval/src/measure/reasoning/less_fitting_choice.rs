@@ -167,7 +167,7 @@ fn chosen_row<'c, 'r>(
         return None;
     }
     let after = || passed_values.iter().filter(|(call, _)| call.start > list.start);
-    // An identifier decides where a call has values of several rows.
+    // Where a call has values of several rows, an identifier takes precedence over other values.
     let is_id = |value: &&String| has_digit(value) || value.contains('@');
     let (call, row, value) = match only_row(after(), &rows, is_id) {
         Ok(None) => only_row(after(), &rows, |_| true).ok()??,

@@ -1,9 +1,9 @@
 //! Identifiers of one thing: an order, and the payment that its record names.
 //!
-//! In: an identifier, and a predicate for the known identifiers. Out: whether a result has the identifier together with a
-//! known identifier of another shape, in one record or in a record and the record that contains it. The arguments of a
-//! lookup identify the one record that it returns. Identifiers of the same shape name things of one kind, so that two of
-//! them in a record are two things.
+//! In: an identifier, and a predicate for the known identifiers. Out: whether a result has the identifier together with
+//! a known identifier of another shape, in one record or in a record and the record that contains it. The arguments of
+//! a lookup identify the one record that it returns. Identifiers of the same shape name things of one kind, so that two
+//! of them in a record are two things.
 
 use crate::measure::Memo;
 use crate::measure::numbers::next_digit;

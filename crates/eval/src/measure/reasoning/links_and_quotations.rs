@@ -1,7 +1,7 @@
 //! Links and quotations of an answer, which the evidence must contain.
 //!
 //! Principle: a link or a quotation is copied from a text that the model read. A link that no text contains may lead
-//! nowhere, and a quotation may attribute words to somebody who did not write them. A link that the answer only
+//! nowhere, and a quotation may attribute words to a person who did not write them. A link that the answer only
 //! suggests to try is not compared.
 //!
 //! In: an answer. Out: its links and quotations, with the phrases of which the evidence has to contain one.

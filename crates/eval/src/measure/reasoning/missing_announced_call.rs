@@ -30,7 +30,7 @@ regex!(NAME, r"\b[A-Za-z]\w*(?:_|[a-z][A-Z])\w+\b");
 regex!(MARKED, r#"[`"'*]([A-Za-z][\w.-]*\w)[`"'*]"#);
 /// Maximum words after an announcement in which a name without a mark is searched for: "the", and the name.
 const MAX_WORDS_AFTER: usize = 2;
-/// Maximum agents of a trace that are checked, the first ones.
+/// Maximum agents of a trace that are checked; the first are checked.
 const MAX_AGENTS: usize = 512;
 /// Maximum outputs of one agent that are checked.
 const MAX_TURNS: usize = 200;
@@ -168,7 +168,7 @@ fn promised_call(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Optio
     let only_promises = sentences.all(|(sentence, padding)| {
         !asks(sentence.text) && (padding.is_some() || is_promise(sentence.text) || is_filler(sentence.text))
     });
-    let does = |tool: &ToolPurpose, action: Action| match action.is_work() {
+    let carries_out = |tool: &ToolPurpose, action: Action| match action.is_work() {
         true => tool.is_query(),
         false => tool.actions.first() == Some(&action),
     };
@@ -176,7 +176,7 @@ fn promised_call(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Optio
         offered_tools(trace, i).map(|tool| (tool, ToolPurpose::new(&tool.name, tool.description.as_deref())));
     let tools: Vec<_> = tools.filter(|_| only_promises).collect();
     promises.iter().find_map(|claim| {
-        let (tool, _) = tools.iter().find(|(_, purpose)| does(purpose, claim.action))?;
+        let (tool, _) = tools.iter().find(|(_, purpose)| carries_out(purpose, claim.action))?;
         Some((tool.name.to_string(), claim.sentence.to_owned()))
     })
 }
@@ -208,8 +208,8 @@ pub(super) fn instruction_texts(view: &SpanView) -> impl Iterator<Item = &Text> 
 fn is_followed_by_call(trace: &AgentTrace, memo: &Memo, i: usize, at: Idx, next: Option<Idx>) -> bool {
     let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |s| s.start);
     let (from, to) = (start(at), next.map_or(u64::MAX, start));
-    let begun = trace.calls.partition_point(|call| call.start < from);
-    let mut calls = trace.calls.iter().skip(begun).take_while(|call| call.start < to);
+    let first_later = trace.calls.partition_point(|call| call.start < from);
+    let mut calls = trace.calls.iter().skip(first_later).take_while(|call| call.start < to);
     calls.any(|call| !memo.budget.spend(1) || !trace.control_tools.is_final_answer(&call.name))
         || agent_index::starts_agent_within(trace, memo, i, from..to)
 }

@@ -1,8 +1,8 @@
 //! Things that the calls of an action omit: "living room, office and bathroom", and no call for the office.
 //!
 //! Principle: if several calls of one action pass one thing each, other things that a text lists together with them
-//! need a call as well. A thing that the request joins to a passed thing by a comma or a conjunction has to be in a call,
-//! a result or the answer. Each item of a list in the answer that is claimed as done has to be in a call.
+//! need a call as well. A thing that the request joins to a passed thing by a comma or a conjunction has to be in a
+//! call, a result or the answer. Each item of a list in the answer that is claimed as done has to be in a call.
 //!
 //! In: the request of an outermost agent, its successful actions, and its answer. Out: one finding, on the model span
 //! that wrote the answer.
@@ -193,33 +193,33 @@ fn joined_things(task_words: &str, things: &[&str], language: Option<Language>) 
     let is_end = |word: &str| word == "." || word == ",";
     let is_conjunction =
         |word: &str| language.is_some_and(|language| language.classes(word).has(WordClass::Conjunction));
-    let joins = |word: &str| matches!(word, "," | "&" | "plus") || is_conjunction(word);
+    let is_joining = |word: &str| matches!(word, "," | "&" | "plus") || is_conjunction(word);
     let is_thing = |word: &str| {
         word.chars().count() >= MIN_THING_CHARS
             && word.chars().all(char::is_alphabetic)
             && action_of(word).is_none()
     };
     let joined = words_after.iter().filter_map(|words_after| {
-        let mut words = words_after.iter().copied().skip_while(|word| joins(word)).peekable();
-        let is_joined = words_after.first().is_some_and(|word| joins(word));
+        let mut words = words_after.iter().copied().skip_while(|word| is_joining(word)).peekable();
+        let is_joined = words_after.first().is_some_and(|word| is_joining(word));
         // Skip an article.
         if words.peek().is_some_and(|word| word.chars().count() < MIN_THING_CHARS && !is_end(word)) {
             words.next();
         }
         let (word, next) = (words.next()?, words.next()?);
-        let ends = is_end(next) || joins(next) || next_words.contains(&next);
+        let is_complete = is_end(next) || is_joining(next) || next_words.contains(&next);
         let is_known = named.iter().any(|thing| contains_words(thing, word));
-        (is_joined && ends && is_thing(word) && !is_known).then(|| word.to_owned())
+        (is_joined && is_complete && is_thing(word) && !is_known).then(|| word.to_owned())
     });
     joined.collect()
 }
 
-/// The only item of a list in the answer that no call passes, if calls pass the other ones and the text before the list
-/// claims an action as done.
+/// The only item of a list in the answer that no call passes, if calls pass the other items and the text before the
+/// list claims an action as done.
 fn claimed_thing<'a>(answer: &'a str, things: &[&str], arguments: &[&str], memo: &Memo) -> Option<&'a str> {
     let lines = || answer.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines().position(|line| item(line).is_some())?;
-    let listed: Vec<&str> = lines().skip(first).map_while(item).take(MAX_LISTED).collect();
+    let first = lines().position(|line| listed_thing(line).is_some())?;
+    let listed: Vec<&str> = lines().skip(first).map_while(listed_thing).take(MAX_LISTED).collect();
     let lead = answer.get(..answer.find(listed.first()?)?)?;
     let is_passed = |thing: &str| things.iter().any(|other| other.eq_ignore_ascii_case(thing));
     let (done, missing): (Vec<&str>, Vec<&str>) = listed.iter().partition(|thing| is_passed(thing));
@@ -233,7 +233,7 @@ fn claimed_thing<'a>(answer: &'a str, things: &[&str], arguments: &[&str], memo:
 }
 
 /// The thing that an item of a list names; `None` if the item has other text.
-fn item(line: &str) -> Option<&str> {
+fn listed_thing(line: &str) -> Option<&str> {
     let marked = line
         .strip_prefix(['-', '*', '•'])
         .or_else(|| line.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(['.', ')']))?;

@@ -91,7 +91,7 @@ impl Recoveries {
         calls.sort_unstable();
         let last = turns.iter().rev().find_map(|agent| agent.llms.last().copied());
         let mut later = LaterSuccesses::default();
-        let (mut dialogue, mut reports) = (None, None);
+        let (mut replied_results, mut reports) = (None, None);
         for &i in calls.iter().rev() {
             let (Some(attempt), Some(call)) = (attempts.at(i), trace.calls.get(i)) else { continue };
             if attempt.is_control {
@@ -102,8 +102,9 @@ impl Recoveries {
                 continue;
             }
             let recovers = later.recovers(trace, call, purpose(trace, memo, call));
-            let mut is_continued =
-                || dialogue.get_or_insert_with(|| RepliedResults::new(trace, last)).continues_after(call);
+            let mut is_continued = || {
+                replied_results.get_or_insert_with(|| RepliedResults::new(trace, last)).continues_after(call)
+            };
             let mut reported = || *reports.get_or_insert_with(|| reports_failure(trace, memo));
             let mut is_reported =
                 || reported() || repeats_output(trace, memo, call) || is_reported_in_turn(trace, memo, call);
@@ -408,15 +409,15 @@ impl<'t> RepliedResults<'t> {
             replies.clear();
         }
         let before = replies.last().and_then(|last| messages.get(..*last)).unwrap_or_default();
-        let mut dialogue = RepliedResults::default();
+        let mut replied_results = RepliedResults::default();
         for part in before.iter().flat_map(|message| &message.parts).inspect(|_| work::count(1)) {
             match part {
-                Part::Result { id: Some(id), .. } => _ = dialogue.ids.insert(id),
-                Part::Result { content, .. } => _ = dialogue.results.insert(content.as_ptr()),
+                Part::Result { id: Some(id), .. } => _ = replied_results.ids.insert(id),
+                Part::Result { content, .. } => _ = replied_results.results.insert(content.as_ptr()),
                 _ => {}
             }
         }
-        dialogue
+        replied_results
     }
 
     /// Whether the user replied after the result of the call.
@@ -431,7 +432,7 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
-    const BAD: &str = "Error: the record is locked";
+    const LOCKED_ERROR: &str = "Error: the record is locked";
 
     fn recovered(trace: &AgentTrace) -> Vec<bool> {
         let memo = Memo::new();
@@ -440,7 +441,7 @@ mod tests {
     }
 
     fn failed(tool: &str, arguments: &str) -> Script {
-        Script::new("task").tools(&["any"]).calls("", &[(tool, arguments)]).returns(BAD)
+        Script::new("task").tools(&["any"]).calls("", &[(tool, arguments)]).returns(LOCKED_ERROR)
     }
 
     #[test]
@@ -465,7 +466,7 @@ mod tests {
         assert_eq!(recovered(&read.answers("done").build()), [false, false]);
         let together = Script::new("task")
             .calls("", &[("get_rate", r#"{"day":"x"}"#), ("get_rate", r#"{"day":"y"}"#)])
-            .returns(BAD)
+            .returns(LOCKED_ERROR)
             .returns("1.08");
         assert_eq!(recovered(&together.answers("1.08").build()), [false, false]);
     }
@@ -527,7 +528,7 @@ mod tests {
         const CALLS: usize = 300;
         let mut script = Script::new("task").tools(&["any"]);
         for n in 0..CALLS {
-            script = script.calls("", &[(&format!("cancel_item_{n}"), "{}")]).returns(BAD);
+            script = script.calls("", &[(&format!("cancel_item_{n}"), "{}")]).returns(LOCKED_ERROR);
         }
         let dialogue = script.says("Nothing could be cancelled.").user("Leave it. When do you close?");
         let trace = dialogue.says("At ten.").user("Thanks.").answers("Bye.").build();
@@ -547,7 +548,7 @@ mod tests {
                 .calls("", &[("executor", "{}")])
                 .enter("Run the code.")
                 .calls("", &[("python", r#"{"code":"prin(1)"}"#)])
-                .returns(BAD)
+                .returns(LOCKED_ERROR)
                 .answers("It failed.")
                 .leave()
                 .calls("", &[(second, "{}")])
@@ -560,7 +561,8 @@ mod tests {
                 .build()
         };
         let failed = |trace: &AgentTrace| {
-            let at = trace.calls.iter().position(|call| call.result.as_deref() == Some(BAD)).unwrap();
+            let at =
+                trace.calls.iter().position(|call| call.result.as_deref() == Some(LOCKED_ERROR)).unwrap();
             recovered(trace)[at]
         };
         assert!(failed(&group("executor")));

@@ -2,9 +2,9 @@
 //! JD0146002213".
 //!
 //! Principle: an agent whose answer asks for the identifier of a thing has overlooked the identifier that the user
-//! wrote directly after the name of that thing. There is no finding if the user wrote several identifiers for the thing,
-//! if a call passes the identifier, since the result may have shown that it is wrong, or if the question repeats the
-//! identifier, since such a question asks for a confirmation.
+//! wrote directly after the name of that thing. There is no finding if the user wrote several identifiers for the
+//! thing, if a call passes the identifier, since the result may have shown that it is wrong, or if the question repeats
+//! the identifier, since such a question asks for a confirmation.
 //!
 //! In: the messages of the user, the calls and the answer of an outermost agent. Out: one finding, on the model span of
 //! the answer.
@@ -26,7 +26,7 @@ use crate::recognise::{Content, Text};
 const MAX_BYTES: usize = 2_000;
 /// Maximum calls that are read.
 const MAX_CALLS: usize = 64;
-/// Maximum identifiers in the user's messages: a message with more of them is data.
+/// Maximum identifiers in the user's messages: a message with more identifiers is data.
 const MAX_IDENTIFIERS: usize = 4;
 /// Classes of words by which a question asks for another value than the stated one.
 const ANOTHER_VALUE: WordClasses = classes!(Exception Increment Repetition New);

@@ -2,9 +2,9 @@
 //! has `2026-06-09`.
 //!
 //! Principle: an answer that reports the day of the request as the day of the action needs an action with this day.
-//! There is a finding if the request and the answer name only this day, no action and no result of an action has it, and
-//! the only action with a day has another day. A lookup for the right day is not an action. Only the day of the thing
-//! itself is compared, not the day of its shipping or its end.
+//! There is a finding if the request and the answer name only this day, no action and no result of an action has it,
+//! and the only action with a day has another day. A lookup for the right day is not an action. Only the day of the
+//! thing itself is compared, not the day of its shipping or its end.
 //!
 //! In: the request, the calls and the answer of an agent, in English. Out: one finding for each agent, on the model
 //! span that requested the call.
@@ -24,7 +24,7 @@ use crate::recognise::Call;
 /// Maximum bytes of the request and of the answer: longer texts name several things.
 const MAX_TASK_BYTES: usize = 400;
 const MAX_ANSWER_BYTES: usize = 1_500;
-/// Maximum bytes of the arguments and result of a call: longer ones are about several things.
+/// Maximum bytes of the arguments and result of a call: longer texts are about several things.
 const MAX_BYTES: usize = 2_000;
 /// Maximum calls of an agent that are read.
 const MAX_CALLS: usize = 40;
@@ -95,7 +95,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
 
-/// The days of the thing that a call creates: those in arguments that are named for a day, or for the thing and a day
+/// The days of the thing that a call creates: days in arguments that are named for a day, or for the thing and a day
 /// ("appointment_date"). Other arguments have days of something else: "ship_date" of an order, "expires" of a link.
 fn days_of_thing(call: &Call) -> Vec<Day> {
     let tool = identifier_words(&call.name);

@@ -32,7 +32,7 @@ use crate::recognise::{AgentTrace, Content, Part, SpanView, Text};
 
 /// Maximum calls whose names are compared with the noun of a claim.
 const MAX_CALLS: usize = 2000;
-/// Maximum calls, the latest ones, whose results may be the answer of an agent that calls no model.
+/// Maximum calls whose results may be the answer of an agent that calls no model; the latest are compared.
 const MAX_RETURNED_RESULTS: usize = 8;
 
 /// The result for one LLM span.
@@ -137,7 +137,7 @@ impl Review {
                 let findings = compared.findings.into_iter().map(|f| Finding { seen_in: span_id, ..f });
                 review.answer_findings.entry(compared.agent).or_default().extend(findings);
             }
-            // A patch or an action counts as the answer, so that its findings are those of the answer as well.
+            // A patch or an action counts as the answer, so that its findings are also findings of the answer.
             let outcomes = contradicted_number::find(trace, memo, &attempts).into_iter();
             let outcomes = outcomes.chain(guess_as_fact::find(trace, memo));
             let outcomes = outcomes.chain(exceeded_limit::find(trace, memo, &attempts));
@@ -306,7 +306,7 @@ impl<'a> Reviewer<'a> {
             if call.tool.is_some() || self.attempts.last_repeat(repeat.call).is_none() {
                 finding.category = None;
             }
-            // As on the tool's span: one more attempt harms no user to whom its failure is reported.
+            // As on the tool's span: a single repetition does no harm to a user who is told of the failure.
             if repeat.nth < MIN_REPEATED_FAILURES {
                 finding = recovery::graded_in(self.trace, self.memo, call, finding);
             }
@@ -330,10 +330,11 @@ impl<'a> Reviewer<'a> {
         self.request(agent).source().is_some() || *self.requires_source.entry(agent).or_insert_with(required)
     }
 
-    /// Checks the output of a model span; `finishes` is the agent whose final answer it is.
-    fn review_span(&mut self, at: Idx, view: &'a SpanView, finishes: Option<usize>) {
+    /// Checks the output of a model span, which is the final answer of `answered_agent` if there is one.
+    fn review_span(&mut self, at: Idx, view: &'a SpanView, answered_agent: Option<usize>) {
         let counts = self.history.call_counts(end_of(self.trace, at));
-        let answer = finishes.and_then(|agent| Some((agent, final_answer(&self.trace.control_tools, view)?)));
+        let answer =
+            answered_agent.and_then(|agent| Some((agent, final_answer(&self.trace.control_tools, view)?)));
         let mut output = view.output_text();
         if let Some((_, answer)) = answer.as_ref().filter(|(_, a)| !output.contains(a.as_str())) {
             output += "\n";

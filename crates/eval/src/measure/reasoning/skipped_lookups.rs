@@ -148,7 +148,7 @@ impl AnswerContext<'_> {
         Some(Defect::LookupsSkipped.finding(rationale, steps.first()?))
     }
 
-    /// The names of the agent's tools without those that control the run.
+    /// The names of the agent's tools, except tools that control the run.
     fn tool_names(&self) -> impl Iterator<Item = &str> {
         let names = self.agent.tools.iter().map(|t| t.name.trim());
         names.filter(|name| !self.trace.control_tools.is_control(name))
@@ -186,7 +186,7 @@ impl AnswerContext<'_> {
         Some(Defect::AnswerUnsupported.finding(rationale, &self.quote()).citing_at(self.trace, source))
     }
 
-    /// The last result, if there are results and all of them are errors or empty.
+    /// The last result, if there are results and each is an error or empty.
     fn empty_result(&self) -> Option<EmptyResult> {
         let start = self.trace.tree.spans.get(self.at).map_or(0, |s| s.start);
         let mut empty = None;
@@ -252,8 +252,8 @@ impl AnswerContext<'_> {
         let turns: Vec<&SpanView> = self.turns().collect();
         turns.windows(2).any(|pair| match pair {
             [one, next] => Some(one.output_text()).filter(|text| writes_code(text)).is_some_and(|code| {
-                let seen: Vec<&str> = new_in_prompt(next).map(|t| &**t).collect();
-                !is_echo(&code, &seen.join("\n"))
+                let outputs: Vec<&str> = new_in_prompt(next).map(|t| &**t).collect();
+                !is_echo(&code, &outputs.join("\n"))
             }),
             _ => false,
         })
@@ -273,9 +273,9 @@ impl AnswerContext<'_> {
 /// Whether the prompt of the first model call contains results of an earlier run, or a document.
 fn has_earlier_input(trace: &AgentTrace, agent: &Agent) -> bool {
     /// Minimum bytes of a task that contains a document.
-    const LONG_TASK: usize = 4000;
+    const MIN_DOCUMENT_BYTES: usize = 4000;
     let first = agent.llms.first().and_then(|at| trace.views.get(*at));
-    let is_long = agent.task.as_ref().is_some_and(|t| t.len() > LONG_TASK);
+    let is_long = agent.task.as_ref().is_some_and(|t| t.len() > MIN_DOCUMENT_BYTES);
     first.is_some_and(|r| results_in_prompt(&r.input) > 0 || is_long && has_pasted_text(&r.input, |_| false))
 }
 

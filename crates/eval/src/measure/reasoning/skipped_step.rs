@@ -105,8 +105,7 @@ fn read_orders(text: &str, tools: Vec<&str>) -> Vec<RequiredOrder> {
     }
     let instructions = Instructions { text, tools, language, words };
     let parts = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
-    let orders =
-        parts.flat_map(|part| part.split('。')).filter_map(|sentence| instructions.required_order(sentence));
+    let orders = parts.flat_map(|part| part.split('。')).filter_map(|sentence| instructions.order(sentence));
     orders.take(MAX_ORDERS).collect()
 }
 
@@ -345,9 +344,8 @@ impl<'t> Instructions<'t> {
         let language = self.language;
         let words = language.content_words(action_text);
         let names = words.iter().filter(|word| !language.classes(word).has_any(NO_OBJECT));
-        let objects = names
-            .flat_map(|word| stems(word))
-            .filter(|word| request_verbs::action_of_verb(word, language).is_none());
+        let objects =
+            names.flat_map(|w| stems(w)).filter(|w| request_verbs::action_of_verb(w, language).is_none());
         let objects: Vec<String> = objects.collect();
         let is_any = objects.is_empty() && self.classes(action_text).has(WordClass::AnyAction);
         let names_tool = self.tools.iter().any(|tool| action_text.contains(tool));
@@ -367,7 +365,7 @@ impl<'t> Instructions<'t> {
     }
 
     /// The order that a sentence requires; `None` if it requires none, or under a condition.
-    fn required_order(&self, sentence: &'t str) -> Option<RequiredOrder> {
+    fn order(&self, sentence: &'t str) -> Option<RequiredOrder> {
         if sentence.len() > MAX_SENTENCE_BYTES {
             return None;
         }
@@ -377,8 +375,7 @@ impl<'t> Instructions<'t> {
         }
         let mut words = self.words(sentence).iter();
         let Some(before) = words.find(|word| word.classes.has(WordClass::Before)) else {
-            let order =
-                || self.order_without_consent(sentence).or_else(|| self.order_that_needs_consent(sentence));
+            let order = || self.order_without_consent(sentence).or_else(|| self.order_with_consent(sentence));
             return is_spaced.then(order).flatten();
         };
         let (text_before, text_after) = self.split_at_word(sentence, before)?;
@@ -476,7 +473,7 @@ impl<'t> Instructions<'t> {
     }
 
     /// The order of a sentence such as "Cancellations need the customer's consent", with the action before the verb.
-    fn order_that_needs_consent(&self, sentence: &'t str) -> Option<RequiredOrder> {
+    fn order_with_consent(&self, sentence: &'t str) -> Option<RequiredOrder> {
         let mut words = self.words(sentence).iter();
         let needs = words.find(|word| word.classes.has(WordClass::Obligation))?;
         let (action, step) = self.split_at_word(sentence, needs)?;

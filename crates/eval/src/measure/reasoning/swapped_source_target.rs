@@ -13,7 +13,7 @@ use crate::measure::language::{Language, ReadText, WordClass};
 use crate::measure::records::{KeyFact, KeyNames};
 use crate::recognise::Call;
 
-/// A call, the intended ends, and the passed ones.
+/// A call, and as texts the requested source and target, and the passed ones.
 pub(super) type SwappedEnds<'a> = (&'a Call, String, String);
 
 /// The first call whose ends are swapped.

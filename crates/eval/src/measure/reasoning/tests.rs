@@ -17,10 +17,10 @@ mod values;
 const TASK: &str =
     "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";
 const TOOLS: [&str; 3] = ["web_search", "visit_page", "calculator"];
-const HITS: &str =
+const SEARCH_RESULT: &str =
     "1. Alpine Almanac - Elbrus https://almanac.example/elbrus\n2. Travel blog https://blog.example/e";
 const PAGE: &str = "Alpine Almanac. Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.";
-const BAD: &str = "Error: invalid url 'almanac.example/elbrus': the scheme https:// is required";
+const URL_ERROR: &str = "Error: invalid url 'almanac.example/elbrus': the scheme https:// is required";
 
 fn outcome_at(trace: &AgentTrace, at: Idx) -> Result<Measured, Unmeasured> {
     let (settings, memo) = (Settings::default(), Memo::new());
@@ -51,7 +51,7 @@ fn searched() -> Script {
         .system("Use the tools. Every number in the final answer must come from a visited page.")
         .tools(&TOOLS)
         .calls("I will search for the page first.", &[("web_search", r#"{"query":"Alpine Almanac"}"#)])
-        .returns(HITS)
+        .returns(SEARCH_RESULT)
 }
 
 fn visited() -> Script {
@@ -80,7 +80,8 @@ fn arithmetic_on_recorded_values_passes() {
 fn answer_from_memory_after_failed_calls_fails() {
     let mut script = searched();
     for _ in 0..2 {
-        script = script.calls("", &[("visit_page", r#"{"url":"almanac.example/elbrus"}"#)]).returns(BAD);
+        script =
+            script.calls("", &[("visit_page", r#"{"url":"almanac.example/elbrus"}"#)]).returns(URL_ERROR);
     }
     let trace = script
         .answers("After several attempts I could not open the page. From memory Mount Elbrus is roughly 800 metres taller than Mont Blanc.")
@@ -131,7 +132,7 @@ fn unsupported_report_of_sub_agent_is_not_evidence() {
         .enter("How high are Mount Elbrus and Mont Blanc, according to the Alpine Almanac page?")
         .tools(&["visit_page"])
         .calls("", &[("visit_page", r#"{"url":"almanac.example/elbrus"}"#)])
-        .returns(BAD)
+        .returns(URL_ERROR)
         .answers("The page could not be opened; from memory Mount Elbrus is about 5600 m and Mont Blanc about 4800 m.")
         .leave()
         .answers("Mount Elbrus is about 800 metres taller than Mont Blanc.")
@@ -277,7 +278,7 @@ fn claim_to_have_read_after_failed_visits_fails() {
     let trace = Script::new(TASK)
         .tools(&TOOLS)
         .calls("", &[("visit_page", r#"{"url":"almanac.example/elbrus"}"#)])
-        .returns(BAD)
+        .returns(URL_ERROR)
         .answers("I checked the Alpine Almanac page and Mount Elbrus is taller.")
         .build();
     let found = findings(&trace);

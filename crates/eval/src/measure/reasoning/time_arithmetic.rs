@@ -14,7 +14,7 @@ use crate::measure::numbers::{self, Number};
 
 /// Maximum values in each list of dates, moments and times of day.
 const MAX_MOMENTS: usize = 64;
-/// Maximum dates and times of which every pair is compared with a number without a unit: among more of them, some pair
+/// Maximum dates and times of which every pair is compared with a number without a unit: among more values, some pair
 /// gives almost any number.
 const MAX_FOR_PAIRS: usize = 12;
 /// The number of times after a time of a text that may belong to the same thing: a departure and its arrival.
@@ -23,7 +23,7 @@ const MAX_NEXT_TIMES: usize = 3;
 const MAX_GAPS: usize = 256;
 /// Maximum months or years of a term.
 const MAX_MONTHS: i64 = 60;
-/// Maximum pairs of a time and a duration: among more of them, some pair gives almost any time.
+/// Maximum pairs of a time and a duration: among more pairs, some pair gives almost any time.
 const MAX_TIME_PAIRS: usize = 300;
 /// Maximum count of numbers that may be durations.
 const MAX_NUMBERS: usize = 400;

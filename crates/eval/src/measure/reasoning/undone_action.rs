@@ -77,8 +77,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     Some((answered_by(trace, memo, agent)?, finding))
 }
 
-/// The first word of a tool's name, in ASCII and with at least [`MIN_VERB_LETTERS`] letters; `None` for a verb of work on
-/// information.
+/// The first word of a tool's name, in ASCII and with at least [`MIN_VERB_LETTERS`] letters; `None` for a verb of work
+/// on information.
 fn verb_of(call: &Call, memo: &Memo) -> Option<String> {
     let words = NameWords::cached(&call.name, memo);
     let verb = words.first()?;

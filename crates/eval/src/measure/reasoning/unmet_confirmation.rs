@@ -130,8 +130,8 @@ impl Dialogue<'_> {
             || !analysed_turn.inability().is_empty()
     }
 
-    /// Whether a call after the model span may be the action, or transfers the user to somebody else. True beyond the
-    /// work budget.
+    /// Whether a call after the model span may be the action, or transfers the user to a person. True beyond the work
+    /// budget.
     fn acted_after(&self, at: Idx, action: Action) -> bool {
         let end = end_of(self.trace, at);
         let from = self.trace.calls.partition_point(|call| call.start < end);

@@ -252,8 +252,8 @@ impl ClaimCheck<'_, '_> {
         !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts.iter().any(informs)
     }
 
-    /// Whether a claim to have informed somebody is about others than the user. In English, it has a verb of messages
-    /// that "you" does not follow; in other languages, the user asked for the action.
+    /// Whether a claim to have informed somebody is about another person than the user. In English, such a claim has a
+    /// verb of messages without "you" after it; in other languages, the user has to have asked for the action.
     pub(super) fn tells_others(&self) -> bool {
         if !is_english(self.claim.sentence, None, self.memo) {
             return self.is_asked();

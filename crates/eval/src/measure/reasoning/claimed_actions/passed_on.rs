@@ -1,6 +1,6 @@
-//! Claims to have informed somebody of something that no call contains: "I've informed the hotel of the allergy".
+//! Claims to have informed a person of a fact that no call contains: "I've informed the hotel of the allergy".
 //!
-//! Principle: information that the user wants others to have reaches them by the arguments of a call. A claim that
+//! Principle: information for another person reaches this person by the arguments of a call. A claim that
 //! others were informed needs calls with most of its words. In: a claim of a message, the messages of the user, and
 //! the arguments and results of all calls. Out: the words of the request that no call has, if there are several.
 

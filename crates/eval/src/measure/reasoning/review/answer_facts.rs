@@ -1,8 +1,8 @@
 //! The facts of answers, compared with the evidence: of final answers, and of the answers before them in a dialogue,
 //! which their user has read as well.
 //!
-//! In: the text that a model wrote for its reader, and everything that the model could have seen. Out: findings, and
-//! how many facts were compared.
+//! In: the text that a model wrote for its reader, and all content that the model could have read. Out: findings, and
+//! the number of compared facts.
 
 use verdict_otlp::trace::{Idx, SpanId};
 

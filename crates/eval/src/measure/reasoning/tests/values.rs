@@ -219,7 +219,7 @@ fn older_result_of_an_equal_call_is_found() {
 }
 
 #[test]
-fn statements_about_all_are_refuted_by_one() {
+fn statement_about_all_things_is_refuted_by_one_of_them() {
     let flights = r#"[{"flight":"A1-20","refundable":true,"carrier":"Sky"},{"flight":"B2-30","refundable":false,"carrier":"Sky"}]"#;
     check(
         "Are the flights refundable?",
@@ -267,7 +267,7 @@ fn statements_about_all_are_refuted_by_one() {
 }
 
 #[test]
-fn states_of_all_are_refuted_by_another_state() {
+fn state_of_all_things_is_refuted_by_another_state_of_one() {
     let pods = "NAME   STATUS   RESTARTS\ncart-x2x1   Running   0\ncart-p9k2   CrashLoopBackOff   17\nsearch-77c5   Running   2\n";
     check(
         "Is anything wrong in namespace shop?",
@@ -336,7 +336,7 @@ fn bound_of_a_series_is_refuted_by_one_value() {
 }
 
 #[test]
-fn what_is_pending_is_neither_approved_nor_a_confirmed_booking() {
+fn pending_things_are_neither_approved_nor_confirmed() {
     let result = r#"{"reference":"K-2291","status":"pending"}"#;
     check(
         "Book the court on Monday.",
@@ -354,7 +354,7 @@ fn what_is_pending_is_neither_approved_nor_a_confirmed_booking() {
 }
 
 #[test]
-fn answers_are_compared_with_what_a_retriever_returned() {
+fn answers_are_compared_with_results_of_retrievers() {
     let run = |documents: &str, task: &str, answer: &str| {
         let trace = Script::new(task).retrieves_for_prompt(documents).answers(answer).build();
         let (settings, memo) = (Settings::default(), Memo::new());
