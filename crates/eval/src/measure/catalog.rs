@@ -122,10 +122,18 @@ pub(crate) fn run_each(
         }
         after(name);
     }
-    // The sort is stable, so that the order of metrics within a span is that of the table.
-    out.sort_by_key(|m| m.at);
-    locate_quotes::locate(trace, memo, &mut out);
-    out
+    let mut sorted = sorted_by_span(out);
+    locate_quotes::locate(trace, memo, &mut sorted);
+    sorted
+}
+
+/// Sorts measurements by span. The sort is stable, so that the order of metrics within a span is that of the table. It
+/// sorts indices, since a measurement is large.
+fn sorted_by_span(measurements: Vec<Measurement>) -> Vec<Measurement> {
+    let mut order: Vec<(usize, usize)> = measurements.iter().map(|m| m.at).zip(0..).collect();
+    order.sort_unstable();
+    let mut unsorted: Vec<Option<Measurement>> = measurements.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|(_, index)| unsorted.get_mut(index)?.take()).collect()
 }
 
 /// Adds the measurements of a rule to `out`. They are unmeasured if the rule exceeds the metric's share of the work

@@ -193,7 +193,10 @@ where
     let mut named_row: Option<(&Call, &Record, &str)> = None;
     for (call, values) in calls {
         for value in values.iter().filter(&is_wanted) {
-            let has = |row: &&&Record| row.fields.iter().any(|field| field.shown() == value);
+            let value_as_number: Option<f64> = value.parse().ok();
+            let is_value =
+                |field: &RecordField| field.may_be_shown_as(value_as_number) && field.shown() == value;
+            let has = |row: &&&Record| row.fields.iter().any(is_value);
             let mut matching = rows.iter().filter(has);
             let (Some(row), None) = (matching.next(), matching.next()) else { continue };
             match named_row {

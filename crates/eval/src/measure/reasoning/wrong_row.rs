@@ -170,8 +170,11 @@ fn other_row<'r>(
 fn only_row<'r>(rows: &[&'r Record], value: &str) -> Option<&'r Record> {
     // A short number is compared only with fields that are named as identifiers.
     let is_number = value.len() < MIN_NAME && value.bytes().all(|b| b.is_ascii_digit());
+    let value_as_number: Option<f64> = value.parse().ok();
     let is_value = |field: &RecordField| {
-        field.is_shown_as(value) && (!is_number || field.name.last().is_some_and(|word| word == "id"))
+        field.may_be_shown_as(value_as_number)
+            && field.shown().eq_ignore_ascii_case(value)
+            && (!is_number || field.name.last().is_some_and(|word| word == "id"))
     };
     let mut matching = rows.iter().filter(|row| row.fields.iter().any(is_value));
     matching.next().filter(|_| matching.next().is_none()).copied()

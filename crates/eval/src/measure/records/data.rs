@@ -90,14 +90,10 @@ impl RecordField {
         }
     }
 
-    /// Whether a text is the value as it is in the result, in any case of ASCII letters. Most texts are no numbers, and are
-    /// compared with none.
-    pub(crate) fn is_shown_as(&self, text: &str) -> bool {
-        let may_be = match self.value {
-            FieldValue::Number(number) => text.parse() == Ok(number),
-            FieldValue::Bool(_) | FieldValue::Text(_) => true,
-        };
-        may_be && self.shown().eq_ignore_ascii_case(text)
+    /// Whether a text that is this number, if it is one, may be the value as it is in the result. Most numbers are
+    /// compared with texts that are not equal, and need no text of their own.
+    pub(crate) fn may_be_shown_as(&self, text_as_number: Option<f64>) -> bool {
+        self.number().is_none_or(|number| text_as_number == Some(number))
     }
 
     /// A number or a flag as it is in the result, and a text of a row below a header; empty for other texts.
