@@ -16,7 +16,7 @@ use crate::measure::defects::Defect;
 use crate::measure::excerpt::clip;
 use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
-use crate::measure::records::{Record, RecordField};
+use crate::measure::records::Record;
 use crate::measure::vocabulary::{self, WordMeaning};
 use crate::measure::{Finding, currency};
 use crate::recognise::Text;
