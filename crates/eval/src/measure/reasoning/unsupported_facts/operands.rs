@@ -24,7 +24,7 @@ impl FactChecker<'_, '_> {
             let after = self.prose.get(n.end..).unwrap_or_default().trim_start();
             let word = after
                 .find(|c: char| !c.is_alphabetic())
-                .map_or(after, |day_number| after.get(..day_number).unwrap_or_default());
+                .map_or(after, |end| after.get(..end).unwrap_or_default());
             if !n.in_identifier && all.len() < MAX_FACTS {
                 all.push((n, word));
             }
@@ -58,8 +58,7 @@ impl FactChecker<'_, '_> {
     pub(super) fn find_support_in_words(&mut self, facts: &mut [NumberFact]) {
         for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
             let range = self.sentences.get(fact.sentence);
-            let Some(sentence) = range.and_then(|&(start, day_number)| self.prose.get(start..day_number))
-            else {
+            let Some(sentence) = range.and_then(|&(start, end)| self.prose.get(start..end)) else {
                 continue;
             };
             let places = self.language.places(sentence, self.memo);
@@ -91,9 +90,7 @@ impl FactChecker<'_, '_> {
             return;
         }
         let mut operands: Vec<f64> = Vec::new();
-        for sentence in
-            self.sentences.iter().filter_map(|&(start, day_number)| self.prose.get(start..day_number))
-        {
+        for sentence in self.sentences.iter().filter_map(|&(start, end)| self.prose.get(start..end)) {
             if operands.len() < MAX_FACTS && asserts_nothing(sentence, self.language) {
                 numbers::scan(sentence, |number| operands.push(number.value));
             }
