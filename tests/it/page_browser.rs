@@ -168,7 +168,7 @@ impl Browser {
               const out = new Set();
               for (const node of document.querySelectorAll('body *')) {
                 const text = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
-                if (!text || node.closest('.unseen, script, noscript, [aria-hidden=true], option') || !node.getClientRects().length) continue;
+                if (!text || node.closest('.visually-hidden, script, noscript, [aria-hidden=true], option') || !node.getClientRects().length) continue;
                 const [a, b] = [light(parse(getComputedStyle(node).color).slice(0, 3)), light(ground(node).slice(0, 3))];
                 const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
                 if (ratio < 4.5) out.add(`${node.tagName}.${node.className} ${ratio.toFixed(2)} ${node.textContent.slice(0, 30)}`);
@@ -220,7 +220,7 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
         browser.eval(&pressed(1));
         browser.until("document.querySelector('.rate').textContent === '0 %'");
         assert_ne!(browser.eval(categories), 0);
-        assert_ne!(browser.eval("document.querySelectorAll('.spark rect').length"), 0);
+        assert_ne!(browser.eval("document.querySelectorAll('.sparkline rect').length"), 0);
         browser.eval("Date.now = realNow");
         // A page in the background closes its connection.
         let clients = process.service.telemetry().page.clients.clone();
@@ -248,7 +248,7 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
         browser.until("document.querySelectorAll('.traces tbody tr').length === 2");
         browser.eval("location.hash = '#/traces?service=bank'");
         browser.until("document.querySelectorAll('.traces tbody tr').length === 1");
-        assert_eq!(browser.eval("document.querySelector('.traces .what').textContent"), "Visit plain");
+        assert_eq!(browser.eval("document.querySelector('.traces .trace-link').textContent"), "Visit plain");
         browser.press("/");
         assert_eq!(browser.eval("document.activeElement.id"), "q");
         // The focused element is drawn again by its own click, and every 5 s.
@@ -261,15 +261,15 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
         assert_eq!(browser.eval("document.querySelectorAll('.traces tbody tr').length"), 1);
 
         // Of a trace the worst failure is shown first; the tree follows the keyboard and the address follows it.
-        browser.eval("const what = document.querySelector('.traces .what'); what.focus(); what.click()");
+        browser.eval("const link = document.querySelector('.traces .trace-link'); link.focus(); link.click()");
         browser.until("document.querySelector('[role=tree]') !== null");
         browser.until("document.activeElement.id === 'main'");
         let tree = "[...document.querySelectorAll('[role=treeitem]')].map((item) => [item.ariaLevel, item.ariaExpanded, item.ariaSelected])";
         assert_eq!(browser.eval(tree), json!([["1", "true", "false"], ["2", null, "true"]]));
-        assert_eq!(browser.eval("document.querySelector('.span').textContent.includes('root cause')"), true);
+        assert_eq!(browser.eval("document.querySelector('.span-panel').textContent.includes('root cause')"), true);
         assert!(
             !browser
-                .eval("document.querySelector('.span blockquote').textContent")
+                .eval("document.querySelector('.span-panel blockquote').textContent")
                 .as_str()
                 .unwrap()
                 .is_empty()
@@ -291,10 +291,10 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
         let link = link.replace("{trace_id}", &"01".repeat(16)).replace("{span_id}", &"01".repeat(8));
         let link = format!("{base}{link}");
         browser.open(&link, "dark");
-        browser.until("document.querySelector('.span h2') !== null");
+        browser.until("document.querySelector('.span-panel h2') !== null");
         assert!(
             browser
-                .eval("document.querySelector('.span h2').textContent")
+                .eval("document.querySelector('.span-panel h2').textContent")
                 .as_str()
                 .unwrap()
                 .starts_with("invoke_agent")
@@ -359,12 +359,12 @@ fn file_shows_the_same_and_every_text_can_be_read_in_both_themes() {
         let label = browser.eval("document.querySelector('svg.passrate').getAttribute('aria-label')");
         assert!(label.as_str().unwrap().starts_with("Pass rate over time: "), "{label}");
         assert!(label.as_str().unwrap().contains("% in total"), "{label}");
-        assert_eq!(browser.eval("document.querySelectorAll('.over table th')[1].textContent"), "Pass rate");
+        assert_eq!(browser.eval("document.querySelectorAll('.timeline table th')[1].textContent"), "Pass rate");
         assert_eq!(browser.low_contrast_texts(), json!([]), "{scheme}");
         browser.picture(&format!("list-{scheme}"), 1400, 960);
         browser.open(&format!("{url}#/traces?result=fail&q=strands"), scheme);
         browser.until("document.querySelectorAll('.traces tbody tr').length === 1");
-        browser.eval("document.querySelector('.traces .what').click()");
+        browser.eval("document.querySelector('.traces .trace-link').click()");
         browser.until("document.querySelectorAll('[role=treeitem]').length > 10");
         assert_eq!(browser.low_contrast_texts(), json!([]), "{scheme}");
         browser.assert_skip_link();
@@ -392,7 +392,7 @@ fn no_text_of_hostile_captures_runs_in_the_file() {
     browser.open(&url, "light");
     browser.until(&format!("document.querySelectorAll('.traces tbody tr').length === {}", captures.len()));
     let links = browser
-        .eval("[...document.querySelectorAll('.traces .what')].map((link) => link.getAttribute('href'))");
+        .eval("[...document.querySelectorAll('.traces .trace-link')].map((link) => link.getAttribute('href'))");
     for link in links.as_array().unwrap() {
         browser.open(&format!("{url}{}", link.as_str().unwrap()), "light");
         browser.until("document.querySelector('[role=tree]') !== null");
