@@ -6,7 +6,7 @@ use crate::receive::config::{Endpoint, non_null};
 use crate::receive::restricted_listener;
 use crate::receive::{Auth, ServerTls};
 
-/// Smallest memory of the history: a few large traces.
+/// Minimum of `max_memory`: the size of a few large traces.
 const MIN_MEMORY: u64 = 1 << 20;
 
 settings! {
@@ -32,7 +32,7 @@ settings! {
 }
 
 impl PageConfig {
-    /// Values that cannot be used.
+    /// The settings with unusable values.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut problems =
             restricted_listener::problems(&self.endpoint, self.tls.as_ref(), self.auth.as_ref());

@@ -1,10 +1,10 @@
 //! The page as one file, without a server: style, script and data are in it.
 //!
-//! In: evaluated traces, one by one. Out: HTML, written as they come, so that only rows stay in memory. Each trace is
+//! In: evaluated traces, one by one. Out: HTML, written trace by trace, so that only rows stay in memory. Each trace is
 //! JSON in an element of its own that browsers do not execute; `<` is escaped in it, so that no text of a trace ends
-//! the element. The policy names the script and the style by their hashes: nothing else runs. A browser parses the
-//! whole file before it shows anything, so its size is limited: a trace beyond the limits is in the list
-//! without its spans, or left out and counted.
+//! the element. The content security policy names the script and the style by their hashes, so that nothing else runs.
+//! A browser parses the whole file before it shows anything, so the size of the file is limited: a trace beyond the
+//! limits is in the list without its spans, or left out and counted.
 
 use std::io::{self, Write};
 
@@ -24,19 +24,19 @@ use super::trace_view;
 
 /// Maximum bytes of the spans of all traces: browsers open a file of this size within a few seconds.
 const MAX_DETAIL_BYTES: usize = 64 << 20;
-/// Maximum of these bytes that traces which do not fail may take.
+/// Maximum bytes of the spans of traces that do not fail. The other half is for failing traces.
 const MAX_NOT_FAILING_BYTES: usize = MAX_DETAIL_BYTES / 2;
 /// Maximum number of traces in the list, of about a kilobyte each.
 const MAX_TRACES: usize = 20_000;
 
-/// A file that is being written.
+/// A report file that is being written.
 #[derive(Debug)]
 pub(crate) struct PageFile {
     disclosure: Disclosure,
     rows: Vec<TraceRow>,
     /// Indexes of the rows, for late spans.
     row_indexes: ById<TraceId, usize>,
-    /// Bytes of spans so far.
+    /// Bytes of the spans written so far.
     detail_bytes: usize,
     /// Traces that are in the list without spans.
     without_spans: usize,
@@ -67,7 +67,7 @@ impl PageFile {
         }
         let (row, detail) = trace_view::trace(trace, &self.disclosure, false);
         if let Some(existing) =
-            self.row_indexes.get(&trace.trace.tree.id).and_then(|&at| self.rows.get_mut(at))
+            self.row_indexes.get(&trace.trace.tree.id).and_then(|&index| self.rows.get_mut(index))
         {
             *existing = with_late(existing, row);
             return Ok(());
@@ -112,7 +112,7 @@ impl PageFile {
         }
         rows.sort_by(|a, b| (a.start, &a.trace_id).cmp(&(b.start, &b.trace_id)));
         rows.iter_mut().zip(1..).for_each(|(row, seq)| row.seq = seq);
-        let overview = Overview::from_rows(rows.iter().rev()).with_starts(rows.iter());
+        let overview = Overview::from_rows(rows.iter().rev()).with_start_times(rows.iter());
         let version = env!("CARGO_PKG_VERSION");
         let list =
             json!({ "traces": rows, "overview": overview, "version": version, "left_out": self.omitted });
@@ -123,7 +123,7 @@ impl PageFile {
     }
 }
 
-/// The page up to its data, with the style and a policy in it.
+/// The page up to its data, with the style and a content security policy in it.
 fn beginning() -> String {
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
     let policy = format!(
@@ -139,6 +139,7 @@ fn beginning() -> String {
     head.replacen(charset, &meta, 1).replacen("<link rel=\"stylesheet\" href=\"page.css\">", &style, 1)
 }
 
+/// JSON in an element that browsers do not execute.
 fn data_element(id: &str, value: &impl Serialize) -> io::Result<String> {
     let json = serde_json::to_string(value)?.replace('<', "\\u003c");
     Ok(format!("<script type=\"application/json\" id=\"{id}\">{json}</script>\n"))
@@ -191,8 +192,9 @@ mod tests {
         assert_eq!((file.without_spans, file.omitted), (2, 1));
         assert!(file.omission().unwrap().contains("2 traces without"), "{:?}", file.omission());
         let text = String::from_utf8(out).unwrap();
-        let has = [1, 2, 3, 4, 5].map(|n: u8| text.contains(&format!("id=\"trace-{}\"", TraceId([n; 16]))));
-        assert_eq!(has, [true, false, true, false, false]);
+        let has_spans =
+            [1, 2, 3, 4, 5].map(|n: u8| text.contains(&format!("id=\"trace-{}\"", TraceId([n; 16]))));
+        assert_eq!(has_spans, [true, false, true, false, false]);
     }
 
     #[test]
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_the_places_that_a_file_replaces() {
+    fn page_has_the_elements_that_a_file_replaces() {
         let beginning = beginning();
         assert!(
             beginning.contains("content-security-policy") && beginning.contains("<style>"),

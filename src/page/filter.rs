@@ -1,4 +1,4 @@
-//! The search of the list of traces.
+//! The search in the list of traces.
 //!
 //! In: the query of a request. Out: whether a row matches, and which part of the list is requested. Texts are compared
 //! without regard to case, and match if they are contained.
@@ -26,16 +26,18 @@ pub(crate) struct RowFilter {
     category: Option<String>,
     tool: Option<String>,
     signature: Option<String>,
-    /// A text that the names, the task or the ids contain.
+    /// A text that a name, the task or an id contains.
     text: Option<String>,
-    /// Only rows with a smaller number.
+    /// Only rows with a smaller sequence number.
     pub before: Option<u64>,
     pub limit: usize,
 }
 
 impl RowFilter {
+    /// The filter of a query string.
+    ///
     /// # Errors
-    /// A parameter is unknown or has an unusable value; the message says which.
+    /// A parameter is unknown or has an unusable value; the message names it.
     pub(crate) fn parse(query: &str) -> Result<RowFilter, String> {
         let mut filter = RowFilter { limit: DEFAULT_LIMIT, ..RowFilter::default() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -77,24 +79,24 @@ impl RowFilter {
         let equals = |condition: &Option<String>, value: &str| {
             condition.as_ref().is_none_or(|condition| value == condition)
         };
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        let agents = || row.agents.iter().map(|share| share.name.as_str()).chain(row.agent.as_deref());
-        let names = [&row.name, &row.trace_id];
-        let options = [&row.service, &row.session, &row.user, &row.task, &row.signature];
+        let or_empty = |value: &Option<String>| value.clone().unwrap_or_default();
+        let agents = || row.agents.iter().map(|usage| usage.name.as_str()).chain(row.agent.as_deref());
+        let required_texts = [&row.name, &row.trace_id];
+        let optional_texts = [&row.service, &row.session, &row.user, &row.task, &row.signature];
         equals(&self.result, row.result)
-            && equals(&self.signature, &text(&row.signature))
-            && matches_text(&self.service, &text(&row.service))
-            && matches_text(&self.session, &text(&row.session))
-            && matches_text(&self.user, &text(&row.user))
+            && equals(&self.signature, &or_empty(&row.signature))
+            && matches_text(&self.service, &or_empty(&row.service))
+            && matches_text(&self.session, &or_empty(&row.session))
+            && matches_text(&self.user, &or_empty(&row.user))
             && any_matches(&self.agent, agents())
             && any_matches(&self.metric, row.failed_metrics.iter().map(String::as_str))
             && any_matches(&self.category, row.categories.iter().copied())
-            && any_matches(&self.tool, row.tools.iter().map(|share| share.name.as_str()))
+            && any_matches(&self.tool, row.tools.iter().map(|usage| usage.name.as_str()))
             && any_matches(
                 &self.text,
-                names
+                required_texts
                     .into_iter()
-                    .chain(options.into_iter().flatten())
+                    .chain(optional_texts.into_iter().flatten())
                     .map(String::as_str)
                     .chain(agents())
                     .chain(row.failed_metrics.iter().map(String::as_str)),
@@ -117,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_parameter_restricts_the_list() {
-        let named = |name: &str| vec![UsageCount { name: name.to_owned(), count: 1, failed: 1 }];
+        let usage = |name: &str| vec![UsageCount { name: name.to_owned(), count: 1, failed: 1 }];
         let row = TraceRow {
             trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
             result: "fail",
@@ -130,8 +132,8 @@ mod tests {
             failed_metrics: vec!["tool_abuse".to_owned()],
             categories: vec!["Resource Abuse"],
             signature: Some("00ff".to_owned()),
-            agents: named("browser"),
-            tools: named("visit_page"),
+            agents: usage("browser"),
+            tools: usage("visit_page"),
             ..TraceRow::default()
         };
         for query in [

@@ -34,11 +34,13 @@ const MAX_QUEUED_BYTES: u64 = 32 << 20;
 const PAUSE_FACTOR: u32 = 19;
 /// Maximum number of minutes in the timeline. Minutes without an evaluation are not stored, so it may cover more than a
 /// day.
-const MINUTES: usize = 24 * 60;
-/// Maximum number of updates that a slow listener has not received. It misses older updates, and is notified of that.
+const MAX_MINUTES: usize = 24 * 60;
+/// Maximum number of updates that a slow stream has not received. It loses older updates, and is notified of the loss.
 const MAX_PENDING_UPDATES: usize = 256;
 /// The approximate size of a row without its texts.
 const ROW_BYTES: usize = 512;
+/// The approximate size of a [`UsageCount`](super::model::UsageCount) without its name.
+const USAGE_BYTES: usize = 64;
 /// The tree of one trace takes at most the memory divided by this, so that it does not displace the trees of all
 /// others.
 const DETAIL_DIVISOR: usize = 4;
@@ -52,9 +54,9 @@ pub(crate) struct HistoryEntry {
     bytes: usize,
 }
 
-/// Counts of the traces that were evaluated in an interval: in the live page, a minute.
+/// Counts of the traces that were evaluated in one interval, which in the live page is a minute.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Minute {
+pub(crate) struct VerdictCounts {
     pub pass: u64,
     pub fail: u64,
     pub unmeasured: u64,
@@ -63,7 +65,7 @@ pub(crate) struct Minute {
     pub categories: BTreeMap<&'static str, u64>,
 }
 
-impl Minute {
+impl VerdictCounts {
     pub(crate) fn count(&mut self, result: ResultLabel, categories: &[&'static str]) {
         match result {
             ResultLabel::Pass => self.pass += 1,
@@ -89,7 +91,7 @@ struct HistoryState {
 pub(crate) struct History {
     state: Mutex<HistoryState>,
     /// The counts of each minute, by minutes since 1970.
-    timeline: Mutex<BTreeMap<u64, Minute>>,
+    timeline: Mutex<BTreeMap<u64, VerdictCounts>>,
     max_traces: usize,
     max_bytes: usize,
     updates: broadcast::Sender<Bytes>,
@@ -149,7 +151,7 @@ impl History {
         }
     }
 
-    /// Adds the traces of the queue until `stop` is cancelled.
+    /// Adds the queued traces until `stop` is cancelled.
     pub(crate) async fn fill(
         self: Arc<History>,
         mut traces: mpsc::Receiver<QueuedTrace>,
@@ -186,7 +188,7 @@ impl History {
     fn count_at(&self, minute: u64, result: ResultLabel, categories: &[&'static str]) {
         let mut timeline = lock(&self.timeline);
         timeline.entry(minute).or_default().count(result, categories);
-        while timeline.len() > MINUTES {
+        while timeline.len() > MAX_MINUTES {
             timeline.pop_first();
         }
     }
@@ -194,7 +196,7 @@ impl History {
     /// Adds a trace, or late spans to one.
     pub(crate) fn add(&self, trace: &EvaluatedTrace, disclosure: &Disclosure) {
         let detail_limit = self.max_bytes / DETAIL_DIVISOR;
-        let (mut row, detail, whole) = trace_view::trace_within(trace, disclosure, detail_limit);
+        let (mut row, detail, detail_json) = trace_view::trace_within(trace, disclosure, detail_limit);
         let is_late = trace.summary.close_reason == CloseReason::Late;
         // Joining parses the whole trace. The lock is not held meanwhile, because request handlers wait for it. No
         // other task adds traces.
@@ -205,7 +207,7 @@ impl History {
                 row = with_late(&before.row, row);
                 join_late_spans(&before.detail, detail, delay_ms, detail_limit)
             }
-            _ => Bytes::from(whole),
+            _ => Bytes::from(detail_json),
         };
         let mut state = lock(&self.state);
         let index = state.entries.iter().rposition(|entry| entry.row.trace_id == row.trace_id);
@@ -228,12 +230,12 @@ impl History {
         self.publish(&entry.row);
     }
 
-    /// Sends a row to the listeners of updates.
+    /// Sends a row to the streams of updates.
     pub(super) fn publish(&self, row: &TraceRow) {
         if self.updates.receiver_count() > 0
             && let Ok(row) = serde_json::to_string(row)
         {
-            // The last listener may have gone meanwhile.
+            // The last stream may have closed meanwhile.
             let _ = self.updates.send(format!("event: trace\ndata: {row}\n\n").into());
         }
     }
@@ -249,7 +251,7 @@ impl History {
     }
 
     /// The counts of each minute with an evaluation, by minutes since 1970.
-    pub(crate) fn timeline(&self) -> Vec<(u64, Minute)> {
+    pub(crate) fn timeline(&self) -> Vec<(u64, VerdictCounts)> {
         lock(&self.timeline).iter().map(|(minute, counts)| (*minute, counts.clone())).collect()
     }
 
@@ -271,11 +273,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Approximate bytes of the texts of a row.
 fn text_bytes(row: &TraceRow) -> usize {
-    let options = [&row.service, &row.agent, &row.session, &row.user, &row.task, &row.signature];
-    let lists = row.models.iter().chain(&row.failed_metrics).map(String::len).sum::<usize>();
-    let shares = row.agents.iter().chain(&row.tools).map(|share| share.name.len() + 64).sum::<usize>();
-    row.name.len() + options.into_iter().flatten().map(String::len).sum::<usize>() + lists + shares
+    let optional = [&row.service, &row.agent, &row.session, &row.user, &row.task, &row.signature];
+    let listed = row.models.iter().chain(&row.failed_metrics).map(String::len).sum::<usize>();
+    let usages =
+        row.agents.iter().chain(&row.tools).map(|usage| usage.name.len() + USAGE_BYTES).sum::<usize>();
+    row.name.len() + optional.into_iter().flatten().map(String::len).sum::<usize>() + listed + usages
 }
 
 /// The row of a trace after its late spans, whose verdict is that of the whole trace.
@@ -306,8 +310,8 @@ pub(super) fn with_late(before: &TraceRow, late: TraceRow) -> TraceRow {
 /// The tree of a trace with its late spans, which begin `delay_ms` after its first span. Spans that would make it
 /// larger than `max_bytes` are counted as left out.
 fn join_late_spans(before: &Bytes, late: TraceDetail, delay_ms: f64, max_bytes: usize) -> Bytes {
-    let Ok(mut whole) = serde_json::from_slice::<Value>(before) else { return before.clone() };
-    let Value::Object(fields) = &mut whole else { return before.clone() };
+    let Ok(mut joined) = serde_json::from_slice::<Value>(before) else { return before.clone() };
+    let Value::Object(fields) = &mut joined else { return before.clone() };
     let mut omitted = late.omitted;
     if let Some(Value::Array(spans)) = fields.get_mut("spans") {
         let span_count = spans.len();
@@ -334,7 +338,7 @@ fn join_late_spans(before: &Bytes, late: TraceDetail, delay_ms: f64, max_bytes: 
     }
     for (key, late_ids) in [("failed_spans", late.failed_spans), ("failure_chain", late.failure_chain)] {
         if let Some(Value::Array(ids)) = fields.get_mut(key)
-            // A trace that has failed before keeps its failure chain.
+            // A trace that had failed without its late spans keeps its failure chain.
             && (key != "failure_chain" || ids.is_empty())
         {
             ids.extend(late_ids.into_iter().map(Value::String));
@@ -350,7 +354,7 @@ fn join_late_spans(before: &Bytes, late: TraceDetail, delay_ms: f64, max_bytes: 
     if let (None, Some(cause)) = (fields.get("root_cause"), late.root_cause) {
         fields.insert("root_cause".to_owned(), cause.into());
     }
-    serde_json::to_vec(&whole).map_or_else(|_| before.clone(), Bytes::from)
+    serde_json::to_vec(&joined).map_or_else(|_| before.clone(), Bytes::from)
 }
 
 #[cfg(test)]
@@ -367,11 +371,11 @@ mod tests {
         let minutes: Vec<u64> = history.timeline().into_iter().map(|(minute, _)| minute).collect();
         assert_eq!(minutes, [day, day + 1, day + 2, day + 1_000_000]);
         (0..2_000).for_each(|n| history.count_at(day + n, ResultLabel::Pass, &[]));
-        assert_eq!(history.timeline().len(), MINUTES);
+        assert_eq!(history.timeline().len(), MAX_MINUTES);
     }
 
     #[test]
-    fn queue_takes_no_more_than_its_bytes() {
+    fn queue_does_not_exceed_its_bytes() {
         let config = verdict_eval::Config::default();
         let evaluator = verdict_eval::Evaluator::builder(&config).build().unwrap();
         let closed = || verdict_otlp::trace::ClosedTrace {

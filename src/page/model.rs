@@ -1,6 +1,6 @@
 //! An evaluated trace as the page shows it: a row of the list, and its tree.
 //!
-//! Browsers receive [`TraceRow`] and [`TraceDetail`] as JSON. Their spans and bytes of text are bounded.
+//! Browsers receive [`TraceRow`] and [`TraceDetail`] as JSON. Their numbers of spans and bytes of text are bounded.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,8 @@ pub(crate) struct UsageCount {
 #[derive(Debug, Serialize)]
 pub(crate) struct TraceDetail {
     /// Whether the content of the trace is not shown.
-    pub closed: bool,
+    #[serde(rename = "closed")]
+    pub is_content_hidden: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::history::Minute;
+use super::history::VerdictCounts;
 use super::model::{TraceRow, UsageCount};
 use crate::telemetry::ResultLabel;
 
 /// Maximum number of entries of each table.
 const MAX_ENTRIES: usize = 20;
 
-/// Sums over the shown traces.
+/// Sums over the traces that are shown.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Overview {
     /// Traces by result.
@@ -43,7 +43,7 @@ pub(crate) struct Bar {
     /// The start of the interval, in seconds since 1970.
     pub at: u64,
     #[serde(flatten)]
-    pub counts: Minute,
+    pub counts: VerdictCounts,
 }
 
 /// Failures with one signature.
@@ -62,16 +62,16 @@ pub(crate) struct RecurringFailure {
 impl Overview {
     /// The overview without a timeline. `rows` must be sorted, the latest trace first.
     pub(crate) fn from_rows<'r>(rows: impl Iterator<Item = &'r TraceRow>) -> Overview {
-        let mut out = Overview::default();
+        let mut overview = Overview::default();
         let (mut categories, mut metrics) = (BTreeMap::new(), BTreeMap::new());
         let [mut agents, mut tools, mut services] = [const { BTreeMap::<&str, (u64, u64)>::new() }; 3];
         let mut recurring: BTreeMap<&str, RecurringFailure> = BTreeMap::new();
         for row in rows {
             let failed = row.result == ResultLabel::Fail.as_str();
-            *out.traces.entry(row.result).or_default() += 1;
-            out.tokens = out.tokens.saturating_add(row.tokens.unwrap_or(0));
-            out.cost_usd += row.cost_usd.unwrap_or(0.0);
-            out.judge_cost_usd += row.judge_cost_usd.unwrap_or(0.0);
+            *overview.traces.entry(row.result).or_default() += 1;
+            overview.tokens = overview.tokens.saturating_add(row.tokens.unwrap_or(0));
+            overview.cost_usd += row.cost_usd.unwrap_or(0.0);
+            overview.judge_cost_usd += row.judge_cost_usd.unwrap_or(0.0);
             add_usage(&mut agents, &row.agents);
             add_usage(&mut tools, &row.tools);
             if let Some(service) = &row.service {
@@ -97,18 +97,18 @@ impl Overview {
                 recurring.entry(signature).or_insert_with(new_failure).count += 1;
             }
         }
-        out.categories = most_frequent(categories);
-        out.metrics =
+        overview.categories = most_frequent(categories);
+        overview.metrics =
             most_frequent(metrics).into_iter().map(|(metric, count)| (metric.clone(), count)).collect();
-        [out.agents, out.tools, out.services] = [agents, tools, services].map(usage_counts);
-        out.recurring = recurring.into_values().filter(|failure| failure.count > 1).collect();
-        out.recurring.sort_by_key(|failure| std::cmp::Reverse((failure.count, failure.judged_at)));
-        out.recurring.truncate(MAX_ENTRIES);
-        out
+        [overview.agents, overview.tools, overview.services] = [agents, tools, services].map(usage_counts);
+        overview.recurring = recurring.into_values().filter(|failure| failure.count > 1).collect();
+        overview.recurring.sort_by_key(|failure| std::cmp::Reverse((failure.count, failure.judged_at)));
+        overview.recurring.truncate(MAX_ENTRIES);
+        overview
     }
 
     /// Adds the timeline of the live page: the minutes in which traces were evaluated.
-    pub(crate) fn with_minutes(mut self, timeline: Vec<(u64, Minute)>) -> Overview {
+    pub(crate) fn with_minutes(mut self, timeline: Vec<(u64, VerdictCounts)>) -> Overview {
         self.step = 60;
         self.timeline =
             timeline.into_iter().map(|(minute, counts)| Bar { at: minute * 60, counts }).collect();
@@ -116,7 +116,10 @@ impl Overview {
     }
 
     /// Adds the timeline of a file: its traces by start time, in at most about 60 bars.
-    pub(crate) fn with_starts<'r>(mut self, rows: impl Iterator<Item = &'r TraceRow> + Clone) -> Overview {
+    pub(crate) fn with_start_times<'r>(
+        mut self,
+        rows: impl Iterator<Item = &'r TraceRow> + Clone,
+    ) -> Overview {
         /// Possible durations of a bar in seconds: from a second to four weeks.
         const STEPS: [u64; 12] =
             [1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 86_400, 7 * 86_400, 28 * 86_400];
@@ -125,7 +128,7 @@ impl Overview {
         let (first, last) = (starts.clone().min().unwrap_or(0), starts.max().unwrap_or(0));
         let fits = |step: &&u64| (last - first) / **step < 60;
         let step = STEPS.iter().find(fits).copied().unwrap_or((last - first) / 60 + 1);
-        let mut bars: BTreeMap<u64, Minute> = BTreeMap::new();
+        let mut bars: BTreeMap<u64, VerdictCounts> = BTreeMap::new();
         for row in rows {
             let result = ResultLabel::ALL.into_iter().find(|label| label.as_str() == row.result);
             let bar = bars.entry(row.start / 1_000 / step * step).or_default();

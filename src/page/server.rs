@@ -1,9 +1,9 @@
 //! The listener of the live page: static files, the JSON that they read, and updates.
 //!
-//! In: GET requests. Out: responses with headers that keep other sites and content of traces from acting in the page:
-//! no script but `page.js`, no frame, no other origin. A request whose `Host` is not a name of this listener is
-//! refused, so that a name of another site that resolves to this address reads nothing (DNS rebinding); then
-//! credentials are checked. The JSON serves the page: its shape may change with it.
+//! In: GET requests. Out: responses with headers that protect the page from other sites and from content of traces: it
+//! runs no script but `page.js`, is in no frame, and loads nothing from another origin. A request whose `Host` is not a
+//! name of this listener is refused, so that a name of another site that resolves to this address reads nothing (DNS
+//! rebinding); then credentials are checked. The JSON serves the page: its shape may change with it.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -45,7 +45,7 @@ const MAX_CONNECTIONS: u32 = 64;
 const MAX_STREAMS: usize = 32;
 /// Maximum number of updates that wait for the client of a stream.
 const MAX_WAITING_UPDATES: usize = 64;
-/// Interval of comments on a stream, so that a vanished client is noticed.
+/// Interval of comments on a stream, by which the end of a client is detected.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Time for which the overview and the list of open traces are cached.
 const CACHE_TIME: Duration = Duration::from_secs(1);
@@ -102,7 +102,7 @@ pub(crate) struct OpenTrace {
     pub incomplete: bool,
 }
 
-/// A bound socket that does not answer yet.
+/// A bound socket whose requests are not answered yet.
 #[derive(Debug)]
 pub(crate) struct BoundPage {
     listener: RestrictedListener,
@@ -160,7 +160,7 @@ impl Cached {
     async fn get(&self, compute: impl Future<Output = Value>) -> Bytes {
         let mut cached = self.0.lock().await;
         match &*cached {
-            Some((at, body)) if at.elapsed() < CACHE_TIME => body.clone(),
+            Some((computed_at, body)) if computed_at.elapsed() < CACHE_TIME => body.clone(),
             _ => {
                 let body = Bytes::from(compute.await.to_string());
                 *cached = Some((Instant::now(), body.clone()));
@@ -197,30 +197,30 @@ impl ServerState {
             self.count_refusal(PageRefusal::Host);
             let message = "the page is not opened under this host name: use an IP address or localhost, or add the \
                            name to page.hosts";
-            return failure(StatusCode::MISDIRECTED_REQUEST, message);
+            return error_response(StatusCode::MISDIRECTED_REQUEST, message);
         }
         if let Some(challenges) = restricted_listener::refusal(self.authenticator.as_deref(), &parts.headers)
         {
             self.count_refusal(PageRefusal::Credentials);
-            let mut response = failure(StatusCode::UNAUTHORIZED, "credentials are missing or unknown");
+            let mut response = error_response(StatusCode::UNAUTHORIZED, "credentials are missing or unknown");
             response.headers_mut().extend(challenges);
             return response;
         }
         if parts.method != Method::GET {
             let allow = [(header::ALLOW, "GET")];
-            return (allow, failure(StatusCode::METHOD_NOT_ALLOWED, "only GET")).into_response();
+            return (allow, error_response(StatusCode::METHOD_NOT_ALLOWED, "only GET")).into_response();
         }
         match parts.uri.path() {
-            "/" => file("text/html; charset=utf-8", assets::HTML),
-            "/page.css" => file("text/css; charset=utf-8", assets::CSS),
-            "/page.js" => file("text/javascript; charset=utf-8", assets::JS),
+            "/" => static_file("text/html; charset=utf-8", assets::HTML),
+            "/page.css" => static_file("text/css; charset=utf-8", assets::CSS),
+            "/page.js" => static_file("text/javascript; charset=utf-8", assets::JS),
             "/api/overview" => json_body(self.overview.get(self.overview()).await),
             "/api/open" => json_body(self.open.get(self.open_traces()).await),
             "/api/traces" => self.list(parts.uri.query().unwrap_or_default()),
             "/api/events" => self.events(parts),
             path => match path.strip_prefix("/api/traces/") {
                 Some(id) => self.trace(id).await,
-                None => failure(StatusCode::NOT_FOUND, "no such path"),
+                None => error_response(StatusCode::NOT_FOUND, "no such path"),
             },
         }
     }
@@ -229,8 +229,8 @@ impl ServerState {
         self.history.metrics().refused[reason as usize].inc();
     }
 
-    /// Whether the requested host is a name of this listener. Every IP address is accepted, because the attack needs a
-    /// host name.
+    /// Whether the requested host is a name of this listener. Every IP address is accepted, because DNS rebinding needs
+    /// a host name.
     fn is_own_host(&self, parts: &Parts) -> bool {
         let Some(host) = requested_host(parts) else { return false };
         let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -261,7 +261,7 @@ impl ServerState {
     fn list(&self, query: &str) -> Response {
         let filter = match RowFilter::parse(query) {
             Ok(filter) => filter,
-            Err(message) => return failure(StatusCode::BAD_REQUEST, &message),
+            Err(message) => return error_response(StatusCode::BAD_REQUEST, &message),
         };
         let entries = self.history.all();
         let matching: Vec<&TraceRow> =
@@ -278,7 +278,7 @@ impl ServerState {
     async fn trace(&self, id: &str) -> Response {
         let id = id.to_ascii_lowercase();
         let Ok(trace) = id.parse::<TraceId>() else {
-            return failure(StatusCode::BAD_REQUEST, "a trace id has 32 hexadecimal digits");
+            return error_response(StatusCode::BAD_REQUEST, "a trace id has 32 hexadecimal digits");
         };
         if let Some(entry) = self.history.get(&id) {
             let row = serde_json::to_vec(&entry.row).unwrap_or_default();
@@ -287,8 +287,8 @@ impl ServerState {
         }
         match tokio::time::timeout(ANSWER_TIMEOUT, self.source.open_trace(trace)).await {
             Ok(Some((row, detail))) => json_body(json!({ "trace": row, "detail": detail }).to_string()),
-            Ok(None) => failure(StatusCode::NOT_FOUND, "the trace is neither open nor in the history"),
-            Err(_) => failure(StatusCode::SERVICE_UNAVAILABLE, "the pipeline is busy"),
+            Ok(None) => error_response(StatusCode::NOT_FOUND, "the trace is neither open nor in the history"),
+            Err(_) => error_response(StatusCode::SERVICE_UNAVAILABLE, "the pipeline is busy"),
         }
     }
 
@@ -297,7 +297,7 @@ impl ServerState {
     fn events(&self, parts: &Parts) -> Response {
         let Ok(permit) = Arc::clone(&self.clients).try_acquire_owned() else {
             self.count_refusal(PageRefusal::Clients);
-            return failure(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open");
+            return error_response(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open");
         };
         let (sender, frames) = mpsc::channel::<Bytes>(MAX_WAITING_UPDATES);
         let (mut updates, metrics) = (self.history.updates(), self.history.metrics().clone());
@@ -334,8 +334,8 @@ impl ServerState {
 
 /// The host of a request, without port; `None` if there is none or more than one.
 fn requested_host(parts: &Parts) -> Option<&str> {
-    let mut named = parts.headers.get_all(header::HOST).iter();
-    let header = match (named.next(), named.next()) {
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    let header = match (hosts.next(), hosts.next()) {
         (Some(host), None) => Some(host.to_str().ok()?),
         (None, None) => None,
         _ => return None,
@@ -353,7 +353,7 @@ fn requested_host(parts: &Parts) -> Option<&str> {
     Some(without_port).filter(|host| !host.is_empty())
 }
 
-fn file(content_type: &'static str, text: &'static str) -> Response {
+fn static_file(content_type: &'static str, text: &'static str) -> Response {
     ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }
 
@@ -361,7 +361,8 @@ fn json_body(body: impl Into<Body>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
 }
 
-fn failure(status: StatusCode, message: &str) -> Response {
+/// A response that the page shows as a message.
+fn error_response(status: StatusCode, message: &str) -> Response {
     let mut response = json_body(json!({ "error": message }).to_string());
     *response.status_mut() = status;
     response
@@ -399,13 +400,13 @@ mod tests {
         let history = Arc::new(History::new(&config, metrics.clone()));
         let page = BoundPage::bind(&config).await.unwrap();
         let address = page.addr();
-        let served = tokio::spawn(page.serve(
+        let server = tokio::spawn(page.serve(
             Arc::clone(&history),
             Arc::new(EmptySource),
             stop.clone(),
             Duration::ZERO,
         ));
-        let open = async || {
+        let connect = async || {
             let mut socket = TcpStream::connect(address).await.unwrap();
             let head = format!("GET /api/events HTTP/1.1\r\nhost: {address}\r\n\r\n");
             socket.write_all(head.as_bytes()).await.unwrap();
@@ -414,7 +415,7 @@ mod tests {
             assert_eq!(&begin[..12], b"HTTP/1.1 200");
             socket
         };
-        let (mut reading, slow) = (open().await, open().await);
+        let (mut reading, slow) = (connect().await, connect().await);
         let bytes_read = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&bytes_read);
         let reader = tokio::spawn(async move {
@@ -448,7 +449,7 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(180), read_to_end).await.unwrap();
         stop.cancel();
-        tokio::time::timeout(Duration::from_secs(180), served).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(180), server).await.unwrap().unwrap();
         reader.await.unwrap();
     }
 

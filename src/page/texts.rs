@@ -35,14 +35,17 @@ impl<'a> ShownTexts<'a> {
         ShownTexts { disclosure, shows_content, remaining }
     }
 
+    /// A name on one line.
     pub(super) fn name(&self, text: &str) -> String {
         redact_and_cut(self.disclosure, text, MAX_NAME_BYTES).replace('\n', " ")
     }
 
+    /// A name; `None` if there is none or it is empty.
     pub(super) fn optional_name(&self, text: Option<&str>) -> Option<String> {
         text.filter(|text| !text.is_empty()).map(|text| self.name(text))
     }
 
+    /// Content of at most `max_bytes` bytes; `None` if content is not shown, there is none, or no bytes remain for it.
     pub(super) fn content(&mut self, text: Option<&str>, max_bytes: usize) -> Option<String> {
         let text = text.filter(|text| self.shows_content && self.remaining > 0 && !text.trim().is_empty())?;
         let shown = redact_and_cut(self.disclosure, text, max_bytes.min(self.remaining));
@@ -60,9 +63,9 @@ fn redact_and_cut(disclosure: &Disclosure, text: &str, max_bytes: usize) -> Stri
     let end = redacted.floor_char_boundary(max_bytes);
     let is_replaced = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
     let shown = redacted.get(..end).unwrap_or_default();
-    let mut out: String = shown.chars().map(|c| if is_replaced(c) { '\u{fffd}' } else { c }).collect();
+    let mut text: String = shown.chars().map(|c| if is_replaced(c) { '\u{fffd}' } else { c }).collect();
     if end < redacted.len() || prefix.len() < text.len() {
-        out.push_str(ELLIPSIS);
+        text.push_str(ELLIPSIS);
     }
-    out
+    text
 }

@@ -1,6 +1,6 @@
-//! Makes the row and the tree of a trace from its evaluation.
+//! Builds the row and the tree of a trace from its evaluation.
 //!
-//! In: an evaluated trace and the rules for the content that may be shown. Out: [`TraceRow`] and [`TraceDetail`].
+//! In: an evaluated trace, and the disclosure of its content. Out: [`TraceRow`] and [`TraceDetail`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +110,7 @@ impl<'a> TraceView<'a> {
             self.trace.views.iter().filter_map(|view| view.model.as_deref()).collect();
         let model_calls = || self.trace.views.iter().filter(|view| !view.wrapper && view.kind == Kind::Llm);
         let tokens = model_calls().filter_map(|view| view.tokens.sum()).reduce(u64::saturating_add);
-        let costs = model_calls().filter_map(|view| view.cost).reduce(|a, b| a + b);
+        let cost_usd = model_calls().filter_map(|view| view.cost).reduce(|a, b| a + b);
         TraceRow {
             seq: 0,
             trace_id: self.trace.tree.id.to_string(),
@@ -140,7 +140,7 @@ impl<'a> TraceView<'a> {
             tools: self.tools(texts),
             models: models.into_iter().take(MAX_USAGE_COUNTS).map(|model| texts.name(model)).collect(),
             tokens,
-            cost_usd: costs,
+            cost_usd,
             judge_cost_usd: summary.usage.map(|usage| usage.cost_usd),
             close_reason: summary.close_reason.as_str(),
             incomplete: summary.incomplete,
@@ -175,7 +175,7 @@ impl<'a> TraceView<'a> {
         let answer = texts.content(answer, MAX_EXCERPT_BYTES);
         let spans = self.spans(texts, max_spans);
         TraceDetail {
-            closed: !texts.shows_content,
+            is_content_hidden: !texts.shows_content,
             answer,
             root_cause: trace_verdict.root_cause.and_then(|at| self.id(at)),
             failure_chain: ids(&trace_verdict.failure_chain),
@@ -196,21 +196,21 @@ impl<'a> TraceView<'a> {
     /// The spans with failures, and the spans that these cite, quote or originate in.
     fn evidence(&self) -> BTreeSet<Idx> {
         let trace_verdict = &self.evaluated.verdicts.trace;
-        let mut out: BTreeSet<Idx> = trace_verdict.failed_spans.iter().copied().collect();
-        out.extend(trace_verdict.root_cause);
+        let mut evidence: BTreeSet<Idx> = trace_verdict.failed_spans.iter().copied().collect();
+        evidence.extend(trace_verdict.root_cause);
         let mut referenced: BTreeSet<SpanId> = BTreeSet::new();
         for m in self.evaluated.measurements.iter().filter(|m| failed(m)) {
-            out.insert(m.at);
+            evidence.insert(m.at);
             for finding in m.outcome.iter().flat_map(|measured| &measured.findings) {
                 referenced.extend(finding.cited.iter().take(MAX_ITEMS).chain(&finding.seen_in));
-                out.extend(finding.origin);
+                evidence.extend(finding.origin);
             }
         }
         if !referenced.is_empty() {
             let spans = self.trace.tree.spans.iter().enumerate();
-            out.extend(spans.filter(|(_, span)| referenced.contains(&span.id)).map(|(at, _)| at));
+            evidence.extend(spans.filter(|(_, span)| referenced.contains(&span.id)).map(|(at, _)| at));
         }
-        out
+        evidence
     }
 
     /// At most `max_spans` spans, in which spans with failures take precedence.
@@ -230,20 +230,20 @@ impl<'a> TraceView<'a> {
                 }
             }
         }
-        let mut out: Vec<SpanNode> = Vec::with_capacity(tree.len().min(max_spans));
-        // The index of a span in `out`, or that of its nearest ancestor in it.
-        let mut index_in_out: Vec<Option<usize>> = vec![None; tree.len()];
+        let mut nodes: Vec<SpanNode> = Vec::with_capacity(tree.len().min(max_spans));
+        // The index of each span in `nodes`; of a span that is left out, that of its nearest ancestor there.
+        let mut node_indexes: Vec<Option<usize>> = vec![None; tree.len()];
         for &at in tree.order() {
-            let up = tree.parent(at).and_then(|parent| index_in_out.get(parent).copied().flatten());
+            let up = tree.parent(at).and_then(|parent| node_indexes.get(parent).copied().flatten());
             let is_kept = selected.get(at).copied().unwrap_or(false);
-            if let Some(index) = index_in_out.get_mut(at) {
-                *index = if is_kept { Some(out.len()) } else { up };
+            if let Some(index) = node_indexes.get_mut(at) {
+                *index = if is_kept { Some(nodes.len()) } else { up };
             }
             if is_kept {
-                out.push(self.span(at, up, evidence.contains(&at), texts));
+                nodes.push(self.span(at, up, evidence.contains(&at), texts));
             }
         }
-        out
+        nodes
     }
 
     fn span(&self, at: Idx, up: Option<usize>, with_excerpts: bool, texts: &mut ShownTexts<'_>) -> SpanNode {
@@ -255,7 +255,7 @@ impl<'a> TraceView<'a> {
             _ => None,
         };
         let errors: Vec<String> = view.errors.iter().take(4).map(|error| error_text(error, texts)).collect();
-        let (input, output) = if with_excerpts { self.content(view, texts) } else { (None, None) };
+        let (input, output) = if with_excerpts { self.excerpts(view, texts) } else { (None, None) };
         let span = self.trace.tree.spans.get(at);
         let start = span.map_or(self.start, |span| span.start);
         let measurements = self.span_measurements.get(at).map_or(&[][..], Vec::as_slice);
@@ -284,11 +284,13 @@ impl<'a> TraceView<'a> {
         }
     }
 
-    fn content(&self, view: &SpanView, texts: &mut ShownTexts<'_>) -> (Option<String>, Option<String>) {
+    /// The input and the output of a span: the arguments and the result of a tool call, the last message of the input
+    /// and the output of a model call.
+    fn excerpts(&self, view: &SpanView, texts: &mut ShownTexts<'_>) -> (Option<String>, Option<String>) {
         let arguments = view.call.as_ref().and_then(|call| call.arguments.as_deref());
         // The last message of a conversation, which the model answers.
-        let asked = view.input.last().map(message_text);
-        let input = texts.content(arguments.or(asked.as_deref()), MAX_EXCERPT_BYTES);
+        let last_message = view.input.last().map(message_text);
+        let input = texts.content(arguments.or(last_message.as_deref()), MAX_EXCERPT_BYTES);
         let output: Vec<String> = view.output.iter().map(message_text).collect();
         let output = output.join("\n");
         let result = view.result.as_deref().unwrap_or(&output);
@@ -382,29 +384,29 @@ fn milliseconds(nanos: u64) -> f64 {
 }
 
 fn error_text(error: &verdict_eval::trace::ErrorSign, texts: &mut ShownTexts<'_>) -> String {
-    let kind = texts.optional_name(error.error_type.as_deref()).unwrap_or_else(|| "error".to_owned());
+    let error_type = texts.optional_name(error.error_type.as_deref()).unwrap_or_else(|| "error".to_owned());
     match texts.content(error.message.as_deref(), MAX_PASSAGE_BYTES) {
-        Some(message) => format!("{kind}: {message}"),
-        None => kind,
+        Some(message) => format!("{error_type}: {message}"),
+        None => error_type,
     }
 }
 
 fn message_text(message: &verdict_eval::trace::Message) -> String {
-    let mut out = String::new();
+    let mut text = String::new();
     for part in &message.parts {
-        if !out.is_empty() {
-            out.push('\n');
+        if !text.is_empty() {
+            text.push('\n');
         }
         match part {
-            verdict_eval::trace::Part::Text(text) => out.push_str(text),
+            verdict_eval::trace::Part::Text(part_text) => text.push_str(part_text),
             verdict_eval::trace::Part::Call(call) => {
-                out.push_str(&format!("{}({})", call.name, call.arguments.as_deref().unwrap_or_default()));
+                text.push_str(&format!("{}({})", call.name, call.arguments.as_deref().unwrap_or_default()));
             }
-            verdict_eval::trace::Part::Result { content, .. } => out.push_str(content),
+            verdict_eval::trace::Part::Result { content, .. } => text.push_str(content),
             _ => {}
         }
     }
-    out
+    text
 }
 
 /// Counts by name, the most failures first.

@@ -261,12 +261,16 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
         assert_eq!(browser.eval("document.querySelectorAll('.traces tbody tr').length"), 1);
 
         // Of a trace the worst failure is shown first; the tree follows the keyboard and the address follows it.
-        browser.eval("const link = document.querySelector('.traces .trace-link'); link.focus(); link.click()");
+        browser
+            .eval("const link = document.querySelector('.traces .trace-link'); link.focus(); link.click()");
         browser.until("document.querySelector('[role=tree]') !== null");
         browser.until("document.activeElement.id === 'main'");
         let tree = "[...document.querySelectorAll('[role=treeitem]')].map((item) => [item.ariaLevel, item.ariaExpanded, item.ariaSelected])";
         assert_eq!(browser.eval(tree), json!([["1", "true", "false"], ["2", null, "true"]]));
-        assert_eq!(browser.eval("document.querySelector('.span-panel').textContent.includes('root cause')"), true);
+        assert_eq!(
+            browser.eval("document.querySelector('.span-panel').textContent.includes('root cause')"),
+            true
+        );
         assert!(
             !browser
                 .eval("document.querySelector('.span-panel blockquote').textContent")
@@ -359,7 +363,10 @@ fn file_shows_the_same_and_every_text_can_be_read_in_both_themes() {
         let label = browser.eval("document.querySelector('svg.passrate').getAttribute('aria-label')");
         assert!(label.as_str().unwrap().starts_with("Pass rate over time: "), "{label}");
         assert!(label.as_str().unwrap().contains("% in total"), "{label}");
-        assert_eq!(browser.eval("document.querySelectorAll('.timeline table th')[1].textContent"), "Pass rate");
+        assert_eq!(
+            browser.eval("document.querySelectorAll('.timeline table th')[1].textContent"),
+            "Pass rate"
+        );
         assert_eq!(browser.low_contrast_texts(), json!([]), "{scheme}");
         browser.picture(&format!("list-{scheme}"), 1400, 960);
         browser.open(&format!("{url}#/traces?result=fail&q=strands"), scheme);
@@ -391,8 +398,9 @@ fn no_text_of_hostile_captures_runs_in_the_file() {
     let url = format!("file://{}", file.display());
     browser.open(&url, "light");
     browser.until(&format!("document.querySelectorAll('.traces tbody tr').length === {}", captures.len()));
-    let links = browser
-        .eval("[...document.querySelectorAll('.traces .trace-link')].map((link) => link.getAttribute('href'))");
+    let links = browser.eval(
+        "[...document.querySelectorAll('.traces .trace-link')].map((link) => link.getAttribute('href'))",
+    );
     for link in links.as_array().unwrap() {
         browser.open(&format!("{url}{}", link.as_str().unwrap()), "light");
         browser.until("document.querySelector('[role=tree]') !== null");
