@@ -1,4 +1,4 @@
-// Numbers, times and verdicts as they are shown. A missing value is an empty text.
+// Numbers, times and verdicts as they are shown. A missing duration, cost, score or time is an empty text.
 
 const VERDICTS = { pass: ["✓", "pass"], fail: ["✕", "fail"], unmeasured: ["–", "unmeasured"], open: ["…", "open"] };
 

@@ -81,10 +81,10 @@ const traceCell = (traceId, name, texts) => [
   el("span", { class: "subtitle" }, joinedTexts(texts)),
 ];
 
-function traceTable(rows, filtered) {
+function traceTable(rows, hasFilter) {
   if (!rows.length) {
     const text = "No trace has been judged yet. A trace is judged when it closes.";
-    return el("p", { class: "empty card" }, filtered ? "No trace matches." : text);
+    return el("p", { class: "empty card" }, hasFilter ? "No trace matches." : text);
   }
   const columns = [
     ["Verdict"], ["Task"], ["Why"], ["Spans", "num wide-only"], ["Tokens", "num wide-only"],
