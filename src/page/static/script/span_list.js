@@ -80,7 +80,7 @@ class SpanList {
     this.select(this.selected, false);
   }
 
-  /** Selects a span, after expanding its ancestors. Without such a span nothing is selected. */
+  /** Selects a span, and makes it visible if it is hidden. An index without a span is ignored. */
   select(n, withFocus) {
     if (n === undefined || !this.tree.spans[n]) return;
     const previous = this.selected;

@@ -10,7 +10,7 @@ function factList(entries) {
     el("div", null, el("dt", null, name), el("dd", null, valueElement(value)))));
 }
 
-const sectionWith = (title, ...children) => el("section", null, el("h3", null, title), ...children);
+const titledSection = (title, ...children) => el("section", null, el("h3", null, title), ...children);
 const textBlock = (text) => el("pre", { dir: "auto", tabindex: "0" }, text);
 const compactTable = (rows) => el("table", { class: "compact" }, el("tbody", null, rows));
 
@@ -49,7 +49,7 @@ class SpanPanel {
     const failing = withResult("fail"), passing = withResult("pass"), unmeasured = withResult("unmeasured");
     const detailed = failing.length ? failing : passing.filter((metric) => metric.findings);
     const errors = distinctErrors(span.errors || []);
-    const unmeasuredText =
+    const emptyText =
       row.result === "open" ? "Spans are measured when the trace closes." : "Nothing was measured on this span.";
     return [
       el("div", { class: "title" }, span.result && verdictElement(span.result),
@@ -57,12 +57,12 @@ class SpanPanel {
         tree.fails(n) && span.cause === "children" && dim("fails through its children")),
       this.facts(span),
       detailed.map((metric) => this.metric(metric)),
-      errors.length > 0 && sectionWith("Recorded errors", errors.map(textBlock)),
+      errors.length > 0 && titledSection("Recorded errors", errors.map(textBlock)),
       this.references(tree.references[n]),
       this.excerpts(span),
       this.otherMetrics(passing, unmeasured, !failing.length),
       this.evaluations(span.evaluations || []),
-      !metrics.length && el("p", { class: "empty" }, unmeasuredText),
+      !metrics.length && el("p", { class: "empty" }, emptyText),
     ];
   }
 
@@ -130,7 +130,7 @@ class SpanPanel {
   references(references) {
     const item = ({ from, metric, relation }) => el("li", null,
       el("span", null, metric, " on ", this.link(this.tree.spans[from].id), " ", dim(`(${relation})`)));
-    return references.length > 0 && sectionWith("Evidence of",
+    return references.length > 0 && titledSection("Evidence of",
       el("ul", { class: "list" }, references.slice(0, MAX_SHOWN_REFERENCES).map(item)));
   }
 
@@ -141,7 +141,8 @@ class SpanPanel {
       output && [el("h3", null, isTool ? "Result" : "Output"), textBlock(output)]);
   }
 
-  otherMetrics(passing, unmeasured, isOpen) {
+  /** The metrics that do not fail. */
+  otherMetrics(passing, unmeasured, isExpanded) {
     const row = (metric) => {
       const passed = metric.result === "pass";
       return el("tr", null, cell(null, metric.metric),
@@ -150,7 +151,7 @@ class SpanPanel {
     };
     const metrics = [...passing, ...unmeasured];
     const unmeasuredText = unmeasured.length ? `, ${formatCount(unmeasured.length)} unmeasured` : "";
-    return metrics.length > 0 && el("section", null, el("details", { open: isOpen },
+    return metrics.length > 0 && el("section", null, el("details", { open: isExpanded },
       el("summary", null, `${plural(passing.length, "passing metric")}${unmeasuredText}`),
       compactTable(metrics.map(row))));
   }
@@ -162,6 +163,6 @@ class SpanPanel {
       return el("tr", null, cell(null, bdi(name)), cell("num", bdi(result.join(" "))),
         el("td", { dir: "auto" }, explanation, by && [" ", dim(joinedTexts(by))]));
     };
-    return evaluations.length > 0 && sectionWith("Recorded evaluations", compactTable(evaluations.map(row)));
+    return evaluations.length > 0 && titledSection("Recorded evaluations", compactTable(evaluations.map(row)));
   }
 }

@@ -54,7 +54,7 @@ class SpanTree {
     collapsed ? this.collapsed.add(n) : this.collapsed.delete(n);
   }
 
-  /** Makes a span visible. Returns whether it was hidden. */
+  /** Expands the ancestors of a span, and shows all spans if it does not fail. Returns whether it was hidden. */
   reveal(n) {
     let wasHidden = false;
     for (let up = this.spans[n].up; up !== undefined; up = this.spans[up].up) {

@@ -52,7 +52,7 @@ function categoriesCard(categories, { bars, step, start, slots }) {
     const rect = (bar) => {
       const height = (baseline * countIn(bar, category)) / highest;
       const x = ((bar.at - start) / step) * slotWidth;
-      return height > 0 && svg("rect", { x, y: baseline - height, width: Math.max(slotWidth * 0.84, 1), height });
+      return height > 0 && svg("rect", { x, y: baseline - height, width: Math.max(slotWidth * BAR_WIDTH, 1), height });
     };
     const attributes = { viewBox: `0 0 ${width} 16`, preserveAspectRatio: "none", "aria-hidden": "true" };
     return svg("svg", { class: "sparkline", ...attributes }, axis(baseline + 0.5, width), bars.map(rect));

@@ -3,9 +3,12 @@
 /** The coordinates of both charts, which are stretched to the width of the card. */
 const CHART_WIDTH = 1000;
 const CHART = { viewBox: `0 0 ${CHART_WIDTH} 104`, preserveAspectRatio: "none", role: "img" };
-/** The height of the highest bar, and of the range from 0 % to 100 % without the radius of a dot. */
+/** The height of the highest bar. */
 const BARS_HEIGHT = 100;
+/** The position of 100 %, above which there is space for a dot, and the distance from it to 0 %. */
 const RATES_TOP = 4, RATES_HEIGHT = 96;
+/** The parts of a slot that its bar and the margin on each side take. */
+const BAR_WIDTH = 0.84, BAR_MARGIN = 0.08;
 
 const axis = (y, width = CHART_WIDTH) => svg("line", { class: "axis", x1: 0, x2: width, y1: y, y2: y });
 
@@ -18,7 +21,8 @@ function verdictChart({ bars, step, start, slots }, highest) {
   const stack = (bar) => {
     const title = [`${startText(bar)}: ${bar.fail} failing, ${bar.pass} passing, ${bar.unmeasured} unmeasured`];
     if (categoriesText(bar)) title.push(categoriesText(bar));
-    const x = ((bar.at - start) / step) * slotWidth + slotWidth * 0.08, width = slotWidth * 0.84;
+    const x = ((bar.at - start) / step) * slotWidth + slotWidth * BAR_MARGIN;
+    const width = slotWidth * BAR_WIDTH;
     let y = BARS_HEIGHT;
     const parts = RESULTS.map((result) => {
       const height = (bar[result] / highest) * BARS_HEIGHT;
@@ -46,7 +50,7 @@ function passRateChart({ bars, step, start, slots }) {
     judged.map((bar) => svg("path", { class: "dot", d: `M${point(bar)}h0` }, svg("title", null, title(bar)))));
 }
 
-/** The chart of pass rates in words. */
+/** A description of the chart of pass rates for screen readers. */
 function passRateLabel(judged) {
   if (!judged.length) return "Pass rate over time: no verdict";
   const rateText = (bar) => `${passRateText(bar)} at ${startText(bar)}`;
