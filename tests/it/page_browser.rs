@@ -376,7 +376,17 @@ fn file_shows_the_same_and_every_text_can_be_read_in_both_themes() {
         assert_eq!(browser.low_contrast_texts(), json!([]), "{scheme}");
         browser.assert_skip_link();
         browser.picture(&format!("trace-{scheme}"), 1400, 960);
+        // A selected span that does not fail gives way to one that does.
+        browser.eval("document.querySelector('[role=treeitem]:not(.fail)').click()");
+        browser.eval("document.querySelector('.tree button').click()");
+        assert_eq!(
+            browser.eval("[document.querySelector('.tree button').getAttribute('aria-pressed'), document.querySelectorAll('[role=treeitem]:not(.fail)').length, document.querySelectorAll('[role=treeitem].fail[aria-selected=true]').length]"),
+            json!(["true", 0, 1])
+        );
         browser.picture(&format!("trace-narrow-{scheme}"), 600, 1200);
+        // A file has no state of a process: its address shows the list.
+        browser.open(&format!("{url}#/health"), scheme);
+        browser.until("document.querySelectorAll('.traces tbody tr').length === 8");
     }
     assert_eq!(browser.faults, [""; 0]);
 }

@@ -48,7 +48,6 @@ function matches(row, filter) {
 
 const reportSource = {
   overview: async () => ({ overview: report.overview }),
-  open: async () => ({ open: [] }),
   trace: async (id) => {
     const row = report.traces.find((candidate) => candidate.trace_id === id);
     if (!row) throw new Error("the trace is not in this file");

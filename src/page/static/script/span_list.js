@@ -74,10 +74,12 @@ class SpanList {
     this.draw();
   }
 
+  /** Shows failing spans only, or all. If the selected span is hidden thereby, the first visible one is selected. */
   setFailingOnly(failingOnly) {
-    this.tree.failingOnly = failingOnly;
+    const { tree } = this;
+    tree.failingOnly = failingOnly;
     this.draw();
-    this.select(this.selected, false);
+    this.select(this.rows.has(this.selected) ? this.selected : tree.visibleSpans()[0], false);
   }
 
   /** Selects a span, and makes it visible if it is hidden. An index without a span is ignored. */

@@ -25,7 +25,9 @@ async function showView() {
     const isSelected = view === route.view || (view === "traces" && route.view === "trace");
     isSelected ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
   }
-  const draw = views.get(route.view) || views.get("traces");
+  // A report file has no open traces and no state of a process.
+  const isShowable = !report || route.view === "trace";
+  const draw = isShowable && views.get(route.view) || views.get("traces");
   const restoreFocus = rememberFocus($("main"));
   try {
     await draw(route, isCurrent);
