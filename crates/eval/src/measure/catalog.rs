@@ -78,6 +78,11 @@ pub(crate) fn measures_anything(settings: &Settings) -> bool {
     !settings.custom.is_empty() || implementations().filter(has_evaluator).any(is_enabled)
 }
 
+/// The usual number of measurements of a span, for which memory is reserved.
+const USUAL_MEASUREMENTS: usize = 4;
+/// Maximum spans for whose measurements memory is reserved.
+const MAX_RESERVED_SPANS: usize = 256;
+
 /// The names under which the rules are timed: those of the rows, except for `path`.
 pub fn names() -> impl Iterator<Item = &'static str> {
     rules().map(|(_, name, _)| name)
@@ -98,7 +103,7 @@ pub(crate) fn run_each(
     after: &mut dyn FnMut(&'static str),
 ) -> Vec<Measurement> {
     let evaluated = evaluated_spans(trace);
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(trace.views.len().min(MAX_RESERVED_SPANS) * USUAL_MEASUREMENTS);
     let custom = custom.iter().map(|metric| (metric.row, metric.row.name, metric as &dyn Rule));
     for (row, name, rule) in rules().map(|(row, name, rule)| (row, name, rule as &dyn Rule)).chain(custom) {
         let row_settings = settings.metric_settings(row);

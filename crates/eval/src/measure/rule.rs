@@ -34,7 +34,9 @@ impl Metric for SpanRule {
 
 impl Rule for SpanRule {
     fn measure(&self, context: &Context<'_>, out: &mut Vec<Measurement>) {
-        out.extend((self.0)(context));
+        if let Some(measurement) = (self.0)(context) {
+            out.push(measurement);
+        }
     }
 }
 
@@ -51,6 +53,8 @@ impl Metric for AgentRule {
 
 impl Rule for AgentRule {
     fn measure(&self, context: &Context<'_>, out: &mut Vec<Measurement>) {
-        out.extend(agent_index::indexed_at(context).map(|(i, agent)| (self.0)(context, i, agent)));
+        if let Some((i, agent)) = agent_index::indexed_at(context) {
+            out.push((self.0)(context, i, agent));
+        }
     }
 }

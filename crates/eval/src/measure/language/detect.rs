@@ -234,9 +234,15 @@ fn language_by_words(text: &str) -> Detected {
             break;
         }
     }
-    let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    let Some((best, &score)) = best else { return Detected::TooFewWords };
-    let second = scores.iter().enumerate().filter(|(i, _)| *i != best).map(|(_, s)| *s).fold(0.0, f32::max);
+    // No score is negative.
+    let (mut best, mut score, mut second) = (0, 0.0, 0.0);
+    for (language, &language_score) in scores.iter().enumerate() {
+        if language_score >= score {
+            (best, score, second) = (language, language_score, score);
+        } else if language_score > second {
+            second = language_score;
+        }
+    }
     if score < MIN_SCORE || score < (score + second) * MIN_SHARE {
         let hint = || (score >= MIN_HINT && second < score).then(|| table.language(best)).flatten();
         return match hints_at_another(text, score, scores) {
