@@ -8,7 +8,7 @@
 use super::ask::JudgedMetric;
 use super::custom_metric::CustomMetric;
 use super::evaluated_spans::evaluated_spans;
-use super::rule::{AgentRule, Rule, SpanRule, count_prompts};
+use super::rule::{AgentRule, ModelRule, Rule, SpanRule, count_prompts};
 use super::table::{MetricSpec, TABLE};
 // The rows of the table name modules relative to `measure`.
 use super::*;
@@ -103,6 +103,7 @@ pub(crate) fn run_each(
     after: &mut dyn FnMut(&'static str),
 ) -> Vec<Measurement> {
     let evaluated = evaluated_spans(trace);
+    let all_spans: Vec<Idx> = (0..trace.views.len()).collect();
     let mut out = Vec::with_capacity(trace.views.len().min(MAX_RESERVED_SPANS) * USUAL_MEASUREMENTS);
     let custom = custom.iter().map(|metric| (metric.row, metric.row.name, metric as &dyn Rule));
     for (row, name, rule) in rules().map(|(row, name, rule)| (row, name, rule as &dyn Rule)).chain(custom) {
@@ -110,8 +111,9 @@ pub(crate) fn run_each(
         let enabled_on_all = row_settings.is_enabled_on_all();
         let is_enabled =
             settings.is_measured_by_rules(row) && enabled_on_all != Some(false) && row.may_be_in(trace);
-        let views = if is_enabled { trace.views.as_slice() } else { &[] };
-        for (index, view) in views.iter().enumerate() {
+        let rule_spans = if is_enabled { rule.spans(trace) } else { Some(Vec::new()) };
+        for &index in rule_spans.as_deref().unwrap_or(&all_spans) {
+            let Some(view) = trace.views.get(index) else { continue };
             let applies = evaluated.get(index).copied().unwrap_or(false)
                 && row.may_be_on(view.kind)
                 && (!view.wrapper || row.on_wrappers || row.is_on_wrapper(trace, index))
