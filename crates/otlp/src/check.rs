@@ -29,10 +29,7 @@ pub(super) fn optional_id<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Malfo
 pub(super) fn key_value(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> {
     match common_pair_key(encoded) {
         Some(key) => Ok(key),
-        None => match text_pair(encoded) {
-            Some((key, text)) => utf8(key).and_then(|()| utf8(text)).map(|()| key),
-            None => any_pair_key(encoded, depth),
-        },
+        None => any_pair_key(encoded, depth),
     }
 }
 
@@ -73,6 +70,11 @@ fn common_pair_key(encoded: &[u8]) -> Option<&[u8]> {
 
 /// Checks a `KeyValue` in any form and returns its key.
 fn any_pair_key(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> {
+    if let Some((key, text)) = text_pair(encoded) {
+        utf8(key)?;
+        utf8(text)?;
+        return Ok(key);
+    }
     let mut scan = Scan::new(encoded);
     let mut key: &[u8] = &[];
     while let Some(tag) = scan.tag()? {

@@ -121,6 +121,8 @@ pub(super) struct Claims {
     unless: Pattern,
     unless_passive: Pattern,
     unless_stated: Option<Pattern>,
+    /// The frames of done actions in any form of verbs. Most sentences match none, and need no further search.
+    done_frames: Pattern,
     prefilters: Vec<Prefilter>,
     finder: VerbFinder,
     instrument: Pattern,
@@ -196,6 +198,9 @@ impl Claims {
                 patterns.push((tense, form.to_owned(), Pattern::new(&source)));
             }
         }
+        let [done_by_form, _] = &frames;
+        let done_frames: Vec<&str> = done_by_form.values().flatten().map(String::as_str).collect();
+        let done_frames = Pattern::new(&done_frames.join("|"));
         let prefilters = frames.into_iter().zip([true, false]).flat_map(|(by_form, is_done)| {
             let prefilter = |(form, frames): (&str, Vec<String>)| Prefilter {
                 is_done,
@@ -219,6 +224,7 @@ impl Claims {
             compiler.has_spaces,
         )?;
         Ok(Claims {
+            done_frames,
             prefilters,
             finder,
             hypothetical,
@@ -234,51 +240,41 @@ impl Claims {
         })
     }
 
-    /// The prefilters of done actions that these words, of one sentence or several, pass.
-    pub(super) fn done_prefilters(&self, words: &str) -> VerbGroups {
-        self.passed(words, |_, prefilter| prefilter.is_done)
-    }
-
-    /// The prefilters among those that are `included` which these words pass. Most sentences pass none.
-    fn passed(&self, words: &str, is_included: impl Fn(usize, &Prefilter) -> bool) -> VerbGroups {
-        let verb_groups = self.finder.find(words);
-        let prefilters = self.prefilters.iter().enumerate();
-        let passes = |(nth, prefilter): &(usize, &Prefilter)| {
-            is_included(*nth, prefilter) && verb_groups.has(*nth) && prefilter.frames.is_match(words)
-        };
-        prefilters
-            .filter(passes)
-            .fold(VerbGroups::default(), |all, (nth, _)| all.union(VerbGroups::only(nth)))
+    /// Whether these words, of one sentence or several, may contain claims of done actions.
+    pub(super) fn may_have_done(&self, words: &str) -> bool {
+        self.done_frames.is_match(words)
     }
 
     /// Adds the claims of `sentence` to `out`, one for each action and tense.
     pub(super) fn find<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<ActionClaim<'t>>) {
-        self.search(sentence, self.passed(sentence.words(), |_, _| true), out);
+        self.search(sentence, |_| true, out);
     }
 
-    /// As [`Claims::find`], but only for claims of done actions. `prefilters` are those that the words of the text
-    /// pass, or all.
-    pub(super) fn find_done<'t>(
-        &self,
-        sentence: &Sentence<'t>,
-        prefilters: VerbGroups,
-        out: &mut Vec<ActionClaim<'t>>,
-    ) {
-        if !sentence.is_question {
-            let is_included = |nth, prefilter: &Prefilter| prefilter.is_done && prefilters.has(nth);
-            self.search(sentence, self.passed(sentence.words(), is_included), out);
+    /// As [`Claims::find`], but only for claims of done actions.
+    pub(super) fn find_done<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<ActionClaim<'t>>) {
+        if !sentence.is_question && self.may_have_done(sentence.words()) {
+            self.search(sentence, |prefilter| prefilter.is_done, out);
         }
     }
 
-    /// Adds the claims of `sentence` by the patterns whose prefilter its words pass.
+    /// Adds the claims of `sentence` by the patterns whose prefilter `is_included`.
     fn search<'t>(
         &self,
         sentence: &Sentence<'t>,
-        passed_prefilters: VerbGroups,
+        is_included: impl Fn(&Prefilter) -> bool,
         out: &mut Vec<ActionClaim<'t>>,
     ) {
         let first = out.len();
         let words = sentence.words();
+        // Most sentences pass no prefilter.
+        let verb_groups = self.finder.find(words);
+        let prefilters = self.prefilters.iter().enumerate();
+        let passes = |(nth, prefilter): &(usize, &Prefilter)| {
+            is_included(prefilter) && verb_groups.has(*nth) && prefilter.frames.is_match(words)
+        };
+        let passed_prefilters = prefilters
+            .filter(passes)
+            .fold(VerbGroups::default(), |all, (nth, _)| all.union(VerbGroups::only(nth)));
         for ClaimPattern { tense, form, pattern, .. } in
             self.patterns.iter().filter(|candidate| passed_prefilters.has(candidate.prefilter))
         {

@@ -10,7 +10,6 @@ use super::detect;
 use super::sentence::{Sentence, SplitText};
 use super::sentence_kind::SentenceKind;
 use super::supported::Language;
-use super::verb_finder::VerbGroups;
 use super::word_class::ClassifiedWords;
 use crate::measure::Memo;
 use crate::measure::excerpt::{clip, clip_end};
@@ -120,14 +119,10 @@ impl Reading {
             let (claims, split) = (&language.lists().claims, self.split(text, language));
             let mut done = Vec::new();
             // As in `ReadText::may_match`, one search over all words excludes most texts.
-            let prefilters = match language.is_spaced() {
-                true => claims.done_prefilters(split.words()),
-                false => VerbGroups::ALL,
-            };
-            if !prefilters.is_empty() {
+            if !language.is_spaced() || claims.may_have_done(split.words()) {
                 for (nth, sentence) in split.sentences(text).enumerate() {
                     let mut sentence_claims = Vec::new();
-                    claims.find_done(&sentence, prefilters, &mut sentence_claims);
+                    claims.find_done(&sentence, &mut sentence_claims);
                     done.extend(sentence_claims.into_iter().map(|claim| (nth, claim.with_sentence(""))));
                 }
             }

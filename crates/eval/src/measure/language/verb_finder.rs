@@ -15,13 +15,6 @@ const MAX_LITERALS: usize = 1000;
 pub(super) struct VerbGroups(u32);
 
 impl VerbGroups {
-    /// All groups.
-    pub(super) const ALL: VerbGroups = VerbGroups(u32::MAX);
-
-    pub(super) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
     pub(super) fn has(self, group: usize) -> bool {
         self.0.checked_shr(group as u32).is_none_or(|bits| bits & 1 == 1)
     }
