@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use super::fields::{Fields, Payload};
 use super::json::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 use super::malformed::Malformed;
-use super::scan::{Scan, is_short_ascii};
+use super::scan::{Scan, is_short_ascii, utf8};
 use super::tags::{self, any_value, array_value, key_value, key_value_list, status};
 use super::write;
 
@@ -31,6 +31,17 @@ pub(super) fn key_value(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> 
         Some(key) => Ok(key),
         None => any_pair_key(encoded, depth),
     }
+}
+
+/// Key and value of a pair that consists of a key and then a string; `None` for any other form.
+#[inline]
+fn text_pair(encoded: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut scan = Scan::new(encoded);
+    let key = (scan.tag() == Ok(Some(key_value::KEY))).then(|| scan.bytes().ok())??;
+    let value = (scan.tag() == Ok(Some(key_value::VALUE))).then(|| scan.bytes().ok())??;
+    let mut value_scan = Scan::new(value);
+    let text = (value_scan.tag() == Ok(Some(any_value::STRING_VALUE))).then(|| value_scan.bytes().ok())??;
+    (scan.remaining() == 0 && value_scan.remaining() == 0).then_some((key, text))
 }
 
 /// The key of a pair in its most common form: short, key first, then a string or a small number;
@@ -59,6 +70,11 @@ fn common_pair_key(encoded: &[u8]) -> Option<&[u8]> {
 
 /// Checks a `KeyValue` in any form and returns its key.
 fn any_pair_key(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> {
+    if let Some((key, text)) = text_pair(encoded) {
+        utf8(key)?;
+        utf8(text)?;
+        return Ok(key);
+    }
     let mut scan = Scan::new(encoded);
     let mut key: &[u8] = &[];
     while let Some(tag) = scan.tag()? {

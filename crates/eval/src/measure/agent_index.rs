@@ -10,6 +10,7 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use verdict_otlp::trace::Idx;
 
+use crate::measure::excerpt::is_blank;
 use crate::measure::{Context, Memo, Unmeasured};
 use crate::recognise::{Agent, AgentTrace, Message, Part, RecordedPlan, Role, Text};
 
@@ -178,7 +179,7 @@ pub(crate) fn task(trace: &AgentTrace, i: usize) -> Option<&Text> {
 /// The task, with the span whose input contains it.
 pub(crate) fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
     let agent = trace.agents.get(i).filter(|agent| !agent.task_content.is_partial())?;
-    if let Some(task) = agent.task.as_ref().filter(|t| !t.trim().is_empty()) {
+    if let Some(task) = agent.task.as_ref().filter(|t| !is_blank(t)) {
         return Some((task, agent.task_at.unwrap_or(agent.at)));
     }
     let span_index = *agent.llms.first()?;
@@ -205,7 +206,7 @@ pub(crate) fn instructions(trace: &AgentTrace, i: usize) -> Option<&Text> {
 /// The first text of a message that is not blank.
 pub(crate) fn first_text(message: &Message) -> Option<&Text> {
     message.parts.iter().find_map(|p| match p {
-        Part::Text(t) if !t.trim().is_empty() => Some(t),
+        Part::Text(t) if !is_blank(t) => Some(t),
         _ => None,
     })
 }

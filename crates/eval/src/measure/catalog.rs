@@ -8,7 +8,7 @@
 use super::ask::JudgedMetric;
 use super::custom_metric::CustomMetric;
 use super::evaluated_spans::evaluated_spans;
-use super::rule::{AgentRule, Rule, SpanRule, count_prompts};
+use super::rule::{AgentRule, ModelRule, Rule, SpanRule, count_prompts};
 use super::table::{MetricSpec, TABLE};
 // The rows of the table name modules relative to `measure`.
 use super::*;
@@ -78,6 +78,11 @@ pub(crate) fn measures_anything(settings: &Settings) -> bool {
     !settings.custom.is_empty() || implementations().filter(has_evaluator).any(is_enabled)
 }
 
+/// The usual number of measurements of a span, for which memory is reserved.
+const USUAL_MEASUREMENTS: usize = 4;
+/// Maximum spans for whose measurements memory is reserved.
+const MAX_RESERVED_SPANS: usize = 256;
+
 /// The names under which the rules are timed: those of the rows, except for `path`.
 pub fn names() -> impl Iterator<Item = &'static str> {
     rules().map(|(_, name, _)| name)
@@ -98,15 +103,17 @@ pub(crate) fn run_each(
     after: &mut dyn FnMut(&'static str),
 ) -> Vec<Measurement> {
     let evaluated = evaluated_spans(trace);
-    let mut out = Vec::new();
+    let all_spans: Vec<Idx> = (0..trace.views.len()).collect();
+    let mut out = Vec::with_capacity(trace.views.len().min(MAX_RESERVED_SPANS) * USUAL_MEASUREMENTS);
     let custom = custom.iter().map(|metric| (metric.row, metric.row.name, metric as &dyn Rule));
     for (row, name, rule) in rules().map(|(row, name, rule)| (row, name, rule as &dyn Rule)).chain(custom) {
         let row_settings = settings.metric_settings(row);
         let enabled_on_all = row_settings.is_enabled_on_all();
         let is_enabled =
             settings.is_measured_by_rules(row) && enabled_on_all != Some(false) && row.may_be_in(trace);
-        let views = if is_enabled { trace.views.as_slice() } else { &[] };
-        for (index, view) in views.iter().enumerate() {
+        let rule_spans = if is_enabled { rule.spans(trace) } else { Some(Vec::new()) };
+        for &index in rule_spans.as_deref().unwrap_or(&all_spans) {
+            let Some(view) = trace.views.get(index) else { continue };
             let applies = evaluated.get(index).copied().unwrap_or(false)
                 && row.may_be_on(view.kind)
                 && (!view.wrapper || row.on_wrappers || row.is_on_wrapper(trace, index))

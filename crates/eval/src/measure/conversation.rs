@@ -99,6 +99,12 @@ pub(crate) fn runs_code(name: &str) -> bool {
     runs && !writes
 }
 
+/// As [`runs_code`], computed once for each name.
+pub(crate) fn is_code_runner(name: &Text, memo: &Memo) -> bool {
+    struct RunsCode(bool);
+    memo.for_text(name, |name| RunsCode(runs_code(name))).0
+}
+
 /// From this number of bytes on, the user's messages may contain a page for the model to read.
 const MIN_PASTED_BYTES: usize = 2000;
 

@@ -10,6 +10,7 @@ use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::conversation::{Turns, plain_text, writes_code};
+use super::excerpt::is_blank;
 use super::language::ReadText;
 use super::memo::Memo;
 use crate::measure::agent_index;
@@ -67,7 +68,7 @@ fn reply(trace: &AgentTrace, turns: &Turns, span_index: Idx) -> Option<Text> {
             _ => return None,
         }
     }
-    message_text.filter(|text| !text.trim().is_empty()).cloned()
+    message_text.filter(|text| !is_blank(text)).cloned()
 }
 
 /// Whether the prompt of a model call contains a text of the model with a reply of the user, so that the run is a
@@ -129,7 +130,7 @@ pub(crate) fn is_for_reader<'m>(messages: impl Iterator<Item = &'m Message>) -> 
         match part {
             Part::Call(_) => return false,
             Part::Text(text) if writes_code(text) => return false,
-            Part::Text(text) => has_text |= !text.trim().is_empty(),
+            Part::Text(text) => has_text |= !is_blank(text),
             _ => {}
         }
     }

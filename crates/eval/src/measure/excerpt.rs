@@ -46,6 +46,11 @@ pub(crate) fn lowercase(text: &str) -> String {
     out
 }
 
+/// Whether a text has no other characters than white space. Most texts begin with another one.
+pub(crate) fn is_blank(text: &str) -> bool {
+    text.chars().all(char::is_whitespace)
+}
+
 /// Appends the characters of `text` in lower case.
 pub(crate) fn push_lowercase(out: &mut String, text: &str) {
     let push_ascii = |out: &mut String, ascii: &str| {
@@ -53,10 +58,12 @@ pub(crate) fn push_lowercase(out: &mut String, text: &str) {
         out.push_str(ascii);
         out.get_mut(from..).into_iter().for_each(str::make_ascii_lowercase);
     };
-    let mut rest = text;
     // Most texts are ASCII as a whole.
-    while !rest.is_ascii() {
-        let ascii = rest.bytes().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
+    if text.is_ascii() {
+        return push_ascii(out, text);
+    }
+    let mut rest = text;
+    while let Some(ascii) = rest.bytes().position(|byte| !byte.is_ascii()) {
         push_ascii(out, rest.get(..ascii).unwrap_or_default());
         let mut others = rest.get(ascii..).unwrap_or_default().chars();
         others.next().into_iter().flat_map(char::to_lowercase).for_each(|c| out.push(c));

@@ -2,7 +2,7 @@
 //!
 //! In: a set of words, compiled once, and a text. Out: the occurring words with their byte ranges. A DFA needs more
 //! memory than other automata, and less than half of their instructions. Words that can only begin at the beginning of
-//! a word are searched only at these positions, most of which are excluded by two bytes.
+//! a word are searched only at these positions, most of which are excluded by three bytes.
 
 use std::ops::Range;
 
@@ -99,11 +99,13 @@ impl Occurrences {
     }
 }
 
-/// A filter of the first two bytes of words, in any case of ASCII letters. It may pass other words as well.
+/// A filter of the first three bytes of words, in any case of ASCII letters. It may pass other words as well.
 #[derive(Debug)]
 pub(crate) struct Beginnings {
     /// By the first byte, a set of second bytes as bits, see [`bit`].
     second_bytes: [u32; 256],
+    /// By the first two bytes, a set of third bytes, see [`pair`].
+    third_bytes: Box<[u32; 1024]>,
 }
 
 /// The bit of a byte in a set. Several bytes share a bit, among them the two cases of a letter.
@@ -111,24 +113,42 @@ fn bit(byte: u8) -> u32 {
     1 << (byte & 31)
 }
 
+/// The index of two bytes, of which each case of a letter has the same.
+fn pair(first: u8, second: u8) -> usize {
+    usize::from(first & 31) << 5 | usize::from(second & 31)
+}
+
 impl Beginnings {
     pub(crate) fn new(words: &[impl AsRef<[u8]>]) -> Beginnings {
-        let mut second_bytes = [0; 256];
+        let mut beginnings = Beginnings { second_bytes: [0; 256], third_bytes: Box::new([0; 1024]) };
         for word in words {
-            if let [first, rest @ ..] = word.as_ref() {
-                for first in [first.to_ascii_lowercase(), first.to_ascii_uppercase()] {
-                    second_bytes[usize::from(first)] |= rest.first().map_or(u32::MAX, |second| bit(*second));
-                }
+            let [first, rest @ ..] = word.as_ref() else { continue };
+            for first in [first.to_ascii_lowercase(), first.to_ascii_uppercase()] {
+                beginnings.second_bytes[usize::from(first)] |=
+                    rest.first().map_or(u32::MAX, |second| bit(*second));
+            }
+            // Any bytes may follow a word of one or two bytes.
+            match rest {
+                [] => (0..32).for_each(|second| beginnings.third_bytes[pair(*first, second)] = u32::MAX),
+                [second] => beginnings.third_bytes[pair(*first, *second)] = u32::MAX,
+                [second, third, ..] => beginnings.third_bytes[pair(*first, *second)] |= bit(*third),
             }
         }
-        Beginnings { second_bytes }
+        beginnings
     }
 
     /// Whether `rest` may begin with a word.
     #[inline]
     pub(crate) fn may_begin(&self, rest: &[u8]) -> bool {
-        let [first, rest @ ..] = rest else { return false };
-        self.second_bytes[usize::from(*first)] & rest.first().map_or(u32::MAX, |second| bit(*second)) != 0
+        match *rest {
+            [first, second, third, ..] => {
+                self.second_bytes[usize::from(first)] & bit(second) != 0
+                    && self.third_bytes[pair(first, second)] & bit(third) != 0
+            }
+            [first, second] => self.second_bytes[usize::from(first)] & bit(second) != 0,
+            [first] => self.second_bytes[usize::from(first)] != 0,
+            [] => false,
+        }
     }
 }
 

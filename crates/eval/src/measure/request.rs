@@ -169,6 +169,16 @@ fn read_part(text: &str) -> String {
 /// English.
 pub(crate) fn names(text: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
+    let bytes = text.as_bytes();
+    // A name has a space between a letter, an apostrophe or a hyphen, and a capital.
+    let may_be_in_name = |space: usize| {
+        let before = space.checked_sub(1).and_then(|before| bytes.get(before));
+        let ends_word = matches!(before, Some(b'a'..=b'z' | b'A'..=b'Z' | b'\'' | b'-' | 0x80..));
+        ends_word && matches!(bytes.get(space + 1), Some(b'A'..=b'Z' | 0x80..))
+    };
+    if !memchr::memchr_iter(b' ', bytes).any(may_be_in_name) {
+        return out;
+    }
     for found in PROPER_NAME.find_iter(text).take(8 * MAX_NAMES) {
         // A function word with a capital begins a sentence.
         let is_opener = |word: &&str| Language::English.is_sentence_opener(&word.to_lowercase());

@@ -1,9 +1,11 @@
 //! Adapters from functions to metrics that do not ask judges.
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::work_budget::{BYTES_PER_STEP, WorkBudget};
 use super::{Answer, Context, Measurement, Metric, MetricProgress, Question};
 use crate::measure::agent_index;
-use crate::recognise::Agent;
+use crate::recognise::{Agent, AgentTrace};
 
 /// A metric that may measure without questions. Most rules have at most one measurement of a span, which
 /// [`Rule::measure`] adds to a common list without allocating another one.
@@ -14,6 +16,11 @@ pub(crate) trait Rule: Metric {
             MetricProgress::Done(mut measurements) => out.append(&mut measurements),
             MetricProgress::Ask(questions) => count_prompts(&questions, &context.memo.budget),
         }
+    }
+
+    /// The spans on which the rule may have measurements, in order; `None` for all.
+    fn spans(&self, _trace: &AgentTrace) -> Option<Vec<Idx>> {
+        None
     }
 }
 
@@ -34,7 +41,29 @@ impl Metric for SpanRule {
 
 impl Rule for SpanRule {
     fn measure(&self, context: &Context<'_>, out: &mut Vec<Measurement>) {
-        out.extend((self.0)(context));
+        if let Some(measurement) = (self.0)(context) {
+            out.push(measurement);
+        }
+    }
+}
+
+/// A rule about one model span, which needs not be called for other spans.
+pub(crate) struct ModelRule(pub fn(&Context<'_>) -> Option<Measurement>);
+
+impl Metric for ModelRule {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+        SpanRule(self.0).step(context, answers)
+    }
+}
+
+impl Rule for ModelRule {
+    fn measure(&self, context: &Context<'_>, out: &mut Vec<Measurement>) {
+        SpanRule(self.0).measure(context, out);
+    }
+
+    fn spans(&self, trace: &AgentTrace) -> Option<Vec<Idx>> {
+        let views = trace.views.iter().enumerate();
+        Some(views.filter(|(_, view)| view.kind == Kind::Llm).map(|(at, _)| at).collect())
     }
 }
 
@@ -51,6 +80,15 @@ impl Metric for AgentRule {
 
 impl Rule for AgentRule {
     fn measure(&self, context: &Context<'_>, out: &mut Vec<Measurement>) {
-        out.extend(agent_index::indexed_at(context).map(|(i, agent)| (self.0)(context, i, agent)));
+        if let Some((i, agent)) = agent_index::indexed_at(context) {
+            out.push((self.0)(context, i, agent));
+        }
+    }
+
+    fn spans(&self, trace: &AgentTrace) -> Option<Vec<Idx>> {
+        let mut spans: Vec<Idx> = trace.agents.iter().map(|agent| agent.at).collect();
+        spans.sort_unstable();
+        spans.dedup();
+        Some(spans)
     }
 }

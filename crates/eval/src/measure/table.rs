@@ -60,15 +60,15 @@ macro_rules! metric_table {
             about: About::Model, need: Need::Agent, shows_later: true, categories: &[GoalDeviation],
             scale: Scale::Labels(&["valid", "policy_restriction", "missing_knowledge", "other"]),
             fail_labels: &["missing_knowledge", "other"], requires: Requires::Output, rubric: rubric!("avoidance") }
-                by { rules: &SpanRule(avoidance::measure) };
+                by { rules: &ModelRule(avoidance::measure) };
         /// Verifiable instructions of the prompt, compared with the output (1-5).
         instruction_following: Scored = "instruction_following" => MODEL {
             categories: &[InstructionNonCompliance, FormattingErrors], rubric: rubric!("instruction_following") }
-                by { rules: &SpanRule(instruction_following::measure) };
+                by { rules: &ModelRule(instruction_following::measure) };
         /// Facts and claims compared with the input of the model (1-5).
         reasoning_integrity: Scored = "reasoning_integrity" => MODEL {
             need: Need::Agent, categories: REASONING, rubric: rubric!("reasoning_integrity") }
-                by { rules: &SpanRule(reasoning::measure) };
+                by { rules: &ModelRule(reasoning::measure) };
         /// Whether a tool call was valid and returned a usable result (1-5).
         tool_completeness: Scored = "tool_completeness" => FIVE {
             about: About::Tool, need: Need::Agent, categories: TOOL_CALLS, judges_calls: true,
@@ -81,7 +81,7 @@ macro_rules! metric_table {
         /// Tokens of a model call.
         tokens: TokenLimits = "tokens" => BLANK {
             about: About::Model, scale: Scale::Quantity("{token}"), process: true }
-                by { rules: &SpanRule(tokens::measure) };
+                by { rules: &ModelRule(tokens::measure) };
         /// An agent's run compared with its plan (1-5).
         plan_efficiency: Scored = "plan_efficiency" => AGENT {
             process: true, categories: PLANNING, rubric: rubric!("plan_efficiency") }

@@ -12,21 +12,21 @@ pub struct ControlTools {
 impl ControlTools {
     /// Whether a call of the tool ends the run, with the answer as its argument.
     pub fn is_final_answer(&self, name: &str) -> bool {
-        contains(&self.final_answer, name)
+        contains(&self.final_answer, name.trim())
     }
 
     /// Whether the tool's arguments are the agent's plan.
     pub fn is_planning(&self, name: &str) -> bool {
-        contains(&self.planning, name)
+        contains(&self.planning, name.trim())
     }
 
     /// Whether the tool returns the answer, records the plan, or only records a thought.
     pub fn is_control(&self, name: &str) -> bool {
-        self.is_final_answer(name) || self.is_planning(name) || contains(&self.thinking, name)
+        let name = name.trim();
+        [&self.final_answer, &self.planning, &self.thinking].into_iter().any(|tools| contains(tools, name))
     }
 }
 
 fn contains(tools: &[String], name: &str) -> bool {
-    let name = name.trim();
     tools.iter().any(|tool| tool.eq_ignore_ascii_case(name))
 }

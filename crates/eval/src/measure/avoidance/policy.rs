@@ -65,7 +65,7 @@ impl Declined {
     /// the action is the first known verb, and the objects are all other content words: the verb may be the last word.
     pub(super) fn from_sentence(sentence: &str, language: Language) -> Option<Declined> {
         if language == Language::English {
-            return Declined::after_negation(sentence, |_| true);
+            return Declined::classed(&text_after_negation(sentence, |_| true)?);
         }
         let words = language.content_words(sentence);
         let verbs = words.iter().enumerate().filter_map(|(i, word)| Some((i, action(word, language)?)));
@@ -83,14 +83,13 @@ impl Declined {
 
     /// The action that the speaker declines ("I cannot", "we are unable to"); `None` if the sentence has none.
     pub(super) fn by_speaker(sentence: &str) -> Option<Declined> {
-        Declined::after_negation(sentence, is_speaker)
+        let after = text_after_negation(sentence, is_speaker)?;
+        Declined::classed(&after).or_else(|| Declined::unclassed(&after))
     }
 
-    /// The action that the speakers state to be unable to do, if its verb is in no class of actions: "operate the
-    /// pump".
-    pub(super) fn unclassed(sentence: &str) -> Option<Declined> {
-        let after = text_after_negation(sentence, is_speaker)?;
-        let words: Vec<String> = stems(&after).collect();
+    /// The declined action in the text after a negation, if its verb is in no class of actions: "operate the pump".
+    fn unclassed(after: &str) -> Option<Declined> {
+        let words: Vec<String> = stems(after).collect();
         // The object ends before a preposition: in "the noise of the pump" it is the noise, not the pump.
         let is_end = |word: &&str| OBJECT_ENDS.contains(word);
         let object: Vec<&str> = after.split_whitespace().take_while(|word| !is_end(word)).collect();
@@ -101,15 +100,14 @@ impl Declined {
             action: Action::Update,
             objects: objects.iter().cloned().collect(),
             is_unclassed,
-            has_condition: has_negation(&after),
+            has_condition: has_negation(after),
             language: Language::English,
         })
     }
 
-    /// The action after the first negation, if `is_accepted` returns true for the text before it.
-    fn after_negation(sentence: &str, is_accepted: impl Fn(&str) -> bool) -> Option<Declined> {
-        let after = text_after_negation(sentence, is_accepted)?;
-        let words: Vec<String> = stems(&after).collect();
+    /// The declined action in the text after a negation, if its verb is in a class of actions.
+    fn classed(after: &str) -> Option<Declined> {
+        let words: Vec<String> = stems(after).collect();
         let verbs = words.iter().enumerate().filter_map(|(i, word)| Some((i, action_of(word)?)));
         // In "process a refund" the noun names the action.
         let (verb_index, action) = verbs.into_iter().find(|(_, action)| *action != Action::Execute)?;
@@ -117,7 +115,7 @@ impl Declined {
         let is_object =
             |word: &String| !action_of(word).is_some_and(Action::is_work) || word.ends_with("ing");
         let objects = words.into_iter().skip(verb_index + 1).filter(is_object).collect();
-        let has_condition = has_negation(&after);
+        let has_condition = has_negation(after);
         Some(Declined { action, objects, is_unclassed: false, has_condition, language: Language::English })
     }
 

@@ -33,8 +33,7 @@ pub(super) fn turn_result(
 ) -> Option<TurnResult> {
     let sentences = analysed.languages().flat_map(|language| analysed.classified(language, []));
     let sentences = sentences.filter(|(sentence, _)| !sentence.is_question).map(|(s, _)| s.text);
-    let by_speaker = |s: &_| Declined::by_speaker(s).or_else(|| Declined::unclassed(s));
-    let mut declined = sentences.filter_map(|s| Some((s, by_speaker(s)?))).take(MAX_SENTENCES);
+    let mut declined = sentences.filter_map(|s| Some((s, Declined::by_speaker(s)?))).take(MAX_SENTENCES);
     if let Some((sentence, tool)) = declined.find_map(|(s, d)| Some((s, untried_tool(context, view, s, &d)?)))
     {
         let rationale = format!(

@@ -278,10 +278,6 @@ impl Claims {
         for ClaimPattern { tense, form, pattern, .. } in
             self.patterns.iter().filter(|candidate| passed_prefilters.has(candidate.prefilter))
         {
-            // A search for captures costs more than a test for a match.
-            if !pattern.is_match(words) {
-                continue;
-            }
             for captures in pattern.captures_iter(words) {
                 let (Some(matched), Some(verb)) = (captures.get(0), captures.name("verb")) else { continue };
                 let verb = words.get(verb.range()).unwrap_or_default();

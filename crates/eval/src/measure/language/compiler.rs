@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use regex::bytes::{CaptureMatches, Regex, RegexBuilder};
+use regex::bytes::{Captures, Regex, RegexBuilder};
 
 use crate::pattern::unwrap_static;
 
@@ -182,17 +182,18 @@ impl Pattern {
         self.get().is_match(words.as_bytes())
     }
 
-    /// The first match.
+    /// The first match. Most words have none, which the test for a match shows at a lower cost.
     pub(super) fn find(&self, words: &str) -> Option<Range<usize>> {
-        self.get().find(words.as_bytes()).map(|found| found.range())
+        self.find_iter(words).next()
     }
 
     pub(super) fn find_iter(&self, words: &str) -> impl Iterator<Item = Range<usize>> {
-        self.get().find_iter(words.as_bytes()).map(|found| found.range())
+        let matches = self.is_match(words).then(|| self.get().find_iter(words.as_bytes()));
+        matches.into_iter().flatten().map(|found| found.range())
     }
 
-    pub(super) fn captures_iter<'p, 'w>(&'p self, words: &'w str) -> CaptureMatches<'p, 'w> {
-        self.get().captures_iter(words.as_bytes())
+    pub(super) fn captures_iter<'w>(&self, words: &'w str) -> impl Iterator<Item = Captures<'w>> {
+        self.is_match(words).then(|| self.get().captures_iter(words.as_bytes())).into_iter().flatten()
     }
 
     fn get(&self) -> &Regex {

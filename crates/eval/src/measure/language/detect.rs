@@ -156,6 +156,7 @@ pub(super) fn detect(text: &str) -> Detected {
 /// The numbers of letters by script.
 #[derive(Default)]
 struct Scripts {
+    /// In a text without letters of other scripts, the ASCII letters count as one.
     latin: usize,
     han: usize,
     kana: usize,
@@ -167,11 +168,7 @@ const CHUNK_BYTES: usize = 32;
 
 impl Scripts {
     fn from_text(text: &str) -> Scripts {
-        let letters =
-            |part: &[u8]| part.iter().fold(0u8, |sum, byte| sum + u8::from(byte.is_ascii_alphabetic()));
-        // The sum of a part fits in a byte, so that the compiler can vectorise the count.
-        let latin = text.as_bytes().chunks(usize::from(u8::MAX)).map(|part| usize::from(letters(part))).sum();
-        let mut scripts = Scripts { latin, ..Scripts::default() };
+        let mut scripts = Scripts::default();
         for (nth, part) in
             text.as_bytes().chunks(CHUNK_BYTES).enumerate().filter(|(_, part)| !part.is_ascii())
         {
@@ -181,6 +178,12 @@ impl Scripts {
                 scripts.count(text.get(nth * CHUNK_BYTES + at..).and_then(|rest| rest.chars().next()));
             }
         }
+        let bytes = text.as_bytes();
+        scripts.latin += match scripts.han + scripts.kana + scripts.other {
+            // Without letters of other scripts only their presence matters.
+            0 => usize::from(bytes.iter().any(u8::is_ascii_alphabetic)),
+            _ => bytes.iter().filter(|byte| byte.is_ascii_alphabetic()).count(),
+        };
         scripts
     }
 
@@ -234,9 +237,15 @@ fn language_by_words(text: &str) -> Detected {
             break;
         }
     }
-    let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    let Some((best, &score)) = best else { return Detected::TooFewWords };
-    let second = scores.iter().enumerate().filter(|(i, _)| *i != best).map(|(_, s)| *s).fold(0.0, f32::max);
+    // No score is negative.
+    let (mut best, mut score, mut second) = (0, 0.0, 0.0);
+    for (language, &language_score) in scores.iter().enumerate() {
+        if language_score >= score {
+            (best, score, second) = (language, language_score, score);
+        } else if language_score > second {
+            second = language_score;
+        }
+    }
     if score < MIN_SCORE || score < (score + second) * MIN_SHARE {
         let hint = || (score >= MIN_HINT && second < score).then(|| table.language(best)).flatten();
         return match hints_at_another(text, score, scores) {

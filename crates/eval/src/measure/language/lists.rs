@@ -238,7 +238,7 @@ impl PatternList {
 
     /// Whether the sentence or question has a match, and no clause of it matches `unless`.
     pub(super) fn asks(&self, sentence: &Sentence<'_>) -> bool {
-        self.any.is_anchored_match(sentence.words()) && !self.is_limited(sentence)
+        self.any.is_match(sentence.words()) && !self.is_limited(sentence)
     }
 
     /// The words of the first match of a sentence or question, and the words after them; `None` if any clause matches

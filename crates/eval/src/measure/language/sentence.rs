@@ -16,6 +16,9 @@ use crate::measure::occurrences::Beginnings;
 /// Maximum bytes that are searched for the end of a quotation.
 const MAX_QUOTATION_BYTES: usize = 600;
 
+/// The usual length of a sentence, by which memory is reserved.
+const USUAL_SENTENCE_BYTES: usize = 48;
+
 /// A sentence, or the part of one before or after a contrast.
 #[derive(Clone, Debug)]
 pub(crate) struct Sentence<'t> {
@@ -61,6 +64,7 @@ impl SplitText {
             return;
         }
         self.words.reserve(part_text.len() + part_text.len() / 4 + 16);
+        self.sentences.reserve(part_text.len() / USUAL_SENTENCE_BYTES + 1);
         let mut splitter = SentenceSplitter { text: part_text, at: 0, has_spaces, signs };
         let start = self.words.len();
         let mut words = SentenceWords { text: std::mem::take(&mut self.words), start, has_spaces };
@@ -267,7 +271,12 @@ impl SentenceSplitter<'_, '_> {
             let quoted = line.trim_start_matches([' ', '\t']).strip_prefix('>');
             quoted.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '>', '\n', '\r']))
         };
-        let lines = self.text.get(self.at..).unwrap_or_default().split_inclusive('\n');
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        // Most texts begin with another character, and need no search for the ends of lines.
+        if !rest.trim_start_matches([' ', '\t']).starts_with('>') {
+            return false;
+        }
+        let lines = rest.split_inclusive('\n');
         let length: usize = lines.take_while(|line| is_quoted(line)).map(str::len).sum();
         if length > 0 {
             self.at += length;

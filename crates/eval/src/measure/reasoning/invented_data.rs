@@ -17,10 +17,11 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::history::end_of;
 use crate::measure::calls::attempts::{Attempt, CallAttempts};
-use crate::measure::conversation::{prompt_texts, runs_code};
+use crate::measure::conversation::{is_code_runner, prompt_texts};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::language::{Invention, ReadText, WordClass, classes_in};
+use crate::measure::numbers::has_digit;
 use crate::measure::request::{Demand, TaskDemands};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, Severity, agent_index};
@@ -49,12 +50,12 @@ regex!(
 struct CodeRuns(HashMap<(usize, Idx), usize>);
 
 impl CodeRuns {
-    fn from_trace(trace: &AgentTrace) -> CodeRuns {
+    fn from_trace(trace: &AgentTrace, memo: &Memo) -> CodeRuns {
         let mut first = HashMap::default();
         for (agent, run) in trace.agents.iter().enumerate() {
             for &at in &run.calls {
                 let Some(call) = trace.calls.get(at) else { continue };
-                if let Some(llm) = call.llm.filter(|_| runs_code(&call.name)) {
+                if let Some(llm) = call.llm.filter(|_| is_code_runner(&call.name, memo)) {
                     first.entry((agent, llm)).or_insert(at);
                 }
             }
@@ -163,6 +164,10 @@ impl WrittenText<'_> {
             if !self.memo.budget.spend(1 + text.len() / 4) {
                 return None;
             }
+            // Invented values have digits, which is cheaper to test than the sentences.
+            if !has_digit(text) {
+                continue;
+            }
             let is_call = matches!(part, Part::Call(_));
             let comments = comments(text, is_call);
             let prose = if is_call { "" } else { text };
@@ -198,8 +203,12 @@ impl WrittenText<'_> {
     fn random_data_finding(&self) -> Option<Finding> {
         let calls = &self.trace.agents.get(self.agent)?.calls;
         let agent_calls = || calls.iter().filter_map(|i| Some((*i, self.trace.calls.get(*i)?)));
-        let at =
-            self.memo.trace(|| CodeRuns::from_trace(self.trace)).0.get(&(self.agent, self.at)).copied()?;
+        let at = self
+            .memo
+            .trace(|| CodeRuns::from_trace(self.trace, self.memo))
+            .0
+            .get(&(self.agent, self.at))
+            .copied()?;
         let call = self.trace.calls.get(at)?;
         let code = clip(call.arguments.as_deref()?, MAX_BYTES);
         self.memo.budget.spend(1 + code.len() / 8 + calls.len() / 8).then_some(())?;
@@ -416,7 +425,8 @@ mod tests {
     #[test]
     fn final_answer_is_read_once_for_all_assumptions_of_a_run() {
         let answer = format!("{} March had many visitors.", "The museum is in the old town. ".repeat(400));
-        let assumptions = "Let's assume the next value is unknown.\n".repeat(300);
+        // A text without a digit is not read.
+        let assumptions = format!("Of 7:\n{}", "Let's assume the next value is unknown.\n".repeat(300));
         let work = |chats: usize| {
             let script = Script::new(QUESTION).tools(&["search"]);
             let script = (0..chats).fold(script, |script, _| script.says(&assumptions));

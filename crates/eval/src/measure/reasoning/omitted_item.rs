@@ -17,7 +17,7 @@ use super::conduct::Conduct;
 use super::omitted_list_item::may_exclude;
 use super::statements::{contains_words, words_of};
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
-use crate::measure::conversation::runs_code;
+use crate::measure::conversation::is_code_runner;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::language::{Language, ReadText, WordClass};
@@ -56,7 +56,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let is_examined = !trace.incomplete
         && answer.len() <= MAX_ANSWER_BYTES
         && (MIN_CALLS..=MAX_CALLS).contains(&trace.calls.len())
-        && !trace.calls.iter().any(|call| runs_code(&call.name) || call.arguments.is_none());
+        && !trace.calls.iter().any(|call| call.arguments.is_none() || is_code_runner(&call.name, memo));
     if !is_examined {
         return None;
     }

@@ -45,6 +45,10 @@ fn is_not_asserted(sentence: &str, classes: WordClasses) -> bool {
 
 /// The text up to the line that introduces a wording as a draft or an example: "Here is a draft:".
 pub(super) fn before_draft(text: &str, language: Language) -> &str {
+    // The first bytes of both colons.
+    if memchr::memchr2(b':', 0xef, text.as_bytes()).is_none() {
+        return text;
+    }
     let mut from = 0;
     for line in text.split_inclusive('\n') {
         let shown = line.trim_end().trim_end_matches(['*', '_', ' ']);

@@ -26,6 +26,10 @@ const MONTH_BYTES: usize = 7;
 const DAY_BYTES: usize = 10;
 /// Maximum distinct keys of a result that are stored. A result with as many may have further keys.
 const MAX_KEYS: usize = 32;
+/// Records for which memory is reserved.
+const USUAL_RECORDS: usize = 8;
+/// Distinct keys for which memory is reserved.
+const USUAL_KEYS: usize = 8;
 /// Minimum members of an object that are added up.
 const MIN_SERIES: usize = 3;
 /// Maximum columns of a table that are added up.
@@ -72,7 +76,7 @@ pub(crate) struct RecordField {
     pub name: KeyName,
     pub value: FieldValue,
     /// See [`RecordField::original`]. The one of a number may be computed at its first use: most are never shown.
-    original: OnceCell<Box<str>>,
+    original: OnceCell<String>,
 }
 
 impl PartialEq for RecordField {
@@ -99,7 +103,7 @@ impl RecordField {
     /// A number or a flag as it is in the result, and a text of a row below a header; empty for other texts.
     fn original(&self) -> &str {
         match self.value {
-            FieldValue::Number(number) => self.original.get_or_init(|| text_of_number(number).into()),
+            FieldValue::Number(number) => self.original.get_or_init(|| text_of_number(number)),
             FieldValue::Bool(flag) => {
                 self.original.get().map_or(if flag { "true" } else { "false" }, |original| original)
             }
@@ -246,6 +250,9 @@ impl Records {
         fields: usize,
     ) -> Option<usize> {
         (self.records.len() < MAX_RECORDS).then(|| {
+            if self.records.is_empty() {
+                self.records.reserve(USUAL_RECORDS);
+            }
             let fields = Vec::with_capacity(fields.min(MAX_FIELDS));
             self.records.push(Record { fields, key: Rc::clone(key), parent, list });
             self.records.len() - 1
@@ -305,9 +312,12 @@ impl Records {
             let (value, original) = value();
             self.has_flags |= matches!(value, FieldValue::Bool(_));
             if self.keys.len() < MAX_KEYS && !self.keys.iter().any(|key| Rc::ptr_eq(key, name)) {
+                if self.keys.is_empty() {
+                    self.keys.reserve(USUAL_KEYS);
+                }
                 self.keys.push(Rc::clone(name));
             }
-            let original = original.map(|text| OnceCell::from(text.into_boxed_str())).unwrap_or_default();
+            let original = original.map(OnceCell::from).unwrap_or_default();
             record.fields.push(RecordField { name: Rc::clone(name), value, original });
         }
     }

@@ -32,6 +32,8 @@ const MAX_MEMBERS: usize = 64;
 /// Minimum fields for which a record reserves memory. It reserves as many as the record before it has, within these
 /// bounds.
 const MIN_RESERVED_FIELDS: usize = 4;
+/// Keys of the objects that are being read, for which memory is reserved.
+const USUAL_OPEN_KEYS: usize = 16;
 /// Maximum fields for which a record reserves memory.
 const MAX_RESERVED_FIELDS: usize = 16;
 
@@ -399,6 +401,9 @@ impl<'de> Visitor<'de> for RecordValueSeed<'_, '_, '_, 'de> {
         let fields = reader.records.records.last().map_or(0, |record| record.fields.len());
         let record = reader.add_object(position, fields.clamp(MIN_RESERVED_FIELDS, MAX_RESERVED_FIELDS));
         let outer_keys = reader.keys.len();
+        if outer_keys == 0 {
+            reader.keys.reserve(USUAL_OPEN_KEYS);
+        }
         while let Some(name) = map.next_key_seed(KeyNameSeed(reader.names))? {
             if record.is_none() {
                 // The value of an object that is not added is still parsed, since the JSON must be valid.

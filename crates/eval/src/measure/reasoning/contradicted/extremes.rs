@@ -8,8 +8,6 @@
 //!
 //! In: the clauses of an answer with a superlative, and the lists of results. Out: one contradiction.
 
-use aho_corasick::AhoCorasick;
-
 use super::exchange::{Exchange, ExchangeFindings};
 use super::predicates::assertion;
 use super::sources::names_of;
@@ -20,7 +18,7 @@ use crate::measure::numbers;
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, KeyName, Record, RecordField};
-use crate::pattern::contains_ignoring_case;
+use crate::pattern::{WordSearcher, contains_ignoring_case};
 
 /// The known superlatives. If a superlative has no words of keys, the words after it name the field: "the least free
 /// space".
@@ -64,7 +62,7 @@ const DATE: &[&str] = &["date"];
 /// Words in keys of durations.
 const DURATION: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
 // Finds any superlative, also inside other words.
-checked_static!(FORMS: AhoCorasick = AhoCorasick::new(SUPERLATIVES.map(|(form, ..)| form)));
+checked_static!(FORMS: WordSearcher = WordSearcher::new(&SUPERLATIVES.map(|(form, ..)| form)));
 // Words before a number that an answer states as the highest or the lowest value of a series.
 regex!(
     PEAK,
@@ -111,7 +109,7 @@ pub(super) fn superlative(clause: &Clause<'_>) -> Option<Superlative> {
 
 /// The superlatives of a text, given by its words.
 pub(super) fn superlatives_in(words: &str) -> impl Iterator<Item = &'static str> {
-    let may_have = FORMS.is_match(words);
+    let may_have = FORMS.find(words).is_some();
     let forms = SUPERLATIVES.into_iter().map(|(form, ..)| form);
     forms.filter(move |form| may_have && contains_words(words, form))
 }

@@ -11,6 +11,7 @@ use crate::measure::excerpt::around;
 use crate::measure::numbers;
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::statements::Clause;
+use crate::pattern::WordSearcher;
 
 /// Maximum bytes at the end of a result that are read, since a summary is at the end.
 const MAX_TAIL: usize = 4_000;
@@ -30,6 +31,8 @@ regex!(
     GENERAL_CLAIM,
     r" (?:everything|they all|all of them) (?:now |still |are |is )*(?:pass|passes|passed|passing|green) "
 );
+// Parts of the words of both claims, of which every claim has one.
+checked_static!(RESULT_STEMS: WordSearcher = WordSearcher::new(&["pass", "succe", "green", "fail"]));
 // Words for tests.
 regex!(TEST_WORDS, r"(?i)tests?\b|\bspecs?\b|\bpassed\b|\bsuites?\b");
 // Words for failures.
@@ -40,8 +43,9 @@ regex!(ERROR_WORDS, r"(?i)\berrors?\b");
 /// The first clause that claims that tests pass.
 pub(super) fn claim<'c, 'a>(clauses: &'c [Clause<'a>]) -> Option<&'c Clause<'a>> {
     let is_claim = |clause: &Clause<'_>| {
-        SUCCESS_CLAIM.is_match(&clause.words)
-            || GENERAL_CLAIM.is_match(&clause.words) && TEST_WORDS.is_match(clause.sentence)
+        RESULT_STEMS.find(&clause.words).is_some()
+            && (SUCCESS_CLAIM.is_match(&clause.words)
+                || GENERAL_CLAIM.is_match(&clause.words) && TEST_WORDS.is_match(clause.sentence))
     };
     clauses.iter().find(|clause| !clause.modal && is_claim(clause))
 }
