@@ -10,7 +10,7 @@ use super::local_dates;
 use crate::measure::excerpt::clip_end;
 use crate::measure::language::Language;
 use crate::measure::language::names::{self, month_pattern};
-use crate::measure::numbers;
+use crate::measure::numbers::{self, Number};
 
 regex!(
     DAY,
@@ -239,6 +239,16 @@ pub(super) fn days_in(text: &str) -> Vec<Day> {
         }
     }
     out
+}
+
+/// The numbers of a text that are neither in an identifier nor part of a day or a time.
+pub(super) fn numbers_outside_moments(text: &str) -> Vec<Number> {
+    let mut moments: Vec<Range<usize>> = located_days(text).map(|(_, at)| at).collect();
+    moments.extend(located_clocks(text).into_iter().map(|(_, at)| at));
+    moments.extend(LOCAL_DAY.find_iter(text).map(|found| found.range()));
+    let is_in_moment = |n: &Number| moments.iter().any(|at| at.start <= n.start && n.start < at.end);
+    let is_quantity = |n: &Number| !n.in_identifier && !dates::begins_with_month(text.get(n.end..));
+    numbers::all(text).into_iter().filter(|n| is_quantity(n) && !is_in_moment(n)).collect()
 }
 
 /// The times of day that a text names, in minutes.

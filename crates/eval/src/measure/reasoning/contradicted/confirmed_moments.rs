@@ -18,6 +18,8 @@ use crate::measure::records::RecordField;
 use crate::measure::tool_purpose::ToolPurpose;
 use crate::pattern::contains_ignoring_case;
 
+// The offset of a time from UTC.
+regex!(OFFSET, r"\d[+-]\d{2}:?\d{2}\b");
 /// Maximum bytes of the arguments of an action: longer ones are about several things.
 const MAX_ARGUMENTS: usize = 1_000;
 /// Minimum bytes of a code of a result.
@@ -37,7 +39,9 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         return;
     }
     findings.examined = true;
-    let is_zoned = exchange.sources.seen.iter().any(|text| is_zoned(text));
+    // An answer in UTC has the moments of the results, whose offsets are assumed to be 0.
+    let is_in_utc = exchange.answer.contains("UTC") && !exchange.sources.seen.iter().any(|text| OFFSET.is_match(text));
+    let is_zoned = !is_in_utc && exchange.sources.seen.iter().any(|text| is_zoned(text));
     let is_english = exchange.is_english();
     let days = Moments {
         exchange,
@@ -113,8 +117,8 @@ impl<'a, T: Copy> Moments<'_, 'a, T> {
         (!is_related && !(self.may_follow)(*stated, moment, &numbers)).then_some((value, line))
     }
 
-    /// The only moment of the action, with its text: one of its arguments, or one of its result that an earlier text
-    /// has, and thus no time of a record.
+    /// The only moment of the action, with its text: one of its result that an earlier text or an argument has, and
+    /// thus no time of a record, or else one of its arguments.
     fn of_action(&self) -> Option<(String, T)> {
         let arguments = self.source.call.arguments.as_deref().unwrap_or_default();
         let is_earlier = |other: &&ResultSource<'_>| other.call.start < self.source.call.start;
@@ -129,8 +133,10 @@ impl<'a, T: Copy> Moments<'_, 'a, T> {
             let shown = || format!("{}: {}", field.name.join(" "), field.shown());
             (self.read)(field.shown()).into_iter().filter(is_known).map(move |moment| (shown(), moment))
         });
-        let of_arguments = (self.read)(arguments).into_iter().map(|moment| (arguments.to_owned(), moment));
-        let all: Vec<(String, T)> = of_fields.chain(of_arguments).collect();
+        let mut all: Vec<(String, T)> = of_fields.collect();
+        if all.is_empty() {
+            all.extend((self.read)(arguments).into_iter().map(|moment| (arguments.to_owned(), moment)));
+        }
         let (_, first) = all.first()?;
         let is_only = all.iter().all(|(_, moment)| (self.is_same)(*moment, *first));
         all.into_iter().next().filter(|_| is_only)
