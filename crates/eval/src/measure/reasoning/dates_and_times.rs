@@ -6,10 +6,11 @@
 use std::ops::Range;
 
 use super::dates::{self, day_number};
+use super::local_dates;
 use crate::measure::excerpt::clip_end;
 use crate::measure::language::Language;
 use crate::measure::language::names::{self, month_pattern};
-use crate::measure::numbers;
+use crate::measure::numbers::{self, Number};
 
 regex!(
     DAY,
@@ -24,6 +25,13 @@ regex!(
     TIME,
     r"(?:^|[^\d:.-])(?P<h>\d{1,2}):(?P<m>\d{2})(?::\d{2})?(?: ?(?P<ap>[AaPp])\.?[Mm]\b)?|\b(?P<h2>\d{1,2}) ?(?P<ap2>[AaPp])\.?[Mm]\b"
 );
+// A time of day in forms of other languages: "17h25", "17.25 Uhr", "17時半".
+regex!(
+    LOCAL_CLOCK,
+    r"(?i)(?:^|[^\d:.])(?P<h>\d{1,2}) ?(?:h|[.:](?P<m2>\d{2}) ?(?:uhr|h\b)) ?(?P<m>\d{2})?\b|(?P<ch>\d{1,2})[時点](?:(?P<half>半)|(?P<cm>\d{1,2})分)"
+);
+// A day of a month in figures, without the year: "5月22日", "22.5.".
+regex!(LOCAL_DAY, r"(?P<m>\d{1,2})月(?P<d>\d{1,2})[日号]|(?:^|[^\d.])(?P<d1>\d{1,2})\.(?P<m1>\d{1,2})\.(?:[^\d]|$)");
 regex!(WEEKDAY, r"(?i)\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b");
 // Not "tonight", since "tonight at 1 am" is on the next day.
 regex!(NAMED_DAY, r"(?i)\b(?:(?P<today>today)|tomorrow)\b(?P<owns>['’]s)?");
@@ -199,6 +207,48 @@ pub(super) fn located_clocks(text: &str) -> Vec<Located<Clock>> {
 /// The times of day that a text names, as they are written.
 pub(super) fn clocks(text: &str) -> Vec<Clock> {
     distinct(located_clocks(text).into_iter().map(|(clock, _)| clock))
+}
+
+/// The times of day of a text, also in the forms of other languages if it is not in English.
+pub(super) fn clocks_in(text: &str, is_english: bool) -> Vec<Clock> {
+    let mut out = clocks(text);
+    if !is_english && out.is_empty() {
+        let local = LOCAL_CLOCK.captures_iter(text).filter_map(|captures| {
+            let group = |names: [&str; 3]| names.iter().find_map(|name| captures.name(name)).map(|g| g.as_str());
+            let minute = if captures.name("half").is_some() { "30" } else { group(["m2", "m", "cm"])? };
+            clocks(&format!("{}:{minute:0>2}", group(["h", "ch", "h"])?)).first().copied()
+        });
+        out = distinct(local);
+    }
+    out
+}
+
+/// The days of a text in any form: by the name of the month, or in figures with or without a year.
+pub(super) fn days_in(text: &str) -> Vec<Day> {
+    let local = LOCAL_DAY.captures_iter(text).filter_map(|captures| {
+        let number = |names: [&str; 2]| names.iter().find_map(|name| captures.name(name))?.as_str().parse().ok();
+        let (month, day): (usize, usize) = (number(["m", "m1"])?, number(["d", "d1"])?);
+        ((1..=12).contains(&month) && (1..=31).contains(&day)).then_some(Day { year: None, month, day })
+    });
+    let with_year = local_dates::all(text).map(|(year, month, day)| Day { year: Some(year), month, day });
+    let named = located_days(text).map(|(day, _)| day);
+    let mut out: Vec<Day> = Vec::new();
+    for day in named.chain(with_year).chain(local) {
+        if !out.iter().any(|other| other.may_equal(day)) {
+            out.push(day);
+        }
+    }
+    out
+}
+
+/// The numbers of a text that are neither in an identifier nor part of a day or a time.
+pub(super) fn numbers_outside_moments(text: &str) -> Vec<Number> {
+    let mut moments: Vec<Range<usize>> = located_days(text).map(|(_, at)| at).collect();
+    moments.extend(located_clocks(text).into_iter().map(|(_, at)| at));
+    moments.extend(LOCAL_DAY.find_iter(text).map(|found| found.range()));
+    let is_in_moment = |n: &Number| moments.iter().any(|at| at.start <= n.start && n.start < at.end);
+    let is_quantity = |n: &Number| !n.in_identifier && !dates::begins_with_month(text.get(n.end..));
+    numbers::all(text).into_iter().filter(|n| is_quantity(n) && !is_in_moment(n)).collect()
 }
 
 /// The times of day that a text names, in minutes.

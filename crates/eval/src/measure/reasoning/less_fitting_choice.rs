@@ -1,10 +1,11 @@
-//! Rows that an action chooses from a list although another row fits the request better.
+//! Rows that a call chooses from a list although another row fits the request better.
 //!
-//! Principle: an action names one row of a list that a result returned. If another row of that list has every value of
-//! the chosen one that the request names, and one more, the request means the other row: of two customers with the
-//! same name, the request names the town of the second, and the first one is changed. There is no finding if actions
-//! name several rows of the list, a word that excludes or compares precedes the value, the user answered a text that
-//! names the chosen row, or the answer states the value of the chosen row.
+//! Principle: a call names a row of a list that a result returned. If another row of that list has every value of the
+//! chosen one that the request names, and one more, the request means the other row: of two customers with the same
+//! name, the request names the town of the second, and the first one is changed. Of several chosen rows, as those of a
+//! transfer, one must have no value that the request names. There is no finding if a word that excludes or compares
+//! precedes the value, the user answered a text that names the chosen row and not the other one, or the answer states
+//! the value of the chosen row. A lookup of the chosen row counts if the answer names the value of the other one.
 //!
 //! In: the messages of the user, the results of an agent's calls, and its successful actions. Out: one finding for each
 //! agent, on the model span that requested the call.
@@ -31,6 +32,8 @@ const MAX_USER_BYTES: usize = 4_000;
 const MAX_CALLS: usize = 64;
 /// Maximum arguments of a call that are compared.
 const MAX_ARGUMENTS: usize = 32;
+/// Maximum rows of a list that calls choose.
+const MAX_CHOSEN: usize = 3;
 /// Maximum rows of a list that is compared.
 const MAX_ROWS: usize = 100;
 /// Minimum characters of a value that names something.
@@ -83,8 +86,7 @@ fn is_unspaced(c: char) -> bool {
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let memo = conduct.memo;
     let results = || conduct.calls(MAX_CALLS).map(|(_, call)| call).filter(|call| call.result.is_some());
-    let may_change = |call: &&Call| purpose(conduct.trace, memo, call) != Purpose::Query;
-    let actions: Vec<&Call> = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).filter(may_change).collect();
+    let actions: Vec<&Call> = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).skip(1).collect();
     // An action follows the list that it chooses from.
     let last = actions.iter().map(|call| call.start).max()?;
     let mut lists = results().filter(|call| call.start < last).peekable();
@@ -103,7 +105,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let structure = Structure::cached(result, memo)?;
         let Structure(Some(parsed)) = &*structure else { return None };
         (0..parsed.lists.len()).find_map(|list_index| {
-            let (call, chosen, rows) = chosen_row(conduct, parsed, list_index, list, &passed_values)?;
+            let choice = chosen_rows(conduct, parsed, list_index, list, &passed_values)?;
+            let rows = &choice.rows;
             let request = request.get_or_insert_with(|| {
                 let text = user_texts.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
                 let language = Language::detected(&text, None, memo);
@@ -113,9 +116,13 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             if !memo.budget.spend(fields * (1 + bytes / BYTES_PER_STEP)) {
                 return None;
             }
-            let (wanted, chosen_field) = better_field(request, chosen, &rows)?;
+            let (wanted_row, wanted, chosen) = choice.better_row(request)?;
+            let (call, row) = (chosen.call, chosen.row);
+            let chosen_field = row.fields.iter().find(|field| field.name == wanted.name);
             let is_in_answer = |field: &RecordField| contains_ignoring_case(answer, field.shown());
-            if chosen_field.is_some_and(is_in_answer) {
+            // A lookup of another row is wrong if the answer is about the requested one.
+            let is_reported = || purpose(conduct.trace, memo, call) != Purpose::Query || names_of(wanted).any(|name| contains_ignoring_case(answer, name));
+            if chosen_field.is_some_and(is_in_answer) || !is_reported() || is_proposed(conduct, chosen, wanted_row)? {
                 return None;
             }
             let instead = chosen_field.map_or_else(|| "no such value".to_owned(), |field| field.shown().to_owned());
@@ -152,14 +159,29 @@ fn argument_values(call: &Call) -> Vec<String> {
     out
 }
 
-/// The only row of a list that actions after it name by a value that no other row has, with the action and all rows.
-fn chosen_row<'c, 'r>(
+/// A row of a list that a call names, and the value by which the call names it.
+#[derive(Clone, Copy)]
+struct ChosenRow<'c, 'r> {
+    call: &'c Call,
+    row: &'r Record,
+    value: &'c str,
+}
+
+/// The rows of a list that calls after it name.
+struct Choice<'c, 'r> {
+    chosen: Vec<ChosenRow<'c, 'r>>,
+    rows: Vec<&'r Record>,
+}
+
+/// The rows of a list that calls after it name by values that no other row has; `None` if there are none, or if most of
+/// the rows are chosen.
+fn chosen_rows<'c, 'r>(
     conduct: &Conduct<'_>,
     parsed: &'r Records,
     list_index: usize,
     list: &Call,
-    passed_values: &[(&'c Call, Vec<String>)],
-) -> Option<(&'c Call, &'r Record, Vec<&'r Record>)> {
+    passed_values: &'c [(&'c Call, Vec<String>)],
+) -> Option<Choice<'c, 'r>> {
     let rows: Vec<&Record> = parsed.records.iter().filter(|row| row.list == Some(list_index)).collect();
     let values: usize = passed_values.iter().map(|(_, values)| values.len()).sum();
     let fields: usize = rows.iter().map(|row| row.fields.len()).sum();
@@ -169,28 +191,18 @@ fn chosen_row<'c, 'r>(
     let after = || passed_values.iter().filter(|(call, _)| call.start > list.start);
     // Where a call has values of several rows, an identifier takes precedence over other values.
     let is_id = |value: &&String| has_digit(value) || value.contains('@');
-    let (call, row, value) = match only_row(after(), &rows, is_id) {
-        Ok(None) => only_row(after(), &rows, |_| true).ok()??,
-        by_identifier => by_identifier.ok()??,
-    };
-    // The user may have agreed to a row that a model proposed.
-    let known = KnownTexts::cached(conduct.trace, conduct.memo);
-    let proposals = known.before(conduct.trace, call)?.iter().filter(|known| known.origin == Origin::Model);
-    let is_proposed = have_wording(proposals, conduct.memo, |text| contains_ignoring_case(text, value));
-    (!is_proposed).then_some((call, row, rows))
+    let by_identifier = named_rows(after(), &rows, is_id);
+    let chosen = if by_identifier.is_empty() { named_rows(after(), &rows, |_| true) } else { by_identifier };
+    (!chosen.is_empty() && chosen.len() <= MAX_CHOSEN && chosen.len() < rows.len()).then_some(Choice { chosen, rows })
 }
 
-/// The only row that values of these calls name, where a value names a row if no other row has it. `Ok(None)` without
-/// such a row, and an error if there are several.
-fn only_row<'c, 'r, 'v>(
-    calls: impl Iterator<Item = &'v (&'c Call, Vec<String>)>,
+/// The rows that values of these calls name, where a value names a row if no other row has it.
+fn named_rows<'c, 'r>(
+    calls: impl Iterator<Item = &'c (&'c Call, Vec<String>)>,
     rows: &[&'r Record],
     is_wanted: impl Fn(&&String) -> bool,
-) -> Result<Option<(&'c Call, &'r Record, &'v str)>, ()>
-where
-    'c: 'v,
-{
-    let mut named_row: Option<(&Call, &Record, &str)> = None;
+) -> Vec<ChosenRow<'c, 'r>> {
+    let mut chosen: Vec<ChosenRow<'c, 'r>> = Vec::new();
     for (call, values) in calls {
         for value in values.iter().filter(&is_wanted) {
             let value_as_number: Option<f64> = value.parse().ok();
@@ -199,48 +211,68 @@ where
             let has = |row: &&&Record| row.fields.iter().any(is_value);
             let mut matching = rows.iter().filter(has);
             let (Some(row), None) = (matching.next(), matching.next()) else { continue };
-            match named_row {
-                Some((_, other, _)) if !std::ptr::eq(other, *row) => return Err(()),
-                _ => named_row = Some((*call, *row, value)),
+            if !chosen.iter().any(|other| std::ptr::eq(other.row, *row)) {
+                chosen.push(ChosenRow { call, row, value });
             }
         }
     }
-    Ok(named_row)
+    chosen
 }
 
-/// The field of a better row whose value the request names, and the field of the chosen row with the same name. A
-/// better row also has all values of the chosen row that the request names.
-fn better_field<'r>(
-    request: &RequestText,
-    chosen: &'r Record,
-    rows: &[&'r Record],
-) -> Option<(&'r RecordField, Option<&'r RecordField>)> {
-    // A request that names a state reports the state and does not ask for it: "it says delivered".
-    let is_state =
-        |field: &RecordField| field.name.iter().any(|word| matches!(word.as_str(), "status" | "state"));
-    let is_requested = |field: &&RecordField| {
-        !is_state(field) && field.text().is_some_and(is_name) && request.names(field.shown())
-    };
-    let matching_field = |row: &'r Record, field: &RecordField| {
-        row.fields.iter().find(|candidate| candidate.name == field.name)
-    };
-    let requested_fields: Vec<&RecordField> = chosen.fields.iter().filter(is_requested).collect();
-    let others = rows.iter().filter(|row| !std::ptr::eq::<Record>(**row, chosen));
-    let mut fitting = others.filter_map(|row| {
-        let has_all = requested_fields.iter().all(|field| {
-            matching_field(row, field).is_some_and(|other| other.value == field.value || is_requested(&other))
-        });
-        let is_better = |field: &&RecordField| {
-            let counterpart = matching_field(chosen, field);
-            is_requested(field)
-                && counterpart.is_none_or(|other| {
-                    other.value != field.value && !is_requested(&other) && other.is_text()
-                })
+/// Whether the user agreed to a row that a model proposed, in a text without the requested row. `None` if a text may be
+/// unknown.
+fn is_proposed(conduct: &Conduct<'_>, chosen: ChosenRow<'_, '_>, wanted: &Record) -> Option<bool> {
+    let known = KnownTexts::cached(conduct.trace, conduct.memo);
+    let proposals = known.before(conduct.trace, chosen.call)?.iter().filter(|known| known.origin == Origin::Model);
+    let column = chosen.row.fields.iter().find(|field| field.shown() == chosen.value);
+    let wanted_value = column.and_then(|column| wanted.fields.iter().find(|field| field.name == column.name));
+    Some(have_wording(proposals, conduct.memo, |text| {
+        contains_ignoring_case(text, chosen.value)
+            && !wanted_value.is_some_and(|field| contains_ignoring_case(text, field.shown()))
+    }))
+}
+
+/// The values of a field that a request may name: the whole value, and the part before a comma.
+fn names_of(field: &RecordField) -> impl Iterator<Item = &str> {
+    let shown = field.shown();
+    let first_part = shown.split_once(',').map(|(first, _)| first);
+    std::iter::once(shown).chain(first_part).filter(|name| is_name(name))
+}
+
+impl<'c, 'r> Choice<'c, 'r> {
+    /// A row that is not chosen, its value that the request names, and the only chosen row that does not have what the
+    /// request names. The better row also has all values of this row that the request names.
+    fn better_row(&self, request: &RequestText) -> Option<(&'r Record, &'r RecordField, ChosenRow<'c, 'r>)> {
+        // A request that names a state reports the state and does not ask for it: "it says delivered".
+        let is_state =
+            |field: &RecordField| field.name.iter().any(|word| matches!(word.as_str(), "status" | "state"));
+        let is_requested =
+            |field: &&RecordField| !is_state(field) && field.is_text() && names_of(field).any(|name| request.names(name));
+        let matching_field = |row: &'r Record, field: &RecordField| {
+            row.fields.iter().find(|candidate| candidate.name == field.name)
         };
-        let wanted = row.fields.iter().find(|field| is_better(field)).filter(|_| has_all)?;
-        Some((wanted, matching_field(chosen, wanted)))
-    });
-    fitting.next()
+        let is_unrequested = |chosen: &&ChosenRow<'_, '_>| self.chosen.len() == 1 || !chosen.row.fields.iter().any(|field| is_requested(&field));
+        let mut unrequested = self.chosen.iter().filter(is_unrequested);
+        let (Some(chosen), None) = (unrequested.next(), unrequested.next()) else { return None };
+        let requested_fields: Vec<&RecordField> = chosen.row.fields.iter().filter(is_requested).collect();
+        let is_chosen = |row: &Record| self.chosen.iter().any(|chosen| std::ptr::eq(chosen.row, row));
+        let others = self.rows.iter().filter(|row| !is_chosen(row));
+        let mut fitting = others.filter_map(|row| {
+            let has_all = requested_fields.iter().all(|field| {
+                matching_field(row, field).is_some_and(|other| other.value == field.value || is_requested(&other))
+            });
+            let is_better = |field: &&RecordField| {
+                let counterpart = matching_field(chosen.row, field);
+                is_requested(field)
+                    && counterpart.is_none_or(|other| {
+                        other.value != field.value && !is_requested(&other) && other.is_text()
+                    })
+            };
+            let wanted = row.fields.iter().find(|field| is_better(field)).filter(|_| has_all)?;
+            Some((*row, wanted, *chosen))
+        });
+        fitting.next()
+    }
 }
 
 /// Whether a value may name something that a request asks for.

@@ -22,6 +22,7 @@
 //! | `identifiers`, `last_digits`, `identifier_owner` | altered identifiers; their last digits; identifiers of another thing |
 //! | `altered_names` | names that differ by one word |
 //! | `weekdays`, `time_zones`, `times_of_day` | weekdays of dates; times with a zone; times that no text has |
+//! | `confirmed_moments` | a day or time other than the one that an action had |
 //! | `equations`, `changes` | arithmetic that an answer writes out; changes in percent |
 //! | `table_columns`, `row_calculations` | calculated columns of an answer's tables; values calculated from columns of a result |
 //! | `test_runs` | results of test runs |
@@ -29,10 +30,13 @@
 //! | `other_unit`, `conversions` | another unit; units converted by a wrong power of ten |
 //! | `refunds`, `journeys` | amounts of refunds; departures given as arrivals |
 //! | `named_rows`, `row_scope`, `row_values` | tables whose rows a text names; the row that a clause is about; its cells |
+//! | `parallel_lines` | lists and tables of an answer, one line of which has another value than its row |
 //! | `misattributed_values`, `asked_row` | values of another row than the named one, or than the requested one |
 //! | `siblings`, `field_roles` | values of a sibling object, or of another year; names in the role of another field |
 
 mod universal_claims;
+mod confirmed_moments;
+mod parallel_lines;
 mod asked_row;
 mod changes;
 mod conversions;
@@ -144,7 +148,7 @@ impl Comparison {
 const TEST_RUNS: Comparison = comparison("test_runs", test_runs::check).english();
 
 /// All comparisons, in the order of their findings.
-const COMPARISONS: [Comparison; 40] = [
+const COMPARISONS: [Comparison; 42] = [
     comparison("states", states::check),
     comparison("labels", labels::check).english(),
     comparison("identifier_owner", identifier_owner::check).english().digits_only(),
@@ -177,6 +181,8 @@ const COMPARISONS: [Comparison; 40] = [
     comparison("universal_claims", universal_claims::check).english(),
     comparison("misattributed_values", misattributed_values::check),
     comparison("asked_row", asked_row::check).english().digits_only(),
+    comparison("confirmed_moments", confirmed_moments::check).digits_only(),
+    comparison("parallel_lines", parallel_lines::check),
     comparison("field_numbers", field_numbers::check).digits_only(),
     comparison("request_bound", request_bound::check).english().digits_only(),
     comparison("series_bound", series_bound::check).english(),

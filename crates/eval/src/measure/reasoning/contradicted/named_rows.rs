@@ -64,7 +64,7 @@ pub(super) struct NamedRow<'a> {
     pub(super) source: &'a ResultSource<'a>,
     /// The index of the row among the records of the source.
     pub(super) at: usize,
-    record: &'a Record,
+    pub(super) record: &'a Record,
     /// The names of the row that may be in the words for which the table was built.
     pub(super) names: Vec<RowName>,
     /// The fields of the row and of the records in it.
@@ -99,7 +99,12 @@ impl<'a> NamedRow<'a> {
 
     /// Whether the sentence of a clause has one of the names, as in the words of the clause.
     pub(super) fn is_named_in(&self, clause: &Clause<'_>) -> bool {
-        self.names.iter().any(|name| name.is_in(clause.sentence, &clause.words))
+        self.has_name_in(clause.sentence, &clause.words)
+    }
+
+    /// Whether a text, given unchanged and as words in lower case, has one of the names.
+    pub(super) fn has_name_in(&self, text: &str, words: &str) -> bool {
+        self.names.iter().any(|name| name.is_in(text, words))
     }
 
     /// The cells of the column of `cell`.

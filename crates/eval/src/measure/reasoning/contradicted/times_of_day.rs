@@ -12,7 +12,7 @@ use super::sources::names_of;
 use crate::measure::excerpt::lowercase;
 use crate::measure::language::{WordClass, WordClasses, classes, names};
 use crate::measure::numbers;
-use crate::measure::reasoning::dates_and_times::{Clock, clocks, is_relative, is_zoned, times};
+use crate::measure::reasoning::dates_and_times::{Clock, clocks, clocks_in, is_relative, is_zoned, times};
 use crate::measure::reasoning::statements::{Clause, contains_words};
 use crate::measure::records::{RecordField, RecordList};
 use crate::measure::units::possible_unit;
@@ -20,8 +20,6 @@ use crate::measure::vocabulary::{self, WordMeaning};
 
 // A number with the word after it, which may be a duration, or a duration of ISO 8601.
 regex!(DURATION, r"(?i)\d\s?(?P<unit>\p{L}+)\b|\bPT\d");
-// A time of day in forms of other languages: "17h25", "17.25 Uhr".
-regex!(LOCAL_CLOCK, r"(?i)\b(?P<h>\d{1,2}) ?(?:h|[.:](?P<m2>\d{2}) ?(?:uhr|h\b)) ?(?P<m>\d{2})?\b");
 // A duration per unit: "5:30 per km", "4:50/mile", "6:05 min each".
 regex!(PACE, r"(?i)\d:\d{2}(?: ?min(?:utes)?)? ?(?:/ ?[a-z]|per\b|each\b)");
 /// Classes of words in clauses with a limit, a difference, or the time of something else than a row.
@@ -48,21 +46,6 @@ fn has_duration(text: &str) -> bool {
     DURATION
         .captures_iter(text)
         .any(|captures| captures.name("unit").is_none_or(|unit| is_unit_of_time(unit.as_str())))
-}
-
-/// The times of day of a text in any language.
-fn clocks_in(text: &str, is_english: bool) -> Vec<Clock> {
-    let mut out = clocks(text);
-    if !is_english && out.is_empty() {
-        out = LOCAL_CLOCK
-            .captures_iter(text)
-            .filter_map(|captures| {
-                let minute = captures.name("m2").or_else(|| captures.name("m"))?;
-                clocks(&format!("{}:{}", captures.name("h")?.as_str(), minute.as_str())).first().copied()
-            })
-            .collect();
-    }
-    out
 }
 
 /// Minimum numbers of a series.
