@@ -5,3 +5,4 @@ pub(crate) mod attempts;
 pub(crate) mod call_index;
 pub(crate) mod empty_result;
 pub(crate) mod error_signs;
+pub(crate) mod failed_ending;

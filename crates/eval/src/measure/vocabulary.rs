@@ -84,6 +84,8 @@ verdict_otlp::labelled_enum! {
         Highest = "highest",
         /// The lowest or smallest value, in texts and keys.
         Lowest = "lowest",
+        /// Something did not succeed, or only in part.
+        Failure = "failure",
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn is_void(text: &str) -> bool {
     }
 }
 
-/// Whether a value has no content: objects may have empty lists, empty wrappers and metadata, and need one of the
+/// Whether a value has no content: objects may have empty lists, empty wrappers, metadata and counts of 0, and need one of the
 /// former two unless they are empty. Deeper than four levels, a value counts as content.
 fn is_empty_value(value: &Value, depth: usize) -> bool {
     /// Keys under which frameworks wrap a result.
@@ -52,6 +52,7 @@ fn is_empty_value(value: &Value, depth: usize) -> bool {
                         has_wrapper |= is_wrapper;
                         is_wrapper && is_empty_value(value, depth + 1)
                             || METADATA_KEYS.contains(&key.as_str())
+                            || value.as_u64() == Some(0)
                     })
                     && has_wrapper
         }

@@ -7,12 +7,15 @@
 //! Where no limit is reported, two signs together show that an answer is cut off: each item of its list names a thing
 //! and describes it, except that the last item only has a name; and this name ends within a word of a result, of
 //! which more letters are missing than an inflection has. Or the lines before the last one end with a mark, and the
-//! last one repeats words of a result up to a short word, after which each such sentence of the result goes on.
+//! last one repeats words of a result up to a short word, after which each such sentence of the result goes on. A text
+//! is also cut off if it ends within the row of a table, within code, or, after complete sentences, at a word that ends
+//! no sentence ("until the").
 
 use verdict_otlp::trace::Kind;
 
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{QUOTE_BYTES, tail};
+use crate::measure::language::{GrammarGroup, Language, WordClass, WordClasses, classes};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Context, Finding};
 use crate::recognise::{FinishReason, SpanView};
@@ -35,17 +38,77 @@ pub(super) fn find(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     let reason = view.finished_by(FinishReason::Length);
     let text = view.output_text();
     let text = text.trim_end();
-    let is_cut = || cut_word(context, text).is_some() || is_cut_in_sentence(context, text);
+    let is_cut = || {
+        is_cut_in_row(text)
+            || is_cut_in_code(text)
+            || ends_within_sentence(context, text)
+            || cut_word(context, text).is_some()
+            || is_cut_in_sentence(context, text)
+    };
     if reason.is_none() && !is_cut() || !is_last_model_call(context) {
         return None;
     }
     let reason = reason.map_or("", |reason| reason.trim());
     let rationale = match reason {
-        "" => "a whole answer was expected; it ends within a word or a sentence of a result".to_owned(),
+        "" => "a whole answer was expected; it ends within a word, a sentence, a row or code".to_owned(),
         reason => format!("a whole answer was expected; it was cut off at a limit of length ('{reason}')"),
     };
     let end = tail(text, QUOTE_BYTES);
     Some(Defect::CutAnswer.finding(rationale, if end.is_empty() { reason } else { end }))
+}
+
+/// Whether the last line is a row of a table without its last cells, where the rows before it are closed.
+fn is_cut_in_row(text: &str) -> bool {
+    let mut lines = text.lines().rev().map(str::trim);
+    let is_open = |line: &str| line.starts_with('|') && !line.ends_with('|');
+    let (Some(last), Some(before)) = (lines.next(), lines.next()) else { return false };
+    let cells = |line: &str| line.matches('|').count();
+    is_open(last) && before.starts_with('|') && before.ends_with('|') && cells(last) < cells(before)
+}
+
+/// Whether the text ends within a block of code.
+fn is_cut_in_code(text: &str) -> bool {
+    text.lines().filter(|line| line.trim_start().starts_with("```")).count() % 2 == 1
+}
+
+/// Signs after which a sentence goes on.
+const OPEN_SIGNS: [char; 5] = [',', ';', '(', '，', '、'];
+/// Maximum words of a line that ends with a comma and is complete: "Kind regards,".
+const MAX_CLOSING_WORDS: usize = 4;
+/// Maximum letters of an article or a preposition of the class `Per`.
+const MAX_PER_LETTERS: usize = 3;
+/// English words that may end a sentence, of the groups by which [`ends_within_sentence`] finds an end within one.
+const FINAL_WORDS: [&str; 15] = [
+    "this", "that", "these", "those", "in", "on", "with", "for", "at", "about", "by", "to", "through",
+    "under", "within",
+];
+/// Classes of words that end no sentence.
+const INNER: WordClasses = classes!(Conjunction Alternative Reason Condition Modal);
+
+/// Whether the last line ends with a sign or a word after which its sentence goes on, and a sentence before it is
+/// complete.
+fn ends_within_sentence(context: &Context<'_>, text: &str) -> bool {
+    let line = text.lines().next_back().unwrap_or_default().trim();
+    let word = line.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let is_open_sign = word.ends_with(OPEN_SIGNS) && line.split_whitespace().count() > MAX_CLOSING_WORDS;
+    let is_lowercase = !word.is_empty() && word.chars().all(char::is_lowercase);
+    let ends_sentence = |(at, _): (usize, &str)| {
+        text.get(at + 1..)
+            .is_some_and(|rest| rest.starts_with(char::is_whitespace) && !rest.trim().is_empty())
+    };
+    if !is_open_sign && !is_lowercase || !text.match_indices(['.', '!', '?']).any(ends_sentence) {
+        return false;
+    }
+    if is_open_sign {
+        return true;
+    }
+    let Some(language) = Language::detected(text, None, context.memo) else { return false };
+    let is_in = |group| language == Language::English && language.is_in_group(word, group);
+    let is_per =
+        || word.chars().count() <= MAX_PER_LETTERS && language.table().name(word).0.has(WordClass::Per);
+    language.classes(word).has_any(INNER)
+        || is_per()
+        || (is_in(GrammarGroup::Definite) || is_in(GrammarGroup::Preposition)) && !FINAL_WORDS.contains(&word)
 }
 
 /// The beginning of a word of a result with which the last item of a list ends, if the item has no description and

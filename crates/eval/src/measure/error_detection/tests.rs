@@ -176,6 +176,45 @@ fn answer_that_ends_within_a_sentence_of_a_result_is_cut_off() {
 }
 
 #[test]
+fn answer_that_ends_within_a_row_a_sentence_or_code_is_cut_off() {
+    use crate::measure::testing::Script;
+    let is_cut = |answer: &str| {
+        let asked = Script::new("How?").calls("", &[("open_text", "{}")]).returns("2 rows");
+        let trace = asked.answers(answer).build();
+        let out = run("error_detection", &trace, *trace.agents[0].llms.last().unwrap());
+        out[0].outcome.as_ref().unwrap().findings.first().and_then(|f| f.defect) == Some(Defect::CutAnswer)
+    };
+    const TABLE: &str = "| Barrel | Litres | Year |\n|---|---|---|\n| F-1 | 225 | 2022 |\n";
+    for answer in [
+        format!("{TABLE}| F-2 | 300"),
+        format!("{TABLE}| F-"),
+        "Both pumps run. The third one starts as soon as the".to_owned(),
+        "I have checked the list. The two missing ones will".to_owned(),
+        "Beide Pumpen laufen. Die dritte startet erst, wenn".to_owned(),
+        "Les deux pompes tournent. La troisième démarre et".to_owned(),
+        "The hall is free on Monday. It costs 80 euros, heating included,".to_owned(),
+        "Use this:\n\n```sh\nmake all\nmake".to_owned(),
+    ] {
+        assert!(is_cut(&answer), "{answer}");
+    }
+    for answer in [
+        TABLE.trim_end().to_owned(),
+        "Barrel | Litres\n---|---\nF-1 | 225\nF-2 | 300".to_owned(),
+        format!("{TABLE}\nThat is all I have"),
+        "It is booked. See you then".to_owned(),
+        "It is booked. Here is the list you asked for".to_owned(),
+        "Done! Let me know if you need anything else".to_owned(),
+        "Alles ist gebucht. Bei Fragen ruf mich bitte an".to_owned(),
+        "Dear Mr Hale,\n\nthe barrels are ready. Please collect them.\n\nKind regards,".to_owned(),
+        "no full stop at all and so".to_owned(),
+        "Use this:\n\n```sh\nmake all\n```".to_owned(),
+        "The order is 225 l. Each barrel costs 5 € each".to_owned(),
+    ] {
+        assert!(!is_cut(&answer), "{answer}");
+    }
+}
+
+#[test]
 fn list_that_ends_within_a_word_of_a_result_is_cut_off() {
     use crate::measure::testing::Script;
     const ROOMS: &str = r#"{"rooms":[{"name":"Library","seats":12},{"name":"Atelier","seats":8},{"name":"Conservatory","seats":20},{"name":"Gardens"}]}"#;

@@ -46,21 +46,24 @@ impl Language {
     }
 }
 
-impl ReadText<'_> {
+impl<'t> ReadText<'t> {
     /// Whether a statement of the text denies something.
     pub(crate) fn denies_something(&self, memo: &Memo) -> bool {
-        self.languages().any(|language| {
+        self.denials(memo).next().is_some()
+    }
+
+    /// The clauses of statements that deny something.
+    pub(crate) fn denials<'s>(&'s self, memo: &'s Memo) -> impl Iterator<Item = &'t str> + use<'s, 't> {
+        self.languages().flat_map(move |language| {
             let classified = language.places(self.text, memo);
             let has_negation = classified.all().has(WordClass::Negation);
-            let mut statements = self.sentences(language).filter(|sentence| !sentence.is_question);
-            has_negation
-                && statements.any(|sentence| {
-                    let mut clauses = sentence.text.split(CLAUSE_DELIMITERS);
-                    clauses.any(|clause| {
-                        let start = clause.as_ptr().addr() - self.text.as_ptr().addr();
-                        language.denies(self.text, start..start + clause.len(), &classified)
-                    })
-                })
+            let statements =
+                self.sentences(language).filter(move |sentence| has_negation && !sentence.is_question);
+            let clauses = statements.flat_map(|sentence| sentence.text.split(CLAUSE_DELIMITERS));
+            clauses.filter(move |clause| {
+                let start = clause.as_ptr().addr() - self.text.as_ptr().addr();
+                language.denies(self.text, start..start + clause.len(), &classified)
+            })
         })
     }
 }

@@ -7,10 +7,12 @@
 //! before its next turn. Out: one finding for each output after which nothing was called. Only outputs with code and
 //! outputs that end the run are checked, since other outputs may announce later calls. At the end of a run without any
 //! call, an output also announces a call if it only promises the action of an offered tool ("Let me check the state of
-//! your order"), or if it is the call itself, written as text.
+//! your order"), or if it is the call itself, written as text. After a call that was repeated with the same result, it
+//! does so if it promises a lookup once more.
 
 use verdict_otlp::trace::Idx;
 
+use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::conversation::{Turns, plain_text, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::language::{
@@ -38,6 +40,8 @@ const MAX_TURNS: usize = 200;
 const MAX_PROMISE_BYTES: usize = 300;
 /// Maximum bytes of a fence or a tag around a call.
 const MAX_MARK_BYTES: usize = 24;
+/// Minimum equal calls at the end of a run that make no progress.
+const MIN_REPETITIONS: usize = 3;
 /// Maximum words of a sentence without content: "Of course!", "One moment, please."
 const MAX_FILLER_WORDS: usize = 3;
 
@@ -90,9 +94,12 @@ fn uncalled_announcement(
     if !has_code && (next.is_some() || agent.answer_at != Some(at)) {
         return None;
     }
-    let is_last = next.is_none() && agent.answer_at == Some(at) && agent.calls.is_empty();
+    let is_last = next.is_none()
+        && agent.answer_at == Some(at)
+        && (agent.calls.is_empty() || ends_in_repetition(trace, memo, agent));
     if is_last && !is_followed_by_call(trace, memo, i, at, next) {
-        let call = written_call(&text).filter(|name| is_offered(trace, memo, i, name));
+        let call =
+            written_call(&text).filter(|name| agent.calls.is_empty() && is_offered(trace, memo, i, name));
         let announced =
             call.map(|name| (name, text.trim().to_owned())).or_else(|| promised_call(trace, memo, i, &text));
         if announced.is_some() {
@@ -121,6 +128,19 @@ fn uncalled_announcement(
         .match_indices(&name)
         .any(|(p, n)| text.get(p + n.len()..).is_some_and(|after| after.trim_start().starts_with('(')));
     (!called_in_code && !is_followed_by_call(trace, memo, i, at, next)).then_some((name, sentence))
+}
+
+/// Whether the last calls of the agent are equal and have equal results.
+fn ends_in_repetition(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> bool {
+    let attempts = CallAttempts::get(trace, memo);
+    let last = agent.calls.iter().rev().take(MIN_REPETITIONS);
+    let mut last = last.map(|i| (attempts.at(*i).and_then(|a| a.key.as_ref()), trace.calls.get(*i)));
+    let Some((Some(key), Some(call))) = last.next().filter(|_| agent.calls.len() >= MIN_REPETITIONS) else {
+        return false;
+    };
+    last.all(|(other, earlier)| {
+        other == Some(key) && earlier.is_some_and(|earlier| earlier.result == call.result)
+    })
 }
 
 /// The tool that a text calls, if it consists of a call in JSON.
@@ -175,7 +195,9 @@ fn promised_call(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Optio
     let tools =
         offered_tools(trace, i).map(|tool| (tool, ToolPurpose::new(&tool.name, tool.description.as_deref())));
     let tools: Vec<_> = tools.filter(|_| only_promises).collect();
-    promises.iter().find_map(|claim| {
+    // After calls, the promise of an action may be about another action than theirs.
+    let has_called = trace.agents.get(i).is_some_and(|agent| !agent.calls.is_empty());
+    promises.iter().filter(|claim| !has_called || claim.action.is_work()).find_map(|claim| {
         let (tool, _) = tools.iter().find(|(_, purpose)| carries_out(purpose, claim.action))?;
         Some((tool.name.to_string(), claim.sentence.to_owned()))
     })
@@ -283,6 +305,17 @@ mod tests {
             0,
             "called"
         );
+        let polled = |times: usize, state: fn(usize) -> String, text: &str| {
+            let run = Script::new("Where is my order?").tools(&["get_order"]);
+            let call =
+                |run: Script, nth| run.calls("", &[("get_order", r#"{"id":"W-1"}"#)]).returns(&state(nth));
+            finding_count((0..times).fold(run, call).answers(text))
+        };
+        let same: fn(usize) -> String = |_| "queued".to_owned();
+        assert_eq!(polled(3, same, "Let me check the order once more."), 1);
+        assert_eq!(polled(2, same, "Let me check the order once more."), 0);
+        assert_eq!(polled(4, |nth| format!("step {nth}"), "Let me check the order once more."), 0);
+        assert_eq!(polled(4, same, "Your order is still queued. I will check it again tomorrow."), 0);
     }
 
     #[test]

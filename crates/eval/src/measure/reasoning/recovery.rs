@@ -55,7 +55,7 @@ const MIN_ERROR_WORD_CHARS: usize = STATUS_DIGITS;
 const MIN_SPECIFIC_LENGTH: usize = 4;
 
 /// Marks of items that failed, in lists of several.
-const FAILURE_MARKS: [char; 4] = ['✘', '✗', '❌', '✖'];
+pub(super) const FAILURE_MARKS: [char; 4] = ['✘', '✗', '❌', '✖'];
 
 /// The failed calls that were recovered.
 #[derive(Default)]

@@ -2,11 +2,12 @@
 //!
 //! Principle: if an agent's plan requires a lookup and the agent has tools, at least one call precedes its answer; and
 //! if every call returned an error or nothing, the answer states this. An answer that admits the lack is not a
-//! finding.
+//! finding. The answers that the user replied to are compared with the calls of their turns.
 //!
-//! In: an agent's plan, all calls of the agent and its sub-agents, and its final answer. Out: at most one finding, on
-//! the model span that wrote the answer.
+//! In: an agent's plan, all calls of the agent and its sub-agents, and its answers. Out: at most one finding for each
+//! answer, on the model span that wrote it.
 
+use foldhash::HashSet;
 use verdict_otlp::trace::Idx;
 
 use super::answer::{final_answer, masked, sentences};
@@ -17,10 +18,12 @@ use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::calls::empty_result::is_nothing;
 use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_prompt, writes_code};
 use crate::measure::defects::{Defect, clip};
+use crate::measure::dialogue::Replies;
 use crate::measure::excerpt::head;
-use crate::measure::language::{Action, Language, Readable, WordClass, classes_in, readable};
+use crate::measure::language::{Action, Language, ReadText, Readable, WordClass, classes_in, readable};
 use crate::measure::provenance::{Provenance, follows_negation};
 use crate::measure::reasoning::recovery;
+use crate::measure::request::TaskDemands;
 use crate::measure::vocabulary::{self, WordMeaning};
 use crate::measure::{Finding, Memo, agent_index, avoidance};
 use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView, action_text};
@@ -36,6 +39,13 @@ const MAX_STEP_BYTES: usize = 400;
 const MIN_ECHO_SHARE: f64 = 0.9;
 /// Maximum agents of a trace that are checked, since each check searches the others for sub-agents.
 const MAX_AGENTS: usize = 512;
+/// Maximum turns of a dialogue that are checked.
+const MAX_TURNS: usize = 32;
+/// Minimum letters of a word with content, and maximum words of an answer that are compared.
+const MIN_LETTERS: usize = 5;
+const MAX_WORDS: usize = 400;
+/// Minimum words without a source by which an answer states more than that nothing was found.
+const MIN_UNKNOWN_WORDS: usize = 8;
 /// Maximum names of unused tools in a finding.
 const MAX_NAMED_TOOLS: usize = 6;
 
@@ -75,9 +85,20 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         if is_unsupported || !is_recorded(trace, agent) || avoidance::avoids(&answer, memo) {
             continue;
         }
-        let context =
-            AnswerContext { trace, memo, attempts, agent_index: i, agent, at, view, answer: &answer };
-        out.extend(context.finding().map(|finding| (at, finding)));
+        let context = AnswerContext {
+            trace,
+            memo,
+            attempts,
+            agent_index: i,
+            agent,
+            from: 0,
+            at,
+            view,
+            answer: &answer,
+        };
+        let finding = context.finding();
+        out.extend(context.turn_findings(finding.is_none()));
+        out.extend(finding.map(|finding| (at, finding)));
     }
     out
 }
@@ -107,6 +128,8 @@ struct AnswerContext<'a> {
     attempts: &'a CallAttempts,
     agent_index: usize,
     agent: &'a Agent,
+    /// The start of the turn.
+    from: u64,
     at: Idx,
     view: &'a SpanView,
     answer: &'a str,
@@ -123,6 +146,30 @@ impl AnswerContext<'_> {
             true => self.finding_without_calls(),
             false => self.finding_against_empty_results(),
         }
+    }
+
+    /// The findings on the turns of a dialogue: the answers that the user replied to and, if there are any and
+    /// `with_last`, the last one.
+    fn turn_findings(&self, with_last: bool) -> Vec<(Idx, Finding)> {
+        let (trace, memo) = (self.trace, self.memo);
+        let replies = Replies::cached(trace, memo);
+        let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |span| span.start);
+        let (mut out, mut from) = (Vec::new(), 0);
+        for &at in self.agent.llms.iter().filter(|at| replies.to(**at).is_some()).take(MAX_TURNS) {
+            let Some(view) = trace.views.get(at).filter(|_| at != self.at) else { continue };
+            let answer = view.output_text();
+            let turn = AnswerContext { from, at, view, answer: &answer, ..*self };
+            let is_admission = || avoidance::avoids(&answer, memo);
+            out.extend(
+                turn.finding_against_empty_results().filter(|_| !is_admission()).map(|finding| (at, finding)),
+            );
+            from = start(at);
+        }
+        if from > 0 && with_last {
+            let turn = AnswerContext { from, ..*self };
+            out.extend(turn.finding_against_empty_results().map(|finding| (self.at, finding)));
+        }
+        out
     }
 
     /// The finding if nothing was called although the plan requires a lookup.
@@ -175,7 +222,7 @@ impl AnswerContext<'_> {
                 .unknown_specific_or_name(self.answer)
                 .filter(|word| !follows_negation(self.answer, word))
         };
-        if !failed && states().is_none() {
+        if !failed && states().is_none() && !self.states_much(&provenance) {
             return None;
         }
         let rationale = format!(
@@ -186,11 +233,33 @@ impl AnswerContext<'_> {
         Some(Defect::AnswerUnsupported.finding(rationale, &self.quote()).citing_at(self.trace, source))
     }
 
+    /// Whether the answer to a question for facts consists of words that no text of the run has, without a denial in its
+    /// first sentence and without a hedge.
+    fn states_much(&self, provenance: &Provenance) -> bool {
+        let is_question = |task| TaskDemands::cached(task, self.memo).asks_for_facts(self.memo);
+        if !agent_index::task(self.trace, self.agent_index).is_some_and(is_question) {
+            return false;
+        }
+        let words = self.answer.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() >= MIN_LETTERS);
+        let mut unknown: HashSet<String> = HashSet::default();
+        unknown.extend(words.take(MAX_WORDS).map(str::to_lowercase));
+        unknown
+            .retain(|word| provenance.is_unknown(word) && provenance.is_unknown(word.trim_end_matches('s')));
+        let read = ReadText::new(self.answer, None, self.memo);
+        let first = sentences(self.answer).first().and_then(|(start, end)| self.answer.get(*start..*end));
+        let denies = || first.is_none_or(|first| read.part(first).denies_something(self.memo));
+        unknown.len() >= MIN_UNKNOWN_WORDS && read.hedges().is_empty() && !denies()
+    }
+
     /// The last result, if there are results and each is an error or empty.
     fn empty_result(&self) -> Option<EmptyResult> {
         let start = self.trace.tree.spans.get(self.at).map_or(0, |s| s.start);
         let mut empty = None;
-        for helper in self.trace.agents.iter().filter(|a| a.parent == Some(self.agent_index)) {
+        let start_of = |at: Idx| self.trace.tree.spans.get(at).map_or(0, |span| span.start);
+        let is_helper = |agent: &&Agent| {
+            agent.parent == Some(self.agent_index) && (self.from..=start).contains(&start_of(agent.at))
+        };
+        for helper in self.trace.agents.iter().filter(is_helper) {
             let words = avoidance::admits(helper.answer.as_deref()?, self.memo)?.to_owned();
             empty = Some(EmptyResult { words, source: helper.at, failed: true });
         }
@@ -198,7 +267,7 @@ impl AnswerContext<'_> {
             let (Some(attempt), Some(call)) = (self.attempts.at(c), self.trace.calls.get(c)) else {
                 continue;
             };
-            if attempt.is_control || call.start > start {
+            if attempt.is_control || !(self.from..=start).contains(&call.start) {
                 continue;
             }
             if let CallOutcome::Failed { error_text, cause } = &attempt.outcome {

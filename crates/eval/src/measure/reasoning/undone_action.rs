@@ -16,7 +16,7 @@ use super::statements::{Prose, clauses};
 use crate::measure::defects::Defect;
 use crate::measure::identifier::NameWords;
 use crate::measure::language::{GrammarGroup, Language, ReadText, WordClasses, classes};
-use crate::measure::records::{RecordField, Structure};
+use crate::measure::records::{Record, RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, action_of, purpose};
 use crate::measure::{Finding, Memo, without_effect};
 use crate::pattern::contains_ignoring_case;
@@ -31,7 +31,41 @@ const MAX_RESULT_BYTES: usize = 2_000;
 /// Minimum letters of a verb: shorter verbs are parts of many words.
 const MIN_VERB_LETTERS: usize = 4;
 /// States of an action that was not done. They are words of records, which are English for users of any language.
-pub(super) const FAILURE_STATES: [&str; 6] = ["failed", "failure", "error", "errored", "aborted", "crashed"];
+pub(super) const FAILURE_STATES: [&str; 13] = [
+    "failed",
+    "failure",
+    "error",
+    "errored",
+    "aborted",
+    "crashed",
+    "rejected",
+    "declined",
+    "denied",
+    "refused",
+    "bounced",
+    "undelivered",
+    "crashloopbackoff",
+];
+/// Last words of keys with the state of an object.
+const STATE_KEYS: [&str; 11] = [
+    "status",
+    "state",
+    "result",
+    "outcome",
+    "phase",
+    "conclusion",
+    "estado",
+    "statut",
+    "stato",
+    "zustand",
+    "situacao",
+];
+/// Keys of an object in the envelope of a response.
+const ENVELOPE_KEYS: [&str; 8] = ["data", "result", "response", "body", "job", "task", "run", "payload"];
+/// Maximum records at the beginning of a result among which its object is.
+const MAX_RECORDS: usize = 3;
+/// Maximum bytes of a state; longer texts are messages.
+const MAX_STATE_BYTES: usize = 40;
 /// Classes of words by which an answer may mention a failure, a trial or a doubt.
 const ADMISSION: WordClasses = classes!(Negation Contrast Trial Unreal);
 
@@ -86,19 +120,31 @@ fn verb_of(call: &Call, memo: &Memo) -> Option<String> {
     (verb.len() >= MIN_VERB_LETTERS && verb.is_ascii() && !is_work).then(|| verb.clone())
 }
 
-/// Whether the outermost record of a result has the state of a failure, and the arguments did not ask for that state.
+/// Whether the object of a result has the state of a failure, and the call did not ask for that state.
 pub(super) fn has_failed(call: &Call, memo: &Memo) -> bool {
     let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT_BYTES && text.starts_with('{'));
     let Some(structure) = result.and_then(|text| Structure::cached(text, memo)) else { return false };
-    let is_key = |key: &str| matches!(key, "status" | "state" | "result" | "outcome");
-    let is_state = |field: &&RecordField| matches!(&**field.name, [key] if is_key(key));
-    let is_requested =
-        |state: &str| call.arguments.as_ref().is_some_and(|text| contains_ignoring_case(text, state));
-    let has_failed = |state: &&str| FAILURE_STATES.contains(state) && !is_requested(state);
-    let first =
-        structure.0.iter().filter_map(|parsed| parsed.records.first()).filter(|record| record.list.is_none());
-    let states = first.flat_map(|record| &record.fields).filter(is_state).filter_map(RecordField::text);
-    states.map(str::trim).map(str::to_ascii_lowercase).any(|state| has_failed(&state.as_str()))
+    let is_state =
+        |field: &&RecordField| field.name.last().is_some_and(|key| STATE_KEYS.contains(&key.as_str()));
+    let is_requested = |state: &str| {
+        let stem = state.get(..MIN_VERB_LETTERS).unwrap_or(state);
+        let texts = [Some(&*call.name), call.arguments.as_deref()];
+        texts.into_iter().flatten().any(|text| contains_ignoring_case(text, stem))
+    };
+    // The object may be in an envelope: `{"status": "ok", "data": {"state": "failed"}}`.
+    let is_object = |nth: usize, record: &Record| {
+        let is_envelope = || record.key.last().is_some_and(|key| ENVELOPE_KEYS.contains(&key.as_str()));
+        record.list.is_none() && (nth == 0 || is_envelope())
+    };
+    let records = structure.0.iter().flat_map(|parsed| parsed.records.iter().take(MAX_RECORDS).enumerate());
+    let objects = records.filter(|(nth, record)| is_object(*nth, record)).map(|(_, record)| record);
+    let mut states = objects.flat_map(|record| &record.fields).filter(is_state).filter_map(RecordField::text);
+    states.any(|state| {
+        // `upstream_failed`, `FAILED_PERMANENTLY`.
+        let mut words = state.split(|c: char| !c.is_alphanumeric()).map(str::to_ascii_lowercase);
+        state.len() <= MAX_STATE_BYTES
+            && words.any(|word| FAILURE_STATES.contains(&word.as_str()) && !is_requested(&word))
+    })
 }
 
 /// Whether words state that the action of the verb was done: "i have now restarted", "was cancelled".
