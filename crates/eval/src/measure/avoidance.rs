@@ -21,7 +21,7 @@ mod untried_tool;
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Defect, Findings, clip, clip_end};
-use super::language::{ReadText, SentenceKind as Statement};
+use super::language::{ReadText, SentenceKind as Statement, is_quoted_json};
 use super::{Context, Measurement, Memo, Severity, Unmeasured};
 use crate::measure::agent_index;
 use crate::measure::calls::attempts::CallAttempts;
@@ -253,10 +253,11 @@ pub(crate) fn admits<'t>(text: &'t str, memo: &Memo) -> Option<&'t str> {
 /// the content that was looked up, as in a log.
 pub(crate) fn says_none<'t>(result: &'t str, memo: &Memo) -> Option<&'t str> {
     let kinds = [Statement::Inability, Statement::Nothing];
-    sentences_of_kinds(clip(result, MAX_BYTES).trim(), kinds, memo)
-        .take(MAX_ADMISSION_SENTENCES)
-        .flatten()
-        .next()
+    let text = clip(result, MAX_BYTES).trim();
+    if is_quoted_json(text) {
+        return None;
+    }
+    sentences_of_kinds(text, kinds, memo).take(MAX_ADMISSION_SENTENCES).flatten().next()
 }
 
 /// Whether any sentence of `text` states that the searched item was not found.

@@ -140,7 +140,9 @@ fn sorted_by_span(measurements: Vec<Measurement>) -> Vec<Measurement> {
     let mut order: Vec<(usize, usize)> = measurements.iter().map(|m| m.at).zip(0..).collect();
     order.sort_unstable();
     let mut unsorted: Vec<Option<Measurement>> = measurements.into_iter().map(Some).collect();
-    order.into_iter().filter_map(|(_, index)| unsorted.get_mut(index)?.take()).collect()
+    let mut sorted = Vec::with_capacity(unsorted.len());
+    sorted.extend(order.into_iter().filter_map(|(_, index)| unsorted.get_mut(index)?.take()));
+    sorted
 }
 
 /// Adds the measurements of a rule to `out`. They are unmeasured if the rule exceeds the metric's share of the work

@@ -24,7 +24,8 @@ impl Turns {
     /// The turns of the trace, computed once.
     pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<Turns> {
         memo.trace(|| {
-            let mut turns = Turns { before: HashMap::new(), after: HashMap::new() };
+            let len = trace.agents.iter().map(|agent| agent.llms.len()).sum();
+            let mut turns = Turns { before: HashMap::with_capacity(len), after: HashMap::with_capacity(len) };
             for agent in &trace.agents {
                 for pair in agent.llms.windows(2) {
                     if let [first, second] = pair {

@@ -57,12 +57,17 @@ fn reserve_at_first_growth<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K,
 /// The last requested values, by [`slot`]. Most texts are requested several times in a row, and a comparison of two
 /// texts costs less than a hash.
 type RecentContent = Vec<Option<(TypeId, Rc<str>, Rc<dyn Any>)>>;
-/// Slots of [`RecentContent`].
-const SLOTS: usize = 16;
+/// Slots of the last requested values.
+const SLOTS: usize = 32;
 
-/// The slot of a text in [`RecentContent`].
-fn slot(text: &str) -> usize {
-    text.len() % SLOTS
+/// The slot of a value of this type in [`RecentContent`]. Many texts of a run have the same length.
+fn slot(type_id: TypeId, text: &str) -> usize {
+    let middle = text.as_bytes().get(text.len() / 2).copied().map_or(0, usize::from);
+    (type_hash(type_id) + text.len() + 5 * middle) % SLOTS
+}
+
+fn type_hash(type_id: TypeId) -> usize {
+    BuildHasherDefault::<KeyHasher>::default().hash_one(type_id) as usize % SLOTS
 }
 
 /// Maximum bytes of the texts of [`ContentValues`]; the values of further texts are computed at each use.
@@ -82,8 +87,8 @@ pub(crate) struct Memo {
     recent_content: RefCell<RecentContent>,
     content_bytes: Cell<usize>,
     trace_values: RefCell<TypedValues>,
-    /// The last requested value that is complete: a rule requests the same value for each span.
-    recent_trace_value: RefCell<Option<(TypeId, Rc<dyn Any>)>>,
+    /// The last requested values that are complete, by [`type_hash`]: a rule requests the same values for each span.
+    recent_trace_values: RefCell<[Option<(TypeId, Rc<dyn Any>)>; SLOTS]>,
     shared_values: RefCell<SharedValues>,
     pub(crate) budget: WorkBudget,
     /// The cache of values of texts that recur in other traces.
@@ -156,7 +161,8 @@ impl Memo {
     /// as parts of other texts.
     pub(crate) fn for_content<T: 'static>(&self, text: &str, compute: impl FnOnce() -> T) -> Rc<T> {
         let type_id = TypeId::of::<T>();
-        if let Some(Some((recent_type, recent_text, value))) = self.recent_content.borrow().get(slot(text))
+        if let Some(Some((recent_type, recent_text, value))) =
+            self.recent_content.borrow().get(slot(type_id, text))
             && *recent_type == type_id
             && **recent_text == *text
             && let Ok(value) = value.clone().downcast::<T>()
@@ -179,7 +185,9 @@ impl Memo {
             self.content_bytes.set(bytes);
             let owned_text: Rc<str> = text.into();
             self.set_recent(type_id, owned_text.clone(), computed.clone());
-            self.content_values.borrow_mut().insert(key, (owned_text, computed.clone()));
+            let mut values = self.content_values.borrow_mut();
+            reserve_at_first_growth(&mut values);
+            values.insert(key, (owned_text, computed.clone()));
         }
         computed
     }
@@ -191,7 +199,7 @@ impl Memo {
         if recent.is_empty() {
             recent.resize_with(SLOTS, || None);
         }
-        if let Some(entry) = recent.get_mut(slot(&text)) {
+        if let Some(entry) = recent.get_mut(slot(type_id, &text)) {
             *entry = Some((type_id, text, value));
         }
     }
@@ -200,8 +208,9 @@ impl Memo {
     /// exceeded the budget is incomplete, so that every later use of it exceeds the budget of its metric, too.
     pub(crate) fn trace<T: 'static>(&self, compute: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
-        if let Some((_, recent)) =
-            self.recent_trace_value.borrow().as_ref().filter(|(type_id, _)| *type_id == key)
+        let slot = type_hash(key);
+        if let Some(Some((type_id, recent))) = self.recent_trace_values.borrow().get(slot)
+            && *type_id == key
             && let Ok(value) = recent.clone().downcast::<T>()
         {
             return value;
@@ -212,7 +221,10 @@ impl Memo {
         {
             match incomplete {
                 true => self.budget.exceed(),
-                false => *self.recent_trace_value.borrow_mut() = Some((key, value.clone())),
+                false => {
+                    let mut recent = self.recent_trace_values.borrow_mut();
+                    recent.get_mut(slot).into_iter().for_each(|entry| *entry = Some((key, value.clone())));
+                }
             }
             return value;
         }

@@ -50,8 +50,14 @@ const SPELLINGS: [(FinishReason, &[&str]); 5] = [
 
 impl FinishReason {
     pub(crate) fn read(spelling: &str) -> FinishReason {
-        let spelling = spelling.trim().to_ascii_lowercase().replace('-', "_");
-        let row = SPELLINGS.iter().find(|(_, spellings)| spellings.contains(&spelling.as_str()));
+        let recorded = spelling.trim();
+        let is_same =
+            |byte: u8, other: u8| byte.to_ascii_lowercase() == other || byte == b'-' && other == b'_';
+        let is_recorded = |spelling: &&str| {
+            recorded.len() == spelling.len()
+                && recorded.bytes().zip(spelling.bytes()).all(|(byte, other)| is_same(byte, other))
+        };
+        let row = SPELLINGS.iter().find(|(_, spellings)| spellings.iter().any(is_recorded));
         row.map_or(FinishReason::Other, |(reason, _)| *reason)
     }
 }

@@ -213,7 +213,9 @@ fn write_normalised(value: &Value, out: &mut String) {
 /// Appends a text without leading and trailing white space, each other run of white space as one space.
 fn push_collapsed(text: &str, out: &mut String) {
     let is_other_space = |byte: u8| matches!(byte, b'\t'..=b'\r');
-    let is_collapsed = text.is_ascii() && !text.contains("  ") && !text.bytes().any(is_other_space);
+    // The fold has no branches, so that the compiler can vectorise it.
+    let has_other_space = text.bytes().fold(false, |any, byte| any | is_other_space(byte));
+    let is_collapsed = text.is_ascii() && !has_other_space && !text.contains("  ");
     if is_collapsed && !text.starts_with(' ') && !text.ends_with(' ') {
         return out.push_str(text);
     }

@@ -24,6 +24,8 @@ impl CallIndex {
     pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<CallIndex> {
         memo.trace(|| {
             let mut index = CallIndex::default();
+            index.by_llm.reserve(trace.calls.len());
+            index.by_tool.reserve(trace.calls.len());
             for (i, call) in trace.calls.iter().enumerate() {
                 index.first_start.entry(call.name.clone()).or_insert(call.start);
                 if let Some(llm) = call.llm {

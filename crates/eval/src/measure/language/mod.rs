@@ -49,7 +49,7 @@ use compiler::Pattern;
 use lists::{Lists, PatternList};
 use reading::{Reading, TAIL_BYTES};
 pub(crate) use request::RequestWords;
-pub(crate) use sentence::Sentence;
+pub(crate) use sentence::{Sentence, is_quoted_json};
 pub(crate) use word_class::{
     ClassifiedWord, ClassifiedWords, WordClass, WordClassTable, WordClasses, classes, classes_of,
 };

@@ -382,6 +382,25 @@ fn quotation_length(after: &str, closing: char) -> Option<usize> {
     memchr::memchr2(b'"', b'\n', within).filter(|end| within.get(*end) == Some(&b'"'))
 }
 
+/// Whether a text is JSON whose only words outside of quotations are `true`, `false` and `null`, so that no sentence of
+/// it states anything. False for JSON on several lines, and with escapes or other forms that are rarer.
+pub(crate) fn is_quoted_json(text: &str) -> bool {
+    let mut at = 0;
+    while let Some(byte) = text.as_bytes().get(at) {
+        let rest = text.get(at + 1..).unwrap_or_default();
+        let length = match byte {
+            b'"' => quotation_length(rest, '"').map(|length| length + 1),
+            b'{' | b'}' | b'[' | b']' | b',' | b':' | b'.' | b'-' | b' ' | b'0'..=b'9' => Some(0),
+            b't' | b'n' => rest.starts_with(if *byte == b't' { "rue" } else { "ull" }).then_some(3),
+            b'f' => rest.starts_with("alse").then_some(4),
+            _ => None,
+        };
+        let Some(length) = length else { return false };
+        at += 1 + length;
+    }
+    text.starts_with(['{', '['])
+}
+
 /// The part of `after` in which a quotation has to end: the rest of its line, up to a limit.
 fn quotation_range(after: &str) -> &str {
     let within = clip(after, MAX_QUOTATION_BYTES);

@@ -515,6 +515,30 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn quoted_json_states_nothing(
+        strings in prop::collection::vec("(No results found\\.|I could not find it!|unknown|[^\"\\\\\\n]{0,20}){1,3}", 1..5),
+        at in 0usize..8,
+    ) {
+        let member = |string: &String| format!("{{\"{string}\": [\"{string}\", null, 4.5], \"{string}\":false}}");
+        let text = format!("[{}, true]", strings.iter().map(member).collect::<Vec<_>>().join(","));
+        prop_assert!(is_quoted_json(&text));
+        let kinds = [SentenceKind::Inability, SentenceKind::Nothing];
+        let language = Language::ALL[at];
+        prop_assert!(read(&text, language).classified(language, kinds).all(|(_, kind)| kind.is_none()));
+    }
+}
+
+#[test]
+fn json_with_escapes_or_on_several_lines_is_read() {
+    for text in
+        [r#"{"a":"\"no results\" found"}"#, "{\"a\":\n1}", "{'a': 1}", "[no results]", "\"a\"", "{\"a"]
+    {
+        assert!(!is_quoted_json(text), "{text}");
+    }
+}
+
 #[test]
 fn quoted_lines_are_no_statements() {
     let claims = |text: &str| ReadText::new(text, None, &Memo::new()).claims_of_done_action().len();

@@ -88,8 +88,10 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
         let prompt = call.llm.and_then(|at| trace.views.get(at)).map_or(&[][..], |view| &view.input);
         let from_user = prompt.iter().filter(|message| message.role == Role::User);
         let texts = from_user.flat_map(|message| &message.parts).filter_map(plain_text);
-        let agent = call.agent.and_then(|agent| trace.agents.get(agent));
-        let mut texts = texts.chain(agent.and_then(|agent| agent.task.as_ref()));
+        let task = call.agent.and_then(|agent| trace.agents.get(agent)?.task.as_ref());
+        // The task is usually one of these texts.
+        let is_other = |text: &&Text| task.is_none_or(|task| task.as_ptr() != text.as_ptr());
+        let mut texts = texts.filter(is_other).chain(task);
         texts.any(|text| {
             text.len() <= MAX_MESSAGE_BYTES
                 && counts.iter().any(|(.., nouns)| !numbers_with_noun(memo, text, nouns).is_empty())

@@ -14,6 +14,9 @@ use crate::measure::identifier::identifier_words;
 /// Maximum keys that are cached.
 const MAX_KEYS: usize = 10_000;
 
+/// Keys of a trace for which memory is reserved.
+const USUAL_KEYS: usize = 16;
+
 /// The words of a key, which all values with the key share.
 pub(crate) type KeyName = Rc<KeyWords>;
 
@@ -122,6 +125,9 @@ impl KeyNames {
             return Rc::clone(name);
         }
         let mut names = self.names.borrow_mut();
+        if names.is_empty() {
+            names.reserve(USUAL_KEYS);
+        }
         let name = names.get(key).cloned().unwrap_or_else(|| {
             let name = Rc::new(KeyWords::new(key));
             if names.len() < MAX_KEYS {
