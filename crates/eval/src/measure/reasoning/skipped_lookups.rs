@@ -82,7 +82,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         let Some(answer) = answer.filter(|a| !a.trim().is_empty()) else { continue };
         // In an unsupported language, an admission cannot be recognised.
         let is_unsupported = readable(&answer, agent.task.as_deref(), memo) == Readable::No;
-        if is_unsupported || !is_recorded(trace, agent) || avoidance::avoids(&answer, memo) {
+        if is_unsupported || !is_recorded(trace, agent) {
             continue;
         }
         let context = AnswerContext {
@@ -96,8 +96,9 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             view,
             answer: &answer,
         };
-        let finding = context.finding();
-        out.extend(context.turn_findings(finding.is_none()));
+        let has_answered = !avoidance::avoids(&answer, memo);
+        let finding = if has_answered { context.finding() } else { None };
+        out.extend(context.turn_findings(has_answered && finding.is_none()));
         out.extend(finding.map(|finding| (at, finding)));
     }
     out
@@ -233,11 +234,11 @@ impl AnswerContext<'_> {
         Some(Defect::AnswerUnsupported.finding(rationale, &self.quote()).citing_at(self.trace, source))
     }
 
-    /// Whether the answer to a question for facts consists of words that no text of the run has, without a denial in its
+    /// Whether the answer to a request for facts consists of words that no text of the run has, without a denial in its
     /// first sentence and without a hedge.
     fn states_much(&self, provenance: &Provenance) -> bool {
-        let is_question = |task| TaskDemands::cached(task, self.memo).asks_for_facts(self.memo);
-        if !agent_index::task(self.trace, self.agent_index).is_some_and(is_question) {
+        let asks_for_facts = |task| !TaskDemands::cached(task, self.memo).asks_for_text();
+        if !agent_index::task(self.trace, self.agent_index).is_some_and(asks_for_facts) {
             return false;
         }
         let words = self.answer.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() >= MIN_LETTERS);
