@@ -24,6 +24,7 @@ use crate::measure::reasoning::recovery;
 use crate::recognise::{Call, Content, FinishReason, SpanView, json_keys};
 
 mod cut_answer;
+mod unmarked_end;
 
 const VALID: &str = "valid";
 const SYSTEM: &str = "system_error";

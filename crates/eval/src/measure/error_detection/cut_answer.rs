@@ -8,11 +8,12 @@
 //! and describes it, except that the last item only has a name; and this name ends within a word of a result, of
 //! which more letters are missing than an inflection has. Or the lines before the last one end with a mark, and the
 //! last one repeats words of a result up to a short word, after which each such sentence of the result goes on. A text
-//! is also cut off if it ends within the row of a table, within code, or, after complete sentences, at a word that ends
-//! no sentence ("until the").
+//! is also cut off if it ends within the row of a table, within code, at a word that ends no sentence ("until the")
+//! after complete sentences, or without the mark that its other sentences have ([`unmarked_end`]).
 
 use verdict_otlp::trace::Kind;
 
+use super::unmarked_end;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{QUOTE_BYTES, tail};
 use crate::measure::language::{GrammarGroup, Language, WordClass, WordClasses, classes};
@@ -42,6 +43,7 @@ pub(super) fn find(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
         is_cut_in_row(text)
             || is_cut_in_code(text)
             || ends_within_sentence(context, text)
+            || unmarked_end::ends_within_sentence(text, context.memo)
             || cut_word(context, text).is_some()
             || is_cut_in_sentence(context, text)
     };

@@ -215,6 +215,46 @@ fn answer_that_ends_within_a_row_a_sentence_or_code_is_cut_off() {
 }
 
 #[test]
+fn answer_without_the_mark_of_its_other_sentences_is_cut_off() {
+    use crate::measure::testing::Script;
+    let is_cut = |answer: &str| {
+        let asked = Script::new("How?").calls("", &[("open_text", "{}")]).returns("2 rows");
+        let trace = asked.answers(answer).build();
+        let out = run("error_detection", &trace, *trace.agents[0].llms.last().unwrap());
+        out[0].outcome.as_ref().unwrap().findings.first().and_then(|f| f.defect) == Some(Defect::CutAnswer)
+    };
+    const FERRY: &str = "The ferry leaves at nine. It takes two hours. Cars have to be there early.";
+    const OFEN: &str =
+        "- Den Ofen auf 200 Grad heizen.\n- Den Teig eine Stunde ruhen lassen.\n- Die Form einfetten.\n";
+    for answer in [
+        format!("{FERRY} Foot passengers need not come before half past eight if they have"),
+        format!("{FERRY}\n\nThe crossing back starts at the other pier and takes somewhat longer when"),
+        format!("{OFEN}- Dann den Teig vorsichtig in die"),
+        "Le train part à neuf heures. Il arrive à midi. Le retour est libre. La réservation du retour commence le jour où".to_owned(),
+        "在庫を確認しました。三点あります。明日発送できます。お届け先の住所を確認したところ、番地がまだ登録されていない".to_owned(),
+        "The parts that are missing:\n\n1. The left hinge\n2.".to_owned(),
+    ] {
+        assert!(is_cut(&answer), "{answer}");
+    }
+    for answer in [
+        format!("{FERRY} Let me know if you need anything else"),
+        format!("{FERRY} Kind regards, Harbour Office"),
+        format!("{FERRY}\n\nThe timetable of all lines: https://ferry.example/timetable"),
+        format!("{FERRY} The booking has the number FX-2201"),
+        format!("{FERRY} Price: 40 euros"),
+        "The ferry leaves at nine\n\nIt takes two hours and a half\n\nCars have to be there rather early"
+            .to_owned(),
+        format!("{OFEN}\nGuten Appetit"),
+        "- The ferry leaves at nine\n- It takes two hours\n- Cars have to be there early".to_owned(),
+        "The ferry leaves at nine. Cars have to be there early, foot passengers a bit later".to_owned(),
+        "在庫を確認しました。三点あります。明日発送できます。何かありましたらお知らせください".to_owned(),
+        "Options:\n- a\n- b\n- c".to_owned(),
+    ] {
+        assert!(!is_cut(&answer), "{answer}");
+    }
+}
+
+#[test]
 fn list_that_ends_within_a_word_of_a_result_is_cut_off() {
     use crate::measure::testing::Script;
     const ROOMS: &str = r#"{"rooms":[{"name":"Library","seats":12},{"name":"Atelier","seats":8},{"name":"Conservatory","seats":20},{"name":"Gardens"}]}"#;
