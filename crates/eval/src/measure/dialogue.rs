@@ -44,12 +44,20 @@ impl Replies {
     }
 }
 
-/// The user's messages to an agent, in order: the request, and the replies to the agent's texts.
+/// The user's messages to an agent, in order: the request, and the replies to the agent's texts. If the recorded request
+/// is one of the replies, the dialogue began with the last message of the first prompt.
 pub(crate) fn said_by_user(trace: &AgentTrace, memo: &Memo, agent: usize) -> Vec<Text> {
     let replies = Replies::cached(trace, memo);
-    let llms = trace.agents.get(agent).into_iter().flat_map(|agent| &agent.llms);
-    let replied = llms.filter_map(|span_index| replies.to(*span_index));
-    agent_index::task(trace, agent).into_iter().chain(replied).cloned().collect()
+    let llms = || trace.agents.get(agent).into_iter().flat_map(|agent| &agent.llms);
+    let replied: Vec<Text> = llms().filter_map(|span_index| replies.to(*span_index)).cloned().collect();
+    let task = agent_index::task(trace, agent);
+    let first = || {
+        let prompt = &trace.views.get(*llms().next()?)?.input;
+        prompt.iter().rev().filter(|message| message.role == Role::User).find_map(agent_index::first_text)
+    };
+    let is_reply = task.is_some_and(|task| replied.iter().any(|reply| **reply == **task));
+    let request = if is_reply { first().or(task) } else { task };
+    request.cloned().into_iter().chain(replied).collect()
 }
 
 /// The last message of the user between the text of the model call on this span and the next model call of the agent.

@@ -17,7 +17,7 @@ use super::conduct::Conduct;
 use super::statements::{contains_words, words_of};
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
-use crate::measure::language::{Language, WordClasses, classes};
+use crate::measure::language::{Language, WordClass, WordClasses, classes};
 use crate::measure::numbers::has_digit;
 use crate::measure::provenance::{KnownTexts, Origin, have_wording};
 use crate::measure::records::{Record, RecordField, Records, Structure};
@@ -43,10 +43,10 @@ const MIN_SHORT_NAME_CHARS: usize = 2;
 /// Maximum characters of a value that names something.
 const MAX_NAME_CHARS: usize = 60;
 /// Characters that end a clause.
-const CLAUSE_ENDS: [char; 11] = ['.', '!', '?', ';', '\n', ',', '、', '。', '，', '！', '？'];
+pub(super) const CLAUSE_ENDS: [char; 11] = ['.', '!', '?', ';', '\n', ',', '、', '。', '，', '！', '？'];
 /// Classes of words before a value by which the request does not ask for it.
 const EXCLUSION: WordClasses =
-    classes!(Negation Exception Contrast Comparison Alternative Origin Condition Already Reversal);
+    classes!(Negation Exception Contrast Comparison Alternative Condition Already Reversal);
 
 /// The joined messages of the user.
 struct RequestText {
@@ -64,13 +64,38 @@ impl RequestText {
         is_named && !self.excludes(value)
     }
 
+    /// Whether the messages have a part of a text of a row that the other row does not have, so that the row may be
+    /// meant: the user chose "the large print".
+    fn has_part_of(&self, row: &Record, other: &Record) -> bool {
+        let other: Vec<&str> = other.fields.iter().filter_map(RecordField::text).collect();
+        let parts = row
+            .fields
+            .iter()
+            .filter_map(RecordField::text)
+            .flat_map(|text| text.split(|c: char| !c.is_alphanumeric()));
+        let is_distinct = |part: &&str| {
+            let min = if part.chars().any(is_unspaced) { MIN_SHORT_NAME_CHARS } else { MIN_NAME_CHARS };
+            part.chars().count() >= min && !other.iter().any(|text| text.contains(part))
+        };
+        let is_in_messages = |part: &str| match part.chars().any(is_unspaced) {
+            true => contains_ignoring_case(&self.text, part),
+            false => contains_words(&self.words, part),
+        };
+        parts.filter(is_distinct).any(is_in_messages)
+    }
+
     /// Whether a word before a value in its clause excludes the value.
     fn excludes(&self, value: &str) -> bool {
         let at = self.text.find(value).or_else(|| self.text.to_lowercase().find(value));
         let before = at.and_then(|at| self.text.get(..at)).unwrap_or_default();
         let clause = before.rsplit(CLAUSE_ENDS).next().unwrap_or(before);
         match self.language {
-            Some(language) => language.classes(clause).has_any(EXCLUSION),
+            Some(language) => {
+                let classes = language.classes(clause);
+                // The origin of a movement has a target: "from Porto to Braga".
+                let is_origin = || language.classes(&self.text).has(WordClass::Target);
+                classes.has_any(EXCLUSION) || classes.has(WordClass::Origin) && is_origin()
+            }
             // In an unknown language, only a value with a digit is taken as requested.
             None => !has_digit(value),
         }
@@ -78,7 +103,7 @@ impl RequestText {
 }
 
 /// Whether a character belongs to a script without spaces between words.
-fn is_unspaced(c: char) -> bool {
+pub(super) fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
 }
 
@@ -122,7 +147,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             let is_in_answer = |field: &RecordField| contains_ignoring_case(answer, field.shown());
             // A lookup of another row is wrong if the answer is about the requested one.
             let is_reported = || purpose(conduct.trace, memo, call) != Purpose::Query || names_of(wanted).any(|name| contains_ignoring_case(answer, name));
-            if chosen_field.is_some_and(is_in_answer) || !is_reported() || is_proposed(conduct, chosen, wanted_row)? {
+            if chosen_field.is_some_and(is_in_answer)
+                || !is_reported()
+                || request.has_part_of(row, wanted_row)
+                || is_proposed(conduct, chosen, wanted_row)? {
                 return None;
             }
             let instead = chosen_field.map_or_else(|| "no such value".to_owned(), |field| field.shown().to_owned());
@@ -139,7 +167,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 }
 
 /// The texts and numbers that a call passes.
-fn argument_values(call: &Call) -> Vec<String> {
+pub(super) fn argument_values(call: &Call) -> Vec<String> {
     fn add(out: &mut Vec<String>, value: &Value) {
         if out.len() >= MAX_ARGUMENTS {
             return;
@@ -193,7 +221,8 @@ fn chosen_rows<'c, 'r>(
     let is_id = |value: &&String| has_digit(value) || value.contains('@');
     let by_identifier = named_rows(after(), &rows, is_id);
     let chosen = if by_identifier.is_empty() { named_rows(after(), &rows, |_| true) } else { by_identifier };
-    (!chosen.is_empty() && chosen.len() <= MAX_CHOSEN && chosen.len() < rows.len()).then_some(Choice { chosen, rows })
+    (!chosen.is_empty() && chosen.len() <= MAX_CHOSEN && chosen.len() < rows.len())
+        .then_some(Choice { chosen, rows })
 }
 
 /// The rows that values of these calls name, where a value names a row if no other row has it.
@@ -223,7 +252,8 @@ fn named_rows<'c, 'r>(
 /// unknown.
 fn is_proposed(conduct: &Conduct<'_>, chosen: ChosenRow<'_, '_>, wanted: &Record) -> Option<bool> {
     let known = KnownTexts::cached(conduct.trace, conduct.memo);
-    let proposals = known.before(conduct.trace, chosen.call)?.iter().filter(|known| known.origin == Origin::Model);
+    let proposals =
+        known.before(conduct.trace, chosen.call)?.iter().filter(|known| known.origin == Origin::Model);
     let column = chosen.row.fields.iter().find(|field| field.shown() == chosen.value);
     let wanted_value = column.and_then(|column| wanted.fields.iter().find(|field| field.name == column.name));
     Some(have_wording(proposals, conduct.memo, |text| {
@@ -246,12 +276,15 @@ impl<'c, 'r> Choice<'c, 'r> {
         // A request that names a state reports the state and does not ask for it: "it says delivered".
         let is_state =
             |field: &RecordField| field.name.iter().any(|word| matches!(word.as_str(), "status" | "state"));
-        let is_requested =
-            |field: &&RecordField| !is_state(field) && field.is_text() && names_of(field).any(|name| request.names(name));
+        let is_requested = |field: &&RecordField| {
+            !is_state(field) && field.is_text() && names_of(field).any(|name| request.names(name))
+        };
         let matching_field = |row: &'r Record, field: &RecordField| {
             row.fields.iter().find(|candidate| candidate.name == field.name)
         };
-        let is_unrequested = |chosen: &&ChosenRow<'_, '_>| self.chosen.len() == 1 || !chosen.row.fields.iter().any(|field| is_requested(&field));
+        let is_unrequested = |chosen: &&ChosenRow<'_, '_>| {
+            self.chosen.len() == 1 || !chosen.row.fields.iter().any(|field| is_requested(&field))
+        };
         let mut unrequested = self.chosen.iter().filter(is_unrequested);
         let (Some(chosen), None) = (unrequested.next(), unrequested.next()) else { return None };
         let requested_fields: Vec<&RecordField> = chosen.row.fields.iter().filter(is_requested).collect();
@@ -259,7 +292,8 @@ impl<'c, 'r> Choice<'c, 'r> {
         let others = self.rows.iter().filter(|row| !is_chosen(row));
         let mut fitting = others.filter_map(|row| {
             let has_all = requested_fields.iter().all(|field| {
-                matching_field(row, field).is_some_and(|other| other.value == field.value || is_requested(&other))
+                matching_field(row, field)
+                    .is_some_and(|other| other.value == field.value || is_requested(&other))
             });
             let is_better = |field: &&RecordField| {
                 let counterpart = matching_field(chosen.row, field);

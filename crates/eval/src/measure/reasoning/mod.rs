@@ -30,7 +30,7 @@
 //! | `missing_announced_call` | calls that are announced and not made |
 //! | `unmet_confirmation` | actions that the user confirmed and that were not carried out |
 //! | `omitted_action`, `omitted_item`, `omitted_list_item` | actions of a request without a call; things that the calls of an action omit; things of a list in the request that the run omits |
-//! | `less_fitting_choice` | an item chosen from a list that fits the request less than another one |
+//! | `less_fitting_choice`, `excluded_row` | an item chosen from a list that fits the request less than another one, or that the request excludes |
 //! | `skipped_step`, `skipped_lookups` | steps before an action, and lookups before an answer, that were skipped |
 //! | `redundant_question` | questions for values that the user has already stated |
 //! | `repeated_action` | payments, messages and orders that were made twice |
@@ -84,6 +84,7 @@ mod combined_amounts;
 mod dates;
 mod omitted_item;
 mod less_fitting_choice;
+mod excluded_row;
 mod local_dates;
 mod time_arithmetic;
 mod links_and_quotations;

@@ -215,27 +215,41 @@ impl<'n> RecordReader<'n> {
         }
     }
 
-    /// Adds a list of rows whose first row is a header, as spreadsheets return ranges; returns false for other lists.
+    /// Adds a list of rows whose first row is a header, as spreadsheets return ranges, or of rows after a list with the
+    /// names of their columns, as databases return them; returns false for other lists.
     fn add_rows(
         &mut self,
         items: &[ContentNode<'_>],
         ValuePosition { parent, list, .. }: ValuePosition<'_>,
     ) -> bool {
-        let [ContentNode::List(first), rows @ ..] = items else { return false };
-        let names: Vec<KeyName> =
-            first.iter().filter_map(ContentNode::as_str).map(|key| self.names.name_for(key)).collect();
-        let has_cell_per_name =
-            |row: &ContentNode<'_>| matches!(row, ContentNode::List(cells) if cells.len() == names.len());
-        // Only if all other rows have numbers, and the first one has none, is the first row a header.
-        let is_number = |cell: &ContentNode<'_>| {
-            as_f64(cell).is_some() || matches!(cell.as_str().map(scalar_of_text), Some(FieldValue::Number(_)))
-        };
-        let has_number =
-            |row: &ContentNode<'_>| matches!(row, ContentNode::List(cells) if cells.iter().any(is_number));
-        let has_header = !rows.is_empty() && rows.iter().all(has_number) && !first.iter().any(is_number);
-        if names.len() < 2 || !has_header || !items.iter().all(has_cell_per_name) {
+        let [ContentNode::List(first), others @ ..] = items else { return false };
+        let has_width =
+            |row: &ContentNode<'_>| matches!(row, ContentNode::List(cells) if cells.len() == first.len());
+        if first.len() < 2 || !items.iter().all(has_width) {
             return false;
         }
+        let (names, rows) = match self.names_before(parent, first.len()) {
+            Some(names) => (names, items),
+            None => {
+                let names: Vec<KeyName> = first
+                    .iter()
+                    .filter_map(ContentNode::as_str)
+                    .map(|key| self.names.name_for(key))
+                    .collect();
+                // Only if all other rows have numbers, and the first one has none, is the first row a header.
+                let is_number = |cell: &ContentNode<'_>| {
+                    as_f64(cell).is_some()
+                        || matches!(cell.as_str().map(scalar_of_text), Some(FieldValue::Number(_)))
+                };
+                let has_number = |row: &ContentNode<'_>| matches!(row, ContentNode::List(cells) if cells.iter().any(is_number));
+                let has_header =
+                    !others.is_empty() && others.iter().all(has_number) && !first.iter().any(is_number);
+                if names.len() < first.len() || !has_header {
+                    return false;
+                }
+                (names, others)
+            }
+        };
         self.records.complete_list(list, rows.len(), false);
         for row in rows {
             let record = self.records.add_record(self.names.none(), parent, list, names.len());
@@ -251,6 +265,15 @@ impl<'n> RecordReader<'n> {
             }
         }
         true
+    }
+
+    /// The names in the list of texts that directly precedes a list in its object, if it has this length.
+    fn names_before(&self, parent: Option<usize>, len: usize) -> Option<Vec<KeyName>> {
+        let fields = &self.records.records.get(parent?)?.fields;
+        let key = &fields.last()?.name;
+        let texts = fields.iter().rev().take_while(|field| field.name == *key && field.is_text()).count();
+        let names = fields.get(fields.len() - texts..).filter(|_| texts == len)?;
+        Some(names.iter().map(|field| self.names.name_for(field.shown())).collect())
     }
 }
 

@@ -32,6 +32,24 @@ fn one_record_is_read_from_any_form() {
 }
 
 #[test]
+fn rows_have_the_names_of_the_list_before_them() {
+    let records =
+        records_of(r#"{"columns":["region","rev"],"rows":[["East",874.5],["West",1204.25]],"row_count":2}"#)
+            .unwrap();
+    let rows: Vec<_> = records.records.iter().filter(|record| record.list == Some(1)).collect();
+    let shown =
+        rows.iter().map(|row| row.fields.iter().map(|f| (f.name.join(" "), f.shown().to_owned())).collect());
+    let expected = [
+        vec![pair("region", "East"), pair("rev", "874.5")],
+        vec![pair("region", "West"), pair("rev", "1204.25")],
+    ];
+    assert_eq!(shown.collect::<Vec<Vec<_>>>(), expected);
+    // Three texts are no names of two columns.
+    let other = records_of(r#"{"tags":["a","b","c"],"points":[[1,2],[3,4]]}"#).unwrap();
+    assert!(other.records.iter().all(|record| record.list.is_none()));
+}
+
+#[test]
 fn prose_and_code_have_no_records() {
     for text in [
         "The order was shipped. Note: it is late.",

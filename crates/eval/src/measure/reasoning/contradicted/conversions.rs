@@ -62,7 +62,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let same_digits = fields.iter().filter(|(.., value)| shift_of(*value, 0).is_some());
         let conversions: Vec<_> = same_digits
             .filter_map(|(source, record, field, value)| {
-                let field_unit = unit_of(record, field)?;
+                let field_unit = unit_of(source, record, field)?;
                 let is_other = field_unit.quantity == unit.quantity && field_unit != unit;
                 Some((source, field, field_unit, shift_of(*value, field_unit.power_of(&unit)?)?))
                     .filter(|_| is_other)

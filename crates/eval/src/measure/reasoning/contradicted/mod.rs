@@ -12,11 +12,12 @@
 //! | `clause_subject`, `predicates` | the subject of a clause; the assertions of flags and states |
 //! | `states`, `denied_flags`, `labels` | flags and states; flags in other languages; values of a closed set |
 //! | `universal_claims`, `nothing_found` | statements about all things of a list; "nothing was found" |
-//! | `counts`, `subset_counts` | counts of things, and of a part of them |
+//! | `counts`, `subset_counts`, `value_counts` | counts of things, of a part of them, and of those with each value of a column |
 //! | `totals`, `totals_below` | totals of listed parts, under a label or in a sentence below the parts |
 //! | `sentence_totals` | totals in the sentence with their parts |
 //! | `partial_totals`, `sums` | totals of one page of a list, of the rows of a list |
 //! | `extremes`, `stated_extremes` | the cheapest or largest item by the name of a field, or by the stated value |
+//! | `extreme_rows` | superlatives about a row that no column of a table bears out |
 //! | `extreme_field`, `ranking` | the highest value of an object; the best rows by the requested field |
 //! | `request_bound`, `series_bound` | bounds of the request; bounds of a series |
 //! | `identifiers`, `last_digits`, `identifier_owner` | altered identifiers; their last digits; identifiers of another thing |
@@ -27,7 +28,7 @@
 //! | `table_columns`, `row_calculations` | calculated columns of an answer's tables; values calculated from columns of a result |
 //! | `test_runs` | results of test runs |
 //! | `field_numbers`, `decimal_shift` | numbers named like a field; a shifted decimal point |
-//! | `other_unit`, `conversions` | another unit; units converted by a wrong power of ten |
+//! | `other_unit`, `conversions`, `temperatures` | another unit; units converted by a wrong power of ten; converted degrees |
 //! | `refunds`, `journeys` | amounts of refunds; departures given as arrivals |
 //! | `named_rows`, `row_scope`, `row_values` | tables whose rows a text names; the row that a clause is about; its cells |
 //! | `parallel_lines` | lists and tables of an answer, one line of which has another value than its row |
@@ -35,6 +36,9 @@
 //! | `siblings`, `field_roles` | values of a sibling object, or of another year; names in the role of another field |
 
 mod universal_claims;
+mod value_counts;
+mod temperatures;
+mod extreme_rows;
 mod confirmed_moments;
 mod parallel_lines;
 mod asked_row;
@@ -101,7 +105,7 @@ use crate::measure::language::Language;
 use crate::measure::numbers::has_digit;
 use crate::measure::request::TaskDemands;
 use crate::measure::{Finding, Memo, agent_index};
-use crate::recognise::{AgentTrace, Content};
+use crate::recognise::{AgentTrace, Content, Role};
 use exchange::{Exchange, ExchangeFindings};
 use sources::ResultSources;
 
@@ -148,7 +152,7 @@ impl Comparison {
 const TEST_RUNS: Comparison = comparison("test_runs", test_runs::check).english();
 
 /// All comparisons, in the order of their findings.
-const COMPARISONS: [Comparison; 42] = [
+const COMPARISONS: [Comparison; 45] = [
     comparison("states", states::check),
     comparison("labels", labels::check).english(),
     comparison("identifier_owner", identifier_owner::check).english().digits_only(),
@@ -182,6 +186,9 @@ const COMPARISONS: [Comparison; 42] = [
     comparison("misattributed_values", misattributed_values::check),
     comparison("asked_row", asked_row::check).english().digits_only(),
     comparison("confirmed_moments", confirmed_moments::check).digits_only(),
+    comparison("extreme_rows", extreme_rows::check),
+    comparison("value_counts", value_counts::check),
+    comparison("temperatures", temperatures::check).digits_only(),
     comparison("parallel_lines", parallel_lines::check),
     comparison("field_numbers", field_numbers::check).digits_only(),
     comparison("request_bound", request_bound::check).english().digits_only(),
@@ -271,7 +278,12 @@ fn compare(
         return None;
     }
     let turn_request = at.and_then(|at| open_request(trace.views.get(at)?, memo));
-    let task = turn_request.or(agent_index::task(trace, i));
+    // The first turn has no earlier text, and the recorded task may be a later message.
+    let of_prompt = || {
+        let prompt = &trace.views.get(at.filter(|_| !is_answer)?)?.input;
+        prompt.iter().rev().filter(|message| message.role == Role::User).find_map(agent_index::first_text)
+    };
+    let task = turn_request.or_else(of_prompt).or(agent_index::task(trace, i));
     let demands = task.map(|task| TaskDemands::cached(task, memo));
     let task = task.map(|task| &**task).unwrap_or_default();
     // A text or program that is written on request states nothing about results, except about test runs.

@@ -8,6 +8,7 @@
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
+use super::sources::ResultSource;
 use crate::measure::excerpt::lowercase;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::rates::is_for_each;
@@ -24,6 +25,8 @@ const MAX_SMALL_NUMBER: f64 = 9.0;
 /// Keys of several words for a field with the unit of the other fields of its record.
 const UNIT_KEYS: [&str; 2] = ["unit of measure", "currency code"];
 const HOURS_OF_DAY: f64 = 24.0;
+/// Maximum levels of records that contain a field.
+const MAX_LEVELS: usize = 4;
 /// Maximum characters of a unit next to a number.
 const MAX_UNIT: usize = 16;
 
@@ -55,7 +58,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         };
         let matching_fields: Vec<_> = fields().filter(|(_, _, field)| has_stated_number(field)).collect();
         let units: Vec<Option<Unit>> =
-            matching_fields.iter().map(|(_, record, field)| unit_of(record, field)).collect();
+            matching_fields.iter().map(|(source, record, field)| unit_of(source, record, field)).collect();
         let (Some((source, _, field)), Some(Some(field_unit))) = (matching_fields.first(), units.first())
         else {
             continue;
@@ -119,15 +122,27 @@ pub(super) fn unit_of_number(text: &str, n: &Number) -> Option<Unit> {
     units::unit_for_word(&lowercase(&word)).or_else(|| units::unit_for_word(&sign?))
 }
 
-/// The unit of a field, by its key, or by the field of its record for the unit.
-pub(super) fn unit_of(record: &Record, field: &RecordField) -> Option<Unit> {
+/// The unit of a field, by its key, or by a field for the unit in its record or in a record that contains it.
+pub(super) fn unit_of(source: &ResultSource<'_>, record: &Record, field: &RecordField) -> Option<Unit> {
     // The key "kWh" has the words "k" and "wh".
     let name_unit = || {
         let joined = units::unit_for_word(&field.name.get(field.name.len().checked_sub(2)?..)?.concat());
         joined.or_else(|| units::unit_for_word(field.name.last()?))
     };
     let is_unit = |name: &str| vocabulary::has_meaning(name, WordMeaning::Unit) || UNIT_KEYS.contains(&name);
-    let stated = |other: &&RecordField| is_unit(&other.name.join(" "));
-    let record_unit = || units::unit_for_word(record.fields.iter().find(stated)?.text()?.trim());
-    name_unit().or_else(record_unit)
+    // "weight_unit" is the unit of "weight".
+    let is_unit_of_field = |name: &[String]| {
+        name.split_last().is_some_and(|(last, of)| {
+            !of.is_empty()
+                && vocabulary::has_meaning(last, WordMeaning::Unit)
+                && of.iter().all(|word| field.name.contains(word))
+        })
+    };
+    let stated = |other: &&RecordField| is_unit(&other.name.join(" ")) || is_unit_of_field(&other.name);
+    let records = source.parsed.0.as_ref().map_or(&[][..], |parsed| parsed.records.as_slice());
+    let parent = |record: &&Record| records.get(record.parent?);
+    let mut units = std::iter::successors(Some(record), parent)
+        .take(MAX_LEVELS)
+        .filter_map(|record| units::unit_for_word(record.fields.iter().find(stated)?.text()?.trim()));
+    name_unit().or_else(|| units.next())
 }

@@ -20,6 +20,7 @@ const MIN_CODE_LENGTH: usize = 8;
 const MAX_WORDS: usize = 4;
 /// Whole numbers up to this one are common, and are compared only if the text has the name of their column.
 const MAX_COMMON_NUMBER: f64 = 20.0;
+const PERCENT: f64 = 100.0;
 
 /// Whether two fields have the same value, or the first one contains the text of the other.
 pub(super) fn has_value(field: &RecordField, other: &RecordField) -> bool {
@@ -77,7 +78,15 @@ impl<'w> RowStatement<'w> {
         let is_day = || dates::begins_with_month(self.words.get(number.end..));
         let is_common = value <= MAX_COMMON_NUMBER && value.fract() == 0.0;
         let is_named = || field.name.iter().all(|word| contains_words(&self.words, word));
-        number.value == value
+        // A fraction may be shown in percent: 0.448 as "44.8 %".
+        let is_percent = || {
+            let after = self.words.get(number.end..).unwrap_or_default().trim_start();
+            value > 0.0
+                && value < 1.0
+                && after.starts_with('%')
+                && (number.value - value * PERCENT).abs() <= number.tolerance * 1.01
+        };
+        (number.value == value || is_percent())
             && !number.in_identifier
             && !is_day()
             && !self.is_in_time(number)
