@@ -31,7 +31,10 @@ regex!(
     r"(?i)(?:^|[^\d:.])(?P<h>\d{1,2}) ?(?:h|[.:](?P<m2>\d{2}) ?(?:uhr|h\b)) ?(?P<m>\d{2})?\b|(?P<ch>\d{1,2})[時点](?:(?P<half>半)|(?P<cm>\d{1,2})分)"
 );
 // A day of a month in figures, without the year: "5月22日", "22.5.".
-regex!(LOCAL_DAY, r"(?P<m>\d{1,2})月(?P<d>\d{1,2})[日号]|(?:^|[^\d.])(?P<d1>\d{1,2})\.(?P<m1>\d{1,2})\.(?:[^\d]|$)");
+regex!(
+    LOCAL_DAY,
+    r"(?P<m>\d{1,2})月(?P<d>\d{1,2})[日号]|(?:^|[^\d.])(?P<d1>\d{1,2})\.(?P<m1>\d{1,2})\.(?:[^\d]|$)"
+);
 regex!(WEEKDAY, r"(?i)\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b");
 // Not "tonight", since "tonight at 1 am" is on the next day.
 regex!(NAMED_DAY, r"(?i)\b(?:(?P<today>today)|tomorrow)\b(?P<owns>['’]s)?");
@@ -214,7 +217,8 @@ pub(super) fn clocks_in(text: &str, is_english: bool) -> Vec<Clock> {
     let mut out = clocks(text);
     if !is_english && out.is_empty() {
         let local = LOCAL_CLOCK.captures_iter(text).filter_map(|captures| {
-            let group = |names: [&str; 3]| names.iter().find_map(|name| captures.name(name)).map(|g| g.as_str());
+            let group =
+                |names: [&str; 3]| names.iter().find_map(|name| captures.name(name)).map(|g| g.as_str());
             let minute = if captures.name("half").is_some() { "30" } else { group(["m2", "m", "cm"])? };
             clocks(&format!("{}:{minute:0>2}", group(["h", "ch", "h"])?)).first().copied()
         });
@@ -226,7 +230,8 @@ pub(super) fn clocks_in(text: &str, is_english: bool) -> Vec<Clock> {
 /// The days of a text in any form: by the name of the month, or in figures with or without a year.
 pub(super) fn days_in(text: &str) -> Vec<Day> {
     let local = LOCAL_DAY.captures_iter(text).filter_map(|captures| {
-        let number = |names: [&str; 2]| names.iter().find_map(|name| captures.name(name))?.as_str().parse().ok();
+        let number =
+            |names: [&str; 2]| names.iter().find_map(|name| captures.name(name))?.as_str().parse().ok();
         let (month, day): (usize, usize) = (number(["m", "m1"])?, number(["d", "d1"])?);
         ((1..=12).contains(&month) && (1..=31).contains(&day)).then_some(Day { year: None, month, day })
     });

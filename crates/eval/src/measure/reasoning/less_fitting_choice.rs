@@ -193,7 +193,8 @@ fn chosen_rows<'c, 'r>(
     let is_id = |value: &&String| has_digit(value) || value.contains('@');
     let by_identifier = named_rows(after(), &rows, is_id);
     let chosen = if by_identifier.is_empty() { named_rows(after(), &rows, |_| true) } else { by_identifier };
-    (!chosen.is_empty() && chosen.len() <= MAX_CHOSEN && chosen.len() < rows.len()).then_some(Choice { chosen, rows })
+    (!chosen.is_empty() && chosen.len() <= MAX_CHOSEN && chosen.len() < rows.len())
+        .then_some(Choice { chosen, rows })
 }
 
 /// The rows that values of these calls name, where a value names a row if no other row has it.
@@ -223,7 +224,8 @@ fn named_rows<'c, 'r>(
 /// unknown.
 fn is_proposed(conduct: &Conduct<'_>, chosen: ChosenRow<'_, '_>, wanted: &Record) -> Option<bool> {
     let known = KnownTexts::cached(conduct.trace, conduct.memo);
-    let proposals = known.before(conduct.trace, chosen.call)?.iter().filter(|known| known.origin == Origin::Model);
+    let proposals =
+        known.before(conduct.trace, chosen.call)?.iter().filter(|known| known.origin == Origin::Model);
     let column = chosen.row.fields.iter().find(|field| field.shown() == chosen.value);
     let wanted_value = column.and_then(|column| wanted.fields.iter().find(|field| field.name == column.name));
     Some(have_wording(proposals, conduct.memo, |text| {
@@ -246,12 +248,15 @@ impl<'c, 'r> Choice<'c, 'r> {
         // A request that names a state reports the state and does not ask for it: "it says delivered".
         let is_state =
             |field: &RecordField| field.name.iter().any(|word| matches!(word.as_str(), "status" | "state"));
-        let is_requested =
-            |field: &&RecordField| !is_state(field) && field.is_text() && names_of(field).any(|name| request.names(name));
+        let is_requested = |field: &&RecordField| {
+            !is_state(field) && field.is_text() && names_of(field).any(|name| request.names(name))
+        };
         let matching_field = |row: &'r Record, field: &RecordField| {
             row.fields.iter().find(|candidate| candidate.name == field.name)
         };
-        let is_unrequested = |chosen: &&ChosenRow<'_, '_>| self.chosen.len() == 1 || !chosen.row.fields.iter().any(|field| is_requested(&field));
+        let is_unrequested = |chosen: &&ChosenRow<'_, '_>| {
+            self.chosen.len() == 1 || !chosen.row.fields.iter().any(|field| is_requested(&field))
+        };
         let mut unrequested = self.chosen.iter().filter(is_unrequested);
         let (Some(chosen), None) = (unrequested.next(), unrequested.next()) else { return None };
         let requested_fields: Vec<&RecordField> = chosen.row.fields.iter().filter(is_requested).collect();
@@ -259,7 +264,8 @@ impl<'c, 'r> Choice<'c, 'r> {
         let others = self.rows.iter().filter(|row| !is_chosen(row));
         let mut fitting = others.filter_map(|row| {
             let has_all = requested_fields.iter().all(|field| {
-                matching_field(row, field).is_some_and(|other| other.value == field.value || is_requested(&other))
+                matching_field(row, field)
+                    .is_some_and(|other| other.value == field.value || is_requested(&other))
             });
             let is_better = |field: &&RecordField| {
                 let counterpart = matching_field(chosen.row, field);

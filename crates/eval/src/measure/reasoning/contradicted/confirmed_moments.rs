@@ -40,7 +40,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
     findings.examined = true;
     // An answer in UTC has the moments of the results, whose offsets are assumed to be 0.
-    let is_in_utc = exchange.answer.contains("UTC") && !exchange.sources.seen.iter().any(|text| OFFSET.is_match(text));
+    let is_in_utc =
+        exchange.answer.contains("UTC") && !exchange.sources.seen.iter().any(|text| OFFSET.is_match(text));
     let is_zoned = !is_in_utc && exchange.sources.seen.iter().any(|text| is_zoned(text));
     let is_english = exchange.is_english();
     let days = Moments {
@@ -81,7 +82,8 @@ fn confirmed_fields<'e>(exchange: &Exchange<'_>, source: &'e ResultSource<'_>) -
         shown.len() >= MIN_CODE && has_digit(shown) && days(shown).is_empty() && clocks(shown).is_empty()
     };
     let is_confirmed = |field: &RecordField| {
-        exchange.answer.contains(field.shown()) && !contains_ignoring_case(arguments, &field.shown().to_lowercase())
+        exchange.answer.contains(field.shown())
+            && !contains_ignoring_case(arguments, &field.shown().to_lowercase())
     };
     record.fields.iter().filter(is_code).any(is_confirmed).then_some(&record.fields)
 }
@@ -104,16 +106,24 @@ impl<'a, T: Copy> Moments<'_, 'a, T> {
         let stated = (self.read)(exchange.answer);
         let [stated] = stated.as_slice() else { return None };
         let (value, moment) = self.of_action()?;
-        let has = |text: &str, moment: T| (self.read)(text).into_iter().any(|other| (self.is_same)(other, moment));
+        let has =
+            |text: &str, moment: T| (self.read)(text).into_iter().any(|other| (self.is_same)(other, moment));
         if (self.is_same)(*stated, moment) || !self.may_be_of_action(*stated, moment, &has) {
             return None;
         }
         let line = exchange.answer.lines().find(|line| has(line, *stated))?.trim();
-        let relates = |text: &str| classes_in(text, None, exchange.memo).is_none_or(|all| all.has_any(RELATIONS));
+        let relates =
+            |text: &str| classes_in(text, None, exchange.memo).is_none_or(|all| all.has_any(RELATIONS));
         let is_related = exchange.language?.classes(line).has_any(RELATIONS) || relates(exchange.task);
         let from_user = exchange.sources.from_user.iter().map(|text| &***text);
         let mut numbers: Vec<f64> = from_user.flat_map(numbers::all).map(|n| n.value).collect();
-        numbers.extend(exchange.sources.records().flat_map(|(.., record)| &record.fields).filter_map(RecordField::number));
+        numbers.extend(
+            exchange
+                .sources
+                .records()
+                .flat_map(|(.., record)| &record.fields)
+                .filter_map(RecordField::number),
+        );
         (!is_related && !(self.may_follow)(*stated, moment, &numbers)).then_some((value, line))
     }
 
@@ -149,10 +159,12 @@ impl<'a, T: Copy> Moments<'_, 'a, T> {
         let is_of_user = |moment: T| sources.from_user.iter().any(|text| has(text, moment));
         if is_of_user(stated) {
             let requested = (self.read)(self.exchange.task);
-            return matches!(requested.as_slice(), [only] if (self.is_same)(*only, stated)) && !is_of_user(moment);
+            return matches!(requested.as_slice(), [only] if (self.is_same)(*only, stated))
+                && !is_of_user(moment);
         }
         let mut records = sources.records().filter(|(.., record)| record.list.is_none());
-        let is_in_record = records.any(|(.., record)| record.fields.iter().any(|field| has(field.shown(), stated)));
+        let is_in_record =
+            records.any(|(.., record)| record.fields.iter().any(|field| has(field.shown(), stated)));
         !is_in_record && !sources.unstructured().iter().any(|text| has(text, stated))
     }
 }

@@ -43,7 +43,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let named: Vec<LineOfRow<'_, '_>> =
             lines.iter().filter_map(|line| Some(LineOfRow { line, row: only_row(line, table)? })).collect();
         // Two lines about one row may divide its values.
-        let is_only_line = |at: &LineOfRow<'_, '_>| named.iter().filter(|other| other.is_about(at.row)).count() == 1;
+        let is_only_line =
+            |at: &LineOfRow<'_, '_>| named.iter().filter(|other| other.is_about(at.row)).count() == 1;
         let named: Vec<LineOfRow<'_, '_>> = named.iter().copied().filter(is_only_line).collect();
         if named.len() < 2 {
             continue;
@@ -100,7 +101,8 @@ fn place_of(line: &str, start: usize, end: usize) -> Option<Place> {
         return Some(Place::Cell(line.get(..start)?.matches('|').count()));
     }
     let after = line.get(end..)?.trim_start_matches([' ', '\u{a0}', '\u{202f}', '*']);
-    let sign = after.chars().next().filter(|c| !c.is_alphanumeric() && !c.is_ascii_punctuation() || *c == '%');
+    let sign =
+        after.chars().next().filter(|c| !c.is_alphanumeric() && !c.is_ascii_punctuation() || *c == '%');
     let word = after.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
     match sign {
         Some(sign) => Some(Place::Before(sign.to_string())),
@@ -166,13 +168,18 @@ fn wrong_line<'l, 'e>(
     column: &RecordField,
     findings: &mut ExchangeFindings,
 ) -> Option<(&'l RecordField, LineOfRow<'l, 'e>)> {
-    let is_name = |field: &RecordField| lines.iter().all(|line| line.row.names.iter().any(|name| name.words == words_of(field.shown()).trim()));
+    let is_name = |field: &RecordField| {
+        lines
+            .iter()
+            .all(|line| line.row.names.iter().any(|name| name.words == words_of(field.shown()).trim()))
+    };
     if is_name(column) {
         return None;
     }
     let with_own: Vec<(LineOfRow<'l, 'e>, &RecordField)> =
         lines.iter().filter_map(|line| Some((*line, line.own(column)?))).collect();
-    let (correct, others): (Vec<_>, Vec<_>) = with_own.iter().copied().partition(|(line, own)| line.gives(own));
+    let (correct, others): (Vec<_>, Vec<_>) =
+        with_own.iter().copied().partition(|(line, own)| line.gives(own));
     findings.examined |= !correct.is_empty();
     others.iter().copied().find_map(|(line, own)| {
         let is_exchanged = |(other, value): &(LineOfRow<'_, '_>, &RecordField)| {
@@ -189,7 +196,12 @@ fn wrong_line<'l, 'e>(
 }
 
 /// Whether a line has the text of another row next to the same word as the line of that row.
-fn has_text_of(line: LineOfRow<'_, '_>, own: &RecordField, other: LineOfRow<'_, '_>, value: &RecordField) -> bool {
+fn has_text_of(
+    line: LineOfRow<'_, '_>,
+    own: &RecordField,
+    other: LineOfRow<'_, '_>,
+    value: &RecordField,
+) -> bool {
     own.is_text()
         && own.value != value.value
         && line.gives_word(value)

@@ -354,7 +354,13 @@ fn has_other_result(exchange: &Exchange<'_>, lines: &[RowLine<'_, '_>], at: usiz
 
 /// Whether a text or a result has the value, or a number of the row, of the line or of the request explains the
 /// difference. True beyond the work budget.
-pub(super) fn is_explained(exchange: &Exchange<'_>, line: &str, row: &Record, n: &Number, computed: f64) -> bool {
+pub(super) fn is_explained(
+    exchange: &Exchange<'_>,
+    line: &str,
+    row: &Record,
+    n: &Number,
+    computed: f64,
+) -> bool {
     if !exchange.spends_numbers() {
         return true;
     }

@@ -9,7 +9,10 @@
 //! In: the numbers of the last message of the user, of the calls and of the answer. Out: the first call with such a
 //! number.
 
-use super::{AmountCheck, INDEFINITE_QUANTITY, MAX_NUMBERS, MAX_QUANTITY, Mismatch, counted_things, is_near, may_be_converted};
+use super::{
+    AmountCheck, INDEFINITE_QUANTITY, MAX_NUMBERS, MAX_QUANTITY, Mismatch, counted_things, is_near,
+    may_be_converted,
+};
 use crate::measure::language::{Language, WordClass, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::provenance::KnownTexts;
@@ -34,7 +37,8 @@ impl<'a> AmountCheck<'a> {
     /// An action with a number that no text has, in place of a number of the user that no call has.
     pub(super) fn unasked_quantity(&self) -> Option<Mismatch<'a>> {
         let unpassed = self.unpassed_numbers()?;
-        let answer_numbers: Vec<f64> = numbers::all(self.answer).iter().flat_map(Number::possible_values).collect();
+        let answer_numbers: Vec<f64> =
+            numbers::all(self.answer).iter().flat_map(Number::possible_values).collect();
         let has = |all: &[f64], value: f64| all.iter().any(|other| is_near(*other, value));
         let quantities = || unpassed.iter().filter(|n| n.is_quantity);
         let is_only = unpassed.len() == 1;
@@ -42,20 +46,25 @@ impl<'a> AmountCheck<'a> {
             let is_quantity_key = matches!(key, [word] if matches!(word.as_str(), "qty" | "quantity"));
             let mut told = quantities().filter(|n| is_only || has(&answer_numbers, n.value));
             let quantity = match (told.next(), told.next()) {
-                (Some(only), None) if is_quantity_key && number <= MAX_QUANTITY && !may_be_converted(number, only.value) => Some(only),
+                (Some(only), None)
+                    if is_quantity_key && number <= MAX_QUANTITY && !may_be_converted(number, only.value) =>
+                {
+                    Some(only)
+                }
                 _ => None,
             };
             let is_fraction = number < 1.0 && unpassed.iter().filter(|n| n.is_share).count() == 1;
-            let mut like = unpassed.iter().filter(|n| is_misread(n.value, number) || is_fraction && n.is_share);
+            let mut like =
+                unpassed.iter().filter(|n| is_misread(n.value, number) || is_fraction && n.is_share);
             quantity.or_else(|| like.next())
         };
         self.actions.iter().find_map(|call| {
             self.passed(call).find_map(|(key, number)| {
                 let expected = replaced(&key, number)?;
-                let is_told = has(&answer_numbers, number) || number < 1.0 && has(&answer_numbers, number * PERCENT);
-                (!is_told && !self.has_source(call, number, expected)).then(|| {
-                    (*call, expected.value.to_string(), format!("{}: {number}", key.join("_")))
-                })
+                let is_told =
+                    has(&answer_numbers, number) || number < 1.0 && has(&answer_numbers, number * PERCENT);
+                (!is_told && !self.has_source(call, number, expected))
+                    .then(|| (*call, expected.value.to_string(), format!("{}: {number}", key.join("_"))))
             })
         })
     }
@@ -116,7 +125,9 @@ impl<'a> AmountCheck<'a> {
             return true;
         }
         let is_multiple = |pack: f64| {
-            pack > 1.0 && (number - expected.value).abs() < pack && is_near((number / pack).round() * pack, number)
+            pack > 1.0
+                && (number - expected.value).abs() < pack
+                && is_near((number / pack).round() * pack, number)
         };
         let is_given = |a: f64, b: f64| [a + b, a - b, a * b].iter().any(|v| is_near(*v, number));
         values.len() > MAX_OPERANDS
