@@ -251,7 +251,7 @@ fn states(parsed: &Records) -> impl Iterator<Item = (&[String], &str)> {
 }
 
 /// Whether the arguments of a call ask for a state of refusal: by its word, or by a "no".
-fn asks_for(call: &Call, state: &str, memo: &Memo) -> bool {
+pub(crate) fn asks_for(call: &Call, state: &str, memo: &Memo) -> bool {
     let stem = if state == "denied" { "deny" } else { state.trim_end_matches("ed") };
     let arguments = call.parsed.as_deref().and_then(Value::as_object);
     let is_no = |value: &Value| match value {

@@ -1,7 +1,7 @@
 //! Facts from a lookup that found nothing: a list of port calls that is empty, and "according to the schedule she
 //! berths on 14 February".
 //!
-//! Principle: where the only lookup for a thing returned an empty list or an error, no fact about the thing is known.
+//! Principle: where the only lookup for a thing returned an empty list, no fact about the thing is known.
 //! A sentence is about the thing if it has a word of the lookup (of its name, its arguments or the key of its list)
 //! that no call with a result has. There is a finding if such a sentence has a value that no text of the run has, and
 //! no such sentence tells that nothing was found: by a negation, a limit, a word for a failure, or a zero.
@@ -48,8 +48,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     answer.contains(|c: char| c.is_ascii_digit()).then_some(())?;
     let calls: Vec<(usize, &Call)> = conduct.calls(MAX_CALLS).collect();
     let is_empty = |(i, call): &(usize, &Call)| {
-        let has_failed = attempts.at(*i).is_some_and(|attempt| attempt.failed());
-        (has_failed || found_nothing(call, memo)) && purpose(trace, memo, call) != Purpose::Action
+        attempts.has_succeeded(*i)
+            && found_nothing(call, memo)
+            && purpose(trace, memo, call) != Purpose::Action
     };
     let (empty, others): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_empty);
     let is_only = |call: &Call| others.iter().all(|(_, other)| other.name != call.name);

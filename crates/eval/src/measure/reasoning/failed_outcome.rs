@@ -19,6 +19,7 @@ use super::answer::sentences;
 use super::answer_span::answered_by;
 use super::conduct::Conduct;
 use super::executed_placeholder::writes_text;
+use super::recovery::reports_refusal_to_user;
 use super::undone_action::{FAILURE_STATES, has_failed};
 use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::calls::failed_ending::failed_ending;
@@ -132,15 +133,18 @@ impl<'a> Run<'_, 'a> {
         memo.budget.spend(1 + bytes).then_some(())?;
         // The answer may be silent about a command that was not needed.
         let needs_claim = !is_status && (failure.purpose != Purpose::Action || words.is_command);
+        let is_question = |sentence: &str| sentence.trim_end().ends_with(['?', '？']);
         let claim = sentences(first).into_iter().filter_map(|(start, end)| first.get(start..end));
-        let claim = claim.into_iter().find(|sentence| words.are_in(sentence));
+        let claim = claim.into_iter().find(|sentence| !is_question(sentence) && words.are_in(sentence));
         if claim.is_none() && (needs_claim || acknowledgement::leaves_open(first, task, memo)) {
             return None;
         }
         let is_reported = |text: &str| {
             acknowledgement::is_in(text, task, &words, memo) || self.is_explained(text, failure, task)
         };
-        if texts.iter().any(|(_, text)| is_reported(text)) {
+        if texts.iter().any(|(_, text)| is_reported(text))
+            || reports_refusal_to_user(trace, memo, failure.call)
+        {
             return None;
         }
         let rationale = format!(

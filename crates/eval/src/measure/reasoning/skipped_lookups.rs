@@ -209,7 +209,10 @@ impl AnswerContext<'_> {
             let mut calls = self.agent.calls.iter().rev().filter_map(|c| self.trace.calls.get(*c));
             calls.next().is_some_and(|call| recovery::reports_refusal_to_user(self.trace, self.memo, call))
         };
-        if avoidance::mentions_lack(self.answer, self.memo)
+        let read = ReadText::new(self.answer, None, self.memo);
+        // After results without an error, the answer admits a lack by a denial, and not by a word for an error.
+        let admits = || failed || read.denies_something(self.memo) || !read.inability().is_empty();
+        if avoidance::mentions_lack(self.answer, self.memo) && admits()
             || self.code_retrieves()
             || failed && reports_refusal_to_user()
         {

@@ -126,11 +126,7 @@ pub(super) fn has_failed(call: &Call, memo: &Memo) -> bool {
     let Some(structure) = result.and_then(|text| Structure::cached(text, memo)) else { return false };
     let is_state =
         |field: &&RecordField| field.name.last().is_some_and(|key| STATE_KEYS.contains(&key.as_str()));
-    let is_requested = |state: &str| {
-        let stem = state.get(..MIN_VERB_LETTERS).unwrap_or(state);
-        let texts = [Some(&*call.name), call.arguments.as_deref()];
-        texts.into_iter().flatten().any(|text| contains_ignoring_case(text, stem))
-    };
+    let is_requested = |state: &str| without_effect::asks_for(call, state, memo);
     // The object may be in an envelope: `{"status": "ok", "data": {"state": "failed"}}`.
     let is_object = |nth: usize, record: &Record| {
         let is_envelope = || record.key.last().is_some_and(|key| ENVELOPE_KEYS.contains(&key.as_str()));

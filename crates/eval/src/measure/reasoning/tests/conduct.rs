@@ -77,6 +77,34 @@ fn answer_after_empty_results_is_found_unless_it_admits_the_lack() {
     assert!(!has(&admitted, Defect::AnswerUnsupported));
 }
 
+#[test]
+fn answer_without_specific_values_after_empty_results_is_found_if_it_states_much() {
+    let searched = |task: &str| {
+        let empty = r#"{"hits":0,"recalls":[]}"#;
+        Script::new(task).calls("", &[("search_recalls", r#"{"product":"kettle"}"#)]).returns(empty)
+    };
+    let recalled = "Yes, the kettle was recalled because its handle loosens over boiling water. Please unplug the appliance \
+                    and bring it back; the shop refunds the whole price without a receipt.";
+    let is_found = |script: Script| has(&script.build(), Defect::AnswerUnsupported);
+    assert!(is_found(searched("Is there a recall on my kettle?").answers(recalled)));
+    // A turn of a dialogue.
+    let turns = searched("Is there a recall on my kettle?").says(recalled).user("And on my toaster?");
+    let turns = turns
+        .calls("", &[("search_recalls", r#"{"product":"toaster"}"#)])
+        .returns(r#"{"hits":0,"recalls":[]}"#);
+    assert!(is_found(turns.answers("I found no recall of a toaster.")));
+    for answer in [
+        "There is no recall of your kettle. If the handle is loose, please stop using the appliance and show the shop your \
+         receipt, since the guarantee covers broken parts.",
+        "Good news: your kettle is safe to use.",
+        "I could not find a recall. The manufacturer may know more about loose handles, burnt elements and melted switches.",
+    ] {
+        assert!(!is_found(searched("Is there a recall on my kettle?").answers(answer)), "{answer}");
+    }
+    let letter = "Dear neighbours, our kettle parties return this autumn with scones, marmalade, singing and plenty of gossip.";
+    assert!(!is_found(searched("Write a letter about kettles.").answers(letter)));
+}
+
 const ASK: &str =
     "I will ask the search_agent for it.\n```py\ntask = \"Find the page of the almanac\"\nprint(task)\n```";
 
