@@ -453,7 +453,12 @@ impl EntryForm {
                 end += after.len() - after.trim_start_matches(char::is_alphabetic).len();
             } else if self.word.ends_with(char::is_alphanumeric) {
                 let next = after.chars().next();
-                (!is_letter(next) && !matches!(next, Some('/' | '@'))).then_some(())?;
+                // The word "can" of "can't" is not the modal verb alone.
+                let is_negated = || {
+                    let rest = after.strip_prefix(['\'', '\u{2019}']).and_then(|rest| rest.strip_prefix('t'));
+                    rest.is_some_and(|rest| !is_letter(rest.chars().next()))
+                };
+                (!is_letter(next) && !matches!(next, Some('/' | '@')) && !is_negated()).then_some(())?;
             }
         }
         let before = before.trim_end_matches(' ').chars().next_back();

@@ -42,7 +42,8 @@ use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Text};
 use effects::{CalledTool, Effects, MAX_BYTES};
 pub(super) use insufficient_calls::{is_form_of, states_action_done};
-use offers::{NamedTool, Offers, things};
+pub(super) use offers::things;
+use offers::{NamedTool, Offers};
 
 /// Classes of words that restrict a claim to a part of the things.
 const PARTIAL: WordClasses = classes!(Exception Restriction Bound);

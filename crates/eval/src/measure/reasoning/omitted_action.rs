@@ -8,10 +8,13 @@
 //! `update_emergency_contact`), calls of the same action on other things are not the missing call, unless their
 //! arguments name the thing. In a dialogue, the user must only have agreed, and the outputs of the agent may mention
 //! the action as well. Where the last reply of the user asks for more, its parts that begin with the verb of such a
-//! tool are compared with the calls after the reply.
+//! tool are compared with the calls after the reply. [`requested_tool`] compares the last message with the tools that
+//! were never called.
 //!
 //! In: the request of an outermost agent, its tools, all calls and the answer. Out: one finding, on the model span that
 //! wrote the answer.
+
+pub(super) mod requested_tool;
 
 use verdict_otlp::trace::Idx;
 
@@ -30,7 +33,7 @@ use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered_tool
 use crate::measure::vocabulary::{self, WordMeaning};
 use crate::measure::{Finding, Memo, currency};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{AgentTrace, Call, Content};
+use crate::recognise::{AgentTrace, Call, Content, ToolDefinition};
 
 /// Maximum bytes of a request: longer requests name several things.
 const MAX_TASK_BYTES: usize = 400;
@@ -53,6 +56,17 @@ const QUANTITY: WordClasses = classes!(Quantifier Increment Number);
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    omitted_without_mention(conduct).or_else(|| {
+        let agent = conduct.agent;
+        let (answer, omitted) = (agent.answer.as_deref()?, requested_tool::omitted(conduct)?);
+        // `uncalled_tool` reports an action that the answer claims as done.
+        let finding = Defect::PartUnanswered.finding(omitted.rationale(), answer);
+        omitted.claimed.is_none().then_some((agent.answer_at?, finding))
+    })
+}
+
+/// The finding on an action that neither a call, a result nor the answer mentions.
+fn omitted_without_mention(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, attempts, agent_index, agent } = *conduct;
     let is_examined = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
     let task = conduct.task(MAX_TASK_BYTES).filter(|_| is_examined)?;
@@ -366,22 +380,24 @@ fn is_unconditional(sentence: &str, language: Language) -> bool {
 /// The parts of the unconditional sentences of a request, split at commas and conjunctions.
 fn unconditional_parts(task: &str, language: Language) -> Vec<String> {
     let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
-    let table = language.table();
-    let split = |sentence: &str| {
-        let words = table.places(sentence);
-        let conjunctions = words.iter().filter(|word| word.classes.has(WordClass::Conjunction));
-        let mut from = 0;
-        let mut parts = String::new();
-        for conjunction in conjunctions.map(|word| &word.at) {
-            parts.push_str(sentence.get(from..conjunction.start).unwrap_or_default());
-            parts.push('\n');
-            from = conjunction.end;
-        }
-        parts.push_str(sentence.get(from..).unwrap_or_default());
-        let lines = parts.replace(", ", "\n").replace("; ", "\n");
-        lines.lines().filter(|part| !part.trim().is_empty()).map(str::to_owned).collect::<Vec<String>>()
-    };
-    sentences.filter(|sentence| is_unconditional(sentence, language)).flat_map(split).collect()
+    let sentences = sentences.filter(|sentence| is_unconditional(sentence, language));
+    sentences.flat_map(|sentence| parts_of(sentence, language)).collect()
+}
+
+/// The parts of a sentence, split at commas and conjunctions.
+fn parts_of(sentence: &str, language: Language) -> Vec<String> {
+    let words = language.table().places(sentence);
+    let conjunctions = words.iter().filter(|word| word.classes.has(WordClass::Conjunction));
+    let mut from = 0;
+    let mut parts = String::new();
+    for conjunction in conjunctions.map(|word| &word.at) {
+        parts.push_str(sentence.get(from..conjunction.start).unwrap_or_default());
+        parts.push('\n');
+        from = conjunction.end;
+    }
+    parts.push_str(sentence.get(from..).unwrap_or_default());
+    let lines = parts.replace(", ", "\n").replace("; ", "\n");
+    lines.lines().filter(|part| !part.trim().is_empty()).map(str::to_owned).collect()
 }
 
 /// Whether a part names a day: "email me tomorrow".

@@ -3,9 +3,12 @@
 //! Principle: if several calls of one action pass one thing each, other things that a text lists together with them
 //! need a call as well. A thing that the request joins to a passed thing by a comma or a conjunction has to be in a
 //! call, a result or the answer. Each item of a list in the answer that is claimed as done has to be in a call.
+//! [`joined`] compares pairs of which a call passes one thing only.
 //!
 //! In: the request of an outermost agent, its successful actions, and its answer. Out: one finding, on the model span
 //! that wrote the answer.
+
+mod joined;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -48,10 +51,33 @@ const MAX_LISTED: usize = 20;
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
-    let Conduct { trace, memo, attempts, agent, .. } = *conduct;
-    if agent.parent.is_some() {
+    if conduct.agent.parent.is_some() {
         return None;
     }
+    omitted_of_several(conduct).or_else(|| {
+        let agent = conduct.agent;
+        let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
+        let calls = &conduct.trace.calls;
+        let is_examined = !conduct.trace.incomplete
+            && answer.len() <= MAX_ANSWER_BYTES
+            && (1..=MAX_CALLS).contains(&calls.len());
+        let (tool, thing) = joined::omitted(conduct, answer).filter(|_| is_examined)?;
+        Some((agent.answer_at?, finding_on_request(tool, &thing, answer)))
+    })
+}
+
+/// The finding on a thing that the request names beside others.
+fn finding_on_request(tool: &str, thing: &str, answer: &str) -> Finding {
+    let rationale = format!(
+        "a call of {tool} for \"{thing}\", or the reason why there is none, was expected, since the request names it \
+         beside the others"
+    );
+    Defect::PartUnanswered.finding(rationale, answer)
+}
+
+/// The finding on an agent with calls for several things.
+fn omitted_of_several(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, attempts, agent, .. } = *conduct;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     let is_examined = !trace.incomplete
         && answer.len() <= MAX_ANSWER_BYTES
@@ -92,11 +118,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     });
     let omitted_thing = omitted_thing.filter(|_| task.is_some_and(|task| !may_exclude(task, memo)));
     if let Some((tool, thing)) = omitted_thing {
-        let rationale = format!(
-            "a call of {tool} for \"{thing}\", or the reason why there is none, was expected, since the request names it \
-             beside the others"
-        );
-        return Some((at, Defect::PartUnanswered.finding(rationale, answer)));
+        return Some((at, finding_on_request(tool, &thing, answer)));
     }
     let calls: Vec<&str> = arguments.collect();
     let (tool, thing) = passed

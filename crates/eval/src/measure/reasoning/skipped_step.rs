@@ -5,12 +5,13 @@
 //! call of the tool, with any result. An earlier result which states that the step was done (`verified: true`)
 //! replaces the call. A confirmation of the user is such a step as well, and needs a message of the user before the
 //! action. A sentence with a condition or a choice is not compared, nor one about a thing that neither the call nor
-//! the user names.
+//! the user names. [`sequences`] reads procedures that list tools in their order.
 //!
 //! In: the instructions, the offered tools and the calls of an agent. Out: one finding for each agent, on the model
 //! span that requested the call.
 
 mod request_verbs;
+mod sequences;
 mod word_roots;
 
 use std::cell::{OnceCell, RefCell};
@@ -21,7 +22,8 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 pub(super) use request_verbs::actions_of_verbs;
-use word_roots::{have_same_beginning, have_same_root, root};
+pub(super) use word_roots::have_same_root;
+use word_roots::{have_same_beginning, root};
 
 use super::answer::sentences;
 use super::conduct::Conduct;
@@ -31,8 +33,11 @@ use crate::measure::language::{
     Action, ClassifiedWord, ClassifiedWords, Language, ReadText, WordClass, WordClasses, classes, classes_of,
 };
 use crate::measure::numbers::has_digit;
+use crate::measure::provenance::values;
 use crate::measure::records::{FieldValue, Structure};
-use crate::measure::tool_purpose::{Purpose, ToolPurpose, is_of_kind, offered_tools, purpose, stems};
+use crate::measure::tool_purpose::{
+    Purpose, ToolPurpose, description, is_of_kind, offered_tools, purpose, stems,
+};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Call, Part, Role, Text};
@@ -52,6 +57,8 @@ const MAX_ARGUMENTS: usize = 64;
 
 /// Characters that end a clause.
 const CLAUSE_DELIMITERS: [char; 9] = [',', ':', ';', '(', '\n', '，', '、', '：', '；'];
+/// Minimum bytes of an argument that is short for a word: "prod" for "production".
+const MIN_SHORT_BYTES: usize = 4;
 /// Maximum number of words between "only" and "after".
 const MAX_GAP_WORDS: usize = 3;
 /// Classes of words by which a sentence may require an order of actions.
@@ -96,17 +103,17 @@ fn read_orders(text: &str, tools: Vec<&str>) -> Vec<RequiredOrder> {
     let words = language.places(text, memo);
     let requires_consent =
         || words.all().has_any(classes!(Obligation Negation)) && language.mentions_consent(text);
-    if !words.all().has_any(ORDER_CLASSES) && !requires_consent()
-        || !(words.all().has(WordClass::Confirmation)
-            || tools.iter().any(|tool| text.contains(tool))
-            || language.mentions_consent(text))
-    {
+    let names_tool = tools.iter().any(|tool| text.contains(tool));
+    let has_orders = (words.all().has_any(ORDER_CLASSES) || requires_consent())
+        && (words.all().has(WordClass::Confirmation) || names_tool || language.mentions_consent(text));
+    if !has_orders && !names_tool {
         return Vec::new();
     }
     let instructions = Instructions { text, tools, language, words };
     let parts = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
-    let orders = parts.flat_map(|part| part.split('。')).filter_map(|sentence| instructions.order(sentence));
-    orders.take(MAX_ORDERS).collect()
+    let parts = parts.filter(|_| has_orders).flat_map(|part| part.split('。'));
+    let orders = parts.filter_map(|sentence| instructions.order(sentence));
+    orders.take(MAX_ORDERS).chain(instructions.sequences().into_iter().take(MAX_ORDERS)).collect()
 }
 
 /// The finding on an agent.
@@ -262,10 +269,24 @@ impl<'t> AgentCalls<'t> {
             };
             texts.flat_map(|text| stems(text)).map(root_of).collect()
         });
+        // "Production" may be short for a value: "prod-crm".
+        let is_short_value = |word: &str| {
+            values(call).any(|(_, value)| {
+                let value = value.to_lowercase();
+                let parts = value.split(|c: char| !c.is_alphanumeric());
+                parts.into_iter().any(|part| part.len() >= MIN_SHORT_BYTES && word.starts_with(part))
+            })
+        };
+        let described = || match order.steps.is_empty() {
+            true => "",
+            false => description(self.conduct.trace, self.conduct.memo, call).unwrap_or_default(),
+        };
         let is_known = |word: &String| {
             let (is_long, root) = root(word);
             call_words.iter().any(|call_word| have_same_root(call_word, word))
                 || user_roots.contains(&(is_long, root.to_owned()))
+                || stems(described()).any(|described_word| have_same_root(&described_word, word))
+                || is_short_value(word)
         };
         order.objects.iter().all(is_known)
     }

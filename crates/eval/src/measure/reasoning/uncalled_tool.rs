@@ -15,6 +15,7 @@ use foldhash::HashSet;
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
+use super::omitted_action::requested_tool;
 use super::statements::{Clause, Prose, before_draft, clauses};
 use super::undone_action::{is_adverb, is_past_of, precedes_participle};
 use crate::measure::conversation::writes_code;
@@ -109,6 +110,15 @@ fn name_words(name: &str) -> Vec<String> {
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    claim_by_name(conduct).or_else(|| {
+        let omitted = requested_tool::omitted(conduct)?;
+        let finding = Defect::FalseClaim.finding(omitted.rationale(), omitted.claimed?);
+        Some((conduct.agent.answer_at?, finding))
+    })
+}
+
+/// The finding on a clause with the verb and the nouns of the name of an uncalled tool.
+fn claim_by_name(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent_index, agent, .. } = *conduct;
     let is_examined = !trace.incomplete
         && trace.calls.len() <= MAX_CALLS

@@ -6,14 +6,16 @@
 //! the content was not read. Where the answer claims to have read both or all of the files with a word in their names,
 //! and calls opened some of the listed files with this word, the claim needs a call for each of them. There is no
 //! finding where a lookup returned the content together with the list, or where another call may have read the source.
+//! [`listed_only`] compares statements about sources with what was read.
 //!
 //! In: the answer of an agent, and all calls. Out: one finding for each agent, on the model span that wrote the answer.
+
+mod listed_only;
 
 use verdict_otlp::trace::Idx;
 
 use super::answer_span::answered_by;
 use super::conduct::Conduct;
-use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
@@ -23,6 +25,7 @@ use crate::measure::numbers::from_any_word;
 use crate::measure::records::{Record, RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, is_of_kind, offered_tools, opens, parameters, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Finding, agent_index};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Content, Text, ToolDefinition};
 
@@ -66,22 +69,26 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let task = conduct.task(usize::MAX).map(|task| &**task);
     let analysed = ReadText::new(answer, task, memo);
-    let claims = analysed.claims_of_done_action();
-    let is_reading = |action: Action| matches!(action, Action::Read | Action::Verify | Action::Search);
-    let mut claims = claims.iter().filter(|claim| is_reading(claim.action)).peekable();
-    claims.peek()?;
-    let language = Language::detected(answer, task, memo)?;
-    let (sentence, thing) = claims.find_map(|claim| {
-        let sentence = claim.sentence;
-        let named = || conduct.unopened_title(sentence).or_else(|| conduct.unopened_name(sentence));
-        let thing = (claim.action == Action::Read).then(named).flatten();
-        Some((sentence, thing.or_else(|| conduct.unopened_file(sentence, language))?))
-    })?;
+    let claimed = || {
+        let claims = analysed.claims_of_done_action();
+        let is_reading = |action: Action| matches!(action, Action::Read | Action::Verify | Action::Search);
+        let mut claims = claims.iter().filter(|claim| is_reading(claim.action)).peekable();
+        claims.peek()?;
+        let language = Language::detected(answer, task, memo)?;
+        claims.find_map(|claim| {
+            let sentence = claim.sentence;
+            let named = || conduct.unopened_title(sentence).or_else(|| conduct.unopened_name(sentence));
+            let thing = (claim.action == Action::Read).then(named).flatten();
+            let thing = thing.or_else(|| conduct.unopened_file(sentence, language))?;
+            Some((sentence, thing, "claims to have read it"))
+        })
+    };
+    let (sentence, thing, reason) = claimed().or_else(|| conduct.listed_only(answer))?;
     if !analysed.inability().is_empty() || !analysed.refusals().is_empty() {
         return None;
     }
     let rationale = format!(
-        "a call that opens \"{thing}\" was expected, since the answer claims to have read it; a lookup only listed it"
+        "a call that opens \"{thing}\" was expected, since the answer {reason}; a lookup only listed it"
     );
     Some((answered_by(trace, memo, agent)?, Defect::FalseClaim.finding(rationale, sentence)))
 }

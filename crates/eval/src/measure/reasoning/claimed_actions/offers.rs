@@ -70,7 +70,7 @@ const LIGHT_VERBS: [&str; 9] =
     ["issue", "process", "make", "do", "create", "initiate", "perform", "submit", "request"];
 
 /// The stems of the words in a tool's name without its verb.
-pub(super) fn things(name: &str) -> Vec<String> {
+pub(in super::super) fn things(name: &str) -> Vec<String> {
     work::count(1);
     let mut words = identifier_words(name);
     if let Some(verb) = words.iter().position(|word| action_of(word).is_some()) {

@@ -12,7 +12,7 @@ pub(super) fn root(word: &str) -> (bool, &str) {
     (is_long, word.get(..end).unwrap_or(word))
 }
 
-pub(super) fn have_same_root(one: &str, other: &str) -> bool {
+pub(in super::super) fn have_same_root(one: &str, other: &str) -> bool {
     root(one) == root(other)
 }
 
