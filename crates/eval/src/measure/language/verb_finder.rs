@@ -38,6 +38,8 @@ pub(super) struct VerbFinder {
     /// The groups with a verb that has no literal beginning.
     always: VerbGroups,
     all: VerbGroups,
+    /// Whether spaces separate words, so that a verb begins at the beginning of a word.
+    has_spaces: bool,
 }
 
 impl VerbFinder {
@@ -63,16 +65,24 @@ impl VerbFinder {
                 _ => always = always.union(group),
             }
         }
-        // Where spaces separate words, a verb begins at the beginning of a word.
-        let positions = if has_spaces { SearchAt::WordBeginnings } else { SearchAt::AllBytes };
-        Ok(VerbFinder { beginnings: Occurrences::new(&literals, false, positions)?, groups, always, all })
+        Ok(VerbFinder {
+            beginnings: Occurrences::new(&literals, false, SearchAt::AllBytes)?,
+            groups,
+            always,
+            all,
+            has_spaces,
+        })
     }
 
     /// The groups of which `words` may contain a verb.
     pub(super) fn find(&self, words: &str) -> VerbGroups {
         let mut groups = self.always;
-        self.beginnings.find_each(words, |beginning, _| {
-            groups = groups.union(self.groups.get(beginning).copied().unwrap_or(self.all));
+        self.beginnings.find_each(words, |beginning, at| {
+            let before = at.start.checked_sub(1).and_then(|before| words.as_bytes().get(before));
+            let is_inside = self.has_spaces && before.is_some_and(u8::is_ascii_alphabetic);
+            if !is_inside {
+                groups = groups.union(self.groups.get(beginning).copied().unwrap_or(self.all));
+            }
             groups != self.all
         });
         groups
