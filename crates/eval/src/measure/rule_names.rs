@@ -7,11 +7,12 @@ use super::defect::Defect;
 use super::reasoning::contradicted;
 
 /// Rules that compare calls with a request, and report [`Defect::ContradictsRequest`].
-const REQUEST_RULES: [&str; 11] = [
+const REQUEST_RULES: [&str; 12] = [
     "changed_field",
     "contradicted_flag",
     "contradicted_number",
     "invented_contact",
+    "invented_identifier",
     "less_fitting_choice",
     "reported_day",
     "wrong_amount",

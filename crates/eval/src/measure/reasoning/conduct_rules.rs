@@ -3,14 +3,14 @@
 use super::conduct::ConductRule;
 use super::{
     changed_field, empty_source, excluded_row, failed_outcome, fewer_calls, invented_address,
-    invented_contact, less_fitting_choice, omitted_action, omitted_item, omitted_list_item,
-    redundant_question, repeated_action, reported_day, skipped_step, uncalled_tool, undone_action,
-    unopened_source, wrong_amount, wrong_code, wrong_date_time,
+    invented_contact, invented_identifier, less_fitting_choice, omitted_action, omitted_item,
+    omitted_list_item, redundant_question, repeated_action, reported_day, skipped_step, uncalled_tool,
+    undone_action, unopened_source, wrong_amount, wrong_code, wrong_date_time,
 };
 
 /// The rules on the conduct of an agent, each with the name of its file, in the order in which findings on one span are
 /// reported.
-pub(super) const CONDUCT_RULES: [(&str, ConductRule); 21] = [
+pub(super) const CONDUCT_RULES: [(&str, ConductRule); 22] = [
     ("wrong_date_time", wrong_date_time::check),
     ("wrong_code", wrong_code::check),
     ("less_fitting_choice", less_fitting_choice::check),
@@ -18,6 +18,7 @@ pub(super) const CONDUCT_RULES: [(&str, ConductRule); 21] = [
     ("repeated_action", repeated_action::check),
     ("invented_contact", invented_contact::check),
     ("invented_address", invented_address::check),
+    ("invented_identifier", invented_identifier::check),
     ("wrong_amount", wrong_amount::check),
     ("changed_field", changed_field::check),
     ("redundant_question", redundant_question::check),

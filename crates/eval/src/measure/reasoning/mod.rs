@@ -42,7 +42,7 @@
 //! | `exceeded_limit` | amounts above a limit of the instructions |
 //! | `rates` | whether an amount is per unit |
 //! | `executed_placeholder` | placeholders in arguments |
-//! | `invented_address`, `invented_contact`, `invented_data`, `invented_patch_context` | contact details, data and lines of code that the model invented |
+//! | `invented_address`, `invented_contact`, `invented_identifier`, `invented_data`, `invented_patch_context` | contact details, identifiers, data and lines of code that the model invented |
 //! | `guess_as_fact` | guesses that are later stated as facts |
 
 pub(crate) mod missing_announced_call;
@@ -90,6 +90,7 @@ mod time_arithmetic;
 mod links_and_quotations;
 mod invented_address;
 mod invented_contact;
+mod invented_identifier;
 mod wrong_amount;
 mod redundant_question;
 mod review;

@@ -3,10 +3,8 @@
 //! Principle: an identifier is copied, never composed. A call with an identifier that no message, instruction or result
 //! contains is about another thing if the request names an identifier of the same shape, or if an earlier result has an
 //! identifier that differs from it only by one character or by two swapped ones. An action for an address that no text
-//! contains is about another recipient. An action with an unknown identifier is about another thing if an earlier
-//! result has identifiers of the same shape in a field with the name of the argument. The result of the call is no
-//! source of its identifier, unless the action may have created the thing. Another call with the expected identifier
-//! corrects the first one.
+//! contains is about another recipient. Another call with the expected identifier corrects the first one. Identifiers
+//! that resemble no other one are examined by `invented_identifier`.
 //!
 //! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
 //! that requested the call.
@@ -59,11 +57,7 @@ fn check_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Opti
         let passed = || calls().filter_map(|call| call.arguments.as_deref());
         passed().any(|text| identifiers(text).next().is_some()).then_some(())?;
         let results = ResultIdentifiers::read(trace, memo, agent)?;
-        let miscopied = calls().find_map(|call| results.miscopied(memo, call, task));
-        miscopied.or_else(|| {
-            let calls = agent.calls.iter().take(MAX_CALLS).copied();
-            calls.into_iter().find_map(|i| results.composed(memo, i, task))
-        })
+        calls().find_map(|call| results.miscopied(memo, call, task))
     };
     let miscopied =
         if unpassed.is_empty() && !calls().any(has_address) { Some(miscopied()?) } else { miscopied() };
@@ -171,51 +165,6 @@ impl<'t> ResultIdentifiers<'t> {
         None
     }
 
-    /// The span of an action that passes an identifier that no text before it contains, and a description of the
-    /// expected identifier: an earlier result has one of the same shape in a field with the name of the argument. An
-    /// action that creates a thing may choose its identifier, and its result then repeats the identifier.
-    fn composed(&self, memo: &Memo, i: usize, task: &str) -> Option<(Idx, String)> {
-        let call = self.trace.calls.get(i)?;
-        let needs_known_identifier = |is_repeated: bool| {
-            let verb = identifier_words(&call.name).into_iter().find_map(|word| action_of(&word));
-            let needs_thing = match verb {
-                Some(Action::Create | Action::Add | Action::Save) => false,
-                Some(Action::Cancel | Action::Delete | Action::Refund | Action::Return | Action::Update) => {
-                    true
-                }
-                _ => !is_repeated,
-            };
-            needs_thing
-                && purpose(self.trace, memo, call) != Purpose::Query
-                && CallAttempts::get(self.trace, memo).has_succeeded(i)
-        };
-        let values = call.parsed.as_deref()?.as_object()?.iter().take(MAX_PASSED);
-        let bytes: usize =
-            self.calls.iter().filter_map(|call| call.result.as_ref()).map(|text| text.len()).sum();
-        for (key, value) in
-            values.filter_map(|(key, value)| Some((key, value.as_str()?.to_ascii_lowercase())))
-        {
-            let similar = self.by_shape.get(&shape(&value)).map_or(&[][..], Vec::as_slice);
-            let Some(expected) = similar.iter().rfind(|id| self.is_earlier(id, call)) else { continue };
-            let is_same_field = |other: &&Call| {
-                let result = other.result.as_deref().filter(|_| other.start < call.start);
-                result
-                    .is_some_and(|text| contains_ignoring_case(text, &format!("\"{}\"", key.to_lowercase())))
-            };
-            memo.budget.spend(1 + (task.len() + bytes) / BYTES_PER_STEP).then_some(())?;
-            if !self.is_earlier(&value, call)
-                && identifiers(&value).next().as_ref() == Some(&value)
-                && needs_known_identifier(self.first_start.contains_key(&value))
-                && !contains_ignoring_case(task, &value)
-                && self.calls.iter().any(is_same_field)
-                && !self.is_known(memo, call, &value)
-            {
-                return Some((call.at, format!("an identifier of a result, such as {expected},")));
-            }
-        }
-        None
-    }
-
     /// Whether the result of a call that began before another one has an identifier.
     fn is_earlier(&self, id: &str, call: &Call) -> bool {
         self.first_start.get(id).is_some_and(|start| *start < call.start)
@@ -312,56 +261,6 @@ mod tests {
         assert_eq!(run(&["C-71400"]), 0, "not alike");
         assert_eq!(run(&["M-2024-07"]), 0, "of another year");
         assert_eq!(run(&["Q-88231"]), 0, "alike by chance");
-    }
-
-    #[test]
-    fn identifier_in_the_field_of_a_result_that_no_text_contains_is_found() {
-        let run = |tool: &str, arguments: &str, outcome: &str| {
-            let script = Script::new("Drop the older one of the two tents from my rental.");
-            let script = script.calls("", &[("list_items", "{}")]).returns(
-                r#"{"items":[{"item_id":"TN-4410","year":2019},{"item_id":"TN-4893","year":2023}],"shop":"SH-77120"}"#,
-            );
-            let script = script.calls("", &[(tool, arguments)]).returns(outcome);
-            find(&script.answers("The older tent is off your rental.").build(), &Memo::new()).len()
-        };
-        let done = r#"{"ok":true}"#;
-        assert_eq!(run("remove_item", r#"{"item_id":"TN-4411"}"#, done), 1);
-        assert_eq!(run("remove_item", r#"{"item_id":"TN-7005","note":"older"}"#, done), 1);
-        assert_eq!(run("remove_item", r#"{"item_id":"TN-4410"}"#, done), 0, "copied");
-        assert_eq!(run("remove_item", r#"{"item_id":"tn-4410"}"#, done), 0, "in another case");
-        assert_eq!(run("add_item", r#"{"item_id":"TN-4894"}"#, done), 0, "a new thing");
-        assert_eq!(run("get_item", r#"{"item_id":"TN-4411"}"#, done), 0, "a lookup changes nothing");
-        assert_eq!(run("remove_item", r#"{"item_id":"X-1"}"#, done), 0, "of another form");
-        assert_eq!(run("remove_item", r#"{"trace_key":"TN-4411"}"#, done), 0, "of another field");
-        assert_eq!(
-            run("remove_item", r#"{"item_id":"TN-4411"}"#, r#"{"error":"no such item"}"#),
-            0,
-            "nothing changed"
-        );
-        let repeated = r#"{"item_id":"TN-4411","year":2021}"#;
-        assert_eq!(run("remove_item", r#"{"item_id":"TN-4411"}"#, repeated), 1, "only its result has it");
-        assert_eq!(run("discard_item", r#"{"item_id":"TN-4411"}"#, repeated), 1);
-        assert_eq!(run("update_item", r#"{"item_id":"TN-4411","late":true}"#, repeated), 1);
-        for tool in ["add_item", "register_item", "book_item", "order_item", "submit_item", "issue_item"] {
-            assert_eq!(run(tool, r#"{"item_id":"TN-4411"}"#, repeated), 0, "{tool} may have created it");
-        }
-    }
-
-    #[test]
-    fn identifier_that_an_earlier_result_or_message_has_is_not_reported() {
-        let listed = || {
-            let script = Script::new("Which tents have I rented?").calls("", &[("list_items", "{}")]);
-            script.returns(r#"{"items":[{"item_id":"TN-4410"},{"item_id":"TN-4893"}]}"#)
-        };
-        let run = |script: Script| {
-            let script = script.calls("", &[("remove_item", r#"{"item_id":"TN-4411"}"#)]);
-            let run = script.returns(r#"{"item_id":"TN-4411","state":"removed"}"#).answers("Removed.");
-            find(&run.build(), &Memo::new()).len()
-        };
-        assert_eq!(run(listed()), 1);
-        let looked = listed().calls("", &[("find_item", r#"{"size":3}"#)]);
-        assert_eq!(run(looked.returns(r#"{"hit":{"item_id":"TN-4411"}}"#)), 0);
-        assert_eq!(run(listed().answers("TN-4410 and TN-4893.").user("Take TN-4411 off as well.")), 0);
     }
 
     #[test]
