@@ -3,7 +3,7 @@
 //! Principle: an identifier is copied, never composed. An action that passes an identifier which no text before it has
 //! is about a thing that nobody named. Two signs show that the identifier has to be that of an existing thing: an
 //! earlier result has the argument's field with an identifier of the same shape, or a lookup of such things was offered
-//! and never called. The result of the action is no source of its identifier, unless the action may have created the
+//! and never called; before the first result, any lookup. The result of the action is no source of its identifier, unless the action may have created the
 //! thing. A lookup by an unknown identifier changes nothing and is not reported.
 //!
 //! In: the actions of an agent with the texts before them. Out: one finding for each agent, on the model span that
@@ -18,7 +18,9 @@ use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, names};
 use crate::measure::provenance::{self, KnownText, KnownTexts, Origin, Provenance, have_wording};
-use crate::measure::tool_purpose::{ToolObjects, ToolPurpose, action_of, offered_tools, stems};
+use crate::measure::tool_purpose::{
+    Purpose, ToolObjects, ToolPurpose, action_of, offered_tools, purpose, stems,
+};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
@@ -29,10 +31,24 @@ const MAX_VALUES: usize = 8;
 /// Minimum digits of an identifier without letters.
 const MIN_DIGITS: usize = 6;
 
+/// Words of keys for identifiers that a client chooses for its own requests. Keys are identifiers in code.
+const OF_CLIENT: [&str; 9] = [
+    "request",
+    "idempotency",
+    "correlation",
+    "session",
+    "trace",
+    "client",
+    "transaction",
+    "message",
+    "external",
+];
+
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let calls = conduct.succeeded(MAX_CALLS).filter(|(_, call)| call.llm.is_some());
-    calls.filter(|(_, call)| conduct.is_action(call)).find_map(|(_, call)| {
+    let may_act = |call: &Call| purpose(conduct.trace, conduct.memo, call) != Purpose::Query;
+    calls.filter(|(_, call)| may_act(call)).find_map(|(_, call)| {
         let known = KnownTexts::cached(conduct.trace, conduct.memo);
         let known = known.before(conduct.trace, call)?;
         let values = provenance::values(call).take(MAX_VALUES);
@@ -86,10 +102,13 @@ impl PassedIdentifier<'_> {
     }
 
     /// Whether the action may create the thing, and thus choose its identifier: the argument does not name another
-    /// kind of thing than the tool.
+    /// kind of thing than the tool, or it names the request itself.
     fn may_be_new(&self) -> bool {
         let tool_words = identifier_words(&self.call.name);
         let mut things = self.things();
+        if self.things().any(|thing| OF_CLIENT.contains(&thing.as_str())) {
+            return true;
+        }
         if things.next().is_some() && !self.things().any(|thing| tool_words.contains(&thing)) {
             return false;
         }
@@ -126,18 +145,22 @@ impl PassedIdentifier<'_> {
         listed.next().map(|id| format!("an identifier of a result, such as {id},"))
     }
 
-    /// A description of the expected identifier: a lookup of such things was offered, and no call had a result of it.
-    /// Without the instructions the identifier may be known from them.
+    /// A description of the expected identifier: a lookup of such things was offered and never called. Before the first
+    /// result any lookup counts. Instructions that were not recorded may have the identifier.
     fn uncalled_lookup(&self, conduct: &Conduct<'_>, known: &[KnownText]) -> Option<String> {
         let Conduct { trace, memo, agent_index, .. } = *conduct;
         known.iter().any(|known| known.origin == Origin::System).then_some(())?;
         let things: Vec<String> = self.things().flat_map(|thing| stems(&thing).collect::<Vec<_>>()).collect();
         let own = ToolObjects::for_call(trace, memo, self.call);
+        let has_result = known.iter().any(|known| known.origin == Origin::Result);
         let is_called = |name: &str| trace.calls.iter().any(|call| call.name.trim() == name.trim());
         let mut lookups = offered_tools(trace, agent_index).filter(|tool| {
             let description = tool.description.as_deref();
             if is_called(&tool.name) || !ToolPurpose::new(&tool.name, description).is_query() {
                 return false;
+            }
+            if !has_result {
+                return true;
             }
             let objects = ToolObjects::new(&tool.name, description).0;
             match things.as_slice() {
