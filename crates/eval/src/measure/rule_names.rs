@@ -14,6 +14,7 @@ const REQUEST_RULES: [&str; 12] = [
     "invented_contact",
     "invented_identifier",
     "less_fitting_choice",
+    "excluded_row",
     "reported_day",
     "wrong_amount",
     "wrong_code",
