@@ -44,8 +44,8 @@ impl Replies {
     }
 }
 
-/// The user's messages to an agent, in order: the request, and the replies to the agent's texts. If the recorded request
-/// is one of the replies, the dialogue began with the last message of the first prompt.
+/// The user's messages to an agent, in order: the request, and the replies to the agent's texts. If the recorded
+/// request is one of the replies, the dialogue began with the last message of the first prompt.
 pub(crate) fn said_by_user(trace: &AgentTrace, memo: &Memo, agent: usize) -> Vec<Text> {
     let replies = Replies::cached(trace, memo);
     let llms = || trace.agents.get(agent).into_iter().flat_map(|agent| &agent.llms);

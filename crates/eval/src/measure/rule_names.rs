@@ -7,13 +7,14 @@ use super::defect::Defect;
 use super::reasoning::contradicted;
 
 /// Rules that compare calls with a request, and report [`Defect::ContradictsRequest`].
-const REQUEST_RULES: [&str; 12] = [
+const REQUEST_RULES: [&str; 13] = [
     "changed_field",
     "contradicted_flag",
     "contradicted_number",
     "invented_contact",
     "invented_identifier",
     "less_fitting_choice",
+    "excluded_row",
     "reported_day",
     "wrong_amount",
     "wrong_code",

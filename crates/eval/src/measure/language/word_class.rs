@@ -121,8 +121,8 @@ verdict_otlp::labelled_enum! {
         Tool = "tool",
         /// "Per", "each", "a": after an amount, the amount is the one of a single item.
         Per = "per",
-        /// The extreme of a column: price, lowest 1, highest 2; duration, 3 and 4; weight, highest 5, lowest 6; rating, 7
-        /// and 8; temperature, 9 and 10; date, 11 and 12; of any column, lowest 13, highest 14, either 15.
+        /// The extreme of a column: price, lowest 1, highest 2; duration, 3 and 4; weight, highest 5, lowest 6;
+        /// rating, 7 and 8; temperature, 9 and 10; date, 11 and 12; of any column, lowest 13, highest 14, either 15.
         Superlative = "superlative",
     }
 }

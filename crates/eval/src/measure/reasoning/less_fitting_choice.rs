@@ -32,6 +32,8 @@ const MAX_USER_BYTES: usize = 4_000;
 const MAX_CALLS: usize = 64;
 /// Maximum arguments of a call that are compared.
 const MAX_ARGUMENTS: usize = 32;
+/// Minimum rows of a list that a text shows without a proposal.
+const MIN_LISTED: usize = 3;
 /// Maximum rows of a list that calls choose.
 const MAX_CHOSEN: usize = 3;
 /// Maximum rows of a list that is compared.
@@ -150,7 +152,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             if chosen_field.is_some_and(is_in_answer)
                 || !is_reported()
                 || request.has_part_of(row, wanted_row)
-                || is_proposed(conduct, chosen, wanted_row)? {
+                || is_proposed(conduct, chosen, rows)? {
                 return None;
             }
             let instead = chosen_field.map_or_else(|| "no such value".to_owned(), |field| field.shown().to_owned());
@@ -248,24 +250,29 @@ fn named_rows<'c, 'r>(
     chosen
 }
 
-/// Whether the user agreed to a row that a model proposed, in a text without the requested row. `None` if a text may be
-/// unknown.
-fn is_proposed(conduct: &Conduct<'_>, chosen: ChosenRow<'_, '_>, wanted: &Record) -> Option<bool> {
+/// Whether the user agreed to a row that a model proposed. A text that lists all rows proposes none of them. `None` if
+/// a text may be unknown.
+fn is_proposed(conduct: &Conduct<'_>, chosen: ChosenRow<'_, '_>, rows: &[&Record]) -> Option<bool> {
     let known = KnownTexts::cached(conduct.trace, conduct.memo);
     let proposals =
         known.before(conduct.trace, chosen.call)?.iter().filter(|known| known.origin == Origin::Model);
     let column = chosen.row.fields.iter().find(|field| field.shown() == chosen.value);
-    let wanted_value = column.and_then(|column| wanted.fields.iter().find(|field| field.name == column.name));
+    let value = |row: &Record| {
+        let column = column?;
+        Some(row.fields.iter().find(|field| field.name == column.name)?.shown().to_owned())
+    };
+    let values: Vec<String> = rows.iter().filter_map(|row| value(row)).collect();
     Some(have_wording(proposals, conduct.memo, |text| {
-        contains_ignoring_case(text, chosen.value)
-            && !wanted_value.is_some_and(|field| contains_ignoring_case(text, field.shown()))
+        let lists_all =
+            || values.len() >= MIN_LISTED && values.iter().all(|value| contains_ignoring_case(text, value));
+        contains_ignoring_case(text, chosen.value) && !lists_all()
     }))
 }
 
-/// The values of a field that a request may name: the whole value, and the part before a comma.
+/// The values of a field that a request may name: the whole value, and the part with a digit before a comma.
 fn names_of(field: &RecordField) -> impl Iterator<Item = &str> {
     let shown = field.shown();
-    let first_part = shown.split_once(',').map(|(first, _)| first);
+    let first_part = shown.split_once(',').map(|(first, _)| first).filter(|first| has_digit(first));
     std::iter::once(shown).chain(first_part).filter(|name| is_name(name))
 }
 

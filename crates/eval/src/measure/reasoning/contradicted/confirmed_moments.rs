@@ -106,7 +106,7 @@ impl<'a, T: Copy> Moments<'_, 'a, T> {
         let exchange = self.exchange;
         let stated = (self.read)(exchange.answer);
         let [stated] = stated.as_slice() else { return None };
-        let (value, moment) = self.of_action()?;
+        let (value, moment) = self.moment_of_action()?;
         let has =
             |text: &str, moment: T| (self.read)(text).into_iter().any(|other| (self.is_same)(other, moment));
         if (self.is_same)(*stated, moment) || !self.may_be_of_action(*stated, moment, &has) {
@@ -134,7 +134,7 @@ impl<'a, T: Copy> Moments<'_, 'a, T> {
 
     /// The only moment of the action, with its text: one of its result that an earlier text or an argument has, and
     /// thus no time of a record, or else one of its arguments.
-    fn of_action(&self) -> Option<(String, T)> {
+    fn moment_of_action(&self) -> Option<(String, T)> {
         let arguments = self.source.call.arguments.as_deref().unwrap_or_default();
         let is_earlier = |other: &&ResultSource<'_>| other.call.start < self.source.call.start;
         let earlier = self.exchange.sources.structured.iter().filter(is_earlier);
@@ -144,11 +144,11 @@ impl<'a, T: Copy> Moments<'_, 'a, T> {
             .flat_map(|text| (self.read)(text))
             .collect();
         let is_known = |moment: &T| known.iter().any(|other| (self.is_same)(*other, *moment));
-        let of_fields = self.fields.iter().filter(|field| field.is_text()).flat_map(|field| {
+        let field_moments = self.fields.iter().filter(|field| field.is_text()).flat_map(|field| {
             let shown = || format!("{}: {}", field.name.join(" "), field.shown());
             (self.read)(field.shown()).into_iter().filter(is_known).map(move |moment| (shown(), moment))
         });
-        let mut all: Vec<(String, T)> = of_fields.collect();
+        let mut all: Vec<(String, T)> = field_moments.collect();
         if all.is_empty() {
             all.extend((self.read)(arguments).into_iter().map(|moment| (arguments.to_owned(), moment)));
         }

@@ -1,9 +1,9 @@
-//! Superlatives about a row that no column bears out: "Central grew most", and in the table of the answer Highlands did.
+//! Superlatives about a row that no column bears out: "Central grew most", and in the answer's table Highlands did.
 //!
 //! Principle: a row that an answer calls the largest, cheapest or newest has the extreme value of a column. The column
 //! is the one that the statement names or, in the second place, the request; a superlative of prices, durations or
-//! dates means such a column. If neither names a column, the row must be extreme in one of the columns, or by the
-//! difference or the ratio of two. Another row counts only if it has the same flags and the same states and other
+//! dates means such a column. If neither names a column, the row of a table of the answer must be extreme in one of the
+//! columns, or by the sum, difference, product or ratio of two. Another row counts only if it has the same flags and the same states and other
 //! shared texts, and if no sentence may exclude it.
 //!
 //! In: the clauses of an answer with a superlative, the tables of the answer, and the tables of results. Out: one
@@ -13,7 +13,8 @@ use std::borrow::Cow;
 
 use super::super::less_fitting_choice::CLAUSE_ENDS;
 use super::exchange::{Exchange, ExchangeFindings};
-use super::named_rows::{NamedRow, tables};
+use super::named_rows::tables;
+use super::ranked_tables::{Column, RankedTable, combinations, table_of_rows, tables_of_answer};
 use super::row_scope::compares;
 use super::universal_claims::has_exception;
 use crate::measure::language::{
@@ -21,24 +22,18 @@ use crate::measure::language::{
 };
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
-use crate::measure::reasoning::dates;
 use crate::measure::reasoning::dates_and_times::numbers_outside_moments;
 use crate::measure::reasoning::statements::{Clause, asserts_nothing_by_classes, contains_words, words_of};
-use crate::measure::records::{FieldValue, RecordField};
 use crate::measure::units::possible_unit;
-use crate::recognise::Call;
+use crate::pattern::contains_ignoring_case;
 
-/// Minimum and maximum rows of a table, and maximum columns.
-const MIN_ROWS: usize = 3;
-const MAX_ROWS: usize = 60;
-const MAX_COLUMNS: usize = 10;
 /// Maximum statements and tables that are compared.
 const MAX_STATED: usize = 6;
 const MAX_TABLES: usize = 8;
 /// Maximum bytes of a request.
 const MAX_REQUEST: usize = 400;
-/// Maximum bytes of a text of a row: longer texts may contain a reason that excludes the row.
-const MAX_TEXT: usize = 40;
+/// Maximum words of a noun with its adjectives.
+const MAX_NOUN_WORDS: usize = 4;
 /// Minimum bytes of a word of a column that begins a word of a text.
 const MIN_WORD: usize = 3;
 /// Classes of words by which a request or a statement is about some of the rows only.
@@ -102,27 +97,6 @@ impl Superlative {
     }
 }
 
-/// A column of numbers or days, with the value of each row.
-#[derive(Clone)]
-struct Column {
-    words: Vec<String>,
-    values: Vec<f64>,
-    is_date: bool,
-}
-
-/// A table whose rows are compared.
-struct RankedTable<'e> {
-    call: &'e Call,
-    /// The names of each row that the sentences have, in lower case.
-    names: Vec<Vec<String>>,
-    /// All names of each row.
-    all_names: Vec<Vec<String>>,
-    columns: Vec<Column>,
-    /// For each row, its flags and its texts that are no names.
-    properties: Vec<Vec<String>>,
-    is_of_answer: bool,
-}
-
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let Some(language) = exchange.language.filter(|_| exchange.task.len() <= MAX_REQUEST) else { return };
     let unspaced = if language.is_spaced() { Vec::new() } else { unspaced_clauses(exchange, language) };
@@ -150,8 +124,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     else {
         return;
     };
-    let words: String = stated.iter().map(|(clause, _)| words_of(clause.sentence)).collect();
-    let results = if is_limited(exchange) { Some(Vec::new()) } else { tables(exchange, &words) };
+    let results =
+        if is_limited(exchange) { Some(Vec::new()) } else { tables(exchange, &words_of(exchange.answer)) };
     let Some(results) = results else { return };
     let mut compared = tables_of_answer(exchange, last_source.call);
     compared.extend(results.iter().filter_map(|rows| table_of_rows(rows)));
@@ -197,110 +171,6 @@ fn is_limited(exchange: &Exchange<'_>) -> bool {
         || !numbers_outside_moments(exchange.task).iter().all(is_passed)
 }
 
-/// The tables of the answer, in Markdown.
-fn tables_of_answer<'e>(exchange: &Exchange<'e>, call: &'e Call) -> Vec<RankedTable<'e>> {
-    let mut tables = Vec::new();
-    let mut lines = exchange.answer.lines().map(str::trim).peekable();
-    while lines.peek().is_some() {
-        let rows: Vec<Vec<&str>> = std::iter::from_fn(|| lines.next_if(|line| line.starts_with('|')))
-            .take(MAX_ROWS)
-            .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('*')).collect())
-            .filter(|cells: &Vec<&str>| cells.iter().any(|cell| cell.contains(char::is_alphanumeric)))
-            .collect();
-        if rows.is_empty() {
-            lines.next();
-        }
-        tables.extend(table_of_cells(&rows, call));
-    }
-    tables
-}
-
-/// A table of texts, whose first row has the names of the columns, and whose first column those of the rows.
-fn table_of_cells<'e>(rows: &[Vec<&str>], call: &'e Call) -> Option<RankedTable<'e>> {
-    let (header, rows) = rows.split_first().filter(|(_, rows)| rows.len() >= MIN_ROWS)?;
-    let cell = |row: &Vec<&'_ str>, at: usize| row.get(at).map(|cell| (*cell).to_owned());
-    let mut columns = Vec::new();
-    let mut properties = vec![Vec::new(); rows.len()];
-    for (at, title) in header.iter().enumerate().skip(1).take(MAX_COLUMNS) {
-        let values: Option<Vec<f64>> = rows.iter().map(|row| signed_number(row.get(at)?)).collect();
-        match values {
-            Some(values) => {
-                let words = words_of(title).split_whitespace().map(str::to_owned).collect();
-                columns.push(Column { words, values, is_date: false });
-            }
-            None => {
-                for (row, texts) in rows.iter().zip(&mut properties) {
-                    texts.push(cell(row, at)?);
-                }
-            }
-        }
-    }
-    let names: Vec<Vec<String>> =
-        rows.iter().map(|row| Some(vec![words_of(row.first()?).trim().to_owned()])).collect::<Option<_>>()?;
-    Some(RankedTable {
-        call,
-        all_names: Clone::clone(&names),
-        names,
-        columns,
-        properties,
-        is_of_answer: true,
-    })
-}
-
-/// The only number of a cell, with its sign.
-fn signed_number(cell: &str) -> Option<f64> {
-    let numbers = numbers::all(cell);
-    let [n] = numbers.as_slice() else { return None };
-    let before = cell
-        .get(..n.start)?
-        .trim_end_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '−' | '–'));
-    let is_negative = before.ends_with(['-', '−', '–']);
-    (!n.in_identifier).then_some(if is_negative { -n.value } else { n.value })
-}
-
-/// The rows of a result as a table; `None` if a text is long, since it may exclude its row.
-fn table_of_rows<'e>(rows: &'e [NamedRow<'e>]) -> Option<RankedTable<'e>> {
-    let first = rows.first().filter(|_| (MIN_ROWS..=MAX_ROWS).contains(&rows.len()))?;
-    let mut table = RankedTable {
-        call: first.source.call,
-        names: rows.iter().map(|row| row.names.iter().map(|name| name.words.clone()).collect()).collect(),
-        all_names: vec![Vec::new(); rows.len()],
-        columns: Vec::new(),
-        properties: vec![Vec::new(); rows.len()],
-        is_of_answer: false,
-    };
-    for column in first.cells.iter().take(MAX_COLUMNS) {
-        let cells: Vec<_> = rows.iter().map(|row| row.column(column).next()).collect();
-        let words = column.name.to_vec();
-        let number = |cell: &Option<&RecordField>| (*cell)?.number();
-        let day = |cell: &Option<&RecordField>| {
-            dates::all((*cell)?.shown()).next().filter(|date| date.at.start == 0).map(|date| date.day as f64)
-        };
-        if let Some(values) = cells.iter().map(number).collect::<Option<Vec<f64>>>() {
-            table.columns.push(Column { words, values, is_date: false });
-        } else if let Some(values) = cells.iter().map(day).collect::<Option<Vec<f64>>>() {
-            table.columns.push(Column { words, values, is_date: true });
-        } else {
-            let shown = |cell: &Option<&RecordField>| {
-                cell.map(|cell| cell.shown().to_lowercase()).unwrap_or_default()
-            };
-            let texts: Vec<String> = cells.iter().map(shown).collect();
-            if texts.iter().any(|text| text.len() > MAX_TEXT) {
-                return None;
-            }
-            // Different texts in all rows are names.
-            let is_flag = cells.iter().flatten().any(|cell| matches!(cell.value, FieldValue::Bool(_)));
-            let is_shared = |text: &String| texts.iter().filter(|other| *other == text).count() > 1;
-            if is_flag || texts.iter().any(is_shared) {
-                table.properties.iter_mut().zip(&texts).for_each(|(all, text)| all.push(text.clone()));
-            } else {
-                table.all_names.iter_mut().zip(&texts).for_each(|(all, text)| all.push(words_of(text)));
-            }
-        }
-    }
-    Some(table)
-}
-
 /// Whether a text, given unchanged and as words, has a name. Languages without spaces have it anywhere.
 fn has_name(text: &str, words: &str, name: &str) -> bool {
     contains_words(words, name)
@@ -344,6 +214,12 @@ fn better_row(
         let names = table.all_names.get(*at).map(Vec::as_slice).unwrap_or_default();
         *at != named && names.iter().any(|name| name.split(' ').any(|word| is_part(*at, word)))
     };
+    if !table.is_of_answer
+        && (has_condition(exchange, table, &clause.words)
+            || has_condition(exchange, table, exchange.task_words()))
+    {
+        return None;
+    }
     let columns = columns_of(exchange, table, clause, superlative)?;
     if by_clause.is_empty() && all.clone().any(|at| may_be_named(&at)) {
         return None;
@@ -355,7 +231,11 @@ fn better_row(
             && (table.is_of_answer || is_zero(*at).eq(is_zero(named)))
             && (!in_request.contains(&named) || in_request.contains(at))
     };
-    let eligible: Vec<usize> = all.clone().filter(is_eligible).collect();
+    // If the answer lists several rows, the superlative is about these.
+    let is_listed = |at: usize| table.names.get(at).is_some_and(|names| !names.is_empty());
+    let lists_several = all.clone().any(|at| at != named && is_listed(at) && !in_request.contains(&at));
+    let eligible: Vec<usize> =
+        all.clone().filter(is_eligible).filter(|at| !lists_several || is_listed(*at)).collect();
     let best_of = |column: &Column, is_minimum: bool| {
         let value = |at: &usize| column.values.get(*at).copied().unwrap_or_default();
         let best = eligible.iter().copied().max_by(|a, b| {
@@ -383,17 +263,49 @@ fn better_row(
             && !std::ptr::eq(other.sentence, clause.sentence)
             && (other.negated || other.classes.has_any(CONTRASTS))
     };
-    if clauses.iter().any(contrasts) {
+    // "Luma and Arca have the lowest rate" has both rows.
+    let before = clauses.iter().take_while(|other| !std::ptr::eq(*other, clause));
+    let is_joined = before.into_iter().last().is_some_and(|other| {
+        std::ptr::eq(other.sentence, clause.sentence) && is_named(&other.words, &other.words, best)
+    });
+    if is_joined || clauses.iter().any(contrasts) {
         return None;
     }
     let shown = |at: usize| column.values.get(at).copied().unwrap_or_default();
-    let name = table.names.get(best).and_then(|names| names.first()).cloned().unwrap_or_default();
+    let names =
+        [&table.names, &table.all_names].into_iter().filter_map(|names| names.get(best)?.first()).next();
+    let name = names.map(|name| name.trim()).unwrap_or_default();
     let unit = if column.is_date { "days" } else { "" };
-    let (other, own) = (shown(best), shown(named));
+    let (better_value, named_value) = (shown(best), shown(named));
     let title = column.words.join(" ");
     Some(match unit {
-        "" => format!("{title} {other} for {name}, and {own} for what the answer names"),
-        _ => format!("{title} {} days apart for {name} and for what the answer names", (other - own).abs()),
+        "" => format!("{title} {better_value} for {name}, and {named_value} for what the answer names"),
+        _ => format!(
+            "{title} {} days apart for {name} and for what the answer names",
+            (better_value - named_value).abs()
+        ),
+    })
+}
+
+/// Whether a word between a superlative and its noun ("the cheapest electric boat") is in no column and in no argument
+/// of a call, so that it may exclude rows.
+fn has_condition(exchange: &Exchange<'_>, table: &RankedTable<'_>, words: &str) -> bool {
+    let Some(language) = exchange.language.filter(|language| language.is_spaced()) else { return false };
+    let places = language.places(words, exchange.memo);
+    let superlatives = places.iter().filter(|place| place.classes.has(WordClass::Superlative));
+    superlatives.into_iter().any(|place| {
+        let after = words.get(place.at.end..).unwrap_or_default().split_whitespace().take(MAX_NOUN_WORDS);
+        let group: Vec<&str> = after.take_while(|word| !language.is_function_word(word)).collect();
+        let conditions = group.split_last().map_or(&[][..], |(_, conditions)| conditions);
+        let is_known = |word: &str| {
+            table
+                .columns
+                .iter()
+                .flat_map(|column| &column.words)
+                .any(|other| begins_in("", word, other) || word == other)
+                || exchange.sources.passed.iter().any(|text| contains_ignoring_case(text, word))
+        };
+        conditions.iter().any(|word| !is_known(word))
     })
 }
 
@@ -463,6 +375,10 @@ fn columns_of<'t>(
     if !by_request.is_empty() && !table.is_of_answer {
         return Some(by_request);
     }
+    // A value that the answer calculates from several results is in none of them.
+    if superlative.topic == Topic::Other && !table.is_of_answer {
+        return None;
+    }
     let mut columns: Vec<Cow<'t, Column>> = candidates.iter().map(|column| Cow::Borrowed(*column)).collect();
     if superlative.topic == Topic::Other {
         for (nth, a) in candidates.iter().enumerate() {
@@ -483,17 +399,6 @@ fn part_with_superlative<'a>(exchange: &Exchange<'a>) -> Option<&'a str> {
     };
     let mut parts = exchange.task.split(is_end).filter(has_superlative);
     parts.next().filter(|_| parts.next().is_none())
-}
-
-/// The sums, differences, products and ratios of two columns, in both directions.
-fn combinations<'c>(a: &'c Column, b: &'c Column) -> impl Iterator<Item = Column> + use<'c> {
-    let calculations: [fn(f64, f64) -> f64; 6] =
-        [|a, b| a + b, |a, b| a - b, |a, b| b - a, |a, b| a * b, |a, b| a / b, |a, b| b / a];
-    calculations.into_iter().map(move |calculate| Column {
-        words: a.words.clone(),
-        values: a.values.iter().zip(&b.values).map(|(a, b)| calculate(*a, *b)).collect(),
-        is_date: false,
-    })
 }
 
 /// Whether a text, given by its words, has the beginning of a word of a column, or a longer word: `rev` for "revenue".

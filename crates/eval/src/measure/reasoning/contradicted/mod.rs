@@ -17,7 +17,7 @@
 //! | `sentence_totals` | totals in the sentence with their parts |
 //! | `partial_totals`, `sums` | totals of one page of a list, of the rows of a list |
 //! | `extremes`, `stated_extremes` | the cheapest or largest item by the name of a field, or by the stated value |
-//! | `extreme_rows` | superlatives about a row that no column of a table bears out |
+//! | `extreme_rows`, `ranked_tables` | superlatives about a row that no column of a table bears out; these tables |
 //! | `extreme_field`, `ranking` | the highest value of an object; the best rows by the requested field |
 //! | `request_bound`, `series_bound` | bounds of the request; bounds of a series |
 //! | `identifiers`, `last_digits`, `identifier_owner` | altered identifiers; their last digits; identifiers of another thing |
@@ -65,6 +65,7 @@ mod other_unit;
 mod partial_totals;
 mod predicates;
 mod altered_names;
+mod ranked_tables;
 mod ranking;
 mod refunds;
 mod row_calculations;
@@ -279,11 +280,11 @@ fn compare(
     }
     let turn_request = at.and_then(|at| open_request(trace.views.get(at)?, memo));
     // The first turn has no earlier text, and the recorded task may be a later message.
-    let of_prompt = || {
+    let prompt_request = || {
         let prompt = &trace.views.get(at.filter(|_| !is_answer)?)?.input;
         prompt.iter().rev().filter(|message| message.role == Role::User).find_map(agent_index::first_text)
     };
-    let task = turn_request.or_else(of_prompt).or(agent_index::task(trace, i));
+    let task = turn_request.or_else(prompt_request).or(agent_index::task(trace, i));
     let demands = task.map(|task| TaskDemands::cached(task, memo));
     let task = task.map(|task| &**task).unwrap_or_default();
     // A text or program that is written on request states nothing about results, except about test runs.

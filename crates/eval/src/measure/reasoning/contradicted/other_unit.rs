@@ -132,10 +132,10 @@ pub(super) fn unit_of(source: &ResultSource<'_>, record: &Record, field: &Record
     let is_unit = |name: &str| vocabulary::has_meaning(name, WordMeaning::Unit) || UNIT_KEYS.contains(&name);
     // "weight_unit" is the unit of "weight".
     let is_unit_of_field = |name: &[String]| {
-        name.split_last().is_some_and(|(last, of)| {
-            !of.is_empty()
+        name.split_last().is_some_and(|(last, words)| {
+            !words.is_empty()
                 && vocabulary::has_meaning(last, WordMeaning::Unit)
-                && of.iter().all(|word| field.name.contains(word))
+                && words.iter().all(|word| field.name.contains(word))
         })
     };
     let stated = |other: &&RecordField| is_unit(&other.name.join(" ")) || is_unit_of_field(&other.name);

@@ -24,6 +24,8 @@ const MAX_LINES: usize = 60;
 const MAX_COLUMNS: usize = 12;
 /// Minimum lines with the value of their row, after which a number of no text is wrong in another line.
 const MIN_CORRECT: usize = 2;
+/// The largest power of ten to which a number may be rounded.
+const MAX_POWER: i32 = 6;
 /// Minimum bytes and maximum words of a text that is compared.
 const MIN_TEXT: usize = 3;
 const MAX_WORDS: usize = 4;
@@ -123,7 +125,7 @@ impl<'l, 'e> LineOfRow<'l, 'e> {
     }
 
     /// The value of the row in a column.
-    fn own(&self, column: &RecordField) -> Option<&'l RecordField> {
+    fn row_value(&self, column: &RecordField) -> Option<&'l RecordField> {
         self.row.cells.iter().copied().find(|cell| cell.name == column.name)
     }
 
@@ -176,48 +178,52 @@ fn wrong_line<'l, 'e>(
     if is_name(column) {
         return None;
     }
-    let with_own: Vec<(LineOfRow<'l, 'e>, &RecordField)> =
-        lines.iter().filter_map(|line| Some((*line, line.own(column)?))).collect();
+    let with_values: Vec<(LineOfRow<'l, 'e>, &RecordField)> =
+        lines.iter().filter_map(|line| Some((*line, line.row_value(column)?))).collect();
     let (correct, others): (Vec<_>, Vec<_>) =
-        with_own.iter().copied().partition(|(line, own)| line.gives(own));
+        with_values.iter().copied().partition(|(line, row_value)| line.gives(row_value));
     findings.examined |= !correct.is_empty();
-    others.iter().copied().find_map(|(line, own)| {
+    others.iter().copied().find_map(|(line, row_value)| {
         let is_exchanged = |(other, value): &(LineOfRow<'_, '_>, &RecordField)| {
-            value.value != own.value && line.gives(value) && other.gives(own) && !line.has_elsewhere(value)
+            value.value != row_value.value
+                && line.gives(value)
+                && other.gives(row_value)
+                && !line.has_elsewhere(value)
         };
         let is_wrong = others.iter().any(is_exchanged)
-            || correct.iter().any(|(other, value)| has_text_of(line, own, *other, value))
-            || has_unknown_number(exchange, line, own, &correct);
+            || correct.iter().any(|(other, value)| has_text_of(line, row_value, *other, value))
+            || has_unknown_number(exchange, line, row_value, &correct);
         let is_negated = || {
             exchange.language.is_none_or(|language| language.classes(line.line.text).has(WordClass::Negation))
         };
-        (is_wrong && line.row.source.is_current(line.row.at) && !is_negated()).then_some((own, line))
+        (is_wrong && line.row.source.is_current(line.row.at) && !is_negated()).then_some((row_value, line))
     })
 }
 
 /// Whether a line has the text of another row next to the same word as the line of that row.
 fn has_text_of(
     line: LineOfRow<'_, '_>,
-    own: &RecordField,
+    row_value: &RecordField,
     other: LineOfRow<'_, '_>,
     value: &RecordField,
 ) -> bool {
-    own.is_text()
-        && own.value != value.value
+    row_value.is_text()
+        && row_value.value != value.value
         && line.gives_word(value)
         && other.gives_word(value)
         && !line.has_elsewhere(value)
         && line.neighbours(value).iter().zip(other.neighbours(value)).any(|(a, b)| a.is_some() && *a == b)
 }
 
-/// Whether a line has a number that no text has, in the place in which the correct lines have the numbers of their rows.
+/// Whether a line has a number that no text has, in the place in which the correct lines have the numbers of their
+/// rows.
 fn has_unknown_number(
     exchange: &Exchange<'_>,
     line: LineOfRow<'_, '_>,
-    own: &RecordField,
+    row_value: &RecordField,
     correct: &[(LineOfRow<'_, '_>, &RecordField)],
 ) -> bool {
-    let Some(expected) = own.number() else { return false };
+    let Some(expected) = row_value.number() else { return false };
     let mut places = correct.iter().filter_map(|(line, field)| place_of_value(line.line, field));
     let Some(place) = places.next() else { return false };
     if places.filter(|other| *other == place).count() + 1 < MIN_CORRECT {
@@ -227,7 +233,15 @@ fn has_unknown_number(
     let (Some((n, _)), None) = (stated.next(), stated.next()) else { return false };
     let is_near = |value: f64| n.possible_values().any(|v| (v - value.abs()).abs() <= n.tolerance * 1.01);
     let is_of_row = line.row.cells.iter().filter_map(|cell| cell.number()).any(is_near);
-    !is_near(expected) && !is_of_row && !is_explained(exchange, line.line.text, line.row.record, n, expected)
+    // "2,400" for 2,418.
+    let is_rounded = |value: f64| {
+        let mut powers = (1..=MAX_POWER).map(|power| 10f64.powi(power));
+        powers.any(|unit| value % unit == 0.0 && (value - expected.abs()).abs() < unit)
+    };
+    !is_near(expected)
+        && !n.possible_values().any(is_rounded)
+        && !is_of_row
+        && !is_explained(exchange, line.line.text, line.row.record, n, expected)
 }
 
 /// The place of the only number of a line that is the value of a field.

@@ -105,6 +105,15 @@ fn wrong_count<'c, 'a>(
                         && contains_words(&clause.words, words_of(text).trim())
                 })
             };
+            // A clause with the name of another column counts its values: "two readers have overdue loans".
+            let names_column = |field: &RecordField| {
+                let mut words = clause.words.split_whitespace();
+                field.name != column.name
+                    && words.any(|word| field.name.iter().any(|part| is_form_of(word, part)))
+            };
+            if rows.first().is_some_and(|row| row.fields.iter().skip(1).any(names_column)) {
+                return None;
+            }
             // A clause with another value counts the rows with both.
             (!rows.iter().any(|row| row.fields.iter().any(is_named)))
                 .then_some((value, *count, *number, *clause))
@@ -119,4 +128,9 @@ fn wrong_count<'c, 'a>(
     };
     let (value, count, _, clause) = counted.iter().find(is_wrong)?;
     Some(((*value).clone(), *count, clause))
+}
+
+/// Whether a word is another one in the singular or plural.
+fn is_form_of(word: &str, part: &str) -> bool {
+    part.len() > MIN_VALUE && word.starts_with(part) && word.len() <= part.len() + 2
 }

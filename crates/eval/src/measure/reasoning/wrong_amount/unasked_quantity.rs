@@ -1,4 +1,5 @@
-//! Numbers that were not requested: 16 pieces of one thing, after "24 of this and 6 of that"; 204 for 240; 0.6 for 80 %.
+//! Numbers that were not requested: 16 pieces of one thing, after "24 of this and 6 of that"; 204 for 240; 0.6 for
+//! 80 %.
 //!
 //! Principle: an action passes the numbers of the request. A number that no text has, and that is no sum, difference or
 //! product of known numbers, takes the place of a number of the request that no call has, if it has the same digits in
@@ -44,8 +45,8 @@ impl<'a> AmountCheck<'a> {
         let is_only = unpassed.len() == 1;
         let replaced = |key: &[String], number: f64| {
             let is_quantity_key = matches!(key, [word] if matches!(word.as_str(), "qty" | "quantity"));
-            let mut told = quantities().filter(|n| is_only || has(&answer_numbers, n.value));
-            let quantity = match (told.next(), told.next()) {
+            let mut repeated = quantities().filter(|n| is_only || has(&answer_numbers, n.value));
+            let quantity = match (repeated.next(), repeated.next()) {
                 (Some(only), None)
                     if is_quantity_key && number <= MAX_QUANTITY && !may_be_converted(number, only.value) =>
                 {
