@@ -23,8 +23,16 @@ const REQUEST_RULES: [&str; 13] = [
     "wrong_row",
 ];
 /// Rules about facts of an answer, which report [`Defect::UnsupportedFact`].
-const FACT_RULES: [&str; 7] =
-    ["number", "misread_number", "memory", "date", "name", "invented_address", "empty_source"];
+const FACT_RULES: [&str; 8] = [
+    "number",
+    "misread_number",
+    "memory",
+    "date",
+    "name",
+    "invented_address",
+    "empty_source",
+    "simulated_result",
+];
 
 impl Defect {
     /// The names of the rules that report the defect; empty if only one rule reports it.

@@ -62,6 +62,8 @@ struct Failure<'a> {
     at: usize,
     call: &'a Call,
     purpose: Purpose,
+    /// Whether the result has the state of a failure.
+    is_state: bool,
     /// Whether the call exceeded a time limit, as one that starts a server does.
     has_timed_out: bool,
     /// The text that reports the failure.
@@ -90,9 +92,10 @@ impl<'a> Failure<'a> {
         let (i, call) = *calls.get(at)?;
         let attempt = attempts.at(i).filter(|attempt| !attempt.is_control)?;
         let purpose = || purpose(trace, memo, call);
+        let is_state = !attempt.failed() && has_failed(call, memo);
         let report = match &attempt.outcome {
             CallOutcome::Failed { error_text, .. } => Some(error_text.clone()),
-            _ if has_failed(call, memo) => explanation(call, memo),
+            _ if is_state => explanation(call, memo),
             _ => failed_ending(call, memo).or_else(|| failed_part(call, purpose(), memo)),
         };
         // The wanted state existed before the call.
@@ -104,6 +107,7 @@ impl<'a> Failure<'a> {
             at,
             call,
             purpose: purpose(),
+            is_state,
             has_timed_out: vocabulary::has(report, WordMeaning::TimedOut),
             report: report.clone(),
         })
@@ -132,7 +136,8 @@ impl<'a> Run<'_, 'a> {
         let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
         memo.budget.spend(1 + bytes).then_some(())?;
         // The answer may be silent about a command that was not needed.
-        let needs_claim = !is_status && (failure.purpose != Purpose::Action || words.is_command);
+        let is_action = failure.purpose == Purpose::Action || failure.is_state;
+        let needs_claim = !is_status && (!is_action || words.is_command);
         let is_question = |sentence: &str| sentence.trim_end().ends_with(['?', '？']);
         let claim = sentences(first).into_iter().filter_map(|(start, end)| first.get(start..end));
         let claim = claim.into_iter().find(|sentence| !is_question(sentence) && words.are_in(sentence));

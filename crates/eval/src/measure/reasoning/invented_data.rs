@@ -318,12 +318,12 @@ impl WrittenText<'_> {
 }
 
 /// A value without the characters before its first and after its last digit.
-fn figure(value: &str) -> String {
+pub(super) fn figure(value: &str) -> String {
     value.trim_matches(|c: char| !c.is_ascii_digit()).to_owned()
 }
 
 /// The specific values of a text, in lower case: words of at least two characters with a digit.
-fn values(text: &str) -> impl Iterator<Item = String> {
+pub(super) fn values(text: &str) -> impl Iterator<Item = String> {
     words(text).filter_map(value)
 }
 

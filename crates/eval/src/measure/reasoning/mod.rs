@@ -24,6 +24,7 @@
 //! | `claimed_actions` | claims of actions without a call: "I have cancelled" |
 //! | `undone_action`, `failed_outcome`, `reported_day` | actions reported as done although the last call reports that they were not; failures that the answer does not report; actions for another day than the answer reports |
 //! | `empty_source` | facts about a thing whose lookup found nothing |
+//! | `simulated_result` | figures of simulations and trial runs that are told as real |
 //! | `uncalled_tool` | actions that are claimed as done, and that an offered tool is named for that was never called |
 //! | `fewer_calls` | actions that are claimed as done on several things of a list, with calls for fewer of them |
 //! | `unopened_source` | sources that an answer claims to have read, and that a lookup only listed |
@@ -58,6 +59,7 @@ mod uncalled_tool;
 mod undone_action;
 mod failed_outcome;
 mod empty_source;
+mod simulated_result;
 pub(crate) mod answer;
 mod answer_span;
 pub(crate) mod claimed_actions;

@@ -46,6 +46,18 @@ pub(super) const FAILURE_STATES: [&str; 13] = [
     "undelivered",
     "crashloopbackoff",
 ];
+/// States of a place on a waiting list, without separators.
+const WAITING_LISTS: [&str; 9] = [
+    "waitlist",
+    "waitlisted",
+    "waitinglist",
+    "warteliste",
+    "listaespera",
+    "listadeespera",
+    "listeattente",
+    "listedattente",
+    "listadattesa",
+];
 /// Last words of keys with the state of an object.
 const STATE_KEYS: [&str; 11] = [
     "status",
@@ -138,8 +150,10 @@ pub(super) fn has_failed(call: &Call, memo: &Memo) -> bool {
     states.any(|state| {
         // `upstream_failed`, `FAILED_PERMANENTLY`.
         let mut words = state.split(|c: char| !c.is_alphanumeric()).map(str::to_ascii_lowercase);
+        let joined: String = state.chars().filter(|c| c.is_alphanumeric()).collect();
         state.len() <= MAX_STATE_BYTES
-            && words.any(|word| FAILURE_STATES.contains(&word.as_str()) && !is_requested(&word))
+            && (words.any(|word| FAILURE_STATES.contains(&word.as_str()) && !is_requested(&word))
+                || WAITING_LISTS.iter().any(|list| joined.eq_ignore_ascii_case(list)))
     })
 }
 

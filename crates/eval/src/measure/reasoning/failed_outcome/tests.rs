@@ -217,3 +217,24 @@ fn failure_is_reported_in_the_turn_in_which_it_happens() {
         0
     );
 }
+
+#[test]
+fn place_on_a_waiting_list_is_no_booking() {
+    let is_found = |result: &str, answer: &str| {
+        let run = Script::new("Book the pottery class.").calls("", &[("book_class", r#"{"class":"pt-19"}"#)]);
+        !findings_of(check, &run.returns(result).answers(answer).build()).is_empty()
+    };
+    for result in [r#"{"status":"WAITLISTED","position":4}"#, r#"{"estado":"LISTA_ESPERA","posicion":4}"#] {
+        assert!(is_found(result, "Your place in the pottery class pt-19 is confirmed."), "{result}");
+        assert!(is_found(result, "Tienes tu plaza confirmada en la clase de cerámica."), "{result}");
+        for answer in [
+            "You are fourth on the waiting list for the pottery class.",
+            "La clase está llena; estás en la lista de espera, puesto 4.",
+            "Du stehst auf Platz 4 der Warteliste.",
+            "You are number 4 in the queue.",
+        ] {
+            assert!(!is_found(result, answer), "{answer}");
+        }
+    }
+    assert!(!is_found(r#"{"status":"confirmed"}"#, "Your place is confirmed."));
+}
