@@ -63,10 +63,11 @@ const SLOTS: usize = 32;
 /// The slot of a value of this type in [`RecentContent`]. Many texts of a run have the same length.
 fn slot(type_id: TypeId, text: &str) -> usize {
     let middle = text.as_bytes().get(text.len() / 2).copied().map_or(0, usize::from);
-    (type_hash(type_id) + text.len() + 5 * middle) % SLOTS
+    (type_slot(type_id) + text.len() + 5 * middle) % SLOTS
 }
 
-fn type_hash(type_id: TypeId) -> usize {
+/// The slot of a value of the trace in [`RecentTraceValues`].
+fn type_slot(type_id: TypeId) -> usize {
     BuildHasherDefault::<KeyHasher>::default().hash_one(type_id) as usize % SLOTS
 }
 
@@ -75,6 +76,9 @@ const MAX_CONTENT_BYTES: usize = 2 << 20;
 
 /// Values by their type, each with whether its computation exceeded the budget.
 type TypedValues = HashMap<TypeId, (Rc<dyn Any>, bool), BuildHasherDefault<KeyHasher>>;
+
+/// The last requested values of the trace, by [`type_slot`].
+type RecentTraceValues = [Option<(TypeId, Rc<dyn Any>)>; SLOTS];
 
 /// Values of the trace by their type, which the successive memos of one trace share.
 pub(crate) type SharedValues = foldhash::HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
@@ -87,8 +91,8 @@ pub(crate) struct Memo {
     recent_content: RefCell<RecentContent>,
     content_bytes: Cell<usize>,
     trace_values: RefCell<TypedValues>,
-    /// The last requested values that are complete, by [`type_hash`]: a rule requests the same values for each span.
-    recent_trace_values: RefCell<[Option<(TypeId, Rc<dyn Any>)>; SLOTS]>,
+    /// The last requested values that are complete: a rule requests the same values for each span.
+    recent_trace_values: RefCell<RecentTraceValues>,
     shared_values: RefCell<SharedValues>,
     pub(crate) budget: WorkBudget,
     /// The cache of values of texts that recur in other traces.
@@ -208,7 +212,7 @@ impl Memo {
     /// exceeded the budget is incomplete, so that every later use of it exceeds the budget of its metric, too.
     pub(crate) fn trace<T: 'static>(&self, compute: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
-        let slot = type_hash(key);
+        let slot = type_slot(key);
         if let Some(Some((type_id, recent))) = self.recent_trace_values.borrow().get(slot)
             && *type_id == key
             && let Ok(value) = recent.clone().downcast::<T>()
