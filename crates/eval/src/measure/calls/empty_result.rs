@@ -25,8 +25,8 @@ pub(crate) fn is_void(text: &str) -> bool {
     }
 }
 
-/// Whether a value has no content: objects may have empty lists, empty wrappers, metadata and counts of 0, and need one of the
-/// former two unless they are empty. Deeper than four levels, a value counts as content.
+/// Whether a value has no content: objects may have empty lists, empty wrappers, metadata and counts of 0, and need one
+/// of the former two unless they are empty. Deeper than four levels, a value counts as content.
 fn is_empty_value(value: &Value, depth: usize) -> bool {
     /// Keys under which frameworks wrap a result.
     const WRAPPERS: [&str; 8] =

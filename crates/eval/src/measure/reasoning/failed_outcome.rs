@@ -125,7 +125,7 @@ impl<'a> Run<'_, 'a> {
     /// The finding on a failure that was not repaired, and that no text after it reports.
     fn unreported(&self, failure: &Failure<'a>, answer: &str) -> Option<(Idx, Finding)> {
         let Conduct { trace, memo, agent, .. } = *self.conduct;
-        let words = CallWords::of_call(failure.call);
+        let words = CallWords::from_call(failure.call);
         let is_status = !words.is_command && self.is_of_action(failure);
         let is_run = failure.purpose != Purpose::Query || words.is_command;
         let is_relevant = is_status || is_run && !words.only_reads && !self.is_repaired(failure, &words);
@@ -188,7 +188,7 @@ impl<'a> Run<'_, 'a> {
             self.calls.iter().enumerate().skip(failure.at + 1).filter(|(at, _)| !self.has_failed(*at));
         later.into_iter().any(|(_, (_, call))| {
             let is_same_tool = call.name.trim().eq_ignore_ascii_case(failure.call.name.trim());
-            let later_words = CallWords::of_call(call);
+            let later_words = CallWords::from_call(call);
             if failure.purpose == Purpose::Action && !words.is_command {
                 return is_same_tool || self.conduct.is_action(call) && words.is_repeated_by(&later_words);
             }

@@ -145,7 +145,7 @@ impl AnswerContext<'_> {
         let has_sub_agents = agent_index::has_sub_agents(self.trace, self.memo, self.agent_index);
         match calls.is_empty() && !has_sub_agents {
             true => self.finding_without_calls(),
-            false => self.finding_against_empty_results(),
+            false => self.finding_against_empty_results(false),
         }
     }
 
@@ -162,13 +162,15 @@ impl AnswerContext<'_> {
             let turn = AnswerContext { from, at, view, answer: &answer, ..*self };
             let is_admission = || avoidance::avoids(&answer, memo);
             out.extend(
-                turn.finding_against_empty_results().filter(|_| !is_admission()).map(|finding| (at, finding)),
+                turn.finding_against_empty_results(true)
+                    .filter(|_| !is_admission())
+                    .map(|finding| (at, finding)),
             );
             from = start(at);
         }
         if from > 0 && with_last {
             let turn = AnswerContext { from, ..*self };
-            out.extend(turn.finding_against_empty_results().map(|finding| (self.at, finding)));
+            out.extend(turn.finding_against_empty_results(true).map(|finding| (self.at, finding)));
         }
         out
     }
@@ -202,9 +204,13 @@ impl AnswerContext<'_> {
         names.filter(|name| !self.trace.control_tools.is_control(name))
     }
 
-    /// The finding if every result is an error or empty, and the answer states a result.
-    fn finding_against_empty_results(&self) -> Option<Finding> {
+    /// The finding if every result is an error or empty, and the answer states a result. For a turn of a dialogue, every
+    /// result has to be empty: the user sees that a refused action is discussed.
+    fn finding_against_empty_results(&self, is_turn: bool) -> Option<Finding> {
         let EmptyResult { words, source, failed } = self.empty_result()?;
+        if is_turn && failed {
+            return None;
+        }
         let reports_refusal_to_user = || {
             let mut calls = self.agent.calls.iter().rev().filter_map(|c| self.trace.calls.get(*c));
             calls.next().is_some_and(|call| recovery::reports_refusal_to_user(self.trace, self.memo, call))

@@ -1,4 +1,4 @@
-//! What a call does, by the words of its command or of its arguments.
+//! The operation of a call, by the words of its command or of its arguments.
 //!
 //! In: a call. Out: its [`CallWords`]: whether it only reads, whether a later call is about the same operation, and
 //! whether a text is about the call.
@@ -94,7 +94,7 @@ pub(super) struct CallWords {
 }
 
 impl CallWords {
-    pub(super) fn of_call(call: &Call) -> CallWords {
+    pub(super) fn from_call(call: &Call) -> CallWords {
         let mut out = CallWords::default();
         let name = call.name.trim();
         let values: Vec<(&str, String)> =
