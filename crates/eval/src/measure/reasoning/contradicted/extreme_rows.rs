@@ -2,9 +2,9 @@
 //!
 //! Principle: a row that an answer calls the largest, cheapest or newest has the extreme value of a column. The column
 //! is the one that the statement names or, in the second place, the request; a superlative of prices, durations or
-//! dates means such a column. If neither names a column, the row of a table of the answer must be extreme in one of the
-//! columns, or by the sum, difference, product or ratio of two. Another row counts only if it has the same flags and the same states and other
-//! shared texts, and if no sentence may exclude it.
+//! dates means such a column. If neither names a column, the row of a table of the answer must be extreme in one of
+//! the columns, or by the sum, difference, product or ratio of two. Another row counts only if it has the same flags,
+//! states and other shared texts, and if no sentence may exclude it.
 //!
 //! In: the clauses of an answer with a superlative, the tables of the answer, and the tables of results. Out: one
 //! contradiction, in any language. (`extremes` also reads superlatives without such a table.)
@@ -25,6 +25,7 @@ use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::dates_and_times::numbers_outside_moments;
 use crate::measure::reasoning::statements::{Clause, asserts_nothing_by_classes, contains_words, words_of};
 use crate::measure::units::possible_unit;
+use crate::measure::vocabulary::{self, WordMeaning};
 use crate::pattern::contains_ignoring_case;
 
 /// Maximum statements and tables that are compared.
@@ -362,7 +363,10 @@ fn columns_of<'t>(
             .find(|place| place.classes.has(WordClass::Superlative))
             .map_or(0, |place| place.at.end);
         let next = words.get(end..).unwrap_or_default().split_whitespace().next();
-        !language.is_spaced() || next.is_none_or(is_column_word)
+        // The one that grew most has the largest difference of two columns.
+        let is_change =
+            || vocabulary::has(words, WordMeaning::Rise) || vocabulary::has(words, WordMeaning::Fall);
+        (!language.is_spaced() || next.is_none_or(is_column_word)) && !is_change()
     };
     let by_clause = named_in(&clause.words, &clause.words);
     if !by_clause.is_empty() && is_plain(&clause.words) {
