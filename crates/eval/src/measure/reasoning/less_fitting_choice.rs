@@ -376,4 +376,46 @@ mod tests {
             assert_eq!(run(task, PEOPLE, arguments, answer), 0, "{task}");
         }
     }
+
+    #[test]
+    fn lookup_or_transfer_of_another_row_than_the_named_one_is_found() {
+        let tenants = r#"[{"id":"M-11","tenant":"Roth, Uwe","flat":"Lindenweg 7, left"},{"id":"M-34","tenant":"Roth, Anja","flat":"Ulmenweg 44, right"}]"#;
+        let look_up = |answer: &str| {
+            let script =
+                Script::new("How much does Roth in Ulmenweg 44 owe?").tools(&["find_tenants", "get_account"]);
+            let script = script.calls("", &[("find_tenants", "{}")]).returns(tenants);
+            let script =
+                script.calls("", &[("get_account", r#"{"id":"M-11"}"#)]).returns(r#"{"balance":-40.5}"#);
+            findings_of(check, &script.answers(answer).build()).len()
+        };
+        assert_eq!(look_up("Roth (Ulmenweg 44) owes 40.50."), 1);
+        assert_eq!(look_up("The account M-11 has a balance of -40.50."), 0, "not about the requested one");
+        let accounts =
+            r#"[{"id":"A-1","kind":"current"},{"id":"A-2","kind":"savings"},{"id":"A-3","kind":"joint"}]"#;
+        let task = "Move 850 from my savings to the joint account.";
+        assert_eq!(run(task, accounts, &[r#"{"source":"A-1","to":"A-3"}"#], "It is moved."), 1);
+        assert_eq!(run(task, accounts, &[r#"{"source":"A-2","to":"A-3"}"#], "It is moved."), 0);
+        assert_eq!(
+            run(task, accounts, &[r#"{"source":"A-1","to":"A-3"}"#], "It is moved from the current one."),
+            0
+        );
+    }
+
+    #[test]
+    fn row_that_the_user_agreed_to_is_none() {
+        let seats = r#"[{"seat":"12B","type":"middle"},{"seat":"14A","type":"window"},{"seat":"15C","type":"aisle"}]"#;
+        let chosen = |says: &str, reply: &str| {
+            let script = Script::new("Which seats are free?").tools(&["list_seats", "assign_seat"]);
+            let script = script.calls("", &[("list_seats", "{}")]).returns(seats).says(says).user(reply);
+            let script = script.calls("", &[("assign_seat", r#"{"seat":"14A"}"#)]).returns(r#"{"ok":true}"#);
+            findings_of(check, &script.answers("You have a seat now.").build()).len()
+        };
+        let all = "12B (middle), 14A (window) and 15C (aisle) are free. Which one?";
+        assert_eq!(chosen(all, "An aisle seat please."), 1);
+        assert_eq!(chosen(all, "The window please, no aisle."), 0);
+        assert_eq!(
+            chosen("No aisle seat fits your fare. Is 14A fine?", "I like an aisle seat, but fine."),
+            0
+        );
+    }
 }

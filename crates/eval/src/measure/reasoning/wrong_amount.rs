@@ -553,6 +553,40 @@ mod tests {
     }
 
     #[test]
+    fn number_in_place_of_one_of_the_request_is_found() {
+        let stock = ("get_stock", "{}", r#"{"sku":"BX-4","on_hand":35,"pack":12}"#);
+        let order = |task: &str, arguments: &str, answer: &str| {
+            rationales(task, &[stock, ("create_order", arguments, r#"{"order":"PO-7719"}"#)], answer).len()
+        };
+        let task = "Reorder 240 of the blue boxes by 20 March.";
+        let answer = "Order PO-7719 has gone out.";
+        assert_eq!(order(task, r#"{"sku":"BX-4","pieces":204,"by":"2026-03-20"}"#, answer), 1);
+        assert_eq!(order(task, r#"{"sku":"BX-4","pieces":240,"by":"2026-03-20"}"#, answer), 0);
+        assert_eq!(
+            order(task, r#"{"sku":"BX-4","pieces":205}"#, "240 less the 35 on hand."),
+            0,
+            "a difference"
+        );
+        assert_eq!(
+            order(task, r#"{"sku":"BX-4","pieces":204}"#, "I ordered 204, the most there are."),
+            0,
+            "stated"
+        );
+        assert_eq!(order("Reorder 245 boxes.", r#"{"pieces":252}"#, answer), 0, "whole packs");
+        assert_eq!(order("Order 250 or 300 boxes.", r#"{"pieces":520}"#, answer), 0, "an alternative");
+        let hours = |arguments: &str| {
+            order("Reduzieren Sie Frau Falk auf 80 % ab 1. August.", arguments, "Der Eintrag ist geändert.")
+        };
+        assert_eq!(hours(r#"{"changes":{"fte":0.8}}"#), 0);
+        let share = |arguments: &str| {
+            order("Set the part time of Ana to 80% from 1 August.", arguments, "It is set.")
+        };
+        assert_eq!(share(r#"{"changes":{"fte":0.6,"from":"2026-08-01"}}"#), 1);
+        assert_eq!(share(r#"{"changes":{"fte":0.8,"from":"2026-08-01"}}"#), 0);
+        assert_eq!(share(r#"{"percent":80,"confidence":0.6}"#), 0, "80 is passed");
+    }
+
+    #[test]
     fn amount_without_source_is_found_if_the_answer_has_the_amount_of_the_user() {
         let task = "Set up a standing order of 1150 a month from 1 September.";
         let run = |arguments: &str, result: &str, answer: &str| {
