@@ -16,6 +16,7 @@
 mod excuse;
 mod policy;
 mod turn;
+mod unfounded_inability;
 mod untried_tool;
 
 use verdict_otlp::trace::Kind;
@@ -63,7 +64,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         return Some(context.unmeasured(Unmeasured::NotApplicable));
     }
     let analysed = read_text(context, text);
-    match turn::turn_result(context, view, &analysed) {
+    match turn::turn_result(context, view, &analysed, text) {
         Some(TurnResult::Untried(finding)) => {
             let mut findings = Findings::new();
             findings.push(finding);

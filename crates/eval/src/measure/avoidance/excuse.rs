@@ -28,7 +28,7 @@ const MAX_BYTES: usize = 1500;
 const MAX_NAMES: usize = 8;
 
 /// Words in keys of fields that contain a state, or a note or a rule about it.
-const STATE_KEYS: [&str; 18] = [
+pub(super) const STATE_KEYS: [&str; 18] = [
     "status",
     "state",
     "stage",
@@ -202,7 +202,7 @@ fn shows_lack(context: &Context<'_>, attempts: &CallAttempts, i: usize, call: &C
 }
 
 /// Whether the result of a lookup states that nothing was found: an empty result, an empty list, `found: false`.
-fn is_empty(call: &Call, memo: &Memo) -> bool {
+pub(super) fn is_empty(call: &Call, memo: &Memo) -> bool {
     let Some(result) = call.result.as_ref().filter(|text| text.len() <= MAX_BYTES) else { return false };
     let states_lack = |records: &Records| {
         let flags = records.records.iter().flat_map(|record| &record.fields);

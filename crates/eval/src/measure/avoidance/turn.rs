@@ -6,6 +6,7 @@
 
 use super::excuse::{has_made_lookup, is_looked_up};
 use super::policy::{self, Declined};
+use super::unfounded_inability::untried;
 use super::untried_tool::untried_tool;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::{Replies, is_in_dialogue};
@@ -30,18 +31,19 @@ pub(super) fn turn_result(
     context: &Context<'_>,
     view: &SpanView,
     analysed: &ReadText<'_>,
+    text: &str,
 ) -> Option<TurnResult> {
     let sentences = analysed.languages().flat_map(|language| analysed.classified(language, []));
     let sentences = sentences.filter(|(sentence, _)| !sentence.is_question).map(|(s, _)| s.text);
     let mut declined = sentences.filter_map(|s| Some((s, Declined::by_speaker(s)?))).take(MAX_SENTENCES);
-    if let Some((sentence, tool)) = declined.find_map(|(s, d)| Some((s, untried_tool(context, view, s, &d)?)))
-    {
+    let by_verb = declined.find_map(|(s, d)| Some((s.to_owned(), untried_tool(context, view, s, &d)?)));
+    if let Some((sentence, tool)) = by_verb.or_else(|| untried(context, view, analysed, text)) {
         let rationale = format!(
             "a call of {} was expected before this was called impossible; it was offered and never called, and no \
              instruction forbids it",
             tool.trim()
         );
-        return Some(TurnResult::Untried(Defect::GiveUp.finding(rationale, sentence)));
+        return Some(TurnResult::Untried(Defect::GiveUp.finding(rationale, &sentence)));
     }
     let has_reply = Replies::cached(context.trace, context.memo).to(context.at).is_some();
     let asks_back = || analysed.ends_with_question() && is_in_dialogue(view);
