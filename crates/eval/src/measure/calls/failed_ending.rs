@@ -69,7 +69,7 @@ regex!(
     r"(?x)
       \b(?i:exit(?:ed)?(?:\ with)?\ (?:code|status))\s?[:=]?\s?\(?[1-9]\d{0,2}\b
     | \b(?i:exit(?:ed)?)(?:\s?[:=]\s?|\s?\(?)[1-9]\d{0,2}\W*$
-    | \bExited\ \([1-9]
+    | \bExited\ \([1-9] | \bActive:\ failed\b | \bstatus=[1-9]\d{0,2}/
     | ^\W*(?:rc|RC)\s?[:=]\s?[1-9]\d{0,2}\W*$
     | (?i:\bnon-?zero\ (?:exit|status|return))
     | (?:^|[\s\]:|])(?:ERROR|FATAL|FAILURE|FAILED|FAIL|CRITICAL|PANIC)\b
@@ -149,6 +149,7 @@ mod tests {
             "Merge made\nCONFLICT (content): Merge conflict in a.txt",
             "Process exited with code 137",
             "checks: 12\nfailures: 3",
+            "worker.service - Worker\n   Active: failed (Result: exit-code) since Mon; 3s ago",
         ] {
             assert!(ending_line(output).is_some(), "{output}");
         }

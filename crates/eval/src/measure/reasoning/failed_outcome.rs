@@ -50,6 +50,8 @@ const MIN_IDENTIFIER_BYTES: usize = 4;
 /// First words of keys for the parts of an action that failed.
 const FAILED_PARTS: [&str; 3] = ["failed", "failures", "failure"];
 
+// A counter of a report.
+regex!(COUNTER, r"\b\w+[=:] ?\d+");
 // A report that the wanted state existed before the call.
 regex!(
     EXISTING,
@@ -239,16 +241,29 @@ impl<'a> Run<'_, 'a> {
         if acknowledgement::repeats_count(text, &failure.report) {
             return true;
         }
-        let rest = failure.call.result.as_deref().map(|result| result.replace(failure.report.as_str(), " "));
+        // Lines about errors belong to the report: `[exit 1]` explains nothing.
+        let is_about_failure = |line: &&str| {
+            failure.report.contains(line.trim())
+                || ["error", "warn"].iter().any(|word| contains_ignoring_case(line, word))
+        };
+        let result = failure.call.result.as_deref().filter(|result| result.len() <= MAX_RESULT_BYTES);
+        let lines = result.unwrap_or_default().lines();
+        let (about, rest): (Vec<&str>, Vec<&str>) = lines.partition(is_about_failure);
+        let report = format!("{}\n{}", failure.report, about.join("\n"));
+        // Counters explain nothing: `PASS=8 ERROR=1 TOTAL=11`.
+        let report = COUNTER.replace_all(&report, " ");
         let others = self.calls.iter().filter(|(_, call)| !std::ptr::eq(*call, failure.call));
         let known = || {
             let others = others.clone().flat_map(|(_, call)| texts(call));
-            others.chain(failure.call.arguments.as_deref()).chain(rest.as_deref()).chain(task)
+            others.chain(failure.call.arguments.as_deref()).chain(rest.iter().copied()).chain(task)
         };
-        let words = failure.report.split(|c: char| !c.is_alphanumeric());
+        let words = report.split(|c: char| !c.is_alphanumeric());
         let mut words = words.filter(|word| word.chars().count() >= MIN_WORD_CHARS).map(str::to_lowercase);
+        let is_explaining = |word: &str| !vocabulary::has_meaning(word, WordMeaning::Failure);
         words.any(|word| {
-            contains_ignoring_case(text, &word) && !known().any(|text| contains_ignoring_case(text, &word))
+            is_explaining(&word)
+                && contains_ignoring_case(text, &word)
+                && !known().any(|text| contains_ignoring_case(text, &word))
         })
     }
 }

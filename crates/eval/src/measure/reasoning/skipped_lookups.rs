@@ -230,7 +230,7 @@ impl AnswerContext<'_> {
         let states = || {
             provenance
                 .unknown_specific_or_name(self.answer)
-                .filter(|word| !follows_negation(self.answer, word))
+                .filter(|word| !follows_negation(self.answer, word) && !word.bytes().all(|byte| byte == b'0'))
         };
         if !failed && states().is_none() && !self.states_much(&provenance) {
             return None;

@@ -30,8 +30,9 @@ const MAX_CALLS: usize = 40;
 const MAX_RESULT_BYTES: usize = 2_000;
 /// Minimum letters of a verb: shorter verbs are parts of many words.
 const MIN_VERB_LETTERS: usize = 4;
-/// States of an action that was not done. They are words of records, which are English for users of any language.
-pub(super) const FAILURE_STATES: [&str; 13] = [
+/// States of an action that was not done. They are words of records, most of which are English for users of any
+/// language.
+pub(super) const FAILURE_STATES: [&str; 28] = [
     "failed",
     "failure",
     "error",
@@ -45,6 +46,21 @@ pub(super) const FAILURE_STATES: [&str; 13] = [
     "bounced",
     "undelivered",
     "crashloopbackoff",
+    "fehlgeschlagen",
+    "abgelehnt",
+    "abgebrochen",
+    "échoué",
+    "echoue",
+    "refusé",
+    "fallido",
+    "rechazado",
+    "falhou",
+    "recusado",
+    "rejeitado",
+    "fallito",
+    "rifiutato",
+    "失败",
+    "失敗",
 ];
 /// States of a place on a waiting list, without separators.
 const WAITING_LISTS: [&str; 9] = [
@@ -149,7 +165,7 @@ pub(super) fn has_failed(call: &Call, memo: &Memo) -> bool {
     let mut states = objects.flat_map(|record| &record.fields).filter(is_state).filter_map(RecordField::text);
     states.any(|state| {
         // `upstream_failed`, `FAILED_PERMANENTLY`.
-        let mut words = state.split(|c: char| !c.is_alphanumeric()).map(str::to_ascii_lowercase);
+        let mut words = state.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
         let joined: String = state.chars().filter(|c| c.is_alphanumeric()).collect();
         state.len() <= MAX_STATE_BYTES
             && (words.any(|word| FAILURE_STATES.contains(&word.as_str()) && !is_requested(&word))

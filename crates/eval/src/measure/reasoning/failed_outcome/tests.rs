@@ -64,6 +64,12 @@ fn reported_failures_and_other_states_are_right() {
     assert!(findings_of(check, &run.answers("The price list is in the system.").build()).is_empty());
 }
 
+#[test]
+fn states_of_other_languages_are_failures() {
+    let failed = r#"{"id":"IM-2093","zustand":"FEHLGESCHLAGEN","grund":"Spalte 4 leer"}"#;
+    assert!(is_found(STARTED, &failed.replace("\"id\"", "\"import_id\""), "Die Preisliste ist im System."));
+}
+
 /// A run of commands, each with its output, and its answer.
 fn is_found_after(task: &str, commands: &[(&str, &str)], answer: &str) -> bool {
     let run = commands.iter().fold(Script::new(task), |run, (command, output)| {
