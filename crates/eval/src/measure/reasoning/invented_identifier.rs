@@ -2,9 +2,9 @@
 //!
 //! Principle: an identifier is copied, never composed. An action that passes an identifier which no text before it has
 //! is about a thing that nobody named. Two signs show that the identifier has to be that of an existing thing: an
-//! earlier result has the argument's field with an identifier of the same shape, or a lookup of such things was offered
-//! and never called; before the first result, any lookup. The result of the action is no source of its identifier, unless the action may have created the
-//! thing. A lookup by an unknown identifier changes nothing and is not reported.
+//! earlier result has the argument's field with an identifier of the same shape; or a lookup of such things was offered
+//! and never called, or any lookup before the first result. The result of the action is no source of its identifier,
+//! unless the action may have created the thing. A lookup by an unknown identifier changes nothing and is not reported.
 //!
 //! In: the actions of an agent with the texts before them. Out: one finding for each agent, on the model span that
 //! requested the call.
@@ -132,7 +132,7 @@ impl PassedIdentifier<'_> {
         let key = self.name.to_ascii_lowercase();
         let (quoted, escaped) = (format!("\"{key}\""), format!("\"{key}\\\""));
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        let own_shape = shape(&self.id);
+        let passed_shape = shape(&self.id);
         let results = known.iter().filter(|known| known.origin == Origin::Result);
         let mut listed = results.filter_map(|known| {
             let text = &known.text;
@@ -140,7 +140,7 @@ impl PassedIdentifier<'_> {
             let has_field = is_within_budget
                 && (contains_ignoring_case(text, &quoted) || contains_ignoring_case(text, &escaped));
             let mut tokens = text.split(|c| !is_part(c)).filter(|_| has_field);
-            tokens.find(|token| token.len() == self.id.len() && shape(token) == own_shape)
+            tokens.find(|token| token.len() == self.id.len() && shape(token) == passed_shape)
         });
         listed.next().map(|id| format!("an identifier of a result, such as {id},"))
     }
@@ -151,7 +151,7 @@ impl PassedIdentifier<'_> {
         let Conduct { trace, memo, agent_index, .. } = *conduct;
         known.iter().any(|known| known.origin == Origin::System).then_some(())?;
         let things: Vec<String> = self.things().flat_map(|thing| stems(&thing).collect::<Vec<_>>()).collect();
-        let own = ToolObjects::for_call(trace, memo, self.call);
+        let tool_objects = ToolObjects::for_call(trace, memo, self.call);
         let has_result = known.iter().any(|known| known.origin == Origin::Result);
         let is_called = |name: &str| trace.calls.iter().any(|call| call.name.trim() == name.trim());
         let mut lookups = offered_tools(trace, agent_index).filter(|tool| {
@@ -164,7 +164,7 @@ impl PassedIdentifier<'_> {
             }
             let objects = ToolObjects::new(&tool.name, description).0;
             match things.as_slice() {
-                [] => objects.intersection(&own.0).next().is_some(),
+                [] => objects.intersection(&tool_objects.0).next().is_some(),
                 things => things.iter().any(|thing| objects.contains(thing)),
             }
         });
