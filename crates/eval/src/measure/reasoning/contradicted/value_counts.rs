@@ -27,7 +27,9 @@ const MAX_VALUES: usize = 6;
 const MIN_VALUE: usize = 3;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let Some(language) = exchange.language else { return };
+    let Some(language) = exchange.language.filter(|_| !exchange.sources.structured.is_empty()) else {
+        return;
+    };
     let is_count = |clause: &&Clause<'_>| {
         !clause.negated && !clause.modal && !measures(clause) && !has_exception(clause)
     };
