@@ -24,8 +24,8 @@ use crate::measure::tool_purpose::{
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
-/// Maximum calls of an agent that are examined.
-const MAX_CALLS: usize = 200;
+/// Maximum calls of an agent that are examined: each identifier is searched for in all texts before its call.
+const MAX_CALLS: usize = 32;
 /// Maximum values of one call that are examined.
 const MAX_VALUES: usize = 8;
 /// Minimum digits of an identifier without letters.
