@@ -2,9 +2,9 @@
 //! of `calculate_refund`.
 //!
 //! Principle: an inability or an outage that a model states shows in a result, or in the instructions. Where no call
-//! failed, no lookup was empty, and no instruction limits the subject, a tool that the words of the statement and of the
-//! user name, and whose identifiers are known, had to be tried first. A tool that was called and fits the statement as
-//! well was the try. A statement with a reason or a condition is no claim of inability. For a tool that changes
+//! failed, no lookup was empty, and no instruction limits the subject, a tool that the words of the statement and of
+//! the user name, and whose identifiers are known, had to be tried first. A tool that was called and fits the statement
+//! as well was the try. A statement with a reason or a condition is no claim of inability. For a tool that changes
 //! something, a record that the text mentions must not have a state that may forbid the change.
 //!
 //! In: an English text of a model. Out: the statement, with the name of the tool.
@@ -115,16 +115,17 @@ struct Fit {
 
 impl Fit {
     fn new(tool: &ToolDefinition, words: &[String]) -> Fit {
-        let has = |own: &String| words.iter().any(|word| share_beginning(own, word));
-        let of_name: Vec<String> = identifier_words(&tool.name).iter().flat_map(|word| stems(word)).collect();
+        let has = |tool_word: &String| words.iter().any(|word| share_beginning(tool_word, word));
+        let name_words: Vec<String> =
+            identifier_words(&tool.name).iter().flat_map(|word| stems(word)).collect();
         let described = tool.description.as_deref().map(|text| stems(text).collect::<Vec<String>>());
-        let of_description = described
+        let other_words = described
             .into_iter()
             .flatten()
-            .filter(|word| !of_name.iter().any(|own| share_beginning(own, word)));
-        let in_description = of_description.filter(|word| has(word)).count();
-        let in_name = of_name.iter().filter(|word| has(word)).count();
-        let has_long = of_name.iter().any(|word| word.len() >= MIN_NAME_BYTES && has(word));
+            .filter(|word| !name_words.iter().any(|tool_word| share_beginning(tool_word, word)));
+        let in_description = other_words.filter(|word| has(word)).count();
+        let in_name = name_words.iter().filter(|word| has(word)).count();
+        let has_long = name_words.iter().any(|word| word.len() >= MIN_NAME_BYTES && has(word));
         Fit { words: in_name + in_description, is_named: has_long || in_name + in_description > 1 }
     }
 }

@@ -247,13 +247,6 @@ fn has_form(value: &str, action: Action) -> bool {
     value.split(|c: char| !c.is_alphanumeric()).any(|word| word.ends_with("ed") && is_form_of(word, action))
 }
 
-/// A text without what brackets enclose: "Ms Doyle (250), " is followed by the next thing.
-fn without_brackets(text: &str) -> String {
-    let mut parts = text.split('(');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |out, part| out + part.split_once(')').map_or(part, |(_, after)| after))
-}
-
 /// The things that a sentence lists, each with the name that the sentence has: the longest sequence with only commas
 /// and conjunctions in between.
 fn listed(sentence: &str, rows: &[Rc<ListedRow>], language: Language) -> Vec<(Rc<ListedRow>, String)> {
@@ -276,8 +269,7 @@ fn listed(sentence: &str, rows: &[Rc<ListedRow>], language: Language) -> Vec<(Rc
         .collect();
     positions.sort_by_key(|(start, ..)| *start);
     let is_separator = |gap: &str| {
-        let gap = without_brackets(gap);
-        let words = words_of(&gap);
+        let words = words_of(gap);
         gap.len() <= MAX_GAP_BYTES
             && words.split_whitespace().count() <= 1
             && words.split_whitespace().all(|word| language.classes(word).has(WordClass::Conjunction))

@@ -14,9 +14,15 @@
 //! In: the request of an outermost agent, its tools, all calls and the answer. Out: one finding, on the model span that
 //! wrote the answer.
 
+mod parts;
 pub(super) mod requested_tool;
 
 use verdict_otlp::trace::Idx;
+
+use parts::{
+    CONDITION, MAX_TASK_BYTES, MIN_THING_BYTES, are_distinct, has_word_of, is_called, is_for_later,
+    is_unconditional, mentions_action, mentions_amount, parts_of, requested_action,
+};
 
 use super::answer::sentences;
 use super::claimed_actions::{is_form_of, states_action_done};
@@ -35,25 +41,14 @@ use crate::measure::{Finding, Memo, currency};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, ToolDefinition};
 
-/// Maximum bytes of a request: longer requests name several things.
-const MAX_TASK_BYTES: usize = 400;
 /// Maximum calls of a trace that are read.
 const MAX_CALLS: usize = 64;
 /// Maximum bytes of the results of the calls together with the answer.
 const MAX_BYTES: usize = 8_000;
 /// Minimum bytes of a word of a part of the request by which a text mentions the part.
 const MIN_WORD_BYTES: usize = 5;
-/// Minimum bytes of a word in the name of a tool that texts are searched for: shorter words are parts of many words.
-const MIN_THING_BYTES: usize = 4;
-
-/// Classes of words by which the parts of a sentence are conditional, or are not requests.
-const CONDITION: WordClasses =
-    classes!(Negation Condition Alternative Modal Obligation Sequence Probability Already);
 /// Classes of words of a question that only offers further help: "anything else", "something more".
 const OFFER: WordClasses = classes!(Exception Increment);
-/// Classes of words with which the object of a verb begins: "all", "another", "two".
-const QUANTITY: WordClasses = classes!(Quantifier Increment Number);
-
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     omitted_without_mention(conduct).or_else(|| {
@@ -243,30 +238,6 @@ impl Mentions<'_> {
     }
 }
 
-/// Whether a call of the performed action does not include the requested one, although tools for them are similar.
-fn are_distinct(performed: Action, requested: Action) -> bool {
-    use Action::{Book, Cancel, Notify, Order, Refund, Return, Schedule, Send, Update};
-    match requested {
-        // An action that an update includes would be in its arguments or its result.
-        Send | Notify => performed == Update,
-        Refund => matches!(performed, Cancel | Return | Update),
-        Order => matches!(performed, Book | Schedule | Update),
-        Cancel => performed == Update,
-        _ => false,
-    }
-}
-
-/// Whether a text has a verb or a noun of the action.
-fn has_word_of(text: &str, action: Action, language: Language) -> bool {
-    mentions_action(text, action) || actions_of_verbs(text, language).contains(&action)
-}
-
-/// Whether a text has a currency or a word for an amount of money.
-fn mentions_amount(text: &str, language: Language) -> bool {
-    language.classes(text).has(WordClass::Amount)
-        || currency::all().any(|name| contains_ignoring_case(text, name))
-}
-
 /// Whether an answer refuses, states an inability, or ends with a question other than an offer of further help.
 fn explains(answer: &str, analysed_answer: &ReadText<'_>) -> bool {
     let last = answer.trim_end().rsplit(['.', '!', '\n']).find(|part| !part.trim().is_empty());
@@ -274,12 +245,6 @@ fn explains(answer: &str, analysed_answer: &ReadText<'_>) -> bool {
     let asks = analysed_answer.ends_with_question()
         && !last.is_some_and(|last| is_offer(analysed_answer.classes(last)));
     !analysed_answer.refusals().is_empty() || !analysed_answer.inability().is_empty() || asks
-}
-
-/// Whether a text has a form of a verb of the action.
-fn mentions_action(text: &str, action: Action) -> bool {
-    let mut words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
-    words.any(|word| is_form_of(&word, action))
 }
 
 /// The texts that may mention a part of the request.
@@ -353,11 +318,6 @@ fn uncalled_tool_part<'p, 't>(
     })
 }
 
-/// Whether the trace has a call of a tool.
-fn is_called(trace: &AgentTrace, tool: &str) -> bool {
-    trace.calls.iter().any(|call| call.name.trim().eq_ignore_ascii_case(tool.trim()))
-}
-
 /// Whether a text has a word other than as a key of JSON: a result with the key `tickets` does not mention an added
 /// ticket.
 fn has_word_as_value(text: &str, word: &str) -> bool {
@@ -370,63 +330,11 @@ fn has_word_as_value(text: &str, word: &str) -> bool {
     })
 }
 
-/// Whether a sentence has no condition and is neither a question nor a description.
-fn is_unconditional(sentence: &str, language: Language) -> bool {
-    !sentence.contains(['?', '\u{bf}'])
-        && !language.classes(sentence).has_any(CONDITION)
-        && !vocabulary::has(sentence, WordMeaning::Copula)
-}
-
 /// The parts of the unconditional sentences of a request, split at commas and conjunctions.
 fn unconditional_parts(task: &str, language: Language) -> Vec<String> {
     let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
     let sentences = sentences.filter(|sentence| is_unconditional(sentence, language));
     sentences.flat_map(|sentence| parts_of(sentence, language)).collect()
-}
-
-/// The parts of a sentence, split at commas and conjunctions.
-fn parts_of(sentence: &str, language: Language) -> Vec<String> {
-    let words = language.table().places(sentence);
-    let conjunctions = words.iter().filter(|word| word.classes.has(WordClass::Conjunction));
-    let mut from = 0;
-    let mut parts = String::new();
-    for conjunction in conjunctions.map(|word| &word.at) {
-        parts.push_str(sentence.get(from..conjunction.start).unwrap_or_default());
-        parts.push('\n');
-        from = conjunction.end;
-    }
-    parts.push_str(sentence.get(from..).unwrap_or_default());
-    let lines = parts.replace(", ", "\n").replace("; ", "\n");
-    lines.lines().filter(|part| !part.trim().is_empty()).map(str::to_owned).collect()
-}
-
-/// Whether a part names a day: "email me tomorrow".
-fn is_for_later(part: &str, language: Language) -> bool {
-    language.classes(part).has(WordClass::RelativeDay)
-}
-
-/// The external action that a part asks for; `None` for other parts, such as one without an object.
-fn requested_action(part: &str, language: Language) -> Option<Action> {
-    use Action::{Book, Cancel, Delete, Notify, Order, Pay, Refund, Schedule, Send, Transfer};
-    let words = part.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
-    let is_filler = |word: &&str| language.is_function_word(&word.to_lowercase());
-    let mut words = words.filter(|word| !word.is_empty()).skip_while(is_filler);
-    let verb = words.next()?.to_lowercase();
-    let action = match language {
-        Language::English => action_of(&verb),
-        language => actions_of_verbs(&verb, language).first().copied(),
-    }?;
-    let object = words.next()?.to_lowercase();
-    let is_object = match language {
-        Language::English => {
-            language.is_function_word(&object) || language.classes(&object).has_any(QUANTITY)
-        }
-        // "Commande 4711" names an order.
-        _ => !has_digit(&object),
-    };
-    let is_external =
-        matches!(action, Book | Cancel | Delete | Notify | Order | Pay | Refund | Schedule | Send | Transfer);
-    (is_object && is_external && !is_for_later(part, language)).then_some(action)
 }
 
 #[cfg(test)]

@@ -9,12 +9,15 @@
 //! that wrote the answer.
 
 mod joined;
+mod listed;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
+
+use listed::{MAX_CALLS, MAX_TASK_BYTES, MAX_THING_BYTES, listed_thing, words_with_signs};
 
 use super::conduct::Conduct;
 use super::omitted_list_item::may_exclude;
@@ -30,16 +33,10 @@ use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content};
 
-/// Maximum bytes of a request: longer requests name several things.
-const MAX_TASK_BYTES: usize = 400;
 /// Maximum bytes of an answer, for the same reason.
 const MAX_ANSWER_BYTES: usize = 4_000;
-/// Maximum calls of a trace.
-const MAX_CALLS: usize = 64;
 /// Maximum bytes of the arguments and results of these calls.
 const MAX_BYTES: usize = 64 << 10;
-/// Maximum bytes of the name of a thing.
-const MAX_THING_BYTES: usize = 60;
 /// Minimum characters of a word that names a thing.
 const MIN_THING_CHARS: usize = 4;
 /// Bytes at the end of a word in which its forms may differ.
@@ -165,33 +162,6 @@ fn text_arguments(call: &Call) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The words of a text in lower case, with its commas and full stops as words of their own.
-fn words_with_signs(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + text.len() / 4 + 4);
-    let end_word = |out: &mut String| {
-        if !out.ends_with(' ') {
-            out.push(' ');
-        }
-    };
-    out.push(' ');
-    for c in text.chars().chain(['.']) {
-        let sign = match c {
-            ',' => Some(", "),
-            '.' | '!' | '?' | ';' | ':' | '\n' => Some(". "),
-            _ => None,
-        };
-        match sign {
-            Some(sign) => {
-                end_word(&mut out);
-                out.push_str(sign);
-            }
-            None if c.is_whitespace() || matches!(c, '(' | ')') => end_word(&mut out),
-            None => out.push(c),
-        }
-    }
-    lowercase(&out)
-}
-
 /// Whether a request in lower case may name a thing: it has the first run of letters and digits of the name.
 fn may_be_named(thing: &str, request: &str) -> bool {
     let mut runs = thing.split(|c: char| !c.is_ascii_alphanumeric()).filter(|run| !run.is_empty());
@@ -252,16 +222,4 @@ fn claimed_thing<'a>(answer: &'a str, things: &[&str], arguments: &[&str], memo:
         claims.iter().any(|claim| !claim.action.is_work())
     };
     (done.len() >= MIN_CALLS && !is_in_a_call && claims()).then_some(*thing)
-}
-
-/// The thing that an item of a list names; `None` if the item has other text.
-fn listed_thing(line: &str) -> Option<&str> {
-    let marked = line
-        .strip_prefix(['-', '*', '•'])
-        .or_else(|| line.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(['.', ')']))?;
-    let thing = marked.trim().trim_matches(['*', '`', '_', '"']).trim_end_matches('.');
-    let is_name = !thing.is_empty()
-        && thing.len() <= MAX_THING_BYTES
-        && words_of(thing).split_whitespace().count() <= 4;
-    (is_name && !thing.contains([':', ' '])).then_some(thing)
 }

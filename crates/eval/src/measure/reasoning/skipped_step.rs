@@ -5,7 +5,7 @@
 //! call of the tool, with any result. An earlier result which states that the step was done (`verified: true`)
 //! replaces the call. A confirmation of the user is such a step as well, and needs a message of the user before the
 //! action. A sentence with a condition or a choice is not compared, nor one about a thing that neither the call nor
-//! the user names. [`sequences`] reads procedures that list tools in their order.
+//! the user names. [`sequences`] reads procedures.
 //!
 //! In: the instructions, the offered tools and the calls of an agent. Out: one finding for each agent, on the model
 //! span that requested the call.
@@ -21,9 +21,8 @@ use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
-pub(super) use request_verbs::actions_of_verbs;
-pub(super) use word_roots::have_same_root;
 use word_roots::{have_same_beginning, root};
+pub(super) use {request_verbs::actions_of_verbs, word_roots::have_same_root};
 
 use super::answer::sentences;
 use super::conduct::Conduct;
@@ -33,11 +32,8 @@ use crate::measure::language::{
     Action, ClassifiedWord, ClassifiedWords, Language, ReadText, WordClass, WordClasses, classes, classes_of,
 };
 use crate::measure::numbers::has_digit;
-use crate::measure::provenance::values;
 use crate::measure::records::{FieldValue, Structure};
-use crate::measure::tool_purpose::{
-    Purpose, ToolPurpose, description, is_of_kind, offered_tools, purpose, stems,
-};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, is_of_kind, offered_tools, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Call, Part, Role, Text};
@@ -57,8 +53,6 @@ const MAX_ARGUMENTS: usize = 64;
 
 /// Characters that end a clause.
 const CLAUSE_DELIMITERS: [char; 9] = [',', ':', ';', '(', '\n', '，', '、', '：', '；'];
-/// Minimum bytes of an argument that is short for a word: "prod" for "production".
-const MIN_SHORT_BYTES: usize = 4;
 /// Maximum number of words between "only" and "after".
 const MAX_GAP_WORDS: usize = 3;
 /// Classes of words by which a sentence may require an order of actions.
@@ -269,24 +263,10 @@ impl<'t> AgentCalls<'t> {
             };
             texts.flat_map(|text| stems(text)).map(root_of).collect()
         });
-        // "Production" may be short for a value: "prod-crm".
-        let is_short_value = |word: &str| {
-            values(call).any(|(_, value)| {
-                let value = value.to_lowercase();
-                let parts = value.split(|c: char| !c.is_alphanumeric());
-                parts.into_iter().any(|part| part.len() >= MIN_SHORT_BYTES && word.starts_with(part))
-            })
-        };
-        let described = || match order.steps.is_empty() {
-            true => "",
-            false => description(self.conduct.trace, self.conduct.memo, call).unwrap_or_default(),
-        };
         let is_known = |word: &String| {
             let (is_long, root) = root(word);
             call_words.iter().any(|call_word| have_same_root(call_word, word))
                 || user_roots.contains(&(is_long, root.to_owned()))
-                || stems(described()).any(|described_word| have_same_root(&described_word, word))
-                || is_short_value(word)
         };
         order.objects.iter().all(is_known)
     }

@@ -1,23 +1,37 @@
-//! Actions that the last message of the user asks for, that an offered tool is for, and that no call may have carried
-//! out: "e-mail the list to the dock", and no call of `send_email`.
+//! Actions that the last message of the user asks for, that an offered tool is for, and that no call may have done:
+//! "e-mail the list to the dock", and no call of `send_email`.
 //!
-//! Principle: an offered tool that was never called did not do what the user asked for. A part of the message asks for the
-//! tool if it begins with a verb for the external action of the tool, or if it names this action and all things of the
-//! tool's name. No call may have done it if no changing call has this action, and neither the arguments and results of
-//! the changing calls nor their descriptions mention the things of the tool. It is a defect unless the answer may explain
-//! it: by a negation, a condition or a question anywhere, or by a possibility or a duty in a sentence about the action.
+//! Principle: an offered tool that was never called did not do what the user asked for. A part of the message asks for
+//! the tool if it begins with a verb for the external action of the tool, or if it names this action and all things of
+//! the tool's name. No call may have done it if no changing call has this action, and neither the arguments and results
+//! of the changing calls nor their descriptions mention the things of the tool. It is a defect unless the answer may
+//! explain it: by a negation, a condition or a question anywhere, or by a possibility or a duty in a sentence about the
+//! action.
 //!
 //! In: the last message of the user, the offered tools, the calls and the answer of an agent. Out: the part of the
 //! message, with the name of the tool.
 
-use super::*;
+use super::parts::{
+    CONDITION, MAX_TASK_BYTES, MIN_THING_BYTES, are_distinct, has_word_of, is_called, is_for_later,
+    is_unconditional, mentions_action, mentions_amount, parts_of, requested_action,
+};
 use crate::measure::agent_index;
+use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::calls::call_index::CallIndex;
-use crate::measure::language::ActionClaim;
+use crate::measure::dialogue::Replies;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::{Action, ActionClaim, Language, ReadText, WordClasses, classes};
+use crate::measure::numbers::has_digit;
+use crate::measure::reasoning::answer::sentences;
+use crate::measure::reasoning::claimed_actions::states_action_done;
 use crate::measure::reasoning::claimed_actions::things;
+use crate::measure::reasoning::conduct::Conduct;
+use crate::measure::reasoning::skipped_step::actions_of_verbs;
 use crate::measure::reasoning::skipped_step::have_same_root;
-use crate::measure::tool_purpose::{are_alike, description, is_of_kind};
-use crate::recognise::{Part, Text};
+use crate::measure::tool_purpose::{
+    Purpose, ToolPurpose, action_of, are_alike, description, is_of_kind, offered_tools, purpose, stems,
+};
+use crate::recognise::{Call, Content, Part, Text, ToolDefinition};
 
 /// Classes of words by which an answer may explain an omission.
 const EXPLANATION: WordClasses = classes!(Negation Condition Already Contrast);
@@ -95,8 +109,8 @@ fn first_action(part: &str, language: Language) -> Option<Action> {
     actions_of_verbs(&verb, language).first().copied()
 }
 
-/// The parts of a message that ask for something without a condition. A condition at the end of a part does not apply to
-/// the parts after it: "move A forward if they agree, and cancel B".
+/// The parts of a message that ask for something without a condition. A condition at the end of a part does not apply
+/// to the parts after it: "move A forward if they agree, and cancel B".
 fn requested_parts(message: &str, language: Language) -> Vec<String> {
     let sentences = sentences(message).into_iter().filter_map(|(start, end)| message.get(start..end));
     let parts = sentences.filter(|sentence| !sentence.contains(['?', '\u{bf}'])).flat_map(|sentence| {

@@ -3,23 +3,30 @@
 //!
 //! Principle: where the last message of the user joins two things by a comma or a conjunction, and a call of the
 //! requested action passes one of them alone, the other one needs a call as well. The things are rows of lookups, which
-//! calls name by a key, or values that calls pass as the user wrote them. A thing is done if another call of the tool has
-//! it, or any other action has it without the first thing. An answer with a negation, a condition or a question may
+//! calls name by a key, or values that calls pass as the user wrote them. A thing is done if another call of the tool
+//! has it, or any other action has it without the first thing. An answer with a negation, a condition or a question may
 //! explain the omission.
 //!
 //! In: the last message of the user, all calls, and the answer. Out: the tool, and the thing without a call.
 
-use super::*;
+use std::collections::BTreeMap;
+
+use super::listed::{MAX_CALLS, MAX_TASK_BYTES, listed_thing, words_with_signs};
+use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::dialogue::Replies;
+use crate::measure::excerpt::lowercase;
 use crate::measure::language::names::is_of_class;
-use crate::measure::language::{WordClasses, classes};
+use crate::measure::language::{Language, ReadText, WordClass, WordClasses, classes};
 use crate::measure::provenance::values;
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::claimed_actions::is_form_of;
+use crate::measure::reasoning::conduct::Conduct;
 use crate::measure::reasoning::history::end_of;
 use crate::measure::reasoning::skipped_step::actions_of_verbs;
 use crate::measure::records::{FieldValue, Record, Structure};
-use crate::measure::tool_purpose::{ToolPurpose, are_alike, stems};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, are_alike, purpose, stems};
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::Call;
 
 /// Maximum words between two joined things, besides the conjunction: articles, prepositions and titles.
 const MAX_GAP_WORDS: usize = 3;

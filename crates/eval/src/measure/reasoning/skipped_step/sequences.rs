@@ -1,9 +1,9 @@
 //! Orders that instructions state as a sequence of tools: a numbered procedure, or names joined by arrows.
 //!
 //! Principle: in a sequence, each tool needs a call of all tools before it, and the confirmation of the user where an
-//! earlier item demands it. A numbered list is a sequence if the words before it state a duty or an order, or if a later
-//! item begins with such a word; other numbered lists are rules without an order. Items with a condition, a choice or a
-//! number are not always required.
+//! earlier item demands it. A numbered list is a sequence if the words before it state a duty or an order, or if a
+//! later item begins with such a word; other numbered lists are rules without an order. Items with a condition, a
+//! choice or a number are not always required.
 //!
 //! In: instructions, with the distinct names of the offered tools. Out: one order for each tool of a sequence.
 
