@@ -247,15 +247,21 @@ impl<'a> Run<'_, 'a> {
                 || ["error", "warn"].iter().any(|word| contains_ignoring_case(line, word))
         };
         let result = failure.call.result.as_deref().filter(|result| result.len() <= MAX_RESULT_BYTES);
-        let lines = result.unwrap_or_default().lines();
-        let (about, rest): (Vec<&str>, Vec<&str>) = lines.partition(is_about_failure);
+        let result = result.unwrap_or_default();
+        // A structured result has one line.
+        let is_structured = result.trim_start().starts_with(['{', '[']);
+        let (about, rest): (Vec<&str>, Vec<&str>) =
+            result.lines().partition(|line| !is_structured && is_about_failure(line));
+        let without_report = |rest: String, line: &str| rest.replace(line, " ");
+        let rest =
+            failure.report.lines().filter(|line| !line.is_empty()).fold(rest.join("\n"), without_report);
         let report = format!("{}\n{}", failure.report, about.join("\n"));
         // Counters explain nothing: `PASS=8 ERROR=1 TOTAL=11`.
         let report = COUNTER.replace_all(&report, " ");
         let others = self.calls.iter().filter(|(_, call)| !std::ptr::eq(*call, failure.call));
         let known = || {
             let others = others.clone().flat_map(|(_, call)| texts(call));
-            others.chain(failure.call.arguments.as_deref()).chain(rest.iter().copied()).chain(task)
+            others.chain(failure.call.arguments.as_deref()).chain([&*rest]).chain(task)
         };
         let words = report.split(|c: char| !c.is_alphanumeric());
         let mut words = words.filter(|word| word.chars().count() >= MIN_WORD_CHARS).map(str::to_lowercase);

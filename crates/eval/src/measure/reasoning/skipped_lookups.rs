@@ -204,8 +204,8 @@ impl AnswerContext<'_> {
         names.filter(|name| !self.trace.control_tools.is_control(name))
     }
 
-    /// The finding if every result is an error or empty, and the answer states a result. For a turn of a dialogue, every
-    /// result has to be empty: the user sees that a refused action is discussed.
+    /// The finding if every result is an error or empty, and the answer states a result. For a turn of a dialogue,
+    /// every result has to be empty: the user sees that a refused action is discussed.
     fn finding_against_empty_results(&self, is_turn: bool) -> Option<Finding> {
         let EmptyResult { words, source, failed } = self.empty_result()?;
         if is_turn && failed {

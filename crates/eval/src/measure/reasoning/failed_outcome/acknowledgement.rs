@@ -3,8 +3,8 @@
 //! Principle: an answer that tells of a failure has a word for it, denies something, limits what it states, or
 //! repeats a word of the report. Any of these is enough, since a failure that is reported badly is reported. A denial
 //! of failures ("without errors") is the opposite, and "not yet" is about what comes next, unless the clause is about
-//! the failed call. A count of failures is repeated as well ("3 findings" of a linter that found 3 errors), and "12 of 14
-//! tests pass" is a limit.
+//! the failed call. A count of failures is repeated as well ("3 findings" of a linter that found 3 errors), and "12 of
+//! 14 tests pass" is a limit.
 //!
 //! In: a text for the reader, and the words of a failed call. Out: whether the text may tell of the failure; true for
 //! a text in another language than those that rules read.
