@@ -14,9 +14,9 @@ use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::names::names_identifier;
-use crate::measure::language::{GrammarGroup, Language, ReadText, WordClasses, classes};
+use crate::measure::language::{GrammarGroup, Language, ReadText, WordClass, WordClasses, classes};
 use crate::measure::numbers::has_digit;
-use crate::measure::records::{FieldValue, Record, Structure};
+use crate::measure::records::{FieldValue, RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, offered_tools, parameters, purpose, stems};
 use crate::measure::{Context, agent_index};
 use crate::pattern::contains_ignoring_case;
@@ -32,8 +32,6 @@ const MAX_CALLS: usize = 40;
 const MIN_NAME_BYTES: usize = 5;
 /// Minimum bytes of the beginning that two forms of a word share.
 const MIN_ROOT_BYTES: usize = 4;
-/// Minimum characters of a value by which a text mentions a record.
-const MIN_VALUE_CHARS: usize = 3;
 /// Classes of words of a clause that states a condition or a part.
 const CONDITION: WordClasses = classes!(Condition Restriction Sequence Alternative);
 /// Classes of words of a sentence with a reason.
@@ -81,7 +79,9 @@ pub(super) fn untried<'t>(
     let is_lookup = |call: &&Call| purpose(trace, context.memo, call) == Purpose::Query;
     let has_found_nothing = trace.calls.iter().filter(is_lookup).any(|call| is_empty(call, context.memo));
     let request = said_by_user(trace, context.memo, agent).pop()?;
-    if !context.memo.budget.spend(text.len() + request.len()) {
+    // The user may have asked not to do something.
+    let is_unrestricted = !english.classes(&request).has(WordClass::Negation);
+    if !is_unrestricted || !context.memo.budget.spend(text.len() + request.len()) {
         return None;
     }
     let request_words: Vec<String> = stems(&request).collect();
@@ -101,7 +101,7 @@ pub(super) fn untried<'t>(
             .then_some((sentence, tool))
     })?;
     let is_query = ToolPurpose::new(&tool.name, tool.description.as_deref()).is_query();
-    let may_have_reason = !is_query && (has_digit(sentence) || may_be_forbidden(context, text));
+    let may_have_reason = !is_query && (has_digit(sentence) || may_be_forbidden(context));
     (!may_have_reason && !is_limited(context, agent, tool) && has_identifiers(context, agent, tool))
         .then(|| (sentence.trim().to_owned(), &*tool.name))
 }
@@ -153,26 +153,18 @@ fn has_identifiers(context: &Context<'_>, agent: usize, tool: &ToolDefinition) -
     })
 }
 
-/// Whether a record that a text mentions has a flag that is false or a state, or a result is text without structure.
-fn may_be_forbidden(context: &Context<'_>, text: &str) -> bool {
+/// Whether a record of a result has a flag that is false or a state, or a result is text without structure.
+fn may_be_forbidden(context: &Context<'_>) -> bool {
     let is_of_state = |word: &String| STATE_KEYS.contains(&word.as_str());
-    let may_forbid = |record: &Record| {
-        let is_mentioned = record.fields.iter().any(|field| {
-            let value = field.shown();
-            value.chars().count() >= MIN_VALUE_CHARS && contains_ignoring_case(text, &value.to_lowercase())
-        });
-        let mut fields = record.fields.iter();
-        is_mentioned
-            && fields.any(|field| match &field.value {
-                FieldValue::Bool(flag) => !flag,
-                FieldValue::Text(_) => field.name.iter().any(is_of_state),
-                FieldValue::Number(_) => false,
-            })
+    let may_forbid = |field: &RecordField| match &field.value {
+        FieldValue::Bool(flag) => !flag,
+        FieldValue::Text(_) => field.name.iter().any(is_of_state),
+        FieldValue::Number(_) => false,
     };
     context.trace.calls.iter().filter_map(|call| call.result.as_ref()).any(|result| {
         let structure = Structure::cached(result, context.memo);
         structure.is_none_or(|structure| match &structure.0 {
-            Some(parsed) => parsed.records.iter().any(may_forbid),
+            Some(parsed) => parsed.records.iter().flat_map(|record| &record.fields).any(may_forbid),
             None => true,
         })
     })
