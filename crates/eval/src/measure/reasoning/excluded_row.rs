@@ -13,14 +13,14 @@ use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
 use super::less_fitting_choice::{CLAUSE_ENDS, argument_values, is_unspaced};
-use super::statements::words_of;
-use crate::measure::Finding;
+use super::statements::{contains_words, words_of};
 use crate::measure::defects::Defect;
 use crate::measure::language::{Language, WordClass, WordClasses, classes, classes_of};
 use crate::measure::records::{FieldValue, Record, RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::recognise::Call;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Call, Text};
 
 /// Maximum bytes of a message of the user.
 const MAX_MESSAGE: usize = 1_000;
@@ -59,6 +59,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         .flat_map(|text| Some(excluded_words(text, Language::detected(text, None, memo)?)))
         .flatten()
         .collect();
+    // A later message may withdraw an exclusion, and an earlier clause may name a thing besides others.
+    let is_demanded =
+        |word: &String| clauses_without_exclusion(&messages, memo).any(|words| contains_words(&words, word));
+    let excluded: Vec<String> = excluded.into_iter().filter(|word| !is_demanded(word)).collect();
     if excluded.is_empty() {
         return None;
     }
@@ -89,6 +93,16 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             );
             is_mixed.then(|| conduct.finding(Defect::ContradictsRequest, rationale, call)).flatten()
         })
+    })
+}
+
+/// The words of each clause of the messages that excludes nothing.
+fn clauses_without_exclusion<'m>(messages: &'m [Text], memo: &'m Memo) -> impl Iterator<Item = String> + 'm {
+    messages.iter().filter(|text| text.len() <= MAX_MESSAGE).flat_map(move |text| {
+        let language = Language::detected(text, None, memo);
+        let excludes =
+            move |clause: &str| language.is_none_or(|language| language.classes(clause).has_any(EXCLUSION));
+        text.split(CLAUSE_ENDS).filter(move |clause| !excludes(clause)).map(words_of)
     })
 }
 

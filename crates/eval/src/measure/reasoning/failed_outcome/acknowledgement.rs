@@ -55,7 +55,9 @@ pub(super) fn is_in(text: &str, task: Option<&str>, call: &CallWords, memo: &Mem
     let is_denied = |part: &str| read.classes(part).has(WordClass::Negation);
     let denies = |clause: &str| {
         let is_about_time = read.classes(clause).has(WordClass::Already);
-        !has_failure_word(clause) && (!is_about_time || call.are_in(clause))
+        // "It did not respond because it is offline" gives a failure as the reason.
+        let is_denial_of_failure = has_failure_word(clause) && !read.classes(clause).has(WordClass::Reason);
+        !is_denial_of_failure && (!is_about_time || call.are_in(clause))
     };
     let is_limited = |clause: &str| read.classes(clause).has_any(classes!(Already Exception));
     // Each negation and each word for a failure is in a clause.

@@ -244,3 +244,16 @@ fn place_on_a_waiting_list_is_no_booking() {
     }
     assert!(!is_found(r#"{"status":"confirmed"}"#, "Your place is confirmed."));
 }
+
+#[test]
+fn failure_as_the_reason_of_a_denial_is_reported() {
+    let is_found = |answer: &str| {
+        let run = Script::new("Turn the lights off.")
+            .calls("", &[("switch", r#"{"device_id":"li-5","on":false}"#)]);
+        let run = run.returns(r#"{"ok": false, "error": "device offline"}"#).answers(answer);
+        !findings_of(check, &run.build()).is_empty()
+    };
+    assert!(is_found("The hall light is switched off."));
+    assert!(is_found("The hall light was switched off without errors."));
+    assert!(!is_found("The hall light did not respond because it is offline."));
+}
