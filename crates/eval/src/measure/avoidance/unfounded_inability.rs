@@ -179,7 +179,7 @@ fn is_limited(context: &Context<'_>, agent: usize, tool: &ToolDefinition) -> boo
     text.len() > MAX_INSTRUCTION_BYTES
         || limits.any(|sentence| {
             let words: Vec<String> = stems(sentence).collect();
-            sentence.contains(&*tool.name) || Fit::new(tool, &words).is_named
+            sentence.contains(&*tool.name) || Fit::new(tool, &words).words > 0
         })
 }
 
