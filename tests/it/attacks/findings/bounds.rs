@@ -299,7 +299,7 @@ pub const FINDINGS: &[Finding] = &[
                 "src/pipeline/paths/tests.rs",
                 &["trace_that_is_read_for_a_question_or_the_page_is_charged_for_its_recognised_form"],
             ),
-            ("src/page/history.rs", &["queue_takes_no_more_than_its_bytes"]),
+            ("src/page/history.rs", &["queue_does_not_exceed_its_bytes"]),
         ],
     ),
     (

@@ -19,7 +19,6 @@ use crate::measure::numbers::has_digit;
 use crate::measure::records::{FieldValue, RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, offered_tools, parameters, purpose, stems};
 use crate::measure::{Context, agent_index};
-use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Part, SpanView, Text, ToolDefinition};
 
 /// Maximum bytes of a text that is compared.

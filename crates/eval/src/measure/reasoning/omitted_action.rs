@@ -20,26 +20,23 @@ pub(super) mod requested_tool;
 use verdict_otlp::trace::Idx;
 
 use parts::{
-    CONDITION, MAX_TASK_BYTES, MIN_THING_BYTES, are_distinct, has_word_of, is_called, is_for_later,
-    is_unconditional, mentions_action, mentions_amount, parts_of, requested_action,
+    MAX_TASK_BYTES, MIN_THING_BYTES, are_distinct, has_word_of, is_called, is_for_later, is_unconditional,
+    mentions_action, mentions_amount, parts_of, requested_action,
 };
 
 use super::answer::sentences;
-use super::claimed_actions::{is_form_of, states_action_done};
+use super::claimed_actions::states_action_done;
 use super::conduct::Conduct;
 use super::history::end_of;
-use super::skipped_step::actions_of_verbs;
 use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, ReadText, WordClass, WordClasses, classes};
-use crate::measure::numbers::has_digit;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered_tools, purpose, stems};
-use crate::measure::vocabulary::{self, WordMeaning};
-use crate::measure::{Finding, Memo, currency};
+use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{AgentTrace, Call, Content, ToolDefinition};
+use crate::recognise::{AgentTrace, Call, Content};
 
 /// Maximum calls of a trace that are read.
 const MAX_CALLS: usize = 64;

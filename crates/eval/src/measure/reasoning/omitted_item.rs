@@ -21,7 +21,7 @@ use listed::{MAX_CALLS, MAX_TASK_BYTES, MAX_THING_BYTES, listed_thing, words_wit
 
 use super::conduct::Conduct;
 use super::omitted_list_item::may_exclude;
-use super::statements::{contains_words, words_of};
+use super::statements::contains_words;
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::is_code_runner;
 use crate::measure::defects::Defect;
