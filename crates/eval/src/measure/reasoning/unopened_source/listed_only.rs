@@ -9,6 +9,8 @@
 //!
 //! In: the answer of an agent, and all calls. Out: the statement, with the name of the source.
 
+use std::cell::LazyCell;
+
 use super::*;
 use crate::measure::language::{WordClasses, classes};
 use crate::measure::provenance::values;
@@ -46,19 +48,24 @@ impl Conduct<'_> {
         let lists = self.lookups().filter(|(call, result)| self.is_followed_by_content(call, result));
         lists.into_iter().find_map(|(listing, result)| {
             let sources = self.sources(result)?;
+            let is_named = |source: &&&Source| name_in(&lower, source).is_some();
+            // Most answers name no source of a list.
+            sources.iter().find(|source| is_named(&source))?;
             let (opened, others): (Vec<&Source>, Vec<&Source>) =
                 sources.iter().partition(|source| self.is_opened(listing, source));
-            let is_named = |source: &&&Source| name_in(&lower, source).is_some();
-            if opened.is_empty() || !others.iter().any(|source| is_named(&source)) {
+            if opened.is_empty() {
                 return None;
             }
             let unread = others.iter().filter(is_named).filter(|source| !self.is_mentioned(listing, source));
+            let mut unread = unread.peekable();
+            unread.peek()?;
             let language = self.shared_language(answer, listing)?;
-            let accepts_opened_only = self.accepts_opened_only(language);
-            let known = self.known_text();
-            unread.into_iter().find_map(|source| {
+            let known = LazyCell::new(|| self.known_text());
+            unread.find_map(|source| {
                 let statement = statement_about(answer, &lower, source, &sources)?;
-                let is_report = !language.classes(statement).has_any(NO_REPORT) && !statement.contains('?');
+                if language.classes(statement).has_any(NO_REPORT) || statement.contains('?') {
+                    return None;
+                }
                 let new_words = language
                     .content_words(statement)
                     .iter()
@@ -66,10 +73,10 @@ impl Conduct<'_> {
                     .count();
                 let reason = match new_words >= MIN_NEW_WORDS {
                     true => "reports content of it that is in no result",
-                    false if accepts_opened_only => "names it as a source",
+                    false if self.accepts_opened_only(language) => "names it as a source",
                     false => return None,
                 };
-                let (_, name) = name_in(&lower, source).filter(|_| is_report)?;
+                let (_, name) = name_in(&lower, source)?;
                 Some((statement, name.to_owned(), reason))
             })
         })
