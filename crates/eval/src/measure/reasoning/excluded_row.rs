@@ -9,6 +9,8 @@
 //! In: the messages of the user, the results of an agent's calls, and its later calls. Out: one finding for each agent,
 //! on the model span that requested the call.
 
+use std::cell::LazyCell;
+
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
@@ -50,22 +52,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let last = calls.iter().filter(uses).map(|call| call.start).max()?;
     let mut lists = calls.iter().filter(|call| call.start < last && call.result.is_some()).peekable();
     lists.peek()?;
-    let messages = conduct.user_messages();
-    let bytes: usize = messages.iter().map(|text| text.len()).sum();
-    memo.budget.spend(1 + bytes / BYTES_PER_STEP).then_some(())?;
-    let excluded: Vec<String> = messages
-        .iter()
-        .filter(|text| text.len() <= MAX_MESSAGE)
-        .flat_map(|text| Some(excluded_words(text, Language::detected(text, None, memo)?)))
-        .flatten()
-        .collect();
-    // A later message may withdraw an exclusion, and an earlier clause may name a thing besides others.
-    let is_demanded =
-        |word: &String| clauses_without_exclusion(&messages, memo).any(|words| contains_words(&words, word));
-    let excluded: Vec<String> = excluded.into_iter().filter(|word| !is_demanded(word)).collect();
-    if excluded.is_empty() {
-        return None;
-    }
+    // Few calls use several rows of a list, so the messages are read late.
+    let excluded = LazyCell::new(|| excluded_by_user(conduct));
     lists.find_map(|list| {
         let structure = Structure::cached(list.result.as_ref()?, memo)?;
         let Structure(Some(parsed)) = &*structure else { return None };
@@ -73,8 +61,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let values: Vec<(&Call, Vec<String>)> = later.map(|call| (*call, argument_values(call))).collect();
         (0..parsed.lists.len()).find_map(|index| {
             let rows: Vec<&Record> = parsed.records.iter().filter(|row| row.list == Some(index)).collect();
-            let steps =
-                rows.iter().map(|row| row.fields.len()).sum::<usize>() * (values.len() + excluded.len());
+            let steps = rows.iter().map(|row| row.fields.len()).sum::<usize>() * (values.len() + MAX_WORDS);
             if !(2..=MAX_ROWS).contains(&rows.len()) || !memo.budget.spend(1 + steps) {
                 return None;
             }
@@ -83,6 +70,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
                 .flat_map(|(call, values)| values.iter().map(move |value| (*call, value)))
                 .filter_map(|(call, value)| Some((call, only_row(&rows, value)?)))
                 .collect();
+            if used.len() < 2 || excluded.is_empty() {
+                return None;
+            }
             let property = |row: &Record| excluded.iter().find(|word| has_property(row, word, &rows));
             let (call, word) = used.iter().find_map(|(call, row)| Some((*call, property(row)?)))?;
             let is_mixed = used.iter().any(|(_, row)| !has_property(row, word, &rows));
@@ -94,6 +84,25 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             is_mixed.then(|| conduct.finding(Defect::ContradictsRequest, rationale, call)).flatten()
         })
     })
+}
+
+/// The words that the messages of the user exclude, in lower case.
+fn excluded_by_user(conduct: &Conduct<'_>) -> Vec<String> {
+    let memo = conduct.memo;
+    let messages = conduct.user_messages();
+    let bytes: usize = messages.iter().map(|text| text.len()).sum();
+    if !memo.budget.spend(1 + bytes / BYTES_PER_STEP) {
+        return Vec::new();
+    }
+    let words = messages
+        .iter()
+        .filter(|text| text.len() <= MAX_MESSAGE)
+        .flat_map(|text| Some(excluded_words(text, Language::detected(text, None, memo)?)))
+        .flatten();
+    // A later message may withdraw an exclusion, and an earlier clause may name a thing besides others.
+    let is_demanded =
+        |word: &String| clauses_without_exclusion(&messages, memo).any(|words| contains_words(&words, word));
+    words.filter(|word| !is_demanded(word)).collect()
 }
 
 /// The words of each clause of the messages that excludes nothing.
