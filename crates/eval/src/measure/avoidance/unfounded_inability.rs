@@ -62,12 +62,11 @@ pub(super) fn untried<'t>(
             && (english.classes(clause).has_any(classes!(Negation))
                 || analysed.part(clause).mentions_errors())
     };
-    let statements =
-        sentences().filter(|sentence| !english.classes(sentence).has_any(REASON)).flat_map(|sentence| {
-            let clauses =
-                sentence.split([',', ';', ':', '(', '\u{2014}']).filter(|clause| states_inability(clause));
-            clauses.map(move |clause| (sentence, clause))
-        });
+    let statements = sentences().flat_map(|sentence| {
+        let clauses = sentence.split([',', ';', ':', '(', '\u{2014}']);
+        clauses.filter(|clause| states_inability(clause)).map(move |clause| (sentence, clause))
+    });
+    let statements = statements.filter(|(sentence, _)| !english.classes(sentence).has_any(REASON));
     let mut statements = statements.peekable();
     statements.peek()?;
     let attempts = CallAttempts::get(trace, context.memo);
