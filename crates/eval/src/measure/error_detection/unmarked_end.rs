@@ -11,6 +11,7 @@
 use crate::measure::Memo;
 use crate::measure::language::{ReadText, SentenceKind};
 use crate::measure::reasoning::answer::sentences;
+use crate::measure::reasoning::statements::is_list_item;
 use crate::measure::work_budget::BYTES_PER_STEP;
 
 /// Minimum sentences that end with a mark.
@@ -22,30 +23,22 @@ pub(super) fn ends_within_sentence(text: &str, memo: &Memo) -> bool {
     let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
     let Some(last) = lines.next() else { return false };
     if is_empty_item(last) {
-        return lines.next().is_some_and(|line| is_item(line) && !is_empty_item(line));
+        return lines.next().is_some_and(|line| is_list_item(line) && !is_empty_item(line));
     }
     if !ends_with_word(last) || !memo.budget.spend(1 + text.len() / BYTES_PER_STEP) {
         return false;
     }
-    let is_comparable = |line: &&str| is_item(line) == is_item(last) && (is_item(line) || is_sentence(line));
+    let is_comparable =
+        |line: &&str| is_list_item(line) == is_list_item(last) && (is_list_item(line) || is_sentence(line));
     let compared: Vec<&str> = lines.filter(is_comparable).collect();
     let is_marked = |line: &&str| !line.ends_with(char::is_alphanumeric);
     let marked: usize = compared.iter().chain([&last]).map(|line| marked_sentences(line)).sum();
     marked >= MIN_MARKED && compared.iter().all(is_marked) && !is_closing(last, text, memo)
 }
 
-/// Whether a line is an item of a list.
-fn is_item(line: &str) -> bool {
-    let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
-    let is_numbered = number.len() < line.len() && number.starts_with(['.', ')']);
-    is_numbered
-        || line.starts_with(['•', '–'])
-        || ["-", "*"].contains(&line.split(' ').next().unwrap_or_default())
-}
-
 /// Whether an item consists of its number or bullet.
 fn is_empty_item(line: &str) -> bool {
-    is_item(line) && !line.contains(' ') && !line.contains(char::is_alphabetic)
+    is_list_item(line) && !line.contains(' ') && !line.contains(char::is_alphabetic)
 }
 
 /// Whether a line is a sentence, and no heading, row of a table or name.

@@ -4,7 +4,7 @@
 //! Principle: where the only lookup for a thing returned an empty list, no fact about the thing is known.
 //! A sentence is about the thing if it has a word of the lookup (of its name, its arguments or the key of its list)
 //! that no call with a result has. There is a finding if such a sentence has a value that no text of the run has, and
-//! no such sentence tells that nothing was found: by a negation, a limit, a word for a failure, or a zero.
+//! no such sentence states that nothing was found: by a negation, a limit, a word for a failure, or a zero.
 //!
 //! In: the calls of an agent and its answer in any language that rules read. Out: one finding for each agent, on the
 //! model span that wrote the answer.
@@ -37,7 +37,7 @@ const MAX_EMPTY_BYTES: usize = 300;
 const MAX_WORDS: usize = 40;
 /// Minimum letters of a word of a lookup.
 const MIN_LETTERS: usize = 4;
-/// Classes of words by which a sentence tells that nothing was found, or states no fact.
+/// Classes of words by which a sentence states that nothing was found, or states no fact.
 const OPEN: WordClasses =
     classes!(Negation Restriction Probability Condition Exception Contrast Unreal Offer);
 
@@ -67,13 +67,13 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let words: Vec<String> = words_of_lookup(lookup, memo).filter(is_of_lookup).collect();
         let sentences = sentences(answer).into_iter().filter_map(|(start, end)| answer.get(start..end));
         let about: Vec<&str> = sentences.filter(|sentence| words.iter().any(|word| has_form(sentence, word))).collect();
-        let tells_nothing = |sentence: &&str| {
+        let states_absence = |sentence: &&str| {
             ReadText::new(sentence, Some(answer), memo).classes(sentence).has_any(OPEN)
                 || sentence.trim_end().ends_with(['?', '？'])
                 || vocabulary::has(sentence, WordMeaning::Failure)
                 || has_zero(sentence)
         };
-        if about.iter().any(tells_nothing) {
+        if about.iter().any(states_absence) {
             return None;
         }
         let provenance = Provenance::cached(trace, memo);

@@ -101,7 +101,7 @@ pub(crate) mod unmet_confirmation;
 pub(crate) mod skipped_lookups;
 mod wrong_code;
 mod skipped_step;
-mod statements;
+pub(super) mod statements;
 mod swapped_source_target;
 mod dates_and_times;
 

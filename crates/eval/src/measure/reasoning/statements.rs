@@ -82,6 +82,13 @@ impl Clause<'_> {
     }
 }
 
+/// Whether a line is an item of a list: it begins with a number or a bullet.
+pub(crate) fn is_list_item(line: &str) -> bool {
+    let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_numbered = number.len() < line.len() && number.starts_with(['.', ')']);
+    is_numbered || line.starts_with(['•', '–']) || matches!(line.split(' ').next(), Some("-" | "*"))
+}
+
 /// Whether `text`, normalised by [`words_of`], contains the words in sequence.
 pub(super) fn contains_words(text: &str, words: &str) -> bool {
     let (text, words) = (text.as_bytes(), words.as_bytes());

@@ -15,7 +15,7 @@ use super::row_values::{RowStatement, has_value};
 use crate::measure::language::WordClass;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;
-use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::measure::reasoning::statements::{contains_words, is_list_item, words_of};
 use crate::measure::records::RecordField;
 
 /// Maximum lines of an answer that are compared.
@@ -67,10 +67,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 
 /// Whether a line is an item of a list or a row of a table with content.
 fn is_item(line: &str) -> bool {
-    let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
-    let is_numbered = number.len() < line.len() && number.starts_with(['.', ')']);
-    let is_bulleted = line.starts_with(['•', '|', '–']) || line.starts_with("- ") || line.starts_with("* ");
-    (is_numbered || is_bulleted) && line.contains(char::is_alphanumeric)
+    (is_list_item(line) || line.starts_with('|')) && line.contains(char::is_alphanumeric)
 }
 
 /// A line of the answer with its words and numbers.
